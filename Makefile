@@ -1,0 +1,33 @@
+# Short names for what is done often. PYTHON is the interpreter of an environment with .[test,docs,types].
+PYTHON ?= python3
+
+.PHONY: test cover lint types docs bench vendor-check build clean
+
+test:
+	$(PYTHON) -m pytest
+
+# Child processes are measured too.
+cover:
+	.ci/cover $(PYTHON) $(PYTHON) -m pytest
+
+lint types:
+	$(PYTHON) -m mypy
+
+docs:
+	$(PYTHON) -m sphinx -q -W -b html docs docs/_build/html
+	cat README.rst docs/servers.rst docs/clients.rst docs/asking.rst docs/threads.rst docs/errors.rst \
+	    docs/transports.rst docs/revisions.rst docs/security.rst docs/command-line.rst docs/debugging.rst \
+	    docs/cookbook.rst docs/design.rst > docs/_build/html/llms-full.txt
+
+bench:
+	$(PYTHON) -m benchmarks
+
+vendor-check:
+	$(PYTHON) -m pytest tests/test_vendored.py tests/test_imports.py tests/test_rooms.py
+
+build:
+	$(PYTHON) -m build
+
+clean:
+	rm -rf build dist *.egg-info docs/_build htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -1,0 +1,98 @@
+"""What every part needs: the texts of the workloads, what a process has used, and the loop of a driver.
+
+The parts are programs that the benchmarks start: for each peer a server (the tools of the workloads) and
+a driver (a client that does what it is told on stdin and measures itself). Standard library only, and
+little of it, because the parts' own start is measured too.
+"""
+
+import json
+import os
+import sys
+import time
+
+#: Text as it occurs in results: words and line ends, some of them escaped in JSON.
+_PATTERN = 'The quick brown fox said "jump" and jumped.\n'
+#: One of a thousand tools.
+_TOOL = """
+def tool_{n}(city: str, days: int = 3, detailed: bool = False) -> str:
+    '''Forecast number {n}: the weather of a city for some days ahead, with details if they are wanted.'''
+    return city
+"""
+
+
+def text_of(size):
+    """Return a text of *size* characters."""
+    return (_PATTERN * (size // len(_PATTERN) + 1))[:size]
+
+
+def make_tools(count):
+    """Return *count* functions, each compiled on its own, as a program with many tools has them."""
+    functions = []
+    for n in range(count):
+        names = {}
+        exec(_TOOL.format(n=n), names)
+        functions.append(names["tool_%d" % n])
+    return functions
+
+
+def peak_rss():
+    """Return the highest resident memory of this process in bytes; None where it cannot be told."""
+    try:
+        with open("/proc/self/status") as status:
+            for line in status:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        import resource
+    except ImportError:
+        return None
+    # Outside Linux; there, this one would count the process that we were forked from.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def usage():
+    """Return what this process has used so far: CPU seconds, peak memory, voluntary context switches."""
+    times = os.times()
+    switches = None
+    try:
+        import resource
+
+        switches = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+    except ImportError:
+        pass
+    return {"cpu": times.user + times.system, "rss": peak_rss(), "switches": switches}
+
+
+def calls_in(run, count):
+    """Call ``run(n)`` *count* times; return how long each took, in nanoseconds."""
+    clock = time.perf_counter_ns
+    taken = []
+    for n in range(count):
+        begun = clock()
+        run(n)
+        taken.append(clock() - begun)
+    return taken
+
+
+def expect(what, wanted, got):
+    """Raise when an answer is not the right one; a fast wrong answer is worth nothing."""
+    if got != wanted:
+        raise AssertionError("%s: wanted %.200r, got %.200r" % (what, wanted, got))
+
+
+def answer_commands(commands):
+    """Do what stdin says, one JSON object a line, until it ends; *commands* maps names to functions."""
+    for line in sys.stdin:
+        order = json.loads(line)
+        name = order.pop("do")
+        try:
+            reply = {"value": usage() if name == "usage" else commands[name](**order)}
+        except Exception as error:
+            import traceback
+
+            traceback.print_exc()
+            reply = {"error": "%s: %s" % (type(error).__name__, error)}
+        sys.stdout.write(json.dumps(reply) + "\n")
+        sys.stdout.flush()

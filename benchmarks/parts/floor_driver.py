@@ -1,0 +1,149 @@
+"""The floor as a client: write a line, read lines until the answer is there; no threads, no timeouts."""
+
+import json
+import subprocess
+import sys
+import time
+
+from common import answer_commands, calls_in, expect, text_of
+
+#: The last revision with a handshake.
+REVISION = "2025-11-25"
+
+
+class Connection:
+    """A child process and the ids that were used with it."""
+
+    def __init__(self, command):
+        self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.last_id = 0
+
+    def send(self, message):
+        data = json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode("utf-8") + b"\n"
+        self.child.stdin.write(data)
+        self.child.stdin.flush()
+
+    def request(self, method, params=None, progress=None):
+        """Send a request and return its result; *progress* gets the params of progress notifications."""
+        self.last_id += 1
+        message = {"jsonrpc": "2.0", "id": self.last_id, "method": method}
+        if params is not None:
+            message["params"] = params
+        self.send(message)
+        return self.answer(self.last_id, progress)
+
+    def answer(self, wanted, progress=None):
+        while True:
+            line = self.child.stdout.readline()
+            if not line:
+                raise EOFError("the server left, status %r" % self.child.wait())
+            message = json.loads(line)
+            if "method" in message:
+                if message["method"] == "notifications/progress" and progress is not None:
+                    progress(message["params"])
+            elif message["id"] == wanted:
+                if "error" in message:
+                    raise RuntimeError(str(message["error"])[:500])
+                return message["result"]
+
+    def initialize(self):
+        self.request("initialize", {"protocolVersion": REVISION, "capabilities": {},
+                                    "clientInfo": {"name": "floor", "version": "1"}})
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def call(self, name, arguments, progress=None):
+        params = {"name": name, "arguments": arguments}
+        if progress is not None:
+            params["_meta"] = {"progressToken": self.last_id + 1}
+        return self.request("tools/call", params, progress)
+
+    def close(self):
+        self.child.stdin.close()
+        self.child.stdout.close()
+        self.child.wait(60)
+
+
+class Commands:
+    """What the benchmarks ask of a driver; the other drivers have the same."""
+
+    def __init__(self):
+        self.connection = None
+
+    def open(self, command):
+        self.connection = Connection(command)
+        self.connection.initialize()
+        return len(self.connection.request("tools/list")["tools"])
+
+    def add(self, count):
+        def run(n):
+            if self.connection.call("add", {"a": n, "b": 1})["structuredContent"]["result"] != n + 1:
+                raise AssertionError("wrong sum")
+
+        return calls_in(run, count)
+
+    def text(self, size):
+        begun = time.perf_counter_ns()
+        result = self.connection.call("text", {"size": size})
+        taken = time.perf_counter_ns() - begun
+        expect("text", size, len(result["content"][0]["text"]))
+        return taken
+
+    def argument(self, size):
+        text = text_of(size)
+        begun = time.perf_counter_ns()
+        result = self.connection.call("length", {"text": text})
+        taken = time.perf_counter_ns() - begun
+        expect("length", str(size), result["content"][0]["text"])
+        return taken
+
+    def progress(self, count):
+        seen = []
+        begun = time.perf_counter_ns()
+        self.connection.call("progress", {"count": count}, lambda params: seen.append(params["progress"]))
+        taken = time.perf_counter_ns() - begun
+        expect("progress", list(range(1, count + 1)), [int(value) for value in seen])
+        return taken
+
+    def quick(self, seconds):
+        """Return how long an ``add`` takes that is sent 20 ms after a call that sleeps."""
+        connection = self.connection
+        connection.last_id += 2
+        slow, quick = connection.last_id - 1, connection.last_id
+        connection.send({"jsonrpc": "2.0", "id": slow, "method": "tools/call",
+                         "params": {"name": "sleep", "arguments": {"seconds": seconds}}})
+        time.sleep(0.02)
+        begun = time.perf_counter_ns()
+        connection.send({"jsonrpc": "2.0", "id": quick, "method": "tools/call",
+                         "params": {"name": "add", "arguments": {"a": 1, "b": 1}}})
+        waiting = {slow, quick}
+        while waiting:
+            message = json.loads(connection.child.stdout.readline())
+            if message.get("id") == quick:
+                taken = time.perf_counter_ns() - begun
+            waiting.discard(message.get("id"))
+        return taken
+
+    def list(self):
+        begun = time.perf_counter_ns()
+        tools = self.connection.request("tools/list")["tools"]
+        taken = time.perf_counter_ns() - begun
+        return {"taken": taken, "count": len(tools)}
+
+    def server_usage(self):
+        return json.loads(self.connection.call("usage", {})["content"][0]["text"])
+
+    def close(self):
+        self.connection.close()
+
+
+def main(arguments):
+    commands = Commands()
+    if arguments:  # the whole program of a short-lived client: open, list, close
+        commands.open(arguments)
+        commands.close()
+    else:
+        answer_commands({name: getattr(commands, name) for name in dir(commands) if not name.startswith("_")})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,153 @@
+"""Who is measured, and how their programs are started and driven.
+
+A peer has two programs below ``parts/``: a server and a driver. Any driver works with any server, so
+that a pair says what both cost together, and a half pair with the floor what one of them costs.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+__all__ = ["Driver", "Failed", "Peer", "find_peers", "run"]
+
+ROOT = Path(__file__).resolve().parent.parent
+PARTS = Path(__file__).resolve().parent / "parts"
+#: Seconds that one step of a workload may take; far above anything seen.
+LIMIT = 300.0
+
+
+class Failed(Exception):
+    """A peer did not do what a workload asks; the text ends with its stderr."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """An implementation: its name in the table, its programs' prefix, and the Python that runs them."""
+
+    name: str
+    prefix: str
+    python: str
+    #: What to import for a server and for a client.
+    server_import: str = "pass"
+    client_import: str = "pass"
+
+    def server(self, *arguments: str) -> List[str]:
+        """Return the command of its server; a number as argument is how many more tools it has."""
+        return [self.python, str(PARTS / f"{self.prefix}_server.py"), *arguments]
+
+    def driver(self, *arguments: str) -> List[str]:
+        """Return the command of its driver; with a server's command as arguments it opens, lists, and ends."""
+        return [self.python, str(PARTS / f"{self.prefix}_driver.py"), *arguments]
+
+
+def find_peers(official: Optional[str]) -> Dict[str, Peer]:
+    """Return the peers of this run by key: "floor", "ours" and, when it is installed, "mcp".
+
+    :param official: a Python that has mcp 2; by default the one that tests/interop/install.sh made.
+    """
+    peers = {"floor": Peer("floor", "floor", sys.executable),
+             "ours": Peer("mcplite", "ours", sys.executable, "from mcplite import Server", "from mcplite import Client")}
+    if official is None:
+        home = Path(os.environ.get("MCPLITE_INTEROP") or ROOT / ".interop") / "mcp2"
+        found = [path for path in (home / "bin" / "python", home / "Scripts" / "python.exe") if path.exists()]
+        official = str(found[0]) if found else None
+    if official is not None:
+        version = run([official, "-c", "import importlib.metadata as m; print(m.version('mcp'))"])
+        peers["mcp"] = Peer(f"mcp {version}", "official", official, "from mcp.server.mcpserver import MCPServer",
+                            "from mcp import Client")
+    return peers
+
+
+def environment() -> Dict[str, str]:
+    """Return the environment of all programs: ours, with the checkout on Python's path."""
+    path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+
+
+def run(command: List[str]) -> str:
+    """Run a program to its end and return what it printed.
+
+    :raises Failed: it failed.
+    """
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          env=environment(), timeout=LIMIT, encoding="utf-8", errors="replace")
+    if done.returncode:
+        raise Failed(f"{command} ended with status {done.returncode}:\n{done.stderr[-2000:]}")
+    return done.stdout.strip()
+
+
+class Driver:
+    """A driver that runs, with a connection to one server."""
+
+    def __init__(self, peer: Peer, server: List[str]) -> None:
+        self.name = f"{peer.prefix} driver with {' '.join(server[1:])}"
+        self._stderr = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(peer.driver(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                         stderr=self._stderr, env=environment(), encoding="utf-8")
+        try:
+            self.ask("usage")  # its own start is over
+            begun = time.perf_counter()
+            self.tools = self.ask("open", command=server)
+            #: Seconds from the server's start to its first list.
+            self.opened_in = time.perf_counter() - begun
+        except BaseException:
+            self._end(kill=True)
+            raise
+
+    def ask(self, do: str, **arguments: Any) -> Any:
+        """Have the driver do one command and return its value.
+
+        :raises Failed: it could not, or took longer than the limit.
+        """
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        timer = threading.Timer(LIMIT, process.kill)
+        timer.start()
+        try:
+            process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except OSError as error:
+            line = ""
+            reason = str(error)
+        else:
+            reason = "it left, or took too long"
+        finally:
+            timer.cancel()
+        reply = json.loads(line) if line else {"error": reason}
+        if "error" in reply:
+            self._stderr.seek(0)
+            tail = self._stderr.read()[-3000:].decode("utf-8", "replace")
+            raise Failed(f"{self.name}, {do}: {reply['error']}\n{tail}")
+        return reply["value"]
+
+    def close(self) -> None:
+        """End the connection and the driver."""
+        try:
+            self.ask("close")
+        finally:
+            self._end(kill=False)
+
+    def _end(self, kill: bool) -> None:
+        process = self._process
+        if kill:
+            process.kill()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.close()
+        except OSError:
+            process.kill()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(30)
+        process.stdout.close()
+        self._stderr.close()

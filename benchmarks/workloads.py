@@ -1,0 +1,249 @@
+"""The workloads: what is done, with whom, and how often."""
+
+import contextlib
+import json
+import statistics
+import time
+from dataclasses import dataclass
+from typing import Callable, Dict, Iterator, List, Mapping
+
+from .peers import Driver, Failed, Peer, run
+from .slices import Figure, Measurement, take_turns
+
+__all__ = ["Counts", "FULL", "QUICK", "WORKLOADS"]
+
+Peers = Mapping[str, Peer]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How often things are done."""
+
+    starts: int
+    rounds: int
+    calls: int
+    warm_up: int
+    quick_calls: int
+    sleep: float
+    payload_rounds: int
+    megabytes: "tuple[int, ...]"
+    progress_rounds: int
+    notifications: int
+    tools: int
+    list_rounds: int
+
+
+FULL = Counts(starts=7, rounds=10, calls=200, warm_up=200, quick_calls=5, sleep=0.3, payload_rounds=4,
+              megabytes=(1, 10), progress_rounds=3, notifications=10_000, tools=1000, list_rounds=6)
+#: To see that everything works; the figures mean nothing.
+QUICK = Counts(starts=1, rounds=1, calls=10, warm_up=5, quick_calls=1, sleep=0.05, payload_rounds=1,
+               megabytes=(1, 2), progress_rounds=1, notifications=100, tools=20, list_rounds=1)
+
+
+def failed(error: Exception) -> bool:
+    return isinstance(error, Failed)
+
+
+@contextlib.contextmanager
+def pairs(peers: Peers, wanted: Mapping[str, "tuple[str, str]"], measurement: Measurement,
+          *server_arguments: str) -> Iterator[Dict[str, Driver]]:
+    """Open a driver and a server for each name in *wanted*; a pair that fails is noted and left out."""
+    with contextlib.ExitStack() as stack:
+        opened: Dict[str, Driver] = {}
+        for name, (driver, server) in wanted.items():
+            if driver not in peers or server not in peers:
+                continue
+            try:
+                opened[name] = Driver(peers[driver], peers[server].server(*server_arguments))
+            except Failed as error:
+                measurement.failures[name] = str(error)
+            else:
+                stack.callback(_close, opened[name])
+        yield opened
+
+
+def _close(driver: Driver) -> None:
+    try:
+        driver.close()
+    except Failed as error:
+        print(f"at the end: {error}")
+
+
+def warm_up(drivers: Dict[str, Driver], measurement: Measurement, step: Callable[[Driver], object]) -> None:
+    """Have each driver do something that is not measured; one that fails is noted and left out."""
+    for name, driver in list(drivers.items()):
+        try:
+            step(driver)
+        except Failed as error:
+            measurement.failures[name] = str(error)
+            del drivers[name]
+
+
+OWN = {"floor": ("floor", "floor"), "ours": ("ours", "ours"), "mcp": ("mcp", "mcp")}
+SERVERS = {"floor": ("floor", "floor"), "ours": ("floor", "ours"), "mcp": ("floor", "mcp")}
+CLIENTS = {"floor": ("floor", "floor"), "ours": ("ours", "floor"), "mcp": ("mcp", "floor")}
+
+
+def seconds(step: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    step()
+    return time.perf_counter() - begun
+
+
+def imports(peers: Peers, counts: Counts) -> List[Measurement]:
+    """A process that imports and ends, and the memory it took."""
+    peak = "\nfor line in open('/proc/self/status'):\n    if line.startswith('VmHWM'): print(line.split()[1])"
+    statements = {
+        "package": ("import, the package", {"ours": "import mcplite", "mcp": "import mcp"}),
+        "server": ("import, what a server needs", {key: peer.server_import for key, peer in peers.items()}),
+        "client": ("import, what a client needs", {key: peer.client_import for key, peer in peers.items()}),
+    }
+    rows = []
+    for key, (title, imported) in statements.items():
+        imported = {"floor": "pass", **{name: text for name, text in imported.items() if name in peers}}
+        times = Measurement(f"import.{key}", title, "ms")
+        steps = {name: (lambda peer=peers[name], text=text: 1000 * seconds(lambda: run([peer.python, "-c", text])))
+                 for name, text in imported.items()}
+        for step in steps.values():
+            with contextlib.suppress(Failed):
+                step()  # bytecode gets written, files get into memory
+        take_turns(times, counts.starts, steps, failed)
+        memory = Measurement(f"memory.{key}", f"{title}: resident memory", "MiB")
+        for name, text in imported.items():
+            with contextlib.suppress(Failed):  # no /proc
+                memory.figures[name] = Figure([int(run([peers[name].python, "-c", text + peak])) / 1024])
+        rows += [times, memory]
+    return rows
+
+
+def cold_start(peers: Peers, counts: Counts) -> List[Measurement]:
+    """From starting a server to its first list; a client program that opens, lists and ends."""
+    server = Measurement("cold.server", "cold start: server, to the first tools/list", "ms")
+    memory = Measurement("memory.started", "its resident memory then", "MiB")
+    client = Measurement("cold.client", "cold start: client, its whole program", "ms")
+
+    def open_server(name: str) -> float:
+        driver = Driver(peers["floor"], peers[name].server())
+        try:
+            taken = driver.opened_in
+            rss = driver.ask("server_usage")["rss"]
+        finally:
+            _close(driver)
+        if rss is not None:
+            memory.figures.setdefault(name, Figure()).values.append(rss / 1048576)
+        return 1000 * taken
+
+    def run_client(name: str) -> float:
+        return 1000 * seconds(lambda: run(peers[name].driver(*peers["floor"].server())))
+
+    take_turns(server, counts.starts, {name: (lambda name=name: open_server(name)) for name in peers}, failed)
+    take_turns(client, counts.starts, {name: (lambda name=name: run_client(name)) for name in peers}, failed)
+    return [server, memory, client]
+
+
+def add(peers: Peers, counts: Counts) -> List[Measurement]:
+    """Sequential calls of ``add``: the median time of a call."""
+    rows = []
+    for key, title, wanted in (("own", "own client and server", OWN), ("server", "server, with the floor's client", SERVERS),
+                               ("client", "client, with the floor's server", CLIENTS)):
+        row = Measurement(f"add.{key}", f"add: {title}", "us")
+        rows.append(row)
+        with pairs(peers, wanted, row) as drivers:
+            warm_up(drivers, row, lambda driver: driver.ask("add", count=counts.warm_up))
+            steps = {name: (lambda driver=driver: statistics.median(driver.ask("add", count=counts.calls)) / 1000)
+                     for name, driver in drivers.items()}
+            take_turns(row, counts.rounds, steps, failed)
+            if key == "server":
+                switches = Measurement("switches.server", "its voluntary context switches for a call", "")
+                for name in row.figures:
+                    driver = drivers[name]
+                    used = [driver.ask("server_usage")["switches"]]
+                    driver.ask("add", count=counts.calls)
+                    used.append(driver.ask("server_usage")["switches"])
+                    if None not in used:
+                        switches.figures[name] = Figure([(used[1] - used[0]) / (counts.calls + 1)])
+                rows.append(switches)
+    return rows
+
+
+def quick_call(peers: Peers, counts: Counts) -> List[Measurement]:
+    """An ``add`` that is sent while another call sleeps."""
+    row = Measurement("quick.own", f"add, 20 ms after a call that takes {counts.sleep * 1000:.0f} ms", "ms")
+    with pairs(peers, OWN, row) as drivers:
+        warm_up(drivers, row, lambda driver: driver.ask("add", count=counts.warm_up))
+        steps = {name: (lambda driver=driver: driver.ask("quick", seconds=counts.sleep) / 1e6)
+                 for name, driver in drivers.items()}
+        take_turns(row, counts.quick_calls, steps, failed)
+    return [row]
+
+
+def payloads(peers: Peers, counts: Counts) -> List[Measurement]:
+    """Big texts, as result and as argument, and the memory that they cost."""
+    rows = []
+    with_memory = Measurement("", "", "")
+    small, large = counts.megabytes
+    with pairs(peers, OWN, with_memory) as drivers:
+        for what, title in (("text", "result"), ("argument", "argument")):
+            for size in counts.megabytes:
+                row = Measurement(f"{what}.{'small' if size == small else 'large'}", f"{title} of {size} MB", "ms",
+                                  failures=dict(with_memory.failures))
+                steps = {name: (lambda driver=driver: driver.ask(what, size=size * 1_000_000) / 1e6)
+                         for name, driver in drivers.items()}
+                take_turns(row, counts.payload_rounds, steps, failed)
+                rows.append(row)
+            growth = Measurement(f"growth.{what}", f"{title}: time per byte, {large} MB by {small} MB", "x")
+            for name in drivers:
+                if name in rows[-1].figures and name in rows[-2].figures:
+                    value = rows[-1].figures[name].value / rows[-2].figures[name].value / (large / small)
+                    growth.figures[name] = Figure([value])
+            rows.append(growth)
+        for side, command in (("server", "server_usage"), ("client", "usage")):
+            row = Measurement(f"memory.large.{side}", f"peak memory of the {side} after all that", "MiB")
+            for name, driver in drivers.items():
+                with contextlib.suppress(Failed):  # it failed before, and said so
+                    rss = driver.ask(command)["rss"]
+                    if rss is not None:
+                        row.figures[name] = Figure([rss / 1048576])
+            rows.append(row)
+    return rows
+
+
+def progress(peers: Peers, counts: Counts) -> List[Measurement]:
+    """A call that reports progress; the drivers check that all of it arrived in order before the result."""
+    row = Measurement("progress.own", f"a call with {counts.notifications:,} progress notifications", "ms")
+    with pairs(peers, OWN, row) as drivers:
+        steps = {name: (lambda driver=driver: driver.ask("progress", count=counts.notifications) / 1e6)
+                 for name, driver in drivers.items()}
+        take_turns(row, counts.progress_rounds, steps, failed)
+    return [row]
+
+
+def many_tools(peers: Peers, counts: Counts) -> List[Measurement]:
+    """Registering many tools, and listing them."""
+    register = Measurement("register", f"registering {counts.tools:,} tools", "ms")
+    steps = {name: (lambda peer=peer: int(run(peer.server("register", str(counts.tools)))) / 1e6)
+             for name, peer in peers.items() if name != "floor"}
+    take_turns(register, counts.list_rounds, steps, failed)
+    rows = [register]
+    for key, title, wanted in (("server", "server, with the floor's client", SERVERS), ("own", "own client and server", OWN)):
+        row = Measurement(f"list.{key}", f"listing {counts.tools:,} tools: {title}", "ms")
+
+        def listing(driver: Driver) -> float:
+            answer = driver.ask("list")
+            if answer["count"] != counts.tools + 6:
+                raise Failed(f"{driver.name} listed {answer['count']} tools")
+            return float(answer["taken"]) / 1e6
+
+        with pairs(peers, wanted, row, str(counts.tools)) as drivers:
+            warm_up(drivers, row, listing)
+            take_turns(row, counts.list_rounds, {name: (lambda driver=driver: listing(driver))
+                                                 for name, driver in drivers.items()}, failed)
+        rows.append(row)
+    return rows
+
+
+#: By the name that ``--only`` takes.
+WORKLOADS: Dict[str, Callable[[Peers, Counts], List[Measurement]]] = {
+    "import": imports, "cold": cold_start, "add": add, "quick": quick_call, "payload": payloads, "progress": progress,
+    "tools": many_tools,
+}

@@ -1,0 +1,67 @@
+"""The front door: the names that a user types, each loaded when it is first asked for; nothing else.
+
+May import: client, errors, revisions, rpc.cancel, server, types, version
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, List
+
+if TYPE_CHECKING:
+    from . import errors as errors, revisions as revisions, types as types
+    from .client import Client as Client, connect as connect, connect_all as connect_all
+    from .errors import (
+        AuthError as AuthError, Cancelled as Cancelled, ConnectionClosed as ConnectionClosed,
+        HeaderMismatch as HeaderMismatch, HTTPStatusError as HTTPStatusError, InternalError as InternalError,
+        InvalidParams as InvalidParams, MCPError as MCPError, MethodNotFound as MethodNotFound,
+        MissingCapability as MissingCapability, ProtocolError as ProtocolError,
+        RegistrationError as RegistrationError, RemoteError as RemoteError, RequestTimeout as RequestTimeout,
+        ResourceNotFound as ResourceNotFound, ToolError as ToolError, TransportError as TransportError,
+        UnsupportedVersion as UnsupportedVersion, UrlElicitationRequired as UrlElicitationRequired,
+    )
+    from .rpc.cancel import CancelToken as CancelToken
+    from .server import Context as Context, Limits as Limits, Server as Server
+    from .server.media import Audio as Audio, Image as Image
+    from .server.questions import Elicit as Elicit, InputRequired as InputRequired, Sample as Sample
+    from .types import (
+        ElicitRequest as ElicitRequest, accept as accept, assistant as assistant, cancel as cancel, decline as decline,
+        user as user,
+    )
+    from .version import __version__ as __version__
+
+__all__ = [
+    "Audio", "AuthError", "CancelToken", "Cancelled", "Client", "ConnectionClosed", "Context", "Elicit",
+    "ElicitRequest", "HTTPStatusError", "HeaderMismatch", "Image", "InputRequired", "InternalError",
+    "InvalidParams", "Limits", "MCPError", "MethodNotFound", "MissingCapability", "ProtocolError",
+    "RegistrationError", "RemoteError", "RequestTimeout", "ResourceNotFound", "Sample", "Server", "ToolError",
+    "TransportError", "UnsupportedVersion", "UrlElicitationRequired", "__version__", "accept", "assistant",
+    "cancel", "connect", "connect_all", "decline", "errors", "revisions", "types", "user",
+]
+
+#: Where a name lives. What has no home here is an error; submodules stand for themselves.
+_HOMES = {
+    "client": ("Client", "connect", "connect_all"),
+    "rpc.cancel": ("CancelToken",),
+    "server": ("Context", "Limits", "Server"),
+    "server.media": ("Audio", "Image"),
+    "server.questions": ("Elicit", "InputRequired", "Sample"),
+    "types": ("ElicitRequest", "accept", "assistant", "cancel", "decline", "user"),
+    "version": ("__version__",),
+    "": ("errors", "revisions", "types"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load *name* from its room on first use (PEP 562); a name without a home is an error's."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = next((room for room, names in _HOMES.items() if name in names), "errors")
+    if home:
+        value = getattr(import_module(f".{home}", __name__), name)
+    else:
+        value = import_module(f".{name}", __name__)
+    globals()[name] = value  # the next look-up no longer comes here
+    return value
+
+
+def __dir__() -> List[str]:
+    return sorted(set(globals()) | set(__all__))

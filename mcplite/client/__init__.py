@@ -1,0 +1,19 @@
+"""The client's side: start or reach a server, and use it.
+
+May import: client.client, client.connect, client.group, types
+"""
+
+from typing import Any
+
+from ..types import accept, cancel, decline
+from .client import Client
+from .connect import connect
+
+__all__ = ["Client", "accept", "cancel", "connect", "connect_all", "decline"]
+
+
+def connect_all(config: Any, **options: Any) -> Any:
+    """Return a :class:`Group` for the servers of a configuration file; see ``client.group``."""
+    from .group import connect_all as make
+
+    return make(config, **options)

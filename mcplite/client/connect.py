@@ -1,0 +1,136 @@
+"""From a target to a client: the only place that knows what a target may be.
+
+May import: client.client, client.memory, client.stdio, errors, rpc.channel
+"""
+
+import os
+import shlex
+import sys
+from typing import Any, Callable, Dict, List
+
+from ..errors import TransportError
+from ..rpc.channel import Channel, StreamChannel
+from .client import Client
+from .memory import memory_channel
+
+__all__ = ["connect"]
+
+_CHILD_OPTIONS = ("env", "cwd", "stderr", "line_limit", "grace")
+_DEFAULT_LINE_LIMIT = 16 << 20
+
+
+def connect(target: Any, **options: Any) -> Client:
+    """Return a client for *target*; it is opened by ``with`` or ``.open()``.
+
+    *target* is one of
+
+    - a command as a list, or as a string that is split as a shell would, but run without one;
+    - the path of a Python file, which is run with this Python and has to start a server by itself, or of
+      a ``.js`` file, which is run with node;
+    - ``module:name``, ``file.py:name`` or a Python file without a main part: served with
+      ``python -m <this package>.server``;
+    - a :class:`Server` object: it is served in this process;
+    - a :class:`Channel`: a transport of your own;
+    - a pair of binary streams ``(reader, writer)``;
+    - a ``ServerConfig`` from a configuration file.
+
+    :param env: variables for the child, in addition to the few that it inherits.
+    :param cwd: working directory of the child.
+    :param stderr: what to do with the child's stderr, besides keeping its end for errors: a callable for
+        each line, a logger, a file or a path.
+    :param line_limit: bytes that one message of the server may have; default 16 MiB.
+    :param grace: seconds that the child has to end by itself when the client is closed; default 2.
+    :param options: everything else that :class:`Client` takes.
+    :raises TypeError: the target is none of these, or an option is unknown.
+    :raises ValueError: an option has an impossible value.
+    """
+    child = {name: options.pop(name) for name in _CHILD_OPTIONS if name in options}
+    return Client(transport(target, child), **options)
+
+
+def transport(target: Any, child: Dict[str, Any]) -> Callable[[], Channel]:
+    """Return what makes the channel to *target*."""
+    if isinstance(target, Channel):
+        return _unused(child, lambda: target)
+    if hasattr(target, "serve_channel"):
+        return _unused(child, lambda: memory_channel(target))
+    if hasattr(target, "argv"):
+        return _configured(target, child)
+    if isinstance(target, (str, os.PathLike)):
+        return _child(command(os.fspath(target)), child)
+    if isinstance(target, tuple) and len(target) == 2 and all(hasattr(item, "close") for item in target):
+        limit = child.pop("line_limit", _DEFAULT_LINE_LIMIT)
+        return _unused(child, lambda: StreamChannel(target[0], target[1], line_limit=limit))
+    if isinstance(target, (list, tuple)):
+        return _child([os.fspath(part) for part in target], child)
+    raise TypeError(f"cannot connect to {target!r}: give a command (list or string), a .py file, module:name,"
+                    f" a Server, a Channel, a pair of streams, or a ServerConfig")
+
+
+def command(target: str) -> List[str]:
+    """Return the command that a target string stands for.
+
+    :raises TransportError: it is a URL, or names a file that is not there.
+    :raises ValueError: its quotes do not match.
+    """
+    if target.startswith(("http://", "https://")):
+        raise TransportError(f"cannot connect to {target}: this version speaks stdio only; give a command or a file")
+    place, _, name = target.rpartition(":")
+    if target.endswith(".js") and os.path.isfile(target):
+        return ["node", target]
+    if target.endswith(".py") and " " not in target or os.path.isfile(target) and target.endswith(".py"):
+        if not os.path.isfile(target):
+            raise TransportError(f"there is no file {os.path.abspath(target)}")
+        return [sys.executable, *_python(target)]
+    if name.isidentifier() and place and (place.endswith(".py") or all(part.isidentifier() for part in place.split("."))):
+        return [sys.executable, "-m", _package() + ".server", target]
+    parts = shlex.split(target, posix=os.name != "nt")
+    if not parts:
+        raise ValueError("the command is empty")
+    return parts
+
+
+def _package() -> str:
+    return __name__.rpartition(".client.")[0]
+
+
+def _python(path: str) -> List[str]:
+    """Run a file that starts a server by itself as it is, any other one through our server's command line."""
+    with open(path, "r", encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    return [path] if "__main__" in text or ".run(" in text else ["-m", _package() + ".server", path]
+
+
+def _child(argv: List[str], options: Dict[str, Any]) -> Callable[[], Channel]:
+    def start() -> Channel:
+        from .stdio import ChildChannel
+
+        env = dict(options.get("env") or {})
+        if argv[1:3] == ["-m", _package() + ".server"]:
+            # A copy of this package that is on our path may not be on the child's.
+            env.setdefault("PYTHONPATH", os.pathsep.join([_root(), *filter(None, [os.environ.get("PYTHONPATH")])]))
+        return ChildChannel(argv, **{**options, "env": env})
+
+    return start
+
+
+def _root() -> str:
+    path = os.path.abspath(__file__)
+    for _ in range(2 + _package().count(".") + 1):
+        path = os.path.dirname(path)
+    return path
+
+
+def _configured(config: Any, child: Dict[str, Any]) -> Callable[[], Channel]:
+    if config.url:
+        raise TransportError(f"the server {config.name!r} is at {config.url}: this version speaks stdio only")
+    merged = {**child, "env": {**(config.env or {}), **(child.get("env") or {})}}
+    if config.cwd is not None:
+        merged.setdefault("cwd", config.cwd)
+    return _child(list(config.argv), merged)
+
+
+def _unused(child: Dict[str, Any], make: Callable[[], Channel]) -> Callable[[], Channel]:
+    if child:
+        raise TypeError(f"{', '.join(sorted(child))}: only for a server that is started as a process")
+    return make

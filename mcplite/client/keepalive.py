@@ -1,0 +1,59 @@
+"""Pings while nothing else is said, for whoever wants to know early that a server is gone.
+
+May import: errors
+"""
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from ..errors import ConnectionClosed, MCPError, RemoteError
+
+if TYPE_CHECKING:
+    from .client import Client
+
+__all__ = ["KeepAlive"]
+
+_log = logging.getLogger(__name__)
+
+
+class KeepAlive:
+    """One daemon thread that pings an open client.
+
+    It is started when the client was opened, ended by :meth:`stop` or by a ping without an answer, and
+    blocks on its interval and on the ping.
+
+    :param client: to ping.
+    :param interval: seconds without traffic before a ping, and for its answer.
+    """
+
+    def __init__(self, client: "Client", interval: float) -> None:
+        self._client = client
+        self._interval = interval
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mcplite keep-alive", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        received = -1
+        while not self._stop.wait(self._interval):
+            now = self._client.counters.messages_received
+            if now != received:
+                received = now  # PING-07: other traffic has shown that the server is there
+                continue
+            try:
+                self._client.ping(timeout=self._interval)
+            except RemoteError:
+                continue  # it answers, which is all that was asked
+            except MCPError as error:
+                if not self._stop.is_set():
+                    _log.warning("no answer to a ping, the connection is closed: %s", error)
+                    self._client.fail(ConnectionClosed(f"the server did not answer a ping within {self._interval:g} s"))
+                return

@@ -1,0 +1,4 @@
+"""Sans I/O: bytes and dicts in, values out; no threads, no sockets, and no clock but as an argument.
+
+May import: nothing of ours.
+"""

@@ -1,0 +1,253 @@
+"""JSON-RPC 2.0: bytes to messages and back, with bounds that are checked before anything is built.
+
+May import: errors, protocol.jsonbounds
+
+``parse`` never raises: what is no message becomes an :class:`Invalid`, which says what to answer.
+"""
+
+import json
+from typing import Any, Dict, List, Optional, Union
+
+from ..errors import INVALID_REQUEST, PARSE_ERROR
+from .jsonbounds import DEFAULT_LIMITS, DuplicateKey, JSONLimits, TooLarge, load
+
+__all__ = [
+    "Batch", "DEFAULT_LIMITS", "Encoded", "Failure", "Id", "Invalid", "JSONLimits", "Message", "Notification",
+    "Request", "Response", "describe", "dump", "parse",
+]
+
+Id = Union[int, str]
+
+
+class Request:
+    """A request; ``params`` is None when the message has none."""
+
+    __slots__ = ("id", "method", "params")
+
+    def __init__(self, id: Id, method: str, params: Optional[Dict[str, Any]] = None) -> None:
+        self.id = id
+        self.method = method
+        self.params = params
+
+
+class Notification:
+    """A notification: a request that nobody answers (RPC-15)."""
+
+    __slots__ = ("method", "params")
+
+    def __init__(self, method: str, params: Optional[Dict[str, Any]] = None) -> None:
+        self.method = method
+        self.params = params
+
+
+class Response:
+    """A successful answer."""
+
+    __slots__ = ("id", "result")
+
+    def __init__(self, id: Id, result: Any) -> None:
+        self.id = id
+        self.result = result
+
+
+class Failure:
+    """An error answer; ``id`` is None when the request's could not be read."""
+
+    __slots__ = ("id", "code", "message", "data")
+
+    def __init__(self, id: Optional[Id], code: Any, message: Any, data: Any = None) -> None:
+        self.id = id
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class Invalid:
+    """What arrived is no message.
+
+    :param id: of the request or answer, as far as it could be read.
+    :param code: the error to answer with, and
+    :param message: its text.
+    :param answers: whether it looked like an answer, which is never answered in turn.
+    """
+
+    __slots__ = ("id", "code", "message", "answers")
+
+    def __init__(self, id: Optional[Id], code: int, message: str, answers: bool = False) -> None:
+        self.id = id
+        self.code = code
+        self.message = message
+        self.answers = answers
+
+
+class Batch:
+    """An array of messages, each parsed by itself (RPC-24)."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: "List[Message]") -> None:
+        self.items = items
+
+
+class Encoded:
+    """A result that is sent many times: its JSON text is made once, on first use."""
+
+    __slots__ = ("value", "_text")
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self._text: Optional[str] = None
+
+    @property
+    def text(self) -> str:
+        """The JSON text."""
+        if self._text is None:
+            self._text = _encode(self.value)
+        return self._text
+
+
+Message = Union[Request, Notification, Response, Failure, Invalid, Batch]
+
+
+def parse(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Message:
+    """Return the message, or the batch of messages, that *data* holds; never raises.
+
+    :param data: one UTF-8 JSON text (RPC-02).
+    :param limits: bounds on depth, size and number; see :class:`JSONLimits`.
+    """
+    try:
+        value = load(data, limits)
+    except DuplicateKey as error:
+        return Invalid(None, INVALID_REQUEST, str(error))
+    except TooLarge as error:
+        return Invalid(None, error.code, str(error))
+    except ValueError as error:
+        return Invalid(None, PARSE_ERROR, f"Parse error: {error}")
+    if type(value) is dict:
+        return _message(value, limits)
+    if type(value) is list:
+        if not value:
+            return Invalid(None, INVALID_REQUEST, "an empty array is no message")
+        if len(value) > limits.batch:
+            return Invalid(None, INVALID_REQUEST, f"a batch may have {limits.batch} messages, not {len(value)}")
+        return Batch([_message(item, limits) for item in value])
+    return Invalid(None, INVALID_REQUEST, f"a message is an object, not {_kind(value)}")
+
+
+def _message(value: Any, limits: JSONLimits) -> "Union[Request, Notification, Response, Failure, Invalid]":
+    if type(value) is not dict:
+        return Invalid(None, INVALID_REQUEST, f"a message is an object, not {_kind(value)}")
+    has_id = "id" in value
+    id = value.get("id")
+    # bool is an int to Python, and True would be taken for the id 1 (SEC-28).
+    readable = type(id) is int or (type(id) is str and len(id) <= limits.id_length)
+    if value.get("jsonrpc") != "2.0":
+        return Invalid(id if readable else None, INVALID_REQUEST, "the member jsonrpc must be \"2.0\"",
+                       "method" not in value and ("result" in value or "error" in value))
+    method = value.get("method")
+    if type(method) is str:
+        if has_id and not readable:
+            return Invalid(None, INVALID_REQUEST,
+                           f"a request id is a string of at most {limits.id_length} characters or an integer,"
+                           f" not {_kind(id)}")
+        if len(method) > limits.method_length:
+            return Invalid(id, INVALID_REQUEST, f"a method has at most {limits.method_length} characters")
+        params = value.get("params")
+        if params is not None and type(params) is not dict:
+            return Invalid(id, INVALID_REQUEST, f"params must be an object, not {_kind(params)}")
+        return Request(id, method, params) if has_id else Notification(method, params)  # type: ignore[arg-type]
+    answers = "result" in value or "error" in value
+    if not answers or method is not None:
+        return Invalid(id if readable else None, INVALID_REQUEST, "a message has a method, a result or an error",
+                       answers)
+    if "error" in value:
+        error = value["error"]
+        if "result" in value:
+            return Invalid(id if readable else None, INVALID_REQUEST, "an answer has a result or an error, not both", True)
+        if type(error) is not dict or (id is not None and not readable):
+            return Invalid(id if readable else None, INVALID_REQUEST, "the error of an answer must be an object", True)
+        return Failure(id, error.get("code"), error.get("message"), error.get("data"))
+    if not readable:
+        return Invalid(None, INVALID_REQUEST, "an answer needs the id of its request", True)
+    result = value["result"]
+    if type(result) is not dict:
+        return Invalid(id, INVALID_REQUEST, f"a result must be an object, not {_kind(result)}", True)
+    return Response(id, result)  # type: ignore[arg-type]
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    return {bool: "a boolean", int: "an integer", float: "a number", str: "a string", list: "an array",
+            dict: "an object"}.get(type(value), "a value")
+
+
+_encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False)
+_ascii_encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False, check_circular=False)
+_encode_text = _encoder.encode
+
+
+def _encode(value: Any) -> str:
+    try:
+        return _encode_text(value)
+    except RecursionError:
+        # Without check_circular, which costs a dictionary entry for every container, a cycle ends here.
+        raise ValueError("the value is nested too deeply, or contains itself") from None
+
+
+def _bytes(text: str, value: Any) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError:
+        # A lone surrogate has no UTF-8 form, but an escape (SEC-23).
+        return _ascii_encoder.encode(json.loads(text)).encode("ascii")
+
+
+def dump(message: "Union[Request, Notification, Response, Failure]", *, null_id: bool = True) -> bytes:
+    """Return a message as one line of UTF-8 JSON, without the line end.
+
+    :param null_id: how an error without an id is written: with ``"id":null``, or without the member (RPC-11).
+    :raises TypeError: something in it is no JSON value.
+    :raises ValueError: a number is not finite, or the value is nested too deeply or contains itself.
+    """
+    kind = type(message)
+    if kind is Response:
+        result = message.result  # type: ignore[union-attr]
+        body = result.text if type(result) is Encoded else _encode(result)
+        text = '{"jsonrpc":"2.0","id":' + _id(message.id) + ',"result":' + body + "}"  # type: ignore[union-attr]
+    elif kind is Request or kind is Notification:
+        text = '{"jsonrpc":"2.0",'
+        if kind is Request:
+            text += '"id":' + _id(message.id) + ","  # type: ignore[union-attr]
+        text += '"method":' + _encode(message.method)  # type: ignore[union-attr]
+        params = message.params  # type: ignore[union-attr]
+        text += "}" if params is None else ',"params":' + _encode(params) + "}"
+    elif kind is Failure:
+        error = {"code": message.code, "message": message.message}  # type: ignore[union-attr]
+        if message.data is not None:  # type: ignore[union-attr]
+            error["data"] = message.data  # type: ignore[union-attr]
+        id = message.id  # type: ignore[union-attr]
+        middle = "" if id is None and not null_id else '"id":' + ("null" if id is None else _id(id)) + ","
+        text = '{"jsonrpc":"2.0",' + middle + '"error":' + _encode(error) + "}"
+    else:
+        raise TypeError(f"{kind.__name__} is no message that can be sent")
+    return _bytes(text, message)
+
+
+def _id(id: Optional[Id]) -> str:
+    return repr(id) if type(id) is int else _encode(id)
+
+
+def describe(message: Message) -> str:
+    """Return a short description for logs and errors; what the peer wrote is escaped and cut."""
+    if isinstance(message, Request):
+        return f"request {message.method[:100]!r} id {str(message.id)[:50]!r}"
+    if isinstance(message, Notification):
+        return f"notification {message.method[:100]!r}"
+    if isinstance(message, Response):
+        return f"result for id {str(message.id)[:50]!r}"
+    if isinstance(message, Failure):
+        return f"error {str(message.code)[:20]} for id {str(message.id)[:50]!r}: {str(message.message)[:100]!r}"
+    if isinstance(message, Batch):
+        return f"batch of {len(message.items)}"
+    return f"invalid message: {message.message[:150]}"

@@ -1,0 +1,105 @@
+"""Paths and file URIs: joining without escaping, and the URIs of roots.
+
+May import: nothing of ours.
+"""
+
+import os
+import re
+from typing import Iterable
+
+__all__ = ["check_root_uri", "file_uri", "is_within", "path_of", "safe_join"]
+
+_SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
+_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
+_DRIVE = re.compile(r"[A-Za-z]:")
+_DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"com{n}" for n in range(1, 10)), *(f"lpt{n}" for n in range(1, 10))})
+
+
+def safe_join(root: str, relative: str) -> str:
+    """Return the real path of *relative* below *root* (RSRC-23).
+
+    Refused are ``..`` in any spelling, absolute paths, drive letters, NUL, names that Windows takes
+    for devices or silently changes, and symbolic links that lead outside. What was checked is what is
+    returned, so that check and use cannot differ.
+
+    :param relative: with ``/`` between names; percent escapes are decoded by the caller.
+    :raises ValueError: the path leaves *root* or cannot be trusted to stay.
+    """
+    if "\0" in relative:
+        raise ValueError("a path must not contain NUL")
+    if "%" in relative and _ESCAPE.search(relative.encode("utf-8", "surrogatepass")):
+        decoded = _unquote(relative)
+        if decoded.count("/") > relative.count("/") or ".." in decoded or "\0" in decoded or "\\" in decoded:
+            raise ValueError(f"{relative[:200]!r} hides a path behind percent escapes")
+    if relative.startswith(("/", "\\")) or _DRIVE.match(relative):
+        raise ValueError(f"{relative[:200]!r} is not a relative path")
+    for name in relative.split("/"):
+        if "\\" in name or name == "..":
+            raise ValueError(f"{relative[:200]!r} leaves its directory")
+        if name not in ("", ".") and (name != name.rstrip(". ") or name.split(".")[0].lower() in _DEVICES):
+            raise ValueError(f"{relative[:200]!r} has a name that some systems read as another")
+    real_root = os.path.realpath(root)
+    target = os.path.realpath(os.path.join(real_root, relative))
+    if not is_within(target, [real_root]):
+        raise ValueError(f"{relative[:200]!r} leaves its directory")
+    return target
+
+
+def is_within(path: str, roots: Iterable[str]) -> bool:
+    """Whether *path* is one of *roots* or below one, links resolved (ROOT-12)."""
+    real = os.path.realpath(path)
+    for root in roots:
+        try:
+            if os.path.commonpath([real, os.path.realpath(root)]) == os.path.realpath(root):
+                return True
+        except ValueError:
+            continue  # another drive
+    return False
+
+
+def file_uri(path: str) -> str:
+    """Return the ``file://`` URI of a path on this platform, made absolute first (ROOT-18)."""
+    full = os.path.abspath(path)
+    text = full.replace("\\", "/") if os.sep == "\\" else full
+    if _DRIVE.match(text):
+        return "file:///" + text[:2] + _quote(text[2:])
+    if text.startswith("//"):
+        return "file:" + _quote(text)
+    return "file://" + _quote(text)
+
+
+def path_of(uri: str) -> str:
+    """Return the path of a ``file://`` URI on this platform.
+
+    :raises ValueError: it is none, or of another host.
+    """
+    if not uri.lower().startswith("file://"):
+        raise ValueError(f"{uri[:200]!r} is not a file:// URI")
+    host, _, rest = uri[len("file://"):].partition("/")
+    if host not in ("", "localhost"):
+        raise ValueError(f"{uri[:200]!r} is on the host {host!r}, not on this one")
+    path = "/" + _unquote(rest)
+    if _DRIVE.match(path[1:]):
+        path = path[1:]
+    return path.replace("/", os.sep)
+
+
+def check_root_uri(uri: str) -> str:
+    """Return *uri* if it can be a root.
+
+    :raises ValueError: it is no ``file://`` URI (ROOT-04), or has a ``..`` in it (ROOT-07).
+    """
+    if not isinstance(uri, str) or not uri.startswith("file://"):
+        raise ValueError(f"a root is a file:// URI, not {str(uri)[:200]!r}; other schemes are not allowed in any revision")
+    if ".." in _unquote(uri).split("/"):
+        raise ValueError(f"the root {uri[:200]!r} must not contain '..'")
+    return uri
+
+
+def _quote(path: str) -> str:
+    return "".join(c if c in _SAFE else "".join(f"%{b:02X}" for b in os.fsencode(c)) for c in path)
+
+
+def _unquote(text: str) -> str:
+    data = _ESCAPE.sub(lambda match: bytes([int(match.group(1), 16)]), os.fsencode(text))
+    return os.fsdecode(data)

@@ -1,0 +1,178 @@
+"""The table: every fact that differs between the protocol's revisions; the only file with dates.
+
+May import: errors
+
+Rule 1: whatever depends on the revision is a column of this table or a ``wire(since=...)`` mark
+that points at one of its rows. Rule 2: nobody compares revisions; code asks for a fact by name.
+"""
+
+from dataclasses import dataclass, field
+from typing import Dict, FrozenSet, Mapping, Optional, Tuple
+
+from .errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
+
+__all__ = [
+    "Revision", "NOVEMBER_2024", "MARCH_2025", "JUNE_2025", "NOVEMBER_2025", "JULY_2026",
+    "REVISIONS", "LEGACY", "NEWEST", "NEWEST_LEGACY", "find",
+]
+
+_CLIENT_REQUESTS = frozenset({
+    "tools/list", "tools/call", "prompts/list", "prompts/get", "resources/list", "resources/read",
+    "resources/templates/list", "completion/complete",
+})
+_LEGACY_CLIENT_REQUESTS = _CLIENT_REQUESTS | {
+    "initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe",
+}
+_LEGACY_CLIENT_NOTIFICATIONS = frozenset({
+    "notifications/initialized", "notifications/cancelled", "notifications/progress",
+    "notifications/roots/list_changed",
+})
+_SERVER_REQUESTS = frozenset({"ping", "roots/list", "sampling/createMessage"})
+_SERVER_NOTIFICATIONS = frozenset({
+    "notifications/cancelled", "notifications/progress", "notifications/message",
+    "notifications/tools/list_changed", "notifications/prompts/list_changed",
+    "notifications/resources/list_changed", "notifications/resources/updated",
+})
+
+
+@dataclass(frozen=True, eq=False)
+class Revision:
+    """One protocol revision as a row of facts."""
+
+    name: str
+    #: Position in time; only field marks read it, through :meth:`has`.
+    rank: int
+    #: Per-request ``_meta`` instead of a handshake and a session.
+    modern: bool
+    #: JSON arrays on the wire (RPC-21 to RPC-29).
+    batches: bool
+    #: "sse" (two endpoints) or "streamable".
+    http: str
+    #: ``Mcp-Session-Id``, GET stream, DELETE.
+    sessions: bool
+    #: Event ids and ``Last-Event-ID``.
+    resumable: bool
+    #: An empty first event, so that a cut stream can be polled.
+    priming_event: bool
+    #: "unknown", "checked" or "must-match-body".
+    version_header: str
+    #: ``Mcp-Method``, ``Mcp-Name``, ``Mcp-Param-*``.
+    routing_headers: bool
+    #: Closing the response stream is the cancel signal.
+    disconnect_cancels: bool
+    #: A log level in each request instead of ``logging/setLevel``.
+    log_opt_in: bool
+    #: The code for a resource that does not exist.
+    not_found: int
+    #: Arguments that break a tool's schema: an "error" (-32602) or a "result" with ``isError`` (TOOL-32).
+    bad_arguments: str
+    #: ``structuredContent`` and ``outputSchema`` exist (TOOL-42).
+    structured_output: bool
+    #: ``structuredContent`` must be an object (TOOL-40).
+    object_output_only: bool
+    #: The content kinds that a peer can read (TOOL-22).
+    content_kinds: FrozenSet[str]
+    #: Progress notifications have a ``message`` (PROG-06).
+    progress_message: bool
+    #: Sampling messages may hold lists of blocks, tool use and tool results (SAMP-04).
+    sampling_tools: bool
+    #: Elicitation requests carry ``mode``, and URLs may be asked for.
+    elicitation_modes: bool
+    #: URL elicitations carry an ``elicitationId`` and -32042 exists (URLE-02, URLE-15).
+    elicitation_ids: bool
+    #: "none", "names" (``enum`` + ``enumNames``) or "titled" (``oneOf``, multi-select, defaults everywhere).
+    elicitation_enums: str
+    #: The server says ``completions`` among its capabilities (COMP-01).
+    completions_capability: bool
+    #: Completion requests carry the arguments that are filled in already (COMP-06).
+    completion_context: bool
+    #: An error answer to an unreadable id may leave the id out (RPC-11).
+    error_id_optional: bool
+    client_requests: FrozenSet[str] = field(repr=False)
+    client_notifications: FrozenSet[str] = field(repr=False)
+    server_requests: FrozenSet[str] = field(repr=False)
+    server_notifications: FrozenSet[str] = field(repr=False)
+    #: What may ride in ``inputRequests``.
+    input_requests: FrozenSet[str] = field(repr=False, default=frozenset())
+    #: JSON-RPC code to HTTP status where the revision fixes one.
+    http_status: Mapping[int, int] = field(repr=False, default_factory=dict)
+
+    def has(self, since: Optional["Revision"], until: Optional["Revision"] = None) -> bool:
+        """Tell whether something marked *since* (and *until*, inclusive) exists in this revision."""
+        return (since is None or self.rank >= since.rank) and (until is None or self.rank <= until.rank)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+NOVEMBER_2024 = Revision(
+    name="2024-11-05", rank=0, modern=False, batches=False, http="sse", sessions=False, resumable=False,
+    priming_event=False, version_header="unknown", routing_headers=False, disconnect_cancels=False,
+    log_opt_in=False, not_found=RESOURCE_NOT_FOUND, bad_arguments="error", structured_output=False,
+    object_output_only=True, content_kinds=frozenset({"text", "image", "resource"}), progress_message=False, sampling_tools=False,
+    elicitation_modes=False, elicitation_ids=False, elicitation_enums="none", completions_capability=False,
+    completion_context=False, error_id_optional=False,
+    client_requests=_LEGACY_CLIENT_REQUESTS, client_notifications=_LEGACY_CLIENT_NOTIFICATIONS,
+    server_requests=_SERVER_REQUESTS, server_notifications=_SERVER_NOTIFICATIONS,
+)
+MARCH_2025 = Revision(
+    name="2025-03-26", rank=1, modern=False, batches=True, http="streamable", sessions=True, resumable=True,
+    priming_event=False, version_header="unknown", routing_headers=False, disconnect_cancels=False,
+    log_opt_in=False, not_found=RESOURCE_NOT_FOUND, bad_arguments="error", structured_output=False,
+    object_output_only=True, content_kinds=frozenset({"text", "image", "audio", "resource"}),
+    progress_message=True, sampling_tools=False, elicitation_modes=False, elicitation_ids=False, elicitation_enums="none",
+    completions_capability=True, completion_context=False, error_id_optional=False,
+    client_requests=_LEGACY_CLIENT_REQUESTS, client_notifications=_LEGACY_CLIENT_NOTIFICATIONS,
+    server_requests=_SERVER_REQUESTS, server_notifications=_SERVER_NOTIFICATIONS,
+)
+JUNE_2025 = Revision(
+    name="2025-06-18", rank=2, modern=False, batches=False, http="streamable", sessions=True, resumable=True,
+    priming_event=False, version_header="checked", routing_headers=False, disconnect_cancels=False,
+    log_opt_in=False, not_found=RESOURCE_NOT_FOUND, bad_arguments="error", structured_output=True,
+    object_output_only=True,
+    content_kinds=frozenset({"text", "image", "audio", "resource", "resource_link"}),
+    progress_message=True, sampling_tools=False, elicitation_modes=False, elicitation_ids=False, elicitation_enums="names",
+    completions_capability=True, completion_context=True, error_id_optional=False,
+    client_requests=_LEGACY_CLIENT_REQUESTS, client_notifications=_LEGACY_CLIENT_NOTIFICATIONS,
+    server_requests=_SERVER_REQUESTS | {"elicitation/create"}, server_notifications=_SERVER_NOTIFICATIONS,
+)
+NOVEMBER_2025 = Revision(
+    name="2025-11-25", rank=3, modern=False, batches=False, http="streamable", sessions=True, resumable=True,
+    priming_event=True, version_header="checked", routing_headers=False, disconnect_cancels=False,
+    log_opt_in=False, not_found=RESOURCE_NOT_FOUND, bad_arguments="result", structured_output=True,
+    object_output_only=True,
+    content_kinds=frozenset({"text", "image", "audio", "resource", "resource_link"}),
+    progress_message=True, sampling_tools=True, elicitation_modes=True, elicitation_ids=True, elicitation_enums="titled",
+    completions_capability=True, completion_context=True, error_id_optional=True,
+    client_requests=_LEGACY_CLIENT_REQUESTS, client_notifications=_LEGACY_CLIENT_NOTIFICATIONS,
+    server_requests=_SERVER_REQUESTS | {"elicitation/create"},
+    server_notifications=_SERVER_NOTIFICATIONS | {"notifications/elicitation/complete"},
+)
+JULY_2026 = Revision(
+    name="2026-07-28", rank=4, modern=True, batches=False, http="streamable", sessions=False, resumable=False,
+    priming_event=False, version_header="must-match-body", routing_headers=True, disconnect_cancels=True,
+    log_opt_in=True, not_found=INVALID_PARAMS, bad_arguments="result", structured_output=True,
+    object_output_only=False,
+    content_kinds=frozenset({"text", "image", "audio", "resource", "resource_link"}),
+    progress_message=True, sampling_tools=True, elicitation_modes=True, elicitation_ids=False, elicitation_enums="titled",
+    completions_capability=True, completion_context=True, error_id_optional=True,
+    client_requests=_CLIENT_REQUESTS | {"server/discover", "subscriptions/listen"},
+    client_notifications=frozenset({"notifications/cancelled"}),
+    server_requests=frozenset(),
+    server_notifications=_SERVER_NOTIFICATIONS | {"notifications/subscriptions/acknowledged"},
+    input_requests=frozenset({"elicitation/create", "sampling/createMessage", "roots/list"}),
+    http_status={-32020: 400, -32021: 400, -32022: 400, -32601: 404},
+)
+
+#: Oldest first.
+REVISIONS: Tuple[Revision, ...] = (NOVEMBER_2024, MARCH_2025, JUNE_2025, NOVEMBER_2025, JULY_2026)
+#: Those that begin with an ``initialize`` handshake, oldest first.
+LEGACY: Tuple[Revision, ...] = tuple(revision for revision in REVISIONS if not revision.modern)
+NEWEST = REVISIONS[-1]
+NEWEST_LEGACY = LEGACY[-1]
+_BY_NAME: Dict[str, Revision] = {revision.name: revision for revision in REVISIONS}
+
+
+def find(name: object) -> Optional[Revision]:
+    """Return the revision with this name, or None when it is not one of ours."""
+    return _BY_NAME.get(name) if isinstance(name, str) else None

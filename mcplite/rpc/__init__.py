@@ -1,0 +1,4 @@
+"""The engine: threads, queues and locks that carry JSON-RPC; it knows no method name and no socket.
+
+May import: nothing of ours.
+"""

@@ -1,0 +1,91 @@
+"""A cancel token: set once, waitable, with callbacks and a reason.
+
+May import: errors
+"""
+
+import logging
+import threading
+from typing import Callable, Dict, Optional
+
+from ..errors import Cancelled
+
+__all__ = ["CancelToken"]
+
+_log = logging.getLogger(__name__)
+
+
+class CancelToken:
+    """Tells any number of threads, once, that they should stop.
+
+    Whoever cancels runs the callbacks on its own thread; a callback that raises is logged and
+    keeps none of the others from running.
+    """
+
+    def __init__(self) -> None:
+        #: Guards ``_callbacks`` and the one transition of ``_event``; held for dictionary work only.
+        self._lock = threading.Lock()
+        self._event = threading.Event()
+        self._callbacks: Dict[int, Callable[[], object]] = {}
+        self._next = 0
+        self._reason: Optional[str] = None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody has cancelled."""
+        return self._event.is_set()
+
+    @property
+    def reason(self) -> Optional[str]:
+        """Why, if whoever cancelled said so."""
+        return self._reason
+
+    def cancel(self, reason: Optional[str] = None) -> bool:
+        """Cancel; the first call wins and later ones change nothing.
+
+        :param reason: a sentence for logs and for the exception.
+        :returns: whether this call was the first.
+        """
+        with self._lock:
+            if self._event.is_set():
+                return False
+            self._reason = reason
+            self._event.set()
+            callbacks = list(self._callbacks.values())
+            self._callbacks.clear()
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception:
+                _log.exception("a cancel callback failed")
+        return True
+
+    def add_callback(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Have *callback* run when the token is cancelled; at once when it already is.
+
+        :returns: a function that takes the callback off again.
+        """
+        with self._lock:
+            if not self._event.is_set():
+                key = self._next
+                self._next += 1
+                self._callbacks[key] = callback
+
+                def remove() -> None:
+                    with self._lock:
+                        self._callbacks.pop(key, None)
+
+                return remove
+        callback()
+        return lambda: None
+
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        """Block until cancelled or until *timeout* seconds have passed; return whether cancelled."""
+        return self._event.wait(timeout)
+
+    def check(self) -> None:
+        """Return when nobody has cancelled.
+
+        :raises Cancelled: with the reason.
+        """
+        if self._event.is_set():
+            raise Cancelled(self._reason)

@@ -1,0 +1,144 @@
+"""One request of the other side while it is in work: its token, its outlet, its one answer.
+
+May import: errors, protocol.jsonrpc, rpc.cancel
+"""
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Union
+
+from ..errors import INTERNAL_ERROR, Cancelled, ConnectionClosed, RemoteError
+from ..protocol import jsonrpc
+from .cancel import CancelToken
+
+if TYPE_CHECKING:
+    from .peer import Peer
+
+__all__ = ["Batch", "Incoming"]
+
+_log = logging.getLogger(__name__)
+
+
+class Batch:
+    """Collects the answers of one array of requests (RPC-23).
+
+    :param expected: how many answers there will be, cancelled ones included.
+    """
+
+    def __init__(self, expected: int) -> None:
+        #: Guards the two fields below.
+        self._lock = threading.Lock()
+        self._missing = expected
+        self._answers: List[bytes] = []
+
+    def add(self, data: Optional[bytes]) -> Optional[bytes]:
+        """Note one answer, or that there will be none; return the whole array when it was the last."""
+        with self._lock:
+            self._missing -= 1
+            if data is not None:
+                self._answers.append(data)
+            if self._missing or not self._answers:
+                return None
+            return b"[" + b",".join(self._answers) + b"]"
+
+
+class Incoming:
+    """A request in work. It is answered exactly once, or not at all when it was cancelled."""
+
+    __slots__ = ("peer", "id", "method", "params", "batch", "alarm", "_lock", "_token", "_done", "_cancelled", "_reason")
+
+    def __init__(self, peer: "Peer", id: Union[int, str], method: str, params: Dict[str, Any],
+                 batch: Optional[Batch]) -> None:
+        self.peer = peer
+        self.id = id
+        self.method = method
+        self.params = params
+        self.batch = batch
+        #: Whatever has to stand still while the handler waits for an answer; the serving side sets it.
+        self.alarm: Any = None
+        #: Guards the four fields below, and keeps every notification of this request before its
+        #: response (PROG-11): held while one of them is written.
+        self._lock = threading.Lock()
+        self._token: Optional[CancelToken] = None
+        self._done = False
+        self._cancelled = False
+        self._reason: Optional[str] = None
+
+    @property
+    def token(self) -> CancelToken:
+        """The token of this request; made on first use, since most handlers never look."""
+        with self._lock:
+            if self._token is None:
+                self._token = CancelToken()
+                if self._cancelled:
+                    self._token.cancel(self._reason)
+            return self._token
+
+    def cancelled(self, reason: Optional[str]) -> None:
+        """Cancel: no answer will be sent (CANC-03)."""
+        with self._lock:
+            if self._done or self._cancelled:
+                return
+            self._cancelled, self._reason = True, reason
+            token = self._token
+        _log.info("request %r (id %r) was cancelled: %.200r", self.method, self.id, reason)
+        if token is not None:
+            token.cancel(reason)
+
+    def emit(self, method: str, params: Dict[str, Any]) -> bool:
+        """Send a notification that belongs to this request; False once it is answered or cancelled."""
+        data = jsonrpc.dump(jsonrpc.Notification(method, params))
+        with self._lock:
+            if self._done or self._cancelled:
+                return False
+            self.peer._send(data)
+        return True
+
+    def respond(self, result: Any) -> None:
+        """Answer with a result; something that is no JSON becomes an internal error (REL-59)."""
+        try:
+            data = jsonrpc.dump(jsonrpc.Response(self.id, result))
+        except (TypeError, ValueError) as error:
+            _log.error("the result of %r cannot be sent: %s", self.method, error)
+            self.fail(INTERNAL_ERROR, "Internal error: the result is not valid JSON")
+            return
+        self._answer(data)
+
+    def fail(self, code: int, message: str, data: Any = None) -> None:
+        """Answer with an error."""
+        try:
+            answer = jsonrpc.dump(jsonrpc.Failure(self.id, code, message, data))
+        except (TypeError, ValueError) as error:
+            _log.error("the error data of %r cannot be sent: %s", self.method, error)
+            answer = jsonrpc.dump(jsonrpc.Failure(self.id, code, message, None))
+        self._answer(answer)
+
+    def _answer(self, data: bytes) -> None:
+        with self._lock:
+            if self._done:
+                return
+            self._done = True
+            send = not self._cancelled
+        try:
+            self.peer._finish(self, data if send else None)
+        except ConnectionClosed as error:
+            _log.debug("the answer to %r was not sent: %s", self.method, error)
+
+    def run(self, task: Callable[[], object]) -> None:
+        """Run a handler; whatever it raises, the request ends answered (REL-58)."""
+        try:
+            task()
+        except RemoteError as error:
+            self.fail(error.code, error.message, error.data)
+        except Cancelled:
+            self._answer_cancelled()
+        except BaseException:
+            # SystemExit and its like too: a handler must not take the thread or the server with it.
+            _log.exception("the handler of %r failed", self.method)
+            self.fail(INTERNAL_ERROR, "Internal error")
+
+    def _answer_cancelled(self) -> None:
+        if self._cancelled:
+            self._answer(b"")
+        else:
+            self.fail(INTERNAL_ERROR, "The request was cancelled")

@@ -1,0 +1,450 @@
+"""One conversation: the calls that wait, the requests in work, cancellation, and the end.
+
+May import: errors, protocol.jsonrpc, rpc.cancel, rpc.channel, rpc.incoming, rpc.leading, rpc.pending, rpc.ratelog, rpc.reading, rpc.workers
+
+A peer knows JSON-RPC and no method name: what a message means is the handler's affair. Locks: ``_lock``
+guards ``_pending``, ``_in_flight``, the counters and the closing state, for dictionary work only.
+"""
+
+import contextlib
+import copy
+import logging
+import threading
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterator, List, Optional, Union
+
+from ..errors import (
+    INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, SERVER_BUSY, Cancelled, ConnectionClosed, ProtocolError,
+    RequestTimeout, remote_error,
+)
+from ..protocol import jsonrpc
+from .cancel import CancelToken
+from .channel import Channel
+from .incoming import Batch, Incoming
+from .leading import LeaderReading
+from .pending import Clock, Pending
+from .ratelog import RateLog
+from .reading import CallerReading
+from .workers import Workers
+
+__all__ = ["Counters", "Handler", "Incoming", "Peer"]
+
+_log = logging.getLogger(__name__)
+Trace = Callable[[str, bytes], None]
+#: How long a cancel notice may wait for a peer that does not read, behind a caller that has given up.
+_NOTICE_SECONDS = 0.1
+_NO_PARAMS: Dict[str, Any] = {}
+
+
+class Handler:
+    """What a session gives its peer: the meaning of messages. All of it runs on the reader's thread."""
+
+    def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
+        """Answer at once and return None, or return what a worker shall run; must not block."""
+        raise NotImplementedError
+
+    def on_notification(self, message: jsonrpc.Notification) -> None:
+        """Take note; must not block."""
+        raise NotImplementedError
+
+    def on_close(self, error: Exception) -> None:
+        """The connection is over; called once."""
+
+    def cancel_notice(self, id: int, reason: str) -> Optional[jsonrpc.Notification]:
+        """Return the notification that tells the peer to stop working on one of our requests."""
+        return None
+
+    def accepts_batches(self) -> bool:
+        """Whether arrays are legal now (RPC-21, RPC-26)."""
+        return False
+
+    def names_unreadable_ids(self) -> bool:
+        """Whether an error for an unreadable id carries ``id: null`` instead of no id (RPC-11)."""
+        return True
+
+
+@dataclass
+class Counters:
+    """What has passed over one connection since it was opened."""
+
+    messages_sent: int = 0
+    messages_received: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    #: Input that was no message, answers that nobody waited for, duplicate ids.
+    refused: int = 0
+
+
+class Peer:
+    """The other side of one channel.
+
+    :param channel: carries the bytes; the peer closes it.
+    :param handler: gives messages their meaning.
+    :param workers: runs handlers; its places bound how many.
+    :param leading: True for a server's side (the reader runs handlers under a watchdog), False for a
+        client's (callers read their own answers).
+    :param limits: bounds on incoming JSON.
+    :param trace: called with "->" or "<-" and the bytes of each message.
+    """
+
+    def __init__(self, channel: Channel, handler: Handler, *, workers: Workers, leading: bool = False,
+                 limits: jsonrpc.JSONLimits = jsonrpc.DEFAULT_LIMITS, trace: Optional[Trace] = None) -> None:
+        self._channel = channel
+        self._handler = handler
+        self._workers = workers
+        self._leading = leading
+        self._limits = limits
+        self._trace = trace
+        self._warn = RateLog(_log)
+        self._lock = threading.Lock()
+        self._pending: Dict[int, Pending] = {}
+        self._in_flight: Dict[Union[int, str], Incoming] = {}
+        self._next_id = 0
+        self._error: Optional[Exception] = None
+        self._gone = threading.Event()
+        self._clock = Clock()
+        self.counters = Counters()
+        self._reading: Union[LeaderReading, CallerReading]
+        if leading:
+            self._reading = LeaderReading(channel, self._receive, self._refuse, self._fail, workers)
+        else:
+            self._reading = CallerReading(channel, self._receive, self._fail, "mcplite reader")
+
+    @property
+    def name(self) -> str:
+        """How errors call the other side."""
+        return self._channel.name
+
+    @property
+    def closed(self) -> bool:
+        """Whether the conversation is over."""
+        return self._error is not None
+
+    @property
+    def last_error(self) -> Optional[Exception]:
+        """What ended the conversation; None while it lasts."""
+        return self._error
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._reading.start()
+
+    # --- calls that this side makes -------------------------------------------------------------
+
+    def new_id(self) -> int:
+        """Return an id that this conversation has not used (RPC-05)."""
+        with self._lock:
+            self._next_id += 1
+            return self._next_id
+
+    def call(self, method: str, params: Optional[Dict[str, Any]] = None, *, id: Optional[int] = None,
+             timeout: Optional[float] = None, max_timeout: Optional[float] = None,
+             cancel: Optional[CancelToken] = None, on_progress: Optional[Callable[[Dict[str, Any]], object]] = None,
+             cancel_notice: bool = True) -> Any:
+        """Send a request and wait for its result.
+
+        :param id: from :meth:`new_id`, when the params mention it; by default a new one.
+        :param timeout: seconds; progress for this call starts them anew. None waits for ever.
+        :param max_timeout: seconds in all, whatever the progress.
+        :param cancel: a token that calls the wait off.
+        :param on_progress: called with the params of each progress notification, on this thread, in
+            order, all of them before this method returns.
+        :param cancel_notice: whether the peer is told when the call is given up.
+        :raises RemoteError: the peer answered with an error.
+        :raises ProtocolError: the peer's answer broke the rules.
+        :raises RequestTimeout: no answer in time.
+        :raises Cancelled: the token was cancelled.
+        :raises ConnectionClosed: the connection is over, or ended meanwhile.
+        """
+        if id is None:
+            id = self.new_id()
+        if cancel is not None:
+            cancel.check()
+        data = jsonrpc.dump(jsonrpc.Request(id, method, params))
+        pending = Pending(id, method, self._clock, timeout, max_timeout, on_progress)
+        with self._lock:
+            if self._error is not None:
+                raise copy.copy(self._error)
+            self._pending[id] = pending
+            self.counters.messages_sent += 1
+            self.counters.bytes_sent += len(data)
+        uncancel = None if cancel is None else cancel.add_callback(lambda: self._interrupt(pending))
+        try:
+            self._write(data, pending.remaining())
+            self._wait(pending, cancel)
+        except BaseException as error:
+            # Also for an exception from a signal handler: nobody will take the answer any more.
+            if cancel_notice and pending.outcome is None and self._error is None:
+                self._give_notice(pending, error)
+            raise
+        finally:
+            with self._lock:
+                self._pending.pop(id, None)
+            if uncancel is not None:
+                uncancel()
+        outcome = pending.outcome
+        if type(outcome) is jsonrpc.Response:
+            return outcome.result
+        if isinstance(outcome, jsonrpc.Failure):
+            raise remote_error(outcome.code, outcome.message, outcome.data)
+        raise copy.copy(outcome) from outcome.__cause__
+
+    def _wait(self, pending: Pending, cancel: Optional[CancelToken]) -> None:
+        progress = pending.progress
+        while pending.outcome is None or progress:
+            if progress:
+                while progress:
+                    self._deliver(pending, progress.popleft())
+                continue
+            if cancel is not None:
+                cancel.check()
+            remaining = pending.remaining()
+            if remaining is not None and remaining <= 0:
+                raise RequestTimeout(
+                    f"{self.name} did not answer {pending.method!r} (id {pending.id}) in time"
+                    f" (timeout={pending.timeout!r} s)")
+            pending.interrupted = False
+            if self._error is not None and pending.outcome is None:
+                raise copy.copy(self._error)
+            self._reading.wait(pending)
+
+    def _deliver(self, pending: Pending, params: Dict[str, Any]) -> None:
+        assert pending.on_progress is not None
+        try:
+            pending.on_progress(params)
+        except Exception:
+            _log.exception("the progress callback of %r failed", pending.method)
+
+    def _interrupt(self, pending: Pending) -> None:
+        pending.interrupted = True
+        pending.nudge()
+        if pending.outcome is None:
+            self._channel.wake()
+
+    def _give_notice(self, pending: Pending, error: BaseException) -> None:
+        reason = str(error) if isinstance(error, (Cancelled, RequestTimeout)) else "the caller was interrupted"
+        notice = self._handler.cancel_notice(pending.id, reason)
+        if notice is None:
+            return
+        try:
+            self._send(jsonrpc.dump(notice), _NOTICE_SECONDS)
+        except (RequestTimeout, ConnectionClosed) as failure:
+            # A peer that does not read cannot be told; the caller must not wait for it (CANC-03).
+            _log.debug("no cancel notice for %r: %s", pending.method, failure)
+
+    def notify(self, method: str, params: Optional[Dict[str, Any]] = None, *, timeout: Optional[float] = None) -> None:
+        """Send a notification.
+
+        :raises ConnectionClosed: the connection is over.
+        :raises RequestTimeout: the peer did not take it within *timeout* seconds.
+        """
+        if self._error is not None:
+            raise copy.copy(self._error)
+        self._send(jsonrpc.dump(jsonrpc.Notification(method, params)), timeout)
+
+    def progress(self, token: Union[int, str], params: Dict[str, Any]) -> bool:
+        """Pass an incoming progress notification to the call with this id; False when there is none."""
+        pending = self._pending.get(token) if isinstance(token, int) else None
+        if pending is None or pending.progress is None:
+            return False
+        pending.add_progress(params)
+        return True
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the clock of all calls while the block answers a question of the peer."""
+        self._clock.stop()
+        try:
+            yield
+        finally:
+            self._clock.go()
+
+    # --- requests of the other side ---------------------------------------------------------------
+
+    def cancel_incoming(self, id: Union[int, str], reason: Optional[str]) -> bool:
+        """Cancel a request in work; False when there is none with this id (CANC-04)."""
+        incoming = self._in_flight.get(id)
+        if incoming is None:
+            return False
+        incoming.cancelled(reason)
+        return True
+
+    def cancel_all(self, reason: str) -> List[Incoming]:
+        """Cancel every request in work and return them."""
+        with self._lock:
+            running = list(self._in_flight.values())
+        for incoming in running:
+            incoming.cancelled(reason)
+        return running
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests of the other side are in work."""
+        return len(self._in_flight)
+
+    def _finish(self, incoming: Incoming, data: Optional[bytes]) -> None:
+        """Take *incoming* off the books and send its response, unless it was cancelled (CANC-03)."""
+        with self._lock:
+            self._in_flight.pop(incoming.id, None)
+            if data is not None and incoming.batch is None:
+                self.counters.messages_sent += 1
+                self.counters.bytes_sent += len(data)
+        if incoming.batch is not None:
+            data = incoming.batch.add(data)
+            if data is not None:
+                self._send(data)
+        elif data is not None:
+            self._write(data, None)
+
+    # --- receiving: on whichever thread holds the reading role -------------------------------------
+
+    def _receive(self, data: bytes) -> None:
+        self._observe("<-", data)
+        if self._trace is not None:
+            self._trace("<-", data)
+        counters = self.counters
+        counters.messages_received += 1
+        counters.bytes_received += len(data)
+        message = jsonrpc.parse(data, self._limits)
+        if type(message) is jsonrpc.Batch:
+            self._receive_batch(message)
+        else:
+            self._route(message, None)
+
+    def _receive_batch(self, batch: jsonrpc.Batch) -> None:
+        if not self._handler.accepts_batches():
+            self._reject(jsonrpc.Invalid(None, INVALID_REQUEST, "arrays of messages are not part of this revision"))
+            return
+        expected = sum(type(item) is jsonrpc.Request or (type(item) is jsonrpc.Invalid and not item.answers)
+                       for item in batch.items)
+        collector = Batch(expected)
+        for item in batch.items:
+            self._route(item, collector)
+
+    def _route(self, message: Any, batch: Optional[Batch]) -> None:
+        kind = type(message)
+        if kind is jsonrpc.Response or kind is jsonrpc.Failure:
+            self._answered(message)
+        elif kind is jsonrpc.Notification:
+            try:
+                self._handler.on_notification(message)
+            except Exception:
+                _log.exception("notification %s of %s failed", jsonrpc.describe(message), self.name)
+        elif kind is jsonrpc.Request:
+            self._requested(message, batch)
+        else:
+            self._reject(message, batch)
+
+    def _answered(self, message: Union[jsonrpc.Response, jsonrpc.Failure]) -> None:
+        pending = self._pending.get(message.id) if type(message.id) is int else None
+        if pending is None:
+            self.counters.refused += 1
+            self._warn.warning("%s sent an answer that nobody waits for: %s", self.name, jsonrpc.describe(message))
+        else:
+            pending.settle(message)
+
+    def _requested(self, request: jsonrpc.Request, batch: Optional[Batch]) -> None:
+        incoming = Incoming(self, request.id, request.method,
+                            _NO_PARAMS if request.params is None else request.params, batch)
+        with self._lock:
+            duplicate = request.id in self._in_flight
+            if not duplicate:
+                self._in_flight[request.id] = incoming
+        if duplicate:
+            # The first one keeps its place and its answer (SEC-30).
+            self._reject(jsonrpc.Invalid(request.id, INVALID_REQUEST, f"request id {request.id!r} is in use"), batch)
+            return
+        try:
+            task = self._handler.on_request(incoming)
+        except Exception:
+            _log.exception("request %r of %s failed", request.method, self.name)
+            incoming.fail(INTERNAL_ERROR, "Internal error")
+            return
+        if task is None:
+            return
+        if self._leading and self._workers.take():
+            try:
+                incoming.run(task)
+            finally:
+                self._workers.give()
+        elif not self._workers.submit(lambda: incoming.run(task)):
+            incoming.fail(SERVER_BUSY, "Server busy: too many requests are waiting; try again later")
+
+    def _reject(self, invalid: jsonrpc.Invalid, batch: Optional[Batch] = None) -> None:
+        self.counters.refused += 1
+        if invalid.answers:
+            pending = self._pending.get(invalid.id) if type(invalid.id) is int else None
+            if pending is not None:
+                pending.settle(ProtocolError(f"{self.name} answered {pending.method!r} with something that is no"
+                                             f" JSON-RPC response: {invalid.message}"))
+                return
+        self._warn.warning("%s sent something that is no message: %s", self.name, invalid.message)
+        # A client leaves noise on a server's stdout unanswered (STD-25); a server says what was wrong.
+        if invalid.answers or (invalid.code == PARSE_ERROR and not self._leading):
+            return
+        failure = jsonrpc.Failure(invalid.id, invalid.code, invalid.message, None)
+        data = jsonrpc.dump(failure, null_id=self._handler.names_unreadable_ids())
+        if batch is not None:
+            joined = batch.add(data)
+            if joined is None:
+                return
+            data = joined
+        self._send_quietly(data)
+
+    def _refuse(self, error: ProtocolError) -> None:
+        self._reject(jsonrpc.Invalid(None, PARSE_ERROR, str(error)))
+
+    # --- sending -----------------------------------------------------------------------------------
+
+    def _observe(self, direction: str, data: bytes) -> None:
+        """Called with every message; does nothing. Tests replace it to see the wire."""
+
+    def _write(self, data: bytes, timeout: Optional[float]) -> None:
+        self._observe("->", data)
+        if self._trace is not None:
+            self._trace("->", data)
+        self._channel.write(data, timeout)
+
+    def _send(self, data: bytes, timeout: Optional[float] = None) -> None:
+        with self._lock:
+            self.counters.messages_sent += 1
+            self.counters.bytes_sent += len(data)
+        self._write(data, timeout)
+
+    def _send_quietly(self, data: bytes) -> None:
+        try:
+            self._send(data)
+        except ConnectionClosed as error:
+            _log.debug("not sent: %s", error)
+
+    # --- the end -----------------------------------------------------------------------------------
+
+    def _fail(self, error: Exception) -> None:
+        """End the conversation: everybody who waits gets *error*, everything in work is cancelled."""
+        with self._lock:
+            if self._error is not None:
+                return
+            self._error = error
+            waiting = list(self._pending.values())
+        for pending in waiting:
+            pending.settle(error)
+        self.cancel_all("the connection is over")
+        try:
+            self._handler.on_close(error)
+        finally:
+            self._gone.set()
+
+    def wait_closed(self, timeout: Optional[float] = None) -> bool:
+        """Block until the conversation is over; return whether it is."""
+        return self._gone.wait(timeout)
+
+    def close(self, error: Optional[Exception] = None, timeout: float = 2.0) -> None:
+        """End the conversation and close the channel; idempotent, from any thread.
+
+        :param error: what calls that wait get; by default a ConnectionClosed that says who closed.
+        :param timeout: seconds to wait for a reader to step back.
+        """
+        self._fail(error or ConnectionClosed(f"the connection to {self.name} was closed on this side"))
+        if not self._reading.stop(timeout) and self._channel.interruptible:
+            _log.warning("a reader of %s did not step back within %g s", self.name, timeout)
+        self._channel.close()

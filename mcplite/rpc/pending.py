@@ -1,0 +1,122 @@
+"""One call that waits for its answer: its clock, its progress, its outcome.
+
+May import: errors, rpc.cancel
+
+Whoever reads the channel settles it; the thread that made the call waits for it. The clock stands
+still while this side's own handler answers a question of the peer (a person may be typing).
+"""
+
+import threading
+import time
+from collections import deque
+from typing import Any, Callable, Deque, Dict, Optional
+
+__all__ = ["Clock", "Pending"]
+
+#: Progress that may wait for a slow callback; beyond it the oldest is dropped (SEC-38).
+_PROGRESS_LIMIT = 16_384
+
+
+class Clock:
+    """Monotonic time that can be stopped; all calls of one connection share it."""
+
+    def __init__(self) -> None:
+        #: Guards the three fields below.
+        self._lock = threading.Lock()
+        self._stops = 0
+        self._since = 0.0
+        self._lost = 0.0
+
+    def now(self) -> float:
+        """Return the seconds that have passed while the clock was running."""
+        with self._lock:
+            return (self._since if self._stops else time.monotonic()) - self._lost
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the clock stands still."""
+        return self._stops > 0
+
+    def stop(self) -> None:
+        """Stop; each stop needs one :meth:`go`."""
+        with self._lock:
+            if not self._stops:
+                self._since = time.monotonic()
+            self._stops += 1
+
+    def go(self) -> None:
+        """Go on, when this was the last stop."""
+        with self._lock:
+            self._stops -= 1
+            if not self._stops:
+                self._lost += time.monotonic() - self._since
+
+
+class Pending:
+    """A request that this side has sent.
+
+    :param timeout: seconds without an answer; progress starts them anew. None waits for ever.
+    :param max_timeout: seconds in all, whatever the progress; None for no such bound.
+    """
+
+    __slots__ = ("id", "method", "on_progress", "progress", "clock", "timeout", "due", "limit",
+                 "outcome", "interrupted", "wanted", "_event")
+
+    def __init__(self, id: int, method: str, clock: Clock, timeout: Optional[float],
+                 max_timeout: Optional[float], on_progress: Optional[Callable[[Dict[str, Any]], object]]) -> None:
+        self.id = id
+        self.method = method
+        self.clock = clock
+        self.timeout = timeout
+        self.due: Optional[float] = None
+        self.limit: Optional[float] = None
+        if timeout is not None or max_timeout is not None:
+            now = clock.now()
+            self.due = None if timeout is None else now + timeout
+            self.limit = None if max_timeout is None else now + max_timeout
+        self.on_progress = on_progress
+        self.progress: Optional[Deque[Dict[str, Any]]] = (
+            None if on_progress is None else deque(maxlen=_PROGRESS_LIMIT))
+        #: The message or the exception that ended the call; None while it runs.
+        self.outcome: Any = None
+        #: Somebody wants the waiting thread to look up: a cancel, a close.
+        self.interrupted = False
+        #: The reading role was left to this waiter.
+        self.wanted = False
+        self._event: Optional[threading.Event] = None
+
+    def settle(self, outcome: Any) -> None:
+        """End the call; the first outcome stays."""
+        if self.outcome is None:
+            self.outcome = outcome
+        self.nudge()
+
+    def nudge(self) -> None:
+        """Wake the waiting thread, if it sleeps."""
+        event = self._event
+        if event is not None:
+            event.set()
+
+    def add_progress(self, params: Dict[str, Any]) -> None:
+        """Note a progress notification, which also starts the timeout anew (TIME-04)."""
+        if self.progress is not None:
+            self.progress.append(params)
+            if self.timeout is not None:
+                self.due = self.clock.now() + self.timeout
+            self.nudge()
+
+    def remaining(self) -> Optional[float]:
+        """Return the seconds until the call times out; None when it never does."""
+        if self.due is None and self.limit is None:
+            return None
+        end = min(at for at in (self.due, self.limit) if at is not None)
+        left = end - self.clock.now()
+        # While the clock stands, what is left does not shrink: sleep in slices instead of spinning.
+        return max(left, 0.05) if left > 0 and self.clock.stopped else left
+
+    def prepare_sleep(self) -> threading.Event:
+        """Return the event that every change sets from now on."""
+        if self._event is None:
+            self._event = threading.Event()
+        self._event.clear()
+        return self._event

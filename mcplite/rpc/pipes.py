@@ -1,0 +1,201 @@
+"""Newline framing over two file descriptors: what the stdio transports of both sides are made of.
+
+May import: errors, protocol.framing, rpc.channel, rpc.deadline
+
+A read waits in ``poll`` for data, for a wake-up or for the end of the other process, so that a
+caller can hold the reading role with a deadline and be called off from another thread. Where pipes
+cannot be polled (Windows) the channel is not ``interruptible`` and reads block.
+"""
+
+import os
+import select
+import threading
+import time
+from typing import Callable, List, Optional
+
+from ..errors import ConnectionClosed, ProtocolError, RequestTimeout
+from ..protocol.framing import LineBuffer
+from .channel import Channel
+from .deadline import Deadline
+
+__all__ = ["PipeChannel"]
+
+#: A pipe holds 64 KiB; asking for more only makes the allocation dearer.
+_CHUNK = 65536
+#: How long a writer that waits for a full pipe goes without looking whether the channel was closed.
+_SLICE = 0.2
+
+
+class PipeChannel(Channel):
+    """Messages as lines over a pair of descriptors, which the channel owns and closes.
+
+    :param read_fd: where messages come from.
+    :param write_fd: where messages go; set non-blocking first if ``nonblocking`` is true.
+    :param name: how errors call the peer.
+    :param line_limit: bytes that one incoming message may have.
+    :param watch_fd: becomes readable when the other process ends (a pidfd); None when there is none.
+    :param nonblocking: the write end does not block, so that writes can time out.
+    """
+
+    def __init__(self, read_fd: int, write_fd: int, *, name: str, line_limit: int,
+                 watch_fd: Optional[int] = None, nonblocking: bool = False) -> None:
+        self.name = name
+        self._read_fd, self._write_fd, self._watch_fd = read_fd, write_fd, watch_fd
+        self._nonblocking = nonblocking
+        self._lines = LineBuffer(line_limit)
+        self._closed = False
+        self._ended: Optional[ConnectionClosed] = None
+        #: Keeps one message whole on the descriptor; held while it is written.
+        self._write_lock = threading.Lock()
+        #: The rest of a message whose writer ran out of time; goes out before anything else.
+        self._unsent = b""
+        self._wait: Optional[Callable[[Optional[float]], List[int]]] = None
+        if hasattr(select, "poll"):
+            self.interruptible = True
+            self._wake_read, self._wake_write = os.pipe()
+            os.set_blocking(self._wake_read, False)
+            os.set_blocking(self._wake_write, False)
+            poll = select.poll()
+            for fd in (read_fd, self._wake_read, watch_fd):
+                if fd is not None:
+                    poll.register(fd, select.POLLIN)
+
+            def wait(timeout: Optional[float]) -> List[int]:
+                return [fd for fd, _ in poll.poll(None if timeout is None else timeout * 1000)]
+
+            self._wait = wait
+
+    @property
+    def buffered(self) -> bool:
+        return self._lines.ready
+
+    def closed_error(self) -> ConnectionClosed:
+        """Return the error for the end of the stream; a subclass may know more about it."""
+        return ConnectionClosed(f"{self.name} closed the connection")
+
+    def read(self, timeout: Optional[float] = None) -> Optional[bytes]:
+        while True:
+            line = self._lines.first()
+            if line is not None:
+                return line
+            if self._lines.take_oversize():
+                raise ProtocolError(f"{self.name} sent a line of more than {self._lines.limit} bytes; it was dropped")
+            if self._lines.ended and self._ended is None:
+                self._ended = self.closed_error()
+            if self._closed:
+                raise ConnectionClosed(f"the connection to {self.name} was closed on this side")
+            if self._ended is not None:
+                raise self._ended
+            if self._wait is not None:
+                ready = self._wait(timeout)
+                if not ready:
+                    return None
+                if self._read_fd not in ready:
+                    if self._wake_read in ready:
+                        self._drain_wake()
+                        return None
+                    # The process is gone and its pipe is empty, though a grandchild may hold it open (REL-03).
+                    self._ended = self.closed_error()
+                    continue
+            try:
+                # One call into C: a signal handler that raises on this thread (Ctrl-C in a caller that
+                # reads its own answer) strikes before or after it, so no byte is taken and then lost.
+                self._lines.arrived.extend(map(os.read, (self._read_fd,), (_CHUNK,)))
+            except OSError as error:
+                self._ended = self.closed_error()
+                self._ended.__cause__ = error
+
+    def consume(self) -> None:
+        self._lines.drop()
+
+    def write(self, data: bytes, timeout: Optional[float] = None) -> None:
+        deadline = Deadline(timeout)
+        if not self._write_lock.acquire(timeout=-1 if timeout is None else timeout):
+            raise RequestTimeout(f"{self.name} has not read its input for {timeout:g} s")
+        try:
+            if self._unsent:
+                self._flush(deadline)
+            self._unsent = data + b"\n"
+            self._flush(deadline)
+        except RequestTimeout:
+            if len(self._unsent) == len(data) + 1:
+                self._unsent = b""  # nothing of it left: it need not go out at all
+            raise
+        finally:
+            self._write_lock.release()
+
+    def _flush(self, deadline: Deadline) -> None:
+        # Called with the write lock held. What was written is noted inside the same call into C, for
+        # the reason given in read().
+        written: List[int] = []
+        total = len(self._unsent)
+        rest = memoryview(self._unsent)
+        try:
+            while sum(written) < total:
+                if self._closed:
+                    raise ConnectionClosed(f"the connection to {self.name} is closed")
+                try:
+                    written.extend(map(os.write, (self._write_fd,), (rest[sum(written):],)))
+                except BlockingIOError:
+                    self._wait_writable(deadline)
+                except OSError as error:
+                    raise self._broken(error) from error
+        finally:
+            sent = sum(written)
+            self._unsent = self._unsent[sent:] if sent < total else b""
+
+    def _broken(self, error: OSError) -> ConnectionClosed:
+        """Return the error for a write that failed."""
+        return ConnectionClosed(f"writing to {self.name} failed: {error.strerror}")
+
+    def _wait_writable(self, deadline: Deadline) -> None:
+        remaining = deadline.remaining()
+        if remaining is not None and remaining <= 0:
+            raise RequestTimeout(f"{self.name} does not read its input, and its pipe is full")
+        pause = _SLICE if remaining is None else min(remaining, _SLICE)
+        if hasattr(select, "poll"):
+            poll = select.poll()
+            poll.register(self._write_fd, select.POLLOUT)
+            poll.poll(pause * 1000)
+        else:
+            time.sleep(min(pause, 0.01))
+
+    def wake(self) -> None:
+        if self.interruptible and not self._closed:
+            try:
+                os.write(self._wake_write, b"\0")
+            except BlockingIOError:
+                return  # full: the reader has wake-ups waiting already
+            except OSError:
+                if not self._closed:
+                    raise
+
+    def _drain_wake(self) -> None:
+        try:
+            os.read(self._wake_read, 4096)
+        except BlockingIOError:
+            return  # two readers in a row drained one wake-up
+
+    def close_input(self, timeout: float) -> None:
+        """Close the write end, which tells the peer that nothing more will come."""
+        locked = self._write_lock.acquire(timeout=timeout)
+        try:
+            if self._write_fd >= 0 and (locked or not self._nonblocking):
+                fd, self._write_fd = self._write_fd, -1
+                os.close(fd)
+        finally:
+            if locked:
+                self._write_lock.release()
+
+    def close(self) -> None:
+        """Close every descriptor; nobody may be reading any more."""
+        if self._closed:
+            return
+        self._closed = True
+        self.close_input(timeout=2 * _SLICE)
+        os.close(self._read_fd)
+        if self._watch_fd is not None:
+            os.close(self._watch_fd)
+        if self.interruptible:
+            os.close(self._wake_read)
+            os.close(self._wake_write)

@@ -1,0 +1,496 @@
+"""Server: the registry and its decorators; it owns no connection.
+
+May import: errors, revisions, types, protocol.codec, protocol.jsonrpc, protocol.paging, protocol.paths, protocol.uritemplate, rpc.channel, rpc.peer, rpc.tracing, rpc.workers, server.context, server.directory, server.functions, server.limits, server.logs, server.registry, server.sessions, server.stdio, version
+"""
+
+import contextlib
+import logging
+import threading
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
+
+from ..errors import INVALID_PARAMS, MCPError, RegistrationError
+from ..protocol import codec, jsonrpc, paging
+from ..protocol.uritemplate import Template
+from ..revisions import Revision
+from ..rpc.channel import Channel
+from ..rpc.peer import Peer
+from ..rpc.workers import Workers
+from ..types import (
+    Annotations, Icon, Implementation, InitializeResult, Prompt, PromptArgument, Resource, ResourceTemplate,
+    ServerCapabilities, Tool, ToolAnnotations,
+)
+from ..version import __version__
+from .context import Context
+from .functions import Function, compile_function
+from .limits import Limits
+from .registry import PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry, check_name, checked_meta
+from .sessions import LegacySession
+
+__all__ = ["Server"]
+
+_log = logging.getLogger(__name__)
+F = TypeVar("F", bound=Callable[..., Any])
+Middleware = Callable[[Context, Callable[[], Dict[str, Any]]], Dict[str, Any]]
+
+
+class Server:
+    """A collection of tools, resources and prompts that any number of clients can use.
+
+    The decorators give the function back unchanged. Registering and removing is possible at any time
+    from any thread; connected clients are told.
+
+    :param name: how the server calls itself.
+    :param version: of the server; by default that of this package.
+    :param title: its name for people (from June 2025 on).
+    :param description: what it is (from November 2025 on).
+    :param instructions: how a model should use it.
+    :param website_url: where to read about it (from November 2025 on).
+    :param icons: as :class:`Icon` objects or dicts (from November 2025 on).
+    :param lifespan: a callable that takes the server and returns a context manager; it is entered before
+        the first client is served and left after the last, and its value is ``ctx.lifespan``.
+    :param page_size: entries on one page of a list; default 1000.
+    :param declare: kinds ("tools", "resources", "prompts") that are declared to clients although nothing
+        of the kind is registered yet.
+    :param experimental: experimental capabilities, passed on untouched.
+    :param middleware: callables ``(ctx, proceed)`` around every request, first one outermost: the place
+        for access control, rate limits and filters on results (TOOL-34 to TOOL-36). Raise to refuse.
+    :param mask_errors: keeps the text of a tool's exceptions from the client; they are logged only.
+    :param limits: every bound, see :class:`Limits`.
+    :param on_roots_changed: called with the session when a client says that its roots have changed.
+    :param debug: logs every message, as in :func:`mcplite.connect`.
+    :raises RegistrationError: the name is empty, or an option cannot be used.
+    """
+
+    def __init__(self, name: str, *, version: Optional[str] = None, title: Optional[str] = None,
+                 description: Optional[str] = None, instructions: Optional[str] = None,
+                 website_url: Optional[str] = None, icons: Optional[Sequence[Union[Icon, Dict[str, Any]]]] = None,
+                 lifespan: "Optional[Callable[[Server], ContextManager[Any]]]" = None, page_size: int = 1000,
+                 declare: Sequence[str] = (), experimental: Optional[Dict[str, Any]] = None,
+                 middleware: Sequence[Middleware] = (), mask_errors: bool = False, limits: Optional[Limits] = None,
+                 on_roots_changed: Optional[Callable[[LegacySession], object]] = None,
+                 debug: Union[None, bool, str] = None) -> None:
+        check_name("server", name)
+        if page_size < 1:
+            raise RegistrationError(f"page_size must be at least 1, not {page_size!r}")
+        self.info = Implementation(name=name, version=version or __version__, title=title, description=description,
+                                   website_url=website_url, icons=_icons(icons))
+        self.instructions = instructions
+        self.limits = limits or Limits()
+        self.middleware: Tuple[Middleware, ...] = tuple(middleware)
+        self.mask_errors = mask_errors
+        self.registry = Registry(self._changed)
+        for kind in declare:
+            if kind not in ("tools", "resources", "prompts"):
+                raise RegistrationError(f"declare={kind!r}: only 'tools', 'resources' and 'prompts' can be declared")
+            self.registry.declare(kind)
+        self._page_size = page_size
+        self._experimental = experimental
+        self._lifespan = lifespan
+        self._on_roots_changed = on_roots_changed
+        self.debug = debug
+        #: Guards the fields below; held for list and dictionary work, and while a lifespan is entered or left.
+        self._lock = threading.RLock()
+        self._sessions: List[LegacySession] = []
+        self._users = 0
+        self._exit: Optional[contextlib.ExitStack] = None
+        self._pages: Dict[Tuple[str, Optional[str], str, int], Any] = {}
+        self._workers: Optional[Workers] = None
+        self.lifespan_value: Any = None
+
+    @property
+    def name(self) -> str:
+        """How the server calls itself."""
+        return self.info.name
+
+    def __repr__(self) -> str:
+        return f"<Server {self.name!r}>"
+
+    # --- tools ------------------------------------------------------------------------------------
+
+    def tool(self, name: Optional[str] = None, **options: Any) -> Callable[[F], F]:
+        """Register the decorated function as a tool; takes the keywords of :meth:`add_tool`."""
+        return self._decorator("tool", self.add_tool, name, options)
+
+    def add_tool(self, function: Callable[..., Any], *, name: Optional[str] = None, title: Optional[str] = None,
+                 description: Optional[str] = None, input_schema: Optional[Dict[str, Any]] = None,
+                 output_schema: Optional[Dict[str, Any]] = None, structured_output: Optional[bool] = None,
+                 annotations: Union[None, ToolAnnotations, Dict[str, Any]] = None,
+                 icons: Optional[Sequence[Union[Icon, Dict[str, Any]]]] = None,
+                 meta: Optional[Dict[str, Any]] = None, timeout: Optional[float] = None) -> None:
+        """Register *function* as a tool.
+
+        :param name: by default the function's.
+        :param title: a name for people.
+        :param description: for the model; by default the docstring's text.
+        :param input_schema: a JSON Schema of the arguments, in place of the annotations.
+        :param output_schema: a JSON Schema of the structured result, in place of the return annotation.
+        :param structured_output: False sends text only; True insists on structured content; None decides
+            by the return annotation.
+        :param annotations: hints such as ``{"readOnlyHint": True}``.
+        :param meta: the definition's ``_meta``.
+        :param timeout: seconds that one call may run; it stands still while the tool waits for an answer.
+        :raises RegistrationError: the function cannot be served, or the name is taken.
+        """
+        compiled = compile_function(function, name=name, description=description, input_schema=input_schema,
+                                    output_schema=output_schema, structured_output=structured_output, kind="tool")
+        label = check_name("tool", compiled.name)
+        if timeout is not None and timeout <= 0:
+            raise RegistrationError(f"tool {label!r}: timeout must be positive, not {timeout!r}")
+        if isinstance(annotations, dict):
+            annotations = codec.decode(ToolAnnotations, annotations)
+        tool = Tool(name=label, input_schema={}, title=title, description=compiled.description,
+                    annotations=annotations, icons=_icons(icons), meta=checked_meta(meta, f"tool {label!r}"))
+        self.registry.add("tools", label, ToolEntry(tool, compiled, timeout))
+
+    def remove_tool(self, name: str) -> None:
+        """Take a tool out; clients are told.
+
+        :raises KeyError: there is none of this name.
+        """
+        self.registry.remove("tools", name)
+
+    # --- resources --------------------------------------------------------------------------------
+
+    def resource(self, uri: str, **options: Any) -> Callable[[F], F]:
+        """Register the decorated function as the reader of *uri*; takes the keywords of :meth:`add_resource`."""
+
+        def register(function: F) -> F:
+            self.add_resource(uri, function, **options)
+            return function
+
+        if not isinstance(uri, str):
+            raise RegistrationError("@resource needs a URI: write @mcp.resource('config://settings')")
+        return register
+
+    def add_resource(self, uri: str, function: Callable[..., Any], *, name: Optional[str] = None,
+                     title: Optional[str] = None, description: Optional[str] = None, mime_type: Optional[str] = None,
+                     size: Optional[int] = None, annotations: Union[None, Annotations, Dict[str, Any]] = None,
+                     icons: Optional[Sequence[Union[Icon, Dict[str, Any]]]] = None,
+                     meta: Optional[Dict[str, Any]] = None) -> None:
+        """Register *function* as the reader of a URI, or of every URI that a template matches.
+
+        A URI with ``{variables}`` (RFC 6570) is a template, and the function gets their values.
+
+        :param uri: such as ``config://settings`` or ``weather://{city}/history{?year}``.
+        :param mime_type: of the contents; by default text/plain for text, application/json for data.
+        :param size: bytes of the content, when known.
+        :raises RegistrationError: the URI is none, its variables are not the function's parameters, or it is taken.
+        """
+        compiled = compile_function(function, name=name, description=description, kind="resource")
+        label = check_name("resource", name or compiled.name)
+        what = f"resource {uri!r}"
+        scheme, colon, _ = uri.partition(":")
+        if not colon or not scheme[:1].isalpha():
+            raise RegistrationError(f"{what}: a resource URI needs a scheme, as in 'config://settings' (RSRC-26)")
+        if isinstance(annotations, dict):
+            annotations = codec.decode(Annotations, annotations)
+        common: Dict[str, Any] = dict(
+            name=label, title=title, description=compiled.description, mime_type=mime_type,
+            annotations=annotations, icons=_icons(icons), meta=checked_meta(meta, what))
+        parameters = [parameter for parameter, _, _ in compiled.parameters]
+        if "{" not in uri:
+            if any(required for _, required, _ in compiled.parameters):
+                raise RegistrationError(f"{what}: its reader takes {parameters}, which the URI does not have;"
+                                        f" write them into it, as in '{uri}/{{{parameters[0]}}}'")
+            self.registry.add("resources", uri, ResourceEntry(Resource(uri=uri, size=size, **common), compiled))
+            return
+        try:
+            pattern = Template(uri)
+        except ValueError as error:
+            raise RegistrationError(f"{what}: {error}") from error
+        missing = [parameter for parameter, required, _ in compiled.parameters
+                   if required and parameter not in pattern.names]
+        unknown = [variable for variable in pattern.names if variable not in parameters] if parameters or pattern.names else []
+        if missing or unknown:
+            raise RegistrationError(f"{what}: its variables are {list(pattern.names)}, its reader's parameters"
+                                    f" {parameters}; they must be the same")
+        self.registry.add("templates", uri, TemplateEntry(ResourceTemplate(uri_template=uri, **common), pattern, compiled))
+
+    def remove_resource(self, uri: str) -> None:
+        """Take a resource or a template out; clients are told.
+
+        :raises KeyError: there is none at this URI.
+        """
+        self.registry.remove("templates" if "{" in uri else "resources", uri)
+
+    def add_directory(self, uri: str, path: str, *, name: Optional[str] = None, title: Optional[str] = None,
+                      description: Optional[str] = None) -> None:
+        """Serve the files below a directory; nothing outside of it can be reached (RSRC-23).
+
+        :param uri: what the directory is called, such as ``file:///srv/maps``.
+        :param path: where it is.
+        :raises RegistrationError: it is no directory, or the URI is taken.
+        """
+        from .directory import Directory
+
+        directory = Directory(uri, path)
+        template = uri.rstrip("/") + "/{+path}"
+        self.add_resource(template, directory.read, name=name or directory.name, title=title,
+                          description=description or f"Files below {uri}")
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell every client that subscribed to *uri* that it has changed; callable from any thread."""
+        for session in self.sessions:
+            session.publish("notifications/resources/updated", {"uri": uri}, "resources")
+
+    # --- prompts and completion -------------------------------------------------------------------
+
+    def prompt(self, name: Optional[str] = None, **options: Any) -> Callable[[F], F]:
+        """Register the decorated function as a prompt; takes the keywords of :meth:`add_prompt`."""
+        return self._decorator("prompt", self.add_prompt, name, options)
+
+    def add_prompt(self, function: Callable[..., Any], *, name: Optional[str] = None, title: Optional[str] = None,
+                   description: Optional[str] = None, icons: Optional[Sequence[Union[Icon, Dict[str, Any]]]] = None,
+                   meta: Optional[Dict[str, Any]] = None) -> None:
+        """Register *function* as a prompt; it returns a text, messages, or a ``GetPromptResult``.
+
+        :raises RegistrationError: the function cannot be served, or the name is taken.
+        """
+        compiled = compile_function(function, name=name, description=description, kind="prompt")
+        label = check_name("prompt", compiled.name)
+        arguments = [PromptArgument(name=parameter, required=required, description=text)
+                     for parameter, required, text in compiled.parameters]
+        prompt = Prompt(name=label, title=title, description=compiled.description, arguments=arguments or None,
+                        icons=_icons(icons), meta=checked_meta(meta, f"prompt {label!r}"))
+        self.registry.add("prompts", label, PromptEntry(prompt, compiled))
+
+    def remove_prompt(self, name: str) -> None:
+        """Take a prompt out; clients are told.
+
+        :raises KeyError: there is none of this name.
+        """
+        self.registry.remove("prompts", name)
+
+    def completion(self, *, argument: str, prompt: Optional[str] = None,
+                   resource: Optional[str] = None) -> Callable[[F], F]:
+        """Register the decorated function as what completes one argument.
+
+        It takes the value so far and, if it has a second parameter, the arguments that are filled in
+        already; it returns the values, best first, of which a client gets at most a hundred.
+
+        :param argument: of the prompt, or variable of the template.
+        :param prompt: the prompt's name; or
+        :param resource: the template.
+        :raises RegistrationError: not exactly one of *prompt* and *resource*, or there is one already.
+        """
+        if (prompt is None) == (resource is None):
+            raise RegistrationError("completion needs prompt='name' or resource='template', not both")
+
+        def register(function: F) -> F:
+            compiled = compile_function(function, kind="completion")
+            if len(compiled.parameters) > 2:
+                raise RegistrationError(f"the completion {compiled.name!r} takes {len(compiled.parameters)} parameters;"
+                                        f" it gets the value and, as the second, the other arguments")
+            kind, name = ("prompt", prompt) if prompt is not None else ("resource", resource)
+            self.registry.add_completion(kind, str(name), argument, compiled)
+            return function
+
+        return register
+
+    # --- methods of one's own -----------------------------------------------------------------------
+
+    def method(self, method: str) -> Callable[[F], F]:
+        """Register the decorated function as the handler of *method*; see :meth:`add_method`."""
+
+        def register(function: F) -> F:
+            self.add_method(method, function)
+            return function
+
+        return register
+
+    def add_method(self, method: str, handler: Callable[[Dict[str, Any], Context], Any]) -> None:
+        """Answer *method* with ``handler(params, ctx)``, which returns an object; it may take the place of ours.
+
+        :raises RegistrationError: *method* is no text, or part of the handshake.
+        """
+        if not isinstance(method, str) or not method or method in ("initialize", "ping"):
+            raise RegistrationError(f"{method!r} cannot be handled: 'initialize' and 'ping' are the library's")
+        self.registry.add_method(method, handler)
+
+    def add_notification(self, method: str, handler: Callable[[Dict[str, Any], LegacySession], object]) -> None:
+        """Call ``handler(params, session)`` on a worker thread for each notification *method*."""
+        self.registry.add_notification(method, handler)
+
+    def logging_handler(self, level: int = logging.NOTSET) -> logging.Handler:
+        """Return a ``logging.Handler`` that forwards Python log records to the client.
+
+        A record made while a handler serves a request goes to that request's client; any other to all.
+        """
+        from .logs import ClientLogHandler
+
+        return ClientLogHandler(self, level)
+
+    # --- serving ----------------------------------------------------------------------------------------
+
+    def run(self, transport: str = "stdio", **options: Any) -> None:
+        """Serve until the client leaves or the process is told to stop.
+
+        :param transport: "stdio".
+        :raises ValueError: the transport is unknown.
+        :raises RuntimeError: stdin and stdout are taken by another server in this process.
+        """
+        if transport != "stdio":
+            raise ValueError(f"unknown transport {transport!r}; this version serves 'stdio'")
+        from .stdio import serve
+
+        serve(self, **options)
+
+    def serve_channel(self, channel: Channel, on_close: Optional[Callable[[], object]] = None) -> Peer:
+        """Begin to serve one client on a channel, and return at once.
+
+        :param on_close: called when the conversation is over.
+        :returns: the conversation; ``wait_closed()`` blocks until it is over, ``close()`` ends it.
+        """
+        self._enter()
+        session = LegacySession(self, on_close)
+        peer = Peer(channel, session, workers=self.workers, leading=True, trace=self._trace(channel), limits=jsonrpc.JSONLimits(
+            nesting=self.limits.json_nesting, elements=self.limits.json_elements, batch=self.limits.batch))
+        session.peer = peer
+        with self._lock:
+            self._sessions.append(session)
+        peer.start()
+        return peer
+
+    def _trace(self, channel: Channel) -> Any:
+        from ..rpc.tracing import trace_for
+
+        return trace_for(self.debug, channel.name)
+
+    @property
+    def workers(self) -> Workers:
+        """The threads that run handlers; made with the first client."""
+        with self._lock:
+            if self._workers is None:
+                self._workers = Workers(self.limits.running, self.limits.queued, "mcplite worker")
+            return self._workers
+
+    @property
+    def sessions(self) -> List[LegacySession]:
+        """The clients that are connected now."""
+        with self._lock:
+            return list(self._sessions)
+
+    def close(self) -> None:
+        """End every conversation, leave the lifespan, and stop the worker threads; idempotent."""
+        for session in self.sessions:
+            session.peer.close()
+        with self._lock:
+            workers, self._workers = self._workers, None
+        if workers is not None:
+            workers.stop()
+
+    def _enter(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._lifespan is None or self._exit is not None:
+                return
+            stack = contextlib.ExitStack()
+            try:
+                self.lifespan_value = stack.enter_context(self._lifespan(self))
+            except BaseException:
+                self._users -= 1
+                raise
+            self._exit = stack
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users:
+                return
+            workers, self._workers = self._workers, None
+            if workers is not None:
+                workers.stop()  # the last client is gone; the next one gets new threads
+            if self._exit is None:
+                return
+            stack, self._exit = self._exit, None
+            try:
+                stack.close()
+            except Exception:
+                _log.exception("the lifespan of %r failed at its end", self.name)
+            self.lifespan_value = None
+
+    # --- what sessions and dispatch ask ---------------------------------------------------------------
+
+    def offers(self, area: str) -> bool:
+        """Whether "tools", "resources" or "prompts" are declared to a client that comes now."""
+        return self.registry.declared(area) or (area == "resources" and self.registry.declared("templates"))
+
+    def describe(self, revision: Revision) -> Dict[str, Any]:
+        """Return the encoded result of ``initialize``."""
+        capabilities = ServerCapabilities(
+            experimental=self._experimental, logging={},
+            completions={} if self.registry.has_completions else None,
+            tools={"listChanged": True} if self.offers("tools") else None,
+            prompts={"listChanged": True} if self.offers("prompts") else None,
+            resources={"subscribe": True, "listChanged": True} if self.offers("resources") else None)
+        result = InitializeResult(protocol_version=revision.name, capabilities=capabilities, server_info=self.info,
+                                  instructions=self.instructions)
+        return codec.encode(result, revision)  # type: ignore[no-any-return]
+
+    def listing(self, kind: str, key: str, cursor: Optional[str], revision: Revision) -> Any:
+        """Return one page of a list; pages are kept, encoded, until the registry changes.
+
+        :raises InvalidParams: the cursor is not one of this list's (PAGE-09, PAGE-10).
+        """
+        place = (kind, cursor, revision.name, self.registry.version(kind))
+        page = self._pages.get(place)
+        if page is None:
+            entries = list(self.registry.all(kind).items())
+            chosen, after = paging.page(entries, cursor, self._page_size, kind, key=lambda item: str(item[0]))
+            result: Dict[str, Any] = {key: [codec.encode(entry.listed(), revision) for _, entry in chosen]}
+            if after is not None:
+                result["nextCursor"] = after
+            page = jsonrpc.Encoded(result)
+            with self._lock:
+                # An old version's pages are never asked for again; a handful of cursors is worth keeping.
+                self._pages = {at: kept for at, kept in self._pages.items() if at[0] != kind or at[3] == place[3]}
+                if len(self._pages) < 256:
+                    self._pages[place] = page
+        return page
+
+    def find_resource(self, uri: str) -> Optional[Tuple[Function, Mapping[str, Any], Optional[str], Optional[Dict[str, Any]]]]:
+        """Return the reader of *uri*, its arguments, MIME type and ``_meta``; None when there is none."""
+        entry = self.registry.get("resources", uri)
+        if entry is not None:
+            return entry.function, {}, entry.resource.mime_type, entry.resource.meta
+        match = self.registry.match(uri)
+        if match is None:
+            return None
+        template, values = match
+        return template.function, values, template.template.mime_type, template.template.meta
+
+    def roots_changed(self, session: LegacySession) -> None:
+        """Pass a client's roots change on to the user's callback, on a worker."""
+        callback = self._on_roots_changed
+        if callback is not None:
+            self.workers.submit(lambda: callback(session))
+
+    def session_closed(self, session: LegacySession, error: Exception) -> None:
+        """Forget a session."""
+        with self._lock:
+            if session not in self._sessions:
+                return
+            self._sessions.remove(session)
+        _log.debug("a session ended: %s", error)
+        self._leave()
+
+    def _changed(self, kind: str) -> None:
+        for session in self.sessions:
+            session.publish(f"notifications/{kind}/list_changed", None, kind)
+
+    def _decorator(self, kind: str, add: Callable[..., None], name: Optional[str], options: Dict[str, Any]
+                   ) -> Callable[[F], F]:
+        if callable(name):
+            raise RegistrationError(f"write @mcp.{kind}() with parentheses")
+
+        def register(function: F) -> F:
+            add(function, name=name, **options)
+            return function
+
+        return register
+
+
+def _icons(icons: Optional[Sequence[Union[Icon, Dict[str, Any]]]]) -> Optional[List[Icon]]:
+    if icons is None:
+        return None
+    return [codec.decode(Icon, icon) if isinstance(icon, dict) else icon for icon in icons]

@@ -1,0 +1,154 @@
+"""Calling a tool: bind the arguments, ask declared questions, run, and turn what came into a result.
+
+May import: errors, types, protocol.codec, server.alarm, server.context, server.functions, server.questions, server.registry, server.results
+"""
+
+import json
+import logging
+from typing import Any, Dict, List, Optional
+
+from ..errors import Cancelled, InternalError, InvalidParams, MCPError, RemoteError, ToolError, UrlElicitationRequired
+from ..protocol import codec
+from ..types import CallToolResult, TextContent
+from .alarm import Alarm
+from .context import Context
+from .functions import BadArguments, Function
+from .questions import Elicit, InputRequired
+from .registry import ToolEntry, suggestions
+from .results import BadOutput, tool_result
+
+__all__ = ["call_tool", "settle"]
+
+_log = logging.getLogger(__name__)
+_ROUNDS = 10
+
+
+class _Declined(Exception):
+    """A declared question was declined or cancelled, so the handler does not run."""
+
+
+def call_tool(context: Context, name: str, arguments: Any) -> Dict[str, Any]:
+    """Return the encoded result of one ``tools/call``.
+
+    :raises InvalidParams: there is no such tool (TOOL-30), or the arguments are no object (TOOL-31), or
+        they break the schema in a revision where that is a protocol error (TOOL-32).
+    :raises Cancelled: the request was cancelled.
+    """
+    session = context.session
+    entry: Optional[ToolEntry] = session.app.registry.get("tools", name)
+    if entry is None:
+        raise InvalidParams(f"Unknown tool: {name[:200]}{suggestions(name, list(session.app.registry.all('tools')))}")
+    if arguments is None:
+        arguments = {}
+    elif not isinstance(arguments, dict):
+        raise InvalidParams("params.arguments must be an object")
+    function = entry.function
+    try:
+        kwargs = function.bind(arguments)
+    except BadArguments as error:
+        text = f"Invalid arguments for tool {name}: {'; '.join(error.problems)}"
+        if session.revision.bad_arguments == "error":
+            raise InvalidParams(text) from error
+        return _error(context, text)
+    if entry.timeout is None:
+        return _run(context, name, function, kwargs)
+    alarm = Alarm(context.incoming, entry.timeout,
+                  lambda: _error(context, f"Tool {name} did not finish within {entry.timeout:g} s"))
+    context.incoming.alarm = alarm
+    alarm.start()
+    try:
+        return _run(context, name, function, kwargs)
+    finally:
+        alarm.stop()
+        context.incoming.alarm = None
+
+
+def _run(context: Context, name: str, function: Function, kwargs: Dict[str, Any]) -> Dict[str, Any]:
+    session = context.session
+    try:
+        value = settle(context, function, kwargs)
+        result = tool_result(value, function)
+        if not session.revision.structured_output or (
+                session.revision.object_output_only and not isinstance(result.structured_content, dict)):
+            result.structured_content = None
+        result.content = codec.downgrade(result.content, session.revision)
+        encoded: Dict[str, Any] = codec.encode(result, session.revision)
+        return encoded
+    except Cancelled:
+        if context.cancelled:
+            raise
+        return _error(context, "The tool was cancelled")
+    except _Declined as error:
+        return _error(context, str(error))
+    except UrlElicitationRequired as error:
+        if session.revision.elicitation_ids:
+            raise
+        return _error(context, error.message)
+    except RemoteError as error:
+        if not error.received:
+            raise
+        _log.exception("tool %r failed", name)
+        return _failed(context, name, error)
+    except ToolError as error:
+        content = codec.downgrade(([TextContent(text=error.message)] if error.message else [])
+                                  + tool_result(error.content, function).content if error.content
+                                  else [TextContent(text=error.message)], session.revision)
+        return codec.encode(CallToolResult(content=content, is_error=True), session.revision)  # type: ignore[no-any-return]
+    except BadOutput as error:
+        # TOOL-37: never sent as if it were valid.
+        _log.error("tool %r returned what its output schema does not allow: %s", name, error)
+        return _error(context, f"Tool {name} returned an invalid result: {error}")
+    except Exception as error:
+        _log.exception("tool %r failed", name)
+        return _failed(context, name, error)
+
+
+def _failed(context: Context, name: str, error: Exception) -> Dict[str, Any]:
+    if context.session.app.mask_errors:
+        return _error(context, f"Tool {name} failed")
+    try:
+        text = str(error)
+    except Exception:
+        text = ""  # an exception whose own __str__ fails still gets an answer (REL-58)
+    return _error(context, text or type(error).__name__)
+
+
+def _error(context: Context, text: str) -> Dict[str, Any]:
+    result = CallToolResult(content=[TextContent(text=text)], is_error=True)
+    return codec.encode(result, context.session.revision)  # type: ignore[no-any-return]
+
+
+def settle(context: Context, function: Function, kwargs: Dict[str, Any]) -> Any:
+    """Call a handler until it returns something else than ``InputRequired``.
+
+    Declared questions are asked first; a legacy client is asked live, and the handler is entered
+    again with the answers, at most ten times.
+
+    :raises InternalError: it still asks after ten rounds.
+    """
+    if function.wants_context is not None:
+        kwargs[function.wants_context] = context
+    if function.questions:
+        _ask_declared(context, function, kwargs)
+    value = function.call(kwargs)
+    while isinstance(value, InputRequired):
+        if context.round >= _ROUNDS:
+            raise InternalError(f"the handler still asked for input after {_ROUNDS} rounds")
+        context.round += 1
+        context.input_responses = context.ask(value.requests)
+        context.state = value.state
+        value = function.call(kwargs)
+    return value
+
+
+def _ask_declared(context: Context, function: Function, kwargs: Dict[str, Any]) -> None:
+    for name, (answer_type, question) in function.questions.items():
+        assert isinstance(question, Elicit)
+        message = question.message
+        for key, value in kwargs.items():
+            # Plain replacement: format() would let an argument's attributes be reached from the text.
+            message = message.replace("{" + key + "}", value if isinstance(value, str) else str(value))
+        outcome = context.elicit(message, answer_type if question.schema is None else question.schema)
+        if not outcome.accepted:
+            raise _Declined(f"The user answered {outcome.action!r} to: {message}")
+        kwargs[name] = outcome.data

@@ -1,0 +1,111 @@
+"""From the TARGET of the command line to a Server: a file, a module, an object in it, or plain functions.
+
+May import: errors, server.app
+"""
+
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from types import ModuleType
+from typing import Optional
+
+from ..errors import RegistrationError
+from .app import Server
+
+__all__ = ["LoadError", "load"]
+
+
+class LoadError(ValueError):
+    """The target cannot be served; the text says why and what to try."""
+
+
+def load(target: str, name: Optional[str] = None) -> Server:
+    """Return the server that *target* names.
+
+    ``file.py`` and ``package.module`` are searched for a :class:`Server`; with ``:name`` it is that
+    object. A module without one has its public functions served as tools.
+
+    :param target: ``file.py``, ``file.py:name``, ``package.module`` or ``package.module:name``.
+    :param name: what a server that is made of functions is called; by default after the module.
+    :raises LoadError: there is no such file, module or object, or nothing in it to serve.
+    """
+    place, attribute = _split(target)
+    module = _file(place) if place.endswith(".py") else _module(place)
+    if attribute:
+        return _named(module, attribute, target)
+    servers = {id(value): (key, value) for key, value in vars(module).items() if isinstance(value, Server)}
+    if len(servers) == 1:
+        return next(iter(servers.values()))[1]
+    if servers:
+        names = ", ".join(f"{place}:{key}" for key, _ in servers.values())
+        raise LoadError(f"{place} has several servers; name one: {names}")
+    return _from_functions(module, place, name)
+
+
+def _split(target: str) -> "tuple[str, str]":
+    place, colon, attribute = target.rpartition(":")
+    # A drive letter's colon is none of ours: C:\tools\server.py
+    if not colon or "/" in attribute or "\\" in attribute:
+        return target, ""
+    return place, attribute
+
+
+def _file(path: str) -> ModuleType:
+    full = os.path.abspath(path)
+    if not os.path.isfile(full):
+        raise LoadError(f"there is no file {full}")
+    folder, base = os.path.split(full)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # as ``python file.py`` does, so that its imports work
+    spec = importlib.util.spec_from_file_location(base[:-3], full)
+    if spec is None or spec.loader is None:
+        raise LoadError(f"{full} cannot be loaded as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _module(name: str) -> ModuleType:
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
+            raise
+        raise LoadError(f"there is no module {name!r} (looked in {os.getcwd()} and on sys.path);"
+                        f" for a file, write its path with .py") from error
+    except (ValueError, TypeError) as error:
+        raise LoadError(f"{name!r} is not the name of a module") from error
+
+
+def _named(module: ModuleType, attribute: str, target: str) -> Server:
+    value = getattr(module, attribute, None)
+    if callable(value) and not isinstance(value, (Server, type)):
+        value = value()
+    if not isinstance(value, Server):
+        there = ", ".join(key for key, item in vars(module).items() if isinstance(item, Server)) or "none"
+        raise LoadError(f"{target}: {attribute!r} is not a Server; servers in {module.__name__}: {there}")
+    return value
+
+
+def _from_functions(module: ModuleType, place: str, name: Optional[str]) -> Server:
+    server = Server(name or module.__name__.rpartition(".")[2],
+                    instructions=inspect.getdoc(module) if module.__doc__ else None)
+    skipped = []
+    for key, value in vars(module).items():
+        if key.startswith("_") or not inspect.isfunction(value) or value.__module__ != module.__name__:
+            continue
+        try:
+            server.add_tool(value)
+        except RegistrationError as error:
+            skipped.append(f"  {key}: {error}")
+    if not server.offers("tools"):
+        why = "; these functions cannot be tools:\n" + "\n".join(skipped) if skipped else ""
+        raise LoadError(f"{place} has neither a Server nor a public annotated function{why}")
+    for line in skipped:
+        print(f"not served:{line}", file=sys.stderr)
+    return server

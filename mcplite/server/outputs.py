@@ -1,0 +1,88 @@
+"""What a tool's return annotation promises: the schema of its structured result.
+
+May import: errors, protocol.validation, server.media, server.schemas, types
+"""
+
+import inspect
+import typing
+from typing import Any, Dict, List, Optional
+
+from ..errors import RegistrationError
+from ..protocol.validation import Validator, check_schema
+from ..types import Model
+from .media import Audio, Image
+from .schemas import Schemas, unwrap_annotated
+
+__all__ = ["Output", "compile_output"]
+
+_BARE = (inspect.Parameter.empty, None, type(None), str, bytes, Any, object, list, dict, tuple, set)
+
+
+class Output:
+    """What is declared about a tool's result.
+
+    :param schema: of the structured result; None when there is none.
+    :param wrapped: whether that is ``{"result": value}``, because the value itself is no object.
+    :param off: whether structured content is switched off.
+    """
+
+    def __init__(self, schema: Optional[Dict[str, Any]], wrapped: bool, off: bool) -> None:
+        self.schema = schema
+        self.wrapped = wrapped
+        self.off = off
+        self._validator = None if schema is None else Validator(schema)
+
+    def problems(self, structured: Any) -> List[str]:
+        """Return what is wrong with a structured result under the declared schema."""
+        return [] if self._validator is None else self._validator.problems(structured)
+
+
+def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured: Optional[bool], where: str) -> Output:
+    """Return what a return annotation, or a schema in its place, promises.
+
+    :param structured: None decides by the annotation: objects and plain data are structured, text and
+        content are not; True insists, False switches it off.
+    :raises RegistrationError: the schema is no object's, or *structured* is True and nothing can be declared.
+    """
+    if structured is False:
+        if schema is not None:
+            raise RegistrationError(f"{where}: structured_output=False and output_schema contradict each other")
+        return Output(None, False, True)
+    if schema is not None:
+        check_schema(schema, what=f"{where}: output_schema")
+        if schema.get("type") != "object":
+            raise RegistrationError(f"{where}: output_schema must have \"type\": \"object\" (TOOL-40)")
+        return Output(schema, False, False)
+    base, _ = unwrap_annotated(annotation)
+    if structured is None and (_is_bare(base) or _has_content(base)):
+        return Output(None, False, False)
+    if structured and (base is inspect.Parameter.empty or _has_content(base)):
+        raise RegistrationError(f"{where}: structured_output=True needs a return annotation of plain data")
+    schemas = Schemas(where)
+    try:
+        node = schemas.compile(annotation, "return")
+    except RegistrationError:
+        if structured:
+            raise
+        return Output(None, False, False)
+    built = dict(node.schema)
+    if "$ref" in built:
+        built = {**schemas.definitions[built["$ref"].rpartition("/")[2]]}
+    wrapped = built.get("type") != "object"
+    if wrapped:
+        built = {"type": "object", "properties": {"result": built}, "required": ["result"]}
+    if schemas.definitions:
+        built["$defs"] = schemas.definitions
+    return Output(built, wrapped, False)
+
+
+def _is_bare(annotation: Any) -> bool:
+    return any(annotation is item for item in _BARE)
+
+
+def _has_content(annotation: Any) -> bool:
+    """Whether a content class, which is no plain data, occurs in the annotation."""
+    base, _ = unwrap_annotated(annotation)
+    if isinstance(base, type) and not typing.get_args(base):
+        return issubclass(base, (Model, Image, Audio)) or base.__name__ == "InputRequired" or base is bytes
+    return any(_has_content(item) for item in typing.get_args(base) if item is not Ellipsis)

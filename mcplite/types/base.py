@@ -1,0 +1,62 @@
+"""Field marks: what a field is called on the wire, and in which revisions it exists.
+
+May import: revisions
+
+Every class of the vocabulary is a plain dataclass, the superset of all revisions. A field without a
+mark exists in all of them under its camelCase name; ``wire(...)`` says otherwise.
+"""
+
+from dataclasses import MISSING, field
+from typing import Any, Dict, Optional
+
+from ..revisions import Revision
+
+__all__ = ["NULL", "Model", "Null", "wire"]
+
+
+class Model:
+    """The base of the vocabulary: it keeps what a peer sent and we have no field for (RPC-20)."""
+
+    @property
+    def extra(self) -> Dict[str, Any]:
+        """Members of the wire object that this class has no field for; sent along when it is encoded."""
+        kept: Dict[str, Any] = self.__dict__.setdefault("_extra", {})
+        return kept
+
+
+class Null:
+    """The class of :data:`NULL`."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "NULL"
+
+    def __reduce__(self) -> str:
+        return "NULL"  # copies are looked up by this name, which keeps it the only one
+
+
+#: JSON's null where it is a value of its own and not the same as an absent member, which is None
+#: (TOOL-41). For ``structured_content`` only. Reading gives None for both: older peers write null for
+#: what they do not have.
+NULL = Null()
+
+
+def wire(name: Optional[str] = None, *, since: Optional[Revision] = None, until: Optional[Revision] = None,
+         default: Any = None, factory: Any = MISSING) -> Any:
+    """Return a dataclass field with its mark.
+
+    :param name: on the wire; by default the field's name in camelCase.
+    :param since: the first revision that has it; None for all.
+    :param until: the last revision that has it; None for all.
+    :param default: the field's default, which is also what an absent member means and therefore not
+        written; None by default.
+    :param factory: makes the default, in place of *default*; such a field is always written.
+    """
+    mark = {"wire": name, "since": since, "until": until}
+    if factory is not MISSING:
+        return field(default_factory=factory, metadata=mark)
+    return field(default=default, metadata=mark)

@@ -1,0 +1,188 @@
+"""Content: text, images, audio, resources and links to them, tool uses and their results; annotations, icons.
+
+May import: revisions, types.base
+"""
+
+import base64
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Dict, List, Optional, Union
+
+from ..revisions import JUNE_2025, NOVEMBER_2025
+from .base import Model, wire
+
+__all__ = [
+    "Annotations", "AudioContent", "BlobResourceContents", "Content", "EmbeddedResource", "Icon", "ImageContent",
+    "ResourceContents", "ResourceLink", "TextContent", "TextResourceContents", "ToolResultContent",
+    "ToolUseContent", "UnknownContent",
+]
+
+
+def _decoded(text: str) -> bytes:
+    # Line breaks are common and harmless; anything else that is not base64 is dropped by the plain
+    # call, and the data is another one then.
+    return base64.b64decode("".join(text.split()), validate=True)
+
+
+@dataclass
+class Annotations(Model):
+    """Hints about content: for whom (``"user"``, ``"assistant"``), how important (0 to 1), how old."""
+
+    audience: Optional[List[str]] = None
+    priority: Optional[float] = None
+    #: ISO 8601.
+    last_modified: Optional[str] = wire(since=JUNE_2025)
+
+
+@dataclass
+class Icon(Model):
+    """An icon; ``src`` is an https or data URI, which this library never fetches (ICON-05)."""
+
+    src: str
+    mime_type: Optional[str] = None
+    sizes: Optional[List[str]] = None
+    theme: Optional[str] = None
+
+
+@dataclass
+class TextResourceContents(Model):
+    """A resource's contents, as text."""
+
+    uri: str
+    text: str
+    mime_type: Optional[str] = None
+    meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
+
+
+@dataclass
+class BlobResourceContents(Model):
+    """A resource's contents, as base64."""
+
+    uri: str
+    blob: str
+    mime_type: Optional[str] = None
+    meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
+
+    @property
+    def bytes(self) -> bytes:
+        """The decoded data.
+
+        :raises ValueError: it is not base64.
+        """
+        return _decoded(self.blob)
+
+
+ResourceContents = Union[TextResourceContents, BlobResourceContents]
+
+
+@dataclass
+class TextContent(Model):
+    """Text."""
+
+    wire_type: ClassVar[str] = "text"
+    text: str
+    annotations: Optional[Annotations] = None
+    meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
+
+
+@dataclass
+class ImageContent(Model):
+    """An image, as base64."""
+
+    wire_type: ClassVar[str] = "image"
+    data: str
+    mime_type: str
+    annotations: Optional[Annotations] = None
+    meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
+
+    @property
+    def bytes(self) -> bytes:
+        """The decoded data.
+
+        :raises ValueError: it is not base64.
+        """
+        return _decoded(self.data)
+
+
+@dataclass
+class AudioContent(Model):
+    """Sound, as base64 (from March 2025 on)."""
+
+    wire_type: ClassVar[str] = "audio"
+    data: str
+    mime_type: str
+    annotations: Optional[Annotations] = None
+    meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
+
+    @property
+    def bytes(self) -> bytes:
+        """The decoded data.
+
+        :raises ValueError: it is not base64.
+        """
+        return _decoded(self.data)
+
+
+@dataclass
+class ResourceLink(Model):
+    """A link to a resource, which need not be listed (from June 2025 on)."""
+
+    wire_type: ClassVar[str] = "resource_link"
+    uri: str
+    name: str
+    title: Optional[str] = None
+    description: Optional[str] = None
+    mime_type: Optional[str] = None
+    size: Optional[int] = None
+    annotations: Optional[Annotations] = None
+    icons: Optional[List[Icon]] = wire(since=NOVEMBER_2025)
+    meta: Optional[Dict[str, Any]] = wire("_meta")
+
+
+@dataclass
+class EmbeddedResource(Model):
+    """A resource's contents within other content."""
+
+    wire_type: ClassVar[str] = "resource"
+    resource: ResourceContents
+    annotations: Optional[Annotations] = None
+    meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
+
+
+@dataclass
+class ToolUseContent(Model):
+    """A model's wish to use a tool, in sampling (from November 2025 on)."""
+
+    wire_type: ClassVar[str] = "tool_use"
+    id: str
+    name: str
+    input: Dict[str, Any]
+    meta: Optional[Dict[str, Any]] = wire("_meta")
+
+
+@dataclass
+class ToolResultContent(Model):
+    """What came of a :class:`ToolUseContent`, in sampling (from November 2025 on)."""
+
+    wire_type: ClassVar[str] = "tool_result"
+    tool_use_id: str
+    content: "List[Content]" = field(default_factory=list)
+    #: As in a tool's result; null is :data:`NULL`.
+    structured_content: Any = None
+    is_error: Optional[bool] = None
+    meta: Optional[Dict[str, Any]] = wire("_meta")
+
+
+@dataclass
+class UnknownContent(Model):
+    """Content of a kind that we do not know, kept as it came (TOOL-24)."""
+
+    raw: Dict[str, Any]
+
+    @property
+    def wire_type(self) -> str:
+        """The kind, as the peer names it."""
+        return str(self.raw.get("type"))
+
+
+Content = Union[TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource, ToolUseContent,
+                ToolResultContent, UnknownContent]

@@ -1,0 +1,87 @@
+"""Who the two sides are and what they can do; progress and log messages.
+
+May import: revisions, types.base, types.content
+"""
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional
+
+from ..revisions import JULY_2026, JUNE_2025, MARCH_2025, NOVEMBER_2025
+from .base import Model, wire
+from .content import Icon
+
+__all__ = [
+    "ClientCapabilities", "Implementation", "InitializeResult", "LogMessage", "Progress", "ServerCapabilities",
+]
+
+Flags = Optional[Dict[str, Any]]
+
+
+@dataclass
+class Implementation(Model):
+    """The name and version of a program."""
+
+    name: str
+    version: str
+    title: Optional[str] = wire(since=JUNE_2025)
+    description: Optional[str] = wire(since=NOVEMBER_2025)
+    website_url: Optional[str] = wire(since=NOVEMBER_2025)
+    icons: Optional[List[Icon]] = wire(since=NOVEMBER_2025)
+
+    @property
+    def display_name(self) -> str:
+        """What to show to people."""
+        return self.title or self.name
+
+
+@dataclass
+class ClientCapabilities(Model):
+    """What a client can be asked for; each is an object, or None when it is not there."""
+
+    experimental: Flags = None
+    roots: Flags = None
+    sampling: Flags = None
+    elicitation: Flags = wire(since=JUNE_2025)
+    extensions: Flags = wire(since=JULY_2026)
+
+
+@dataclass
+class ServerCapabilities(Model):
+    """What a server offers; each is an object, or None when it is not there."""
+
+    experimental: Flags = None
+    logging: Flags = None
+    completions: Flags = wire(since=MARCH_2025)
+    prompts: Flags = None
+    resources: Flags = None
+    tools: Flags = None
+    extensions: Flags = wire(since=JULY_2026)
+
+
+@dataclass
+class InitializeResult(Model):
+    """A server's half of the handshake."""
+
+    protocol_version: str
+    capabilities: ServerCapabilities
+    server_info: Implementation
+    instructions: Optional[str] = None
+    meta: Optional[Dict[str, Any]] = wire("_meta")
+
+
+@dataclass
+class Progress(Model):
+    """How far a request has come: ``progress`` rises, to ``total`` when that is known."""
+
+    progress: float
+    total: Optional[float] = None
+    message: Optional[str] = wire(since=MARCH_2025)
+
+
+@dataclass
+class LogMessage(Model):
+    """A log message of a server: one of eight syslog levels, and any JSON value."""
+
+    level: str
+    data: Any
+    logger: Optional[str] = None

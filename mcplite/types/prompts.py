@@ -1,0 +1,106 @@
+"""Prompts, their messages, and completion.
+
+May import: revisions, types.base, types.content
+"""
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Union
+
+from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
+from .base import Model, wire
+from .content import Content, Icon, TextContent
+
+__all__ = [
+    "CompleteResult", "Completion", "GetPromptResult", "ListPromptsResult", "Prompt", "PromptArgument",
+    "PromptMessage", "assistant", "user",
+]
+
+
+@dataclass
+class PromptArgument(Model):
+    """One argument of a prompt; its value is always a string."""
+
+    name: str
+    description: Optional[str] = None
+    required: Optional[bool] = None
+    title: Optional[str] = wire(since=JUNE_2025)
+
+
+@dataclass
+class Prompt(Model):
+    """A prompt's definition."""
+
+    name: str
+    description: Optional[str] = None
+    arguments: Optional[List[PromptArgument]] = None
+    title: Optional[str] = wire(since=JUNE_2025)
+    icons: Optional[List[Icon]] = wire(since=NOVEMBER_2025)
+    meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
+
+    @property
+    def display_name(self) -> str:
+        """What to show to people."""
+        return self.title or self.name
+
+
+@dataclass
+class PromptMessage(Model):
+    """One message of a prompt: a role and one content."""
+
+    role: str
+    content: Content
+
+
+@dataclass
+class GetPromptResult(Model):
+    """The messages of a prompt with its arguments filled in."""
+
+    messages: List[PromptMessage]
+    description: Optional[str] = None
+    meta: Optional[Dict[str, Any]] = wire("_meta")
+    result_type: Optional[str] = wire(since=JULY_2026)
+
+
+@dataclass
+class ListPromptsResult(Model):
+    """One page of prompts."""
+
+    prompts: List[Prompt]
+    next_cursor: Optional[str] = None
+    meta: Optional[Dict[str, Any]] = wire("_meta")
+    result_type: Optional[str] = wire(since=JULY_2026)
+    ttl_ms: Optional[int] = wire(since=JULY_2026)
+    cache_scope: Optional[str] = wire(since=JULY_2026)
+
+
+@dataclass
+class Completion(Model):
+    """Values that complete an argument, best first; at most a hundred."""
+
+    values: List[str]
+    total: Optional[int] = None
+    has_more: Optional[bool] = None
+
+
+@dataclass
+class CompleteResult(Model):
+    """The answer to a completion request."""
+
+    completion: Completion
+    meta: Optional[Dict[str, Any]] = wire("_meta")
+    result_type: Optional[str] = wire(since=JULY_2026)
+
+    @property
+    def values(self) -> List[str]:
+        """The completion's values."""
+        return self.completion.values
+
+
+def user(content: Union[str, Content]) -> PromptMessage:
+    """Return a message of the user, for prompts and for sampling."""
+    return PromptMessage("user", TextContent(content) if isinstance(content, str) else content)
+
+
+def assistant(content: Union[str, Content]) -> PromptMessage:
+    """Return a message of the assistant, for prompts and for sampling."""
+    return PromptMessage("assistant", TextContent(content) if isinstance(content, str) else content)

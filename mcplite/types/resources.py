@@ -1,0 +1,107 @@
+"""Resources, templates and what reading gives.
+
+May import: revisions, types.base, types.content
+"""
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional
+
+from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
+from .base import Model, wire
+from .content import Annotations, BlobResourceContents, Icon, ResourceContents, TextResourceContents
+
+__all__ = [
+    "ListResourceTemplatesResult", "ListResourcesResult", "ReadResourceResult", "Resource", "ResourceTemplate",
+]
+
+
+@dataclass
+class Resource(Model):
+    """A resource at one URI."""
+
+    uri: str
+    name: str
+    description: Optional[str] = None
+    mime_type: Optional[str] = None
+    #: Bytes of the content, when known.
+    size: Optional[int] = None
+    annotations: Optional[Annotations] = None
+    title: Optional[str] = wire(since=JUNE_2025)
+    icons: Optional[List[Icon]] = wire(since=NOVEMBER_2025)
+    meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
+
+    @property
+    def display_name(self) -> str:
+        """What to show to people."""
+        return self.title or self.name
+
+
+@dataclass
+class ResourceTemplate(Model):
+    """Resources at every URI that a template (RFC 6570) expands to."""
+
+    uri_template: str
+    name: str
+    description: Optional[str] = None
+    #: Only when all its resources have the same.
+    mime_type: Optional[str] = None
+    annotations: Optional[Annotations] = None
+    title: Optional[str] = wire(since=JUNE_2025)
+    icons: Optional[List[Icon]] = wire(since=NOVEMBER_2025)
+    meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
+
+    @property
+    def display_name(self) -> str:
+        """What to show to people."""
+        return self.title or self.name
+
+
+@dataclass
+class ListResourcesResult(Model):
+    """One page of resources."""
+
+    resources: List[Resource]
+    next_cursor: Optional[str] = None
+    meta: Optional[Dict[str, Any]] = wire("_meta")
+    result_type: Optional[str] = wire(since=JULY_2026)
+    ttl_ms: Optional[int] = wire(since=JULY_2026)
+    cache_scope: Optional[str] = wire(since=JULY_2026)
+
+
+@dataclass
+class ListResourceTemplatesResult(Model):
+    """One page of templates."""
+
+    resource_templates: List[ResourceTemplate]
+    next_cursor: Optional[str] = None
+    meta: Optional[Dict[str, Any]] = wire("_meta")
+    result_type: Optional[str] = wire(since=JULY_2026)
+    ttl_ms: Optional[int] = wire(since=JULY_2026)
+    cache_scope: Optional[str] = wire(since=JULY_2026)
+
+
+@dataclass
+class ReadResourceResult(Model):
+    """The contents that one read gave: often one, several for a directory."""
+
+    contents: List[ResourceContents]
+    meta: Optional[Dict[str, Any]] = wire("_meta")
+    result_type: Optional[str] = wire(since=JULY_2026)
+    ttl_ms: Optional[int] = wire(since=JULY_2026)
+    cache_scope: Optional[str] = wire(since=JULY_2026)
+
+    @property
+    def text(self) -> str:
+        """All text contents, joined by line ends."""
+        return "\n".join(item.text for item in self.contents if isinstance(item, TextResourceContents))
+
+    @property
+    def bytes(self) -> bytes:
+        """The first contents as bytes; text as UTF-8.
+
+        :raises ValueError: there are no contents, or they are not base64.
+        """
+        if not self.contents:
+            raise ValueError("the resource has no contents")
+        first = self.contents[0]
+        return first.bytes if isinstance(first, BlobResourceContents) else first.text.encode("utf-8")

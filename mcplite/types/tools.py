@@ -1,0 +1,104 @@
+"""Tools, their hints and their results.
+
+May import: errors, revisions, types.base, types.content
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional
+
+from ..errors import ToolError
+from ..revisions import JULY_2026, JUNE_2025, MARCH_2025, NOVEMBER_2025
+from .base import Model, wire
+from .content import Content, Icon, TextContent
+
+__all__ = ["CallToolResult", "ListToolsResult", "Tool", "ToolAnnotations"]
+
+
+@dataclass
+class ToolAnnotations(Model):
+    """A server's hints about a tool; from a server that is not trusted they prove nothing (TOOL-19)."""
+
+    title: Optional[str] = None
+    read_only_hint: Optional[bool] = None
+    destructive_hint: Optional[bool] = None
+    idempotent_hint: Optional[bool] = None
+    open_world_hint: Optional[bool] = None
+
+    @property
+    def is_read_only(self) -> bool:
+        """The hint, or its default: false (TOOL-18)."""
+        return bool(self.read_only_hint)
+
+    @property
+    def is_destructive(self) -> bool:
+        """The hint, or its default: true."""
+        return self.destructive_hint is not False
+
+    @property
+    def is_idempotent(self) -> bool:
+        """The hint, or its default: false."""
+        return bool(self.idempotent_hint)
+
+    @property
+    def is_open_world(self) -> bool:
+        """The hint, or its default: true."""
+        return self.open_world_hint is not False
+
+
+@dataclass
+class Tool(Model):
+    """A tool's definition."""
+
+    name: str
+    input_schema: Dict[str, Any]
+    description: Optional[str] = None
+    title: Optional[str] = wire(since=JUNE_2025)
+    annotations: Optional[ToolAnnotations] = wire(since=MARCH_2025)
+    output_schema: Optional[Dict[str, Any]] = wire(since=JUNE_2025)
+    icons: Optional[List[Icon]] = wire(since=NOVEMBER_2025)
+    meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
+
+    @property
+    def display_name(self) -> str:
+        """What to show to people: the title, the annotations' title, or the name (TOOL-17)."""
+        return self.title or (self.annotations.title if self.annotations else None) or self.name
+
+
+@dataclass
+class ListToolsResult(Model):
+    """One page of tools."""
+
+    tools: List[Tool]
+    next_cursor: Optional[str] = None
+    meta: Optional[Dict[str, Any]] = wire("_meta")
+    result_type: Optional[str] = wire(since=JULY_2026)
+    ttl_ms: Optional[int] = wire(since=JULY_2026)
+    cache_scope: Optional[str] = wire(since=JULY_2026)
+
+
+@dataclass
+class CallToolResult(Model):
+    """What a tool returned: content for people and models, and structured content for programs."""
+
+    content: "List[Content]" = field(default_factory=list)
+    #: An object; from July 2026 on any JSON value, null being :data:`NULL`. None when there is none.
+    structured_content: Any = wire(since=JUNE_2025)
+    is_error: bool = False
+    meta: Optional[Dict[str, Any]] = wire("_meta")
+    result_type: Optional[str] = wire(since=JULY_2026)
+
+    @property
+    def text(self) -> str:
+        """All text blocks, joined by line ends."""
+        return "\n".join(item.text for item in self.content if isinstance(item, TextContent))
+
+    def raise_for_error(self) -> "CallToolResult":
+        """Return the result itself when the tool succeeded.
+
+        :raises ToolError: it failed; with all its text as the message and what is not text as the content,
+            so that a tool which lets it pass answers with the same once more.
+        """
+        if self.is_error:
+            raise ToolError(self.text or "the tool failed without saying why",
+                            [item for item in self.content if not isinstance(item, TextContent)])
+        return self

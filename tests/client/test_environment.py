@@ -1,0 +1,88 @@
+import os
+import pathlib
+import sys
+
+import pytest
+
+from mcplite.client.environment import DEFAULT_ENVIRONMENT, child_arguments, child_environment, label
+from mcplite.errors import TransportError
+
+
+def test_only_the_small_default_set_is_inherited():
+    source = {"PATH": "/bin", "HOME": "/home/me", "AWS_SECRET_ACCESS_KEY": "s3cret", "LD_PRELOAD": "x"}
+    assert child_environment(None, source) == {"PATH": "/bin", "HOME": "/home/me"}
+
+
+def test_the_default_set_has_nothing_that_could_be_a_credential():
+    assert set(DEFAULT_ENVIRONMENT) >= {"HOME", "PATH", "USER"}
+    assert not [name for name in DEFAULT_ENVIRONMENT if "KEY" in name or "TOKEN" in name or "SECRET" in name]
+
+
+def test_shell_functions_are_not_inherited():
+    assert child_environment(None, {"TERM": "() { :; }; touch x", "HOME": "/h"}) == {"HOME": "/h"}
+
+
+def test_given_variables_are_added_and_win():
+    source = {"PATH": "/bin", "HOME": "/home/me"}
+    assert child_environment({"PATH": "/opt/bin", "TOKEN": "t"}, source) == {
+        "PATH": "/opt/bin", "HOME": "/home/me", "TOKEN": "t"}
+
+
+def test_our_own_environment_is_the_default_source(monkeypatch):
+    monkeypatch.setenv("HOME", "/somewhere")
+    monkeypatch.setenv("MY_PASSWORD", "x")
+    environment = child_environment()
+    assert environment["HOME"] == "/somewhere"
+    assert "MY_PASSWORD" not in environment
+    assert child_environment(os.environ)["MY_PASSWORD"] == "x"
+
+
+@pytest.mark.parametrize("env", [{"N": 5}, {"N": None}, {3: "x"}])
+def test_values_that_are_no_strings_are_named_and_not_shown(env):
+    with pytest.raises(TypeError, match="must be a string"):
+        child_environment(env)
+
+
+@pytest.mark.parametrize("env", [{"A=B": "v"}, {"": "v"}, {"A\0": "v"}, {"A": "hidden\0value"}])
+def test_what_no_environment_can_hold_is_refused_without_showing_the_value(env):
+    with pytest.raises(TransportError) as caught:
+        child_environment(env)
+    assert "hidden" not in str(caught.value)
+
+
+def test_arguments_may_be_paths():
+    assert child_arguments([pathlib.Path("/usr/bin/env"), "x"]) == ["/usr/bin/env", "x"]
+
+
+def test_a_command_line_is_refused_with_a_hint():
+    with pytest.raises(TypeError, match="shlex"):
+        child_arguments("python server.py")
+
+
+def test_arguments_that_are_no_strings_are_refused():
+    with pytest.raises(TypeError, match="8080 must be a string"):
+        child_arguments(["server", 8080])
+
+
+@pytest.mark.parametrize("command", [[], [""], ["server", "a\0b"]])
+def test_commands_that_cannot_be_started_are_refused(command):
+    with pytest.raises(TransportError):
+        child_arguments(command)
+
+
+@pytest.mark.parametrize("arguments, expected", [
+    (["/usr/bin/python3", "weather.py", "--key", "s3cret"], "python3 weather.py"),
+    (["python", "-m", "weather", "x"], "python -m weather"),
+    (["npx", "-y", "@scope/server", "postgres://me:pw@host"], "npx -y @scope/server"),
+    (["server", "--token", "s3cret"], "server"),
+    (["server", "-k", "s3cret"], "server"),
+    (["server", "postgres://me:pw@host"], "server"),
+    (["server", "a\nb"], r"server 'a\nb'"),
+    (["server"], "server"),
+])
+def test_a_label_names_the_server_and_no_secret(arguments, expected):
+    assert label(arguments) == expected
+
+
+def test_a_label_is_short():
+    assert len(label([sys.executable, "x" * 500])) < 100

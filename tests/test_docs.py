@@ -1,0 +1,123 @@
+"""The documentation: its code runs, its tables are the code's, its links and names exist.
+
+``python tests/test_docs.py`` writes the table of revisions into its page.
+"""
+
+import dataclasses
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import mcplite
+from mcplite import errors, revisions
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGES = sorted(DOCS.glob("*.rst"))
+BLOCK = re.compile(r"^\.\. code-block:: python\n((?:   :.*\n)*)\n((?:   .*\n|\n)+)", re.MULTILINE)
+
+
+def blocks(text):
+    """Yield ``(line, code, runs)`` for each block of Python; one of the class "sketch" is only compiled."""
+    for found in BLOCK.finditer(text + "\n"):
+        code = "".join(line[3:] if line.strip() else "\n" for line in found.group(2).splitlines(keepends=True))
+        yield text.count("\n", 0, found.start(2)) + 1, code, "sketch" not in found.group(1)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": f"docs_{page.stem}"}
+    monkeypatch.setitem(sys.modules, namespace["__name__"], type(sys)(namespace["__name__"]))
+    namespace = vars(sys.modules[namespace["__name__"]])
+    for line, code, runs in blocks(page.read_text("utf-8")):
+        compiled = compile("\n" * (line - 1) + code, str(page), "exec")
+        if runs:
+            exec(compiled, namespace)
+
+
+def test_every_block_of_python_is_found():
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        assert len(list(blocks(text))) == text.count(".. code-block:: python"), page.name
+
+
+def test_pages_speak_of_names_that_exist():
+    for page in PAGES:
+        for name in re.findall(r"\bmcplite\.([A-Za-z_]+)", page.read_text("utf-8")):
+            assert name in mcplite.__all__ or (Path(mcplite.__file__).parent / name).exists(), f"{page.name}: {name}"
+
+
+def test_every_page_is_in_the_index():
+    index = (DOCS / "index.rst").read_text("utf-8")
+    assert [page.stem for page in PAGES if page.stem != "index" and f"   {page.stem}\n" not in index] == []
+
+
+def test_lines_are_short():
+    assert [f"{page.name}:{number}" for page in PAGES
+            for number, line in enumerate(page.read_text("utf-8").splitlines(), 1) if len(line) > 120] == []
+
+
+# --- tables ----------------------------------------------------------------------------------------
+
+NONE = "–"
+FACTS = [
+    ("Session begins with", lambda r: NONE if r.modern else "handshake"),
+    ("Arrays of messages", lambda r: "yes" if r.batches else NONE),
+    ("HTTP transport", lambda r: r.http),
+    ("Audio", lambda r: "yes" if "audio" in r.content_kinds else NONE),
+    ("Resource links", lambda r: "yes" if "resource_link" in r.content_kinds else NONE),
+    ("Structured output", lambda r: NONE if not r.structured_output else "object" if r.object_output_only else "any"),
+    ("Bad arguments are an", lambda r: r.bad_arguments),
+    ("Missing resource", lambda r: str(r.not_found)),
+    ("Progress has a text", lambda r: "yes" if r.progress_message else NONE),
+    ("Completions declared", lambda r: "yes" if r.completions_capability else NONE),
+    ("Elicitation", lambda r: "yes" if "elicitation/create" in r.server_requests | r.input_requests else NONE),
+    ("... by URL", lambda r: "yes" if r.elicitation_modes else NONE),
+    ("... choices", lambda r: NONE if r.elicitation_enums == "none" else r.elicitation_enums),
+    ("Tools in sampling", lambda r: "yes" if r.sampling_tools else NONE),
+    ("Log level", lambda r: "request" if r.log_opt_in else "session"),
+]
+MARKS = ".. table of revisions\n\n", "\n.. end of table\n"
+
+
+def table():
+    """Return the table of revisions as reStructuredText."""
+    head = ["", *(revision.name for revision in revisions.REVISIONS)]
+    rows = [head] + [[fact, *(column(revision) for revision in revisions.REVISIONS)] for fact, column in FACTS]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    rule = " ".join("=" * width for width in widths)
+    # A first cell must not be empty: the row would continue the one above.
+    rows[0][0] = "Fact"
+    lines = [" ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    return "\n".join([rule, lines[0], rule, *lines[1:], rule, ""])
+
+
+def page_with(text):
+    """Return the page of revisions with *text* as its table."""
+    page = (DOCS / "revisions.rst").read_text("utf-8")
+    before, rest = page.split(MARKS[0])
+    return before + MARKS[0] + text + MARKS[1] + rest.split(MARKS[1])[1]
+
+
+def test_the_table_of_revisions_is_the_packages():
+    assert (DOCS / "revisions.rst").read_text("utf-8") == page_with(table()), "run python tests/test_docs.py"
+
+
+def test_the_table_of_limits_is_the_packages():
+    page = (DOCS / "security.rst").read_text("utf-8")
+    rows = dict(re.findall(r"^``([a-z_]+)`` +([\d.]+) ", page, re.MULTILINE))
+    assert rows == {field.name: str(field.default) for field in dataclasses.fields(mcplite.Limits)}
+
+
+def test_the_tree_of_errors_is_complete():
+    page = (DOCS / "errors.rst").read_text("utf-8")
+    classes = [name for name in errors.__all__ if isinstance(getattr(errors, name), type)]
+    assert [name for name in classes if not re.search(rf"── {name}\b|^    {name}$", page, re.MULTILINE)] == []
+    for name, code in re.findall(r"``([A-Z_]+)``\s\((-\d+)\)", page):
+        assert getattr(errors, name) == int(code)
+
+
+if __name__ == "__main__":
+    (DOCS / "revisions.rst").write_text(page_with(table()), "utf-8")

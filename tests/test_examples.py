@@ -1,0 +1,187 @@
+"""Every example runs, as a child process and over real pipes; what it needs from outside is served here."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+import mcplite
+from mcplite.types import CreateMessageResult, TextContent
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples"
+SECONDS = 60
+
+
+def connect(name, **options):
+    """Return a client that starts the example *name*."""
+    environment = {"PYTHONPATH": str(ROOT), **options.pop("env", {})}
+    return mcplite.connect([sys.executable, str(EXAMPLES / name)], env=environment, **options)
+
+
+def run(name, *arguments, **options):
+    """Run an example to its end and return what it printed."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", **options.pop("env", {})}
+    ran = subprocess.run([sys.executable, str(EXAMPLES / name), *arguments], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, env=environment, timeout=SECONDS, **options)
+    assert ran.returncode == 0, ran.stderr.decode("utf-8", "replace")
+    return ran.stdout.decode("utf-8")
+
+
+@pytest.fixture
+def service():
+    """An HTTP service on this machine; ``service.answers`` maps paths to JSON values or to functions of the body."""
+
+    class Canned(BaseHTTPRequestHandler):
+        def answer(self):
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            found = server.answers.get(self.path)
+            value = found(json.loads(body)) if callable(found) else found
+            data = json.dumps(value).encode()
+            self.send_response(200 if value is not None else 503)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = answer
+
+        def log_message(self, format, *arguments):
+            """Keep the test's output clean."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Canned)
+    server.answers = {}
+    server.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join(SECONDS)
+    server.server_close()
+
+
+def test_each_example_is_short_and_has_a_test():
+    tests = Path(__file__).read_text("utf-8")
+    for path in sorted(EXAMPLES.glob("*.py")):
+        assert path.read_text("utf-8").count("\n") < 60, path.name
+        assert f'"{path.name}"' in tests, path.name
+
+
+def test_hello_counts_words(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("to be or not to be to", encoding="utf-8")
+    with connect("hello.py") as client:
+        result = client.call_tool("top_words", {"path": str(text), "count": 2})
+        assert result.structured_content == {"to": 3, "be": 2}
+
+
+def test_weather_forecasts_and_alerts(service):
+    service.answers = {
+        "/points/38.5,-121.5": {"properties": {"forecast": f"{service.url}/forecast"}},
+        "/forecast": {"properties": {"periods": [{
+            "name": "Tonight", "temperature": 51, "temperatureUnit": "F", "windSpeed": "5 mph",
+            "windDirection": "SW", "detailedForecast": "Mostly clear."}]}},
+        "/alerts/active/area/CA": {"features": [{"properties": {
+            "event": "Flood Watch", "severity": "Severe", "areaDesc": "Coast", "description": "Rain."}}]},
+        "/alerts/active/area/NV": {"features": []},
+    }
+    with connect("weather.py", env={"WEATHER_API": service.url}) as client:
+        forecast = client.call_tool("get_forecast", {"latitude": 38.5, "longitude": -121.5})
+        assert forecast.text == "Tonight: 51 °F, wind 5 mph SW. Mostly clear."
+        assert client.call_tool("get_alerts", {"state": "CA"}).text == "Flood Watch (Severe), Coast\nRain."
+        assert client.call_tool("get_alerts", {"state": "NV"}).text == "No active alerts for NV."
+        assert client.call_tool("get_alerts", {"state": "California"}).is_error
+        down = client.call_tool("get_forecast", {"latitude": 0, "longitude": 0})
+        assert down.is_error and down.text.startswith("The weather service did not answer: 503")
+
+
+def test_chat_lets_a_model_use_tools(service, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("tea tea coffee", encoding="utf-8")
+    seen = []
+
+    def model(body):
+        seen.append(body)
+        last = body["messages"][-1]["content"]
+        if isinstance(last, str) and last == "Hello":
+            return {"content": [{"type": "text", "text": "Hello yourself."}]}
+        if isinstance(last, str):
+            return {"content": [{"type": "text", "text": "Let me look."}, {
+                "type": "tool_use", "id": "t1", "name": "top_words", "input": {"path": str(text), "count": 1}}]}
+        return {"content": [{"type": "text", "text": f"It says {last[0]['content']}"}]}
+
+    service.answers = {"/v1/messages": model}
+    output = run("chat.py", sys.executable, str(EXAMPLES / "hello.py"), cwd=str(ROOT),
+                 input=b"Hello\nWhat is it about?\ny\nAnd now?\nn\n", env={"CHAT_API": f"{service.url}/v1/messages"})
+    assert "Hello yourself." in output
+    assert 'It says {"tea": 2}' in output
+    assert "The user did not allow this call." in output
+    assert seen[0]["tools"][0]["name"] == "top_words"
+    assert seen[0]["tools"][0]["input_schema"]["required"] == ["path"]
+
+
+def test_notes_are_read_written_and_watched():
+    updated, changed = [], threading.Event()
+
+    def note_updated(uri):
+        updated.append(uri)
+        changed.set()
+
+    with connect("notes.py", on_resource_updated=note_updated) as client:
+        assert client.read_resource("note://shopping").text == "milk, bread"
+        client.subscribe_resource("note://shopping")
+        client.call_tool("write_note", {"title": "shopping", "text": "milk"}).raise_for_error()
+        assert changed.wait(SECONDS) and updated == ["note://shopping"]
+        assert client.read_resource("note://shopping").text == "milk"
+        client.unsubscribe_resource("note://shopping")
+        client.call_tool("write_note", {"title": "travel", "text": "passport"}).raise_for_error()
+        assert json.loads(client.read_resource("note://all").text) == ["shopping", "travel"]
+        assert client.complete(resource="note://{title}", argument="title", value="t").values == ["travel"]
+        assert "passport" in client.get_prompt("summarize", {"title": "travel"}).messages[0].content.text
+        with pytest.raises(mcplite.ResourceNotFound):
+            client.read_resource("note://nothing")
+
+
+def test_book_asks_the_user_and_the_model():
+    asked = []
+
+    def user(request):
+        asked.append(request.message)
+        if "free" in request.message:
+            return mcplite.accept({"name": "Ada", "window": True})
+        return mcplite.accept({"ok": True})
+
+    def model(request):
+        return CreateMessageResult(role="assistant", content=[TextContent(text="Do come.")], model="canned")
+
+    with connect("book.py", elicitation_handler=user, sampling_handler=model) as client:
+        assert client.call_tool("write_invitation").is_error
+        booked = client.call_tool("book_table", {"guests": 4})
+        assert booked.text == "Booked: 4 guests, Ada, at the window."
+        assert client.call_tool("write_invitation").text == "Do come."
+        assert client.call_tool("cancel_all").text == "Cancelled."
+    assert asked == ["A table for 4 is free. Book it?", "Cancel every booking?"]
+
+
+def test_book_takes_no_for_an_answer():
+    with connect("book.py", elicitation_handler=lambda request: mcplite.decline()) as client:
+        assert client.call_tool("book_table", {"guests": 2}).text == "Nothing was booked."
+    with connect("book.py") as client:
+        assert client.call_tool("book_table", {"guests": 2}).is_error
+
+
+def test_pool_makes_a_hundred_calls(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text(" ".join(f"word{number}" for number in range(200)), encoding="utf-8")
+    assert run("pool.py", str(text)) == "100 answers, the longest with 100 words\ncalled off: changed my mind\n"
+
+
+def test_embedded_is_its_own_client():
+    lines = run("embedded.py").splitlines()
+    assert lines[0] == "['unpaid', 'ship']"
+    assert lines[1] == "{'result': [{'id': 2, 'item': 'coffee', 'paid': False}]}"
+    assert lines[2:] == ["shipped tea", "shipped coffee", "2 shipped; unpaid() is still a plain function: []"]

@@ -1,0 +1,102 @@
+"""What an import loads, pinned: a host application pays for what it uses and nothing else."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mcplite
+
+ROOT = Path(mcplite.__file__).resolve().parent.parent
+
+#: Top-level modules that ``import mcplite`` may load: what ``typing`` and ``importlib`` are made of, on any
+#: supported Python. Underscored modules are the interpreter's own and follow their public counterparts.
+FRONT_DOOR = {
+    "mcplite",
+    "abc", "collections", "contextlib", "copyreg", "enum", "functools", "genericpath", "heapq", "importlib",
+    "itertools", "keyword", "ntpath", "operator", "os", "posixpath", "re", "reprlib", "sre_compile",
+    "sre_constants", "sre_parse", "stat", "types", "typing", "warnings",
+}
+#: Both sides: ``dataclasses`` and what they bring along, threads, logging, JSON.
+COMMON = FRONT_DOOR | {
+    "ast", "atexit", "base64", "binascii", "bisect", "contextvars", "copy", "dataclasses", "dis", "errno", "hashlib",
+    "inspect", "json", "linecache", "logging", "math", "opcode", "queue", "random", "select", "signal", "string",
+    "struct", "textwrap", "threading", "time", "token", "tokenize", "traceback", "weakref",
+}
+#: The types that annotations may name, and what those load in turn on one Python or another.
+ANNOTATIONS = {
+    "datetime", "decimal", "fnmatch", "glob", "grp", "hmac", "ipaddress", "numbers", "pathlib", "platform", "pwd",
+    "secrets", "selectors", "subprocess", "urllib", "uuid",
+}
+SERVER = COMMON | ANNOTATIONS
+CLIENT = COMMON | {
+    "datetime", "fcntl", "locale", "msvcrt", "selectors", "shlex", "subprocess",
+}
+
+FORBIDDEN = {"requests", "urllib3", "jsonschema", "referencing", "http", "asyncio", "email", "xml", "ssl", "concurrent"}
+
+
+def modules(statement):
+    """Return what ``sys.modules`` holds after *statement*, with nothing but the standard library at hand."""
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); {statement}; print(' '.join(sys.modules))"
+    ran = subprocess.run([sys.executable, "-I", "-S", "-c", code], stdout=subprocess.PIPE, timeout=60, check=True)
+    return set(ran.stdout.decode().split())
+
+
+@pytest.mark.parametrize("module, allowed", [
+    ("mcplite", FRONT_DOOR), ("mcplite.server", SERVER), ("mcplite.client", CLIENT),
+])
+def test_an_import_loads_only_what_is_on_its_list(module, allowed):
+    names = {name.partition(".")[0] for name in modules(f"import {module}") - modules("pass")}
+    unexpected = {name for name in names if not name.startswith("_")} - allowed
+    assert not unexpected, f"import {module} also loads {sorted(unexpected)}"
+
+
+@pytest.mark.parametrize("allowed", [FRONT_DOOR, SERVER, CLIENT])
+def test_no_list_allows_what_must_never_load(allowed):
+    assert not allowed & FORBIDDEN
+
+
+def test_the_front_door_loads_no_room():
+    assert [name for name in modules("import mcplite") if name.startswith("mcplite")] == ["mcplite"]
+
+
+@pytest.mark.parametrize("module, other", [("mcplite.server", "mcplite.client"), ("mcplite.client", "mcplite.server")])
+def test_one_side_does_not_load_the_other(module, other):
+    assert [name for name in modules(f"import {module}") if name.startswith(other)] == []
+
+
+def test_every_name_of_the_front_door_resolves():
+    for name in mcplite.__all__:
+        assert getattr(mcplite, name) is not None, name
+        assert name in dir(mcplite)
+
+
+def test_the_front_door_has_no_name_twice_and_keeps_them_sorted():
+    assert mcplite.__all__ == sorted(set(mcplite.__all__))
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        mcplite.nothing
+    with pytest.raises(ImportError):
+        exec("from mcplite import nothing")
+
+
+def test_type_checkers_see_the_same_names_as_the_interpreter():
+    tree = ast.parse(Path(mcplite.__file__).read_text("utf-8"))
+    guard = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = [alias.asname for node in guard.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert sorted(seen) == mcplite.__all__
+
+
+def test_every_error_is_at_the_front_door():
+    named = {name for name in mcplite.errors.__all__ if name[0].isupper() and not name.isupper()}
+    assert named <= set(mcplite.__all__)
+
+
+def test_the_changes_have_a_section_for_this_version():
+    with open(ROOT / "CHANGES.rst", encoding="utf-8") as file:
+        assert any(line.split()[:1] == [mcplite.__version__] for line in file)

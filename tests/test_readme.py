@@ -1,0 +1,102 @@
+"""The README: it renders, what it shows runs, and its commands are those that are checked."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import docutils.core
+import docutils.nodes
+import docutils.utils
+import pytest
+from docutils.writers import html5_polyglot
+
+import mcplite
+from mcplite import revisions
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.rst").read_text("utf-8")
+
+
+def document(text, name):
+    """Return the parsed document; any warning is an error."""
+    settings = {"halt_level": docutils.utils.Reporter.WARNING_LEVEL, "report_level": 2, "input_encoding": "unicode"}
+    return docutils.core.publish_doctree(text, source_path=str(ROOT / name), settings_overrides=settings)
+
+
+def blocks(language):
+    """Return the README's code blocks in a language."""
+    found = document(README, "README.rst").findall(docutils.nodes.literal_block)
+    return [block.astext() for block in found if language in block["classes"]]
+
+
+def commands():
+    """Return what follows each prompt."""
+    return [line[2:] for block in blocks("console") for line in block.splitlines() if line.startswith("$ ")]
+
+
+@pytest.mark.parametrize("name", ["README.rst", "CHANGES.rst"])
+def test_it_renders_without_a_warning(name):
+    text = (ROOT / name).read_text("utf-8")
+    html = docutils.core.publish_string(text, writer=html5_polyglot.Writer(),
+                                        settings_overrides={"halt_level": 2, "input_encoding": "unicode"})
+    assert b"<h1" in html
+
+
+def test_its_links_lead_to_files():
+    targets = [node["refuri"] for node in document(README, "README.rst").findall(docutils.nodes.reference)
+               if "refuri" in node]
+    local = [target for target in targets if "://" not in target]
+    assert local and [target for target in local if not (ROOT / target).is_file()] == []
+
+
+def test_the_server_is_the_example():
+    assert blocks("python")[0] == (ROOT / "examples" / "hello.py").read_text("utf-8").rstrip("\n")
+
+
+def test_the_server_and_the_client_are_as_short_as_they_should_be():
+    server, client = ([line for line in block.splitlines() if line.strip()] for block in blocks("python"))
+    assert len(server) <= 13 and len(client) <= 8
+
+
+def test_the_client_runs():
+    ran = subprocess.run([sys.executable, "-c", blocks("python")[1]], cwd=str(ROOT), stdout=subprocess.PIPE, timeout=60)
+    lines = ran.stdout.decode().splitlines()
+    assert ran.returncode == 0
+    assert lines[0] == "top_words - Count the most frequent words of a text file."
+    assert len(re.findall(r"'[^']+': \d+", lines[1])) == 3
+
+
+def test_the_first_command_does_what_it_says():
+    install, run = commands()[0].rsplit(" && ", 1)
+    assert install == "python3 -m venv .venv && .venv/bin/pip install -q ."
+    arguments = shlex.split(run)
+    assert arguments[0] == ".venv/bin/python"
+    ran = subprocess.run([sys.executable, *arguments[1:]], cwd=str(ROOT), stdout=subprocess.PIPE, timeout=60)
+    assert ran.returncode == 0
+    assert len(re.findall(r'": \d+', ran.stdout.decode())) == 5
+
+
+def test_there_are_two_commands_and_continuous_integration_runs_them():
+    script = (ROOT / ".ci" / "run").read_text("utf-8")
+    assert "< <(sed -n 's/^    \\$ //p' README.rst)" in script
+    assert [line[6:] for line in README.splitlines() if line.startswith("    $ ")] == commands()
+    assert len(commands()) == 2
+    assert "quickstart=${commands[0]} tests=${commands[1]}" in script
+    assert 'bash -c "$quickstart"' in script and script.count('bash -c "$tests"') == 3
+
+
+def test_the_second_command_installs_what_the_tests_need():
+    install, run = commands()[1].rsplit(" && ", 1)
+    assert install == "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]'"
+    assert run == ".venv/bin/python -m pytest"
+
+
+def test_the_table_of_revisions_is_the_packages():
+    rows = re.findall(r"^(20\d\d-\d\d-\d\d) (yes|no) +(yes|no) ", README, re.MULTILINE)
+    assert rows == [(revision.name, *["no" if revision.modern else "yes"] * 2) for revision in revisions.REVISIONS]
+
+
+def test_the_default_that_it_names_is_the_default():
+    assert f"({mcplite.Limits().running} by default)" in README
