@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         AuthError as AuthError, Cancelled as Cancelled, ConnectionClosed as ConnectionClosed,
         HeaderMismatch as HeaderMismatch, HTTPStatusError as HTTPStatusError, InternalError as InternalError,
         InvalidParams as InvalidParams, MCPError as MCPError, MethodNotFound as MethodNotFound,
-        MissingCapability as MissingCapability, ProtocolError as ProtocolError,
+        MissingCapability as MissingCapability, NotSupported as NotSupported, ProtocolError as ProtocolError,
         RegistrationError as RegistrationError, RemoteError as RemoteError, RequestTimeout as RequestTimeout,
         ResourceNotFound as ResourceNotFound, ToolError as ToolError, TransportError as TransportError,
         UnsupportedVersion as UnsupportedVersion, UrlElicitationRequired as UrlElicitationRequired,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Audio", "AuthError", "CancelToken", "Cancelled", "Client", "ConnectionClosed", "Context", "Elicit",
     "ElicitRequest", "HTTPStatusError", "HeaderMismatch", "Image", "InputRequired", "InternalError",
-    "InvalidParams", "Limits", "MCPError", "MethodNotFound", "MissingCapability", "ProtocolError",
-    "RegistrationError", "RemoteError", "RequestTimeout", "ResourceNotFound", "Sample", "Server", "ToolError",
+    "InvalidParams", "Limits", "MCPError", "MethodNotFound", "MissingCapability", "NotSupported",
+    "ProtocolError",    "RegistrationError", "RemoteError", "RequestTimeout", "ResourceNotFound", "Sample", "Server", "ToolError",
     "TransportError", "UnsupportedVersion", "UrlElicitationRequired", "__version__", "accept", "assistant",
     "cancel", "connect", "connect_all", "decline", "errors", "revisions", "types", "user",
 ]

@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import gc
 import re
 import sys
 from pathlib import Path
@@ -35,6 +36,9 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch,
         compiled = compile("\n" * (line - 1) + code, str(page), "exec")
         if runs:
             exec(compiled, namespace)
+    del sys.modules[namespace["__name__"]]
+    namespace.clear()
+    gc.collect()  # what a page forgets to close is reported here and not in some other test
 
 
 def test_every_block_of_python_is_found():
@@ -46,7 +50,8 @@ def test_every_block_of_python_is_found():
 def test_pages_speak_of_names_that_exist():
     for page in PAGES:
         for name in re.findall(r"\bmcplite\.([A-Za-z_]+)", page.read_text("utf-8")):
-            assert name in mcplite.__all__ or (Path(mcplite.__file__).parent / name).exists(), f"{page.name}: {name}"
+            if name != "wire":  # a logger
+                assert name in mcplite.__all__ or (Path(mcplite.__file__).parent / name).exists(), f"{page.name}: {name}"
 
 
 def test_every_page_is_in_the_index():

@@ -47,17 +47,12 @@ class ServerConfig:
 
     @property
     def argv(self) -> List[str]:
-        """The exact command that connecting would start (SAFE-07, NS-57).
-
-        :raises TransportError: this server is reached by URL.
-        """
-        if self.command is None:
-            raise TransportError(f"server {self.name!r} is reached by URL ({self.url}) and has no command")
-        return [self.command, *self.args]
+        """The exact command that connecting would start (SAFE-07, NS-57); empty for a server with a URL."""
+        return [] if self.command is None else [self.command, *self.args]
 
     def __str__(self) -> str:
         """Return the server as it is shown to somebody who shall agree to it."""
-        return f"{self.name}: {self.url if self.command is None else shlex.join(self.argv)}"
+        return f"{self.name}: {shlex.join(self.argv) or self.url}"
 
 
 @dataclass

@@ -1,0 +1,270 @@
+"""The command line: list, call, read, prompt, complete and ping any server.
+
+May import: cli.arguments, cli.asking, cli.printing, client, client.config, errors, protocol.codec, types, version
+"""
+
+import argparse
+import logging
+import sys
+from typing import Any, Callable, Dict, List, Optional
+
+from .cli.arguments import UsageError, parse_arguments, parse_strings
+from .cli.asking import Asker
+from .cli.printing import ProgressBar, as_json, clean, first_binary, print_content, print_result, table
+from .errors import ConnectionClosed, MCPError, NotSupported, RemoteError, RequestTimeout, TransportError
+from .version import __version__
+
+__all__ = ["main"]
+
+_EPILOG = """\
+TARGET is a Python file, module:name, or a command in quotes; with --config it is left out.
+
+examples:
+  %(prog)s list weather.py
+  %(prog)s call weather.py forecast city=Rome days:=3
+  %(prog)s call 'npx -y some-server' search query=@question.txt --json
+  %(prog)s read notes.py note://today
+  %(prog)s list --config mcp.json --server git
+
+arguments: key=value is text (or what the tool's schema says), key:=json is any JSON value,
+key=@file is a file's text, - is a JSON object on stdin.
+
+exit status: 0 done, 1 the tool reported an error, 2 wrong usage, 3 the server answered with an
+error, 4 no connection or it was lost, 5 no answer in time, 130 interrupted.
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    package = __name__.rpartition(".")[0]
+    parser = argparse.ArgumentParser(
+        prog=package, description="Use any MCP server from the command line.", epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--version", action="version", version=f"{package} {__version__}")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--json", action="store_true", help="print the whole result as JSON")
+    common.add_argument("--config", metavar="FILE", help="a file with mcpServers, in place of TARGET")
+    common.add_argument("--server", metavar="NAME", help="which of the servers in --config; not needed for one")
+    common.add_argument("--revision", metavar="DATE", help="the only protocol revision to accept")
+    common.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="for each request; default 60")
+    common.add_argument("--env", action="append", default=[], metavar="KEY=VALUE", help="a variable for the server")
+    common.add_argument("--cwd", metavar="FOLDER", help="the server's working directory")
+    common.add_argument("--root", action="append", default=[], metavar="PATH", help="a folder the server may work in")
+    common.add_argument("--log-level", metavar="LEVEL", help="show the server's log messages from this level on")
+    common.add_argument("--debug", action="store_true", help="show every message on stderr, and tracebacks")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, (text, arguments) in _COMMANDS.items():
+        one = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", parents=[common],
+                                  epilog=_EPILOG.replace("%(prog)s", package),
+                                  formatter_class=argparse.RawDescriptionHelpFormatter)
+        one.add_argument("words", nargs="*", metavar=arguments)
+        if name in ("call", "read"):
+            one.add_argument("--output", metavar="FILE", help="save the first binary content, or the text")
+    return parser
+
+
+_COMMANDS: Dict[str, Any] = {
+    "list": ("list a server's tools, resources and prompts", "TARGET"),
+    "call": ("call a tool", "TARGET TOOL [key=value ...]"),
+    "read": ("read a resource", "TARGET URI"),
+    "prompt": ("show a prompt with its arguments filled in", "TARGET PROMPT [key=value ...]"),
+    "complete": ("complete an argument of a prompt or of a resource template", "TARGET PROMPT_OR_TEMPLATE ARGUMENT [VALUE]"),
+    "ping": ("connect, and ask whether the server is there", "TARGET"),
+}
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Run the command line; return the exit status."""
+    options = _parser().parse_args(arguments)
+    if options.debug:
+        logging.basicConfig(stream=sys.stderr, level=logging.INFO)
+    try:
+        return _run(options)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has seen enough
+        return 0
+    except (UsageError, NotSupported, MCPError, ValueError, TypeError) as error:
+        if options.debug:
+            logging.getLogger(__name__).exception("failed")
+        print(clean(str(error)), file=sys.stderr)
+        return _status(error)
+
+
+def _status(error: Exception) -> int:
+    if isinstance(error, RequestTimeout):
+        return 5
+    if isinstance(error, (TransportError, ConnectionClosed)):
+        return 4
+    return 3 if isinstance(error, (RemoteError, MCPError)) else 2
+
+
+def _run(options: argparse.Namespace) -> int:
+    from .client import connect
+
+    words = list(options.words)
+    target = _configured(options) if options.config else _take(words, "TARGET", options.command)
+    handler = _ACTIONS[options.command]
+    asker = Asker(lambda: client.server_info)
+    extra: Dict[str, Any] = {}
+    if options.root:
+        extra["roots"] = options.root
+    if options.log_level:
+        extra["log_handler"] = lambda message: print(
+            clean(f"{message.level} {message.logger or ''}: {message.data}"), file=sys.stderr)
+    if options.env or options.cwd:
+        extra["env"] = dict(_variable(item) for item in options.env)
+        extra.update({"cwd": options.cwd} if options.cwd else {})
+    client = connect(target, revision=options.revision, timeout=options.timeout, elicitation_handler=asker.form,
+                     url_elicitation_handler=asker.url, debug=True if options.debug else None, **extra)
+    with client:
+        if options.log_level:
+            client.set_log_level(options.log_level)
+        return handler(client, words, options)
+
+
+def _configured(options: argparse.Namespace) -> Any:
+    from .client.config import load_config
+
+    config = load_config(options.config)
+    names = list(config.servers)
+    name = options.server or (names[0] if len(names) == 1 and not config.errors else None)
+    if name in config.errors:
+        raise UsageError(f"{options.config}: {config.errors[name]}")
+    if name not in config.servers:
+        raise UsageError(f"{options.config}: choose one with --server: {', '.join(names) or 'there are none'}")
+    return config.servers[name]
+
+
+def _variable(item: str) -> Any:
+    name, equals, value = item.partition("=")
+    if not equals or not name:
+        raise UsageError(f"--env {item!r}: write KEY=VALUE")
+    return name, value
+
+
+def _take(words: List[str], what: str, command: str) -> str:
+    if not words:
+        raise UsageError(f"{command}: {what} is missing; it takes {_COMMANDS[command][1]}")
+    return words.pop(0)
+
+
+def _wire(value: Any, client: Any) -> Any:
+    from .protocol import codec
+
+    return codec.encode(value, client.revision)
+
+
+def _list(client: Any, words: List[str], options: argparse.Namespace) -> int:
+    found: Dict[str, List[Any]] = {}
+    offered = client.server_capabilities
+    if offered.tools is not None:
+        found["tools"] = client.list_tools()
+    if offered.resources is not None:
+        found["resources"] = client.list_resources()
+        found["resource templates"] = client.list_resource_templates()
+    if offered.prompts is not None:
+        found["prompts"] = client.list_prompts()
+    if options.json:
+        print(as_json({key.replace(" ", "_"): [_wire(item, client) for item in items] for key, items in found.items()}))
+        return 0
+    info = client.server_info
+    print(clean(f"{info.display_name} {info.version} (protocol {client.protocol_version})"))
+    for kind, items in found.items():
+        if items:
+            print(f"\n{kind}:")
+            print(table((_label(item), item.description or "") for item in items))
+    if not any(found.values()):
+        print("it offers no tools, resources or prompts")
+    return 0
+
+
+def _label(item: Any) -> str:
+    if hasattr(item, "input_schema"):
+        properties = item.input_schema.get("properties") or {}
+        required = item.input_schema.get("required") or ()
+        return f"{item.name}({', '.join(name if name in required else name + '?' for name in properties)})"
+    if hasattr(item, "arguments"):
+        return f"{item.name}({', '.join(a.name if a.required else a.name + '?' for a in item.arguments or ())})"
+    return str(getattr(item, "uri", None) or item.uri_template)
+
+
+def _call(client: Any, words: List[str], options: argparse.Namespace) -> int:
+    name = _take(words, "TOOL", "call")
+    schema = next((tool.input_schema for tool in client.list_tools() if tool.name == name), None)
+    arguments = parse_arguments(words, schema)
+    bar = ProgressBar()
+    try:
+        result = client.call_tool(name, arguments, on_progress=bar)
+    finally:
+        bar.done()
+    _save(result.content, options)
+    if options.json:
+        print(as_json(_wire(result, client)))
+    elif not options.output:
+        print_result(result, sys.stderr if result.is_error else sys.stdout)
+    return 1 if result.is_error else 0
+
+
+def _save(items: List[Any], options: argparse.Namespace) -> None:
+    if options.output:
+        data = first_binary(items)
+        if data is None:
+            raise UsageError("--output: there is nothing to save in the result")
+        with open(options.output, "wb") as file:
+            file.write(data)
+
+
+def _read(client: Any, words: List[str], options: argparse.Namespace) -> int:
+    result = client.read_resource(_take(words, "URI", "read"))
+    _save(result.contents, options)
+    if options.json:
+        print(as_json(_wire(result, client)))
+    elif not options.output:
+        print_content(result.contents, sys.stdout)
+    return 0
+
+
+def _prompt(client: Any, words: List[str], options: argparse.Namespace) -> int:
+    name = _take(words, "PROMPT", "prompt")
+    result = client.get_prompt(name, parse_strings(words))
+    if options.json:
+        print(as_json(_wire(result, client)))
+        return 0
+    for message in result.messages:
+        print(f"{clean(message.role)}:")
+        print_content([message.content], sys.stdout)
+    return 0
+
+
+def _complete(client: Any, words: List[str], options: argparse.Namespace) -> int:
+    target = _take(words, "PROMPT_OR_TEMPLATE", "complete")
+    argument = _take(words, "ARGUMENT", "complete")
+    where = {"resource": target} if "://" in target or "{" in target else {"prompt": target}
+    result = client.complete(argument=argument, value=words[0] if words else "", **where)
+    if options.json:
+        print(as_json(_wire(result, client)))
+    else:
+        for value in result.values:
+            print(clean(value))
+    return 0
+
+
+def _ping(client: Any, words: List[str], options: argparse.Namespace) -> int:
+    client.ping()
+    info = client.server_info
+    if options.json:
+        print(as_json({"server": _wire(info, client), "protocolVersion": client.protocol_version}))
+    else:
+        print(clean(f"{info.name} {info.version} answers (protocol {client.protocol_version})"))
+    return 0
+
+
+_ACTIONS: Dict[str, Callable[[Any, List[str], argparse.Namespace], int]] = {
+    "list": _list, "call": _call, "read": _read, "prompt": _prompt, "complete": _complete, "ping": _ping,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""Tool arguments as typed on a command line: key=value, key:=json, key=@file, and - for stdin.
+
+May import: nothing of ours.
+"""
+
+import json
+import sys
+from typing import Any, Dict, List, Mapping, Optional
+
+__all__ = ["UsageError", "parse_arguments", "parse_strings"]
+
+
+class UsageError(ValueError):
+    """What was typed cannot be used; the text says what to type instead."""
+
+
+def parse_arguments(items: List[str], schema: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
+    """Return the arguments that *items* spell.
+
+    ``key=value`` is text, unless the tool's schema says that the key is a number or a boolean;
+    ``key:=json`` is any JSON value; ``key=@file`` is a file's text; ``-`` is a JSON object on stdin.
+
+    :raises UsageError: an item is none of these, or its JSON or file cannot be read.
+    """
+    arguments: Dict[str, Any] = {}
+    properties = (schema or {}).get("properties") or {}
+    for item in items:
+        if item == "-":
+            value = _json(sys.stdin.read(), "stdin")
+            if not isinstance(value, dict):
+                raise UsageError("stdin must hold a JSON object with the arguments")
+            arguments.update(value)
+            continue
+        key, equals, text = item.partition("=")
+        if not equals or not key.rstrip(":"):
+            raise UsageError(f"{item!r} is no argument: write key=value for text, key:=json for anything else")
+        if key.endswith(":"):
+            arguments[key[:-1]] = _json(text, key[:-1])
+        else:
+            if text.startswith("@"):
+                text = _file(text[1:])
+            arguments[key] = _typed(key, text, properties.get(key))
+    return arguments
+
+
+def parse_strings(items: List[str]) -> Dict[str, str]:
+    """Return arguments whose values are all text, as prompts take them."""
+    return {key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            for key, value in parse_arguments(items).items()}
+
+
+def _json(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where}: {text[:60]!r} is not JSON ({error}); strings need quotes there") from error
+
+
+def _file(path: str) -> str:
+    try:
+        with open(path, "r", encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from error
+
+
+def _typed(key: str, text: str, schema: Any) -> Any:
+    kinds = _kinds(schema)
+    if "string" in kinds or not kinds & {"integer", "number", "boolean", "array", "object"}:
+        return text
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = text
+    if isinstance(value, str):
+        raise UsageError(f"{key} must be of the type {' or '.join(sorted(kinds - {'null'}))}, not {text[:60]!r}")
+    return value
+
+
+def _kinds(schema: Any) -> "set[str]":
+    if not isinstance(schema, Mapping):
+        return set()
+    kind = schema.get("type")
+    kinds = set(kind) if isinstance(kind, list) else {kind} if isinstance(kind, str) else set()
+    for branch in schema.get("anyOf") or ():
+        kinds |= _kinds(branch)
+    return kinds

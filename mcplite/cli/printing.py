@@ -1,0 +1,115 @@
+"""What the command line prints: tables that fit the terminal, results, progress.
+
+May import: types
+"""
+
+import json
+import shutil
+import sys
+import textwrap
+from typing import Any, Dict, Iterable, List, Optional, Sequence, TextIO, Tuple
+
+from ..types import (
+    AudioContent, BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent, Progress, ResourceLink,
+    TextContent, TextResourceContents,
+)
+
+__all__ = ["ProgressBar", "as_json", "clean", "first_binary", "print_content", "print_result", "table"]
+
+
+def clean(text: str) -> str:
+    """Return a server's text without control characters, which could steer the terminal."""
+    return "".join(c if c in "\n\t" or (c.isprintable()) else f"\\x{ord(c):02x}" for c in text)
+
+
+def as_json(value: Any) -> str:
+    """Return readable JSON."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def table(rows: Iterable[Sequence[str]], *, indent: str = "  ") -> str:
+    """Return rows of a name and a text; the text is wrapped beside the names."""
+    pairs: List[Tuple[str, str]] = [(clean(row[0]), clean(" ".join(row[1].split()))) for row in rows]
+    width = max(40, shutil.get_terminal_size((80, 24)).columns)
+    names = min(max((len(name) for name, _ in pairs), default=0), width // 3)
+    lines: List[str] = []
+    for name, text in pairs:
+        wrapped = textwrap.wrap(text, width - names - len(indent) - 2) or [""]
+        first = name if len(name) <= names else name + "\n" + indent + " " * names
+        lines.append(f"{indent}{first:<{names}}  {wrapped[0]}".rstrip())
+        lines.extend(f"{indent}{'':<{names}}  {line}" for line in wrapped[1:])
+    return "\n".join(lines)
+
+
+def print_result(result: CallToolResult, out: TextIO) -> None:
+    """Print a tool's result: its content or, when that says nothing, its structured content."""
+    print_content(result.content, out)
+    if not result.content and result.structured_content is not None:
+        print(as_json(result.structured_content), file=out)
+
+
+def print_content(items: Sequence[Any], out: TextIO) -> None:
+    """Print content blocks or resource contents; what is binary is only described."""
+    for item in items:
+        print(clean(_shown(item)), file=out)
+
+
+def _shown(item: Any) -> str:
+    if isinstance(item, (TextContent, TextResourceContents)):
+        return item.text
+    if isinstance(item, EmbeddedResource):
+        return _shown(item.resource)
+    if isinstance(item, (ImageContent, AudioContent)):
+        return f"[{item.wire_type}, {item.mime_type}, {len(item.bytes)} bytes; --output FILE saves it]"
+    if isinstance(item, BlobResourceContents):
+        return f"[{item.uri}, {item.mime_type or 'binary'}, {len(item.bytes)} bytes; --output FILE saves it]"
+    if isinstance(item, ResourceLink):
+        return f"[{item.name}: {item.uri}]"
+    return f"[content of the kind {getattr(item, 'wire_type', type(item).__name__)!r}]"
+
+
+def first_binary(items: Sequence[Any]) -> Optional[bytes]:
+    """Return the bytes of the first binary item, or of the first text when there is none."""
+    texts: Dict[int, bytes] = {}
+    for at, item in enumerate(items):
+        item = item.resource if isinstance(item, EmbeddedResource) else item
+        if isinstance(item, (ImageContent, AudioContent, BlobResourceContents)):
+            return item.bytes
+        if isinstance(item, (TextContent, TextResourceContents)):
+            texts[at] = item.text.encode("utf-8")
+    return texts[min(texts)] if texts else None
+
+
+class ProgressBar:
+    """Shows progress on a terminal's last line, and nothing anywhere else.
+
+    :param out: where; stderr by default.
+    """
+
+    def __init__(self, out: Optional[TextIO] = None) -> None:
+        self._out = sys.stderr if out is None else out
+        self._on = self._out.isatty()
+        self._width = 0
+
+    def __call__(self, progress: Progress) -> None:
+        """Show one report."""
+        if not self._on:
+            return
+        columns = shutil.get_terminal_size((80, 24)).columns - 1
+        if progress.total:
+            share = min(1.0, max(0.0, progress.progress / progress.total))
+            filled = int(share * 20)
+            text = f"[{'#' * filled}{'.' * (20 - filled)}] {share:4.0%}"
+        else:
+            text = f"{progress.progress:g}"
+        if progress.message:
+            text += " " + clean(" ".join(progress.message.split()))
+        text = text[:columns]
+        print("\r" + text.ljust(self._width), end="", file=self._out, flush=True)
+        self._width = len(text)
+
+    def done(self) -> None:
+        """Take the bar away."""
+        if self._width:
+            print("\r" + " " * self._width + "\r", end="", file=self._out, flush=True)
+            self._width = 0

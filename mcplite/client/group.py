@@ -1,0 +1,314 @@
+"""Several servers as one client: names with the server in front, each server failing for itself.
+
+May import: client.client, client.config, client.connect, errors, protocol.uritemplate, types
+"""
+
+import copy
+import logging
+import os
+import threading
+from types import TracebackType
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union
+
+from ..errors import MCPError, MethodNotFound, NotSupported, ResourceNotFound, TransportError
+from ..protocol.uritemplate import Template
+from ..types import CallToolResult, GetPromptResult, Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool
+from .client import Client
+from .config import Config, ServerConfig, load_config
+from .connect import connect
+
+__all__ = ["Group", "connect_all"]
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+Named = TypeVar("Named", Tool, Resource, ResourceTemplate, Prompt)
+
+
+def connect_all(config: "Union[str, os.PathLike[str], Mapping[str, Any], Config]", *, separator: str = ".",
+                **options: Any) -> "Group":
+    """Return a group of the servers in a host's configuration; nothing starts before it is opened.
+
+    Look at ``group.servers`` first: it has the exact commands (SAFE-07).
+
+    :param config: a path, a dict of the same shape, or what ``load_config`` returned.
+    :param separator: stands between the server's name and the name of its tool or prompt.
+    :param options: for ``connect``, the same for each server.
+    :raises TransportError: the configuration as a whole cannot be used.
+    """
+    return Group(load_config(config), separator=separator, **options)
+
+
+class Group:
+    """Several clients, each under the name that the configuration gives it; usable from any thread.
+
+    A server that fails does not stop the others: ``errors`` says why, ``status`` where each one is.
+
+    :param config: the servers.
+    :param separator: stands between the server's name and the name of its tool or prompt.
+    :param options: for ``connect``.
+    :raises ValueError: *separator* is empty.
+    """
+
+    def __init__(self, config: Config, *, separator: str = ".", **options: Any) -> None:
+        if not separator:
+            raise ValueError("separator must not be empty, or names of servers and tools would run together")
+        self._config = config
+        self._separator = separator
+        self._clients: Dict[str, Client] = {}
+        #: Guards ``_errors``, ``_owners`` and ``_closed``; held for dictionary work only.
+        self._lock = threading.Lock()
+        self._closed = False
+        self._errors: Dict[str, Exception] = dict(config.errors)
+        #: Which servers list a URI, as far as that was asked.
+        self._owners: Dict[str, List[str]] = {}
+        for name, server in config.servers.items():
+            if server.disabled:
+                continue
+            for warning in server.warnings:
+                _log.warning("server %r: %s", name, warning)
+            try:
+                self._clients[name] = connect(server, **options)
+            except TransportError as error:
+                self._errors[name] = error
+
+    @property
+    def servers(self) -> Dict[str, ServerConfig]:
+        """The configuration of each server, with the exact command that opening starts."""
+        return dict(self._config.servers)
+
+    @property
+    def errors(self) -> Dict[str, Exception]:
+        """Why servers cannot be used: the entry is wrong, opening failed, or the connection ended by itself."""
+        with self._lock:
+            found = dict(self._errors)
+            closed = self._closed
+        for name, client in self._clients.items():
+            error = client.last_error
+            if not closed and error is not None:
+                found.setdefault(name, error)
+        return found
+
+    @property
+    def status(self) -> Dict[str, str]:
+        """The state of each server: "new", "connecting", "open", "closed", "failed" or "disabled"."""
+        errors = self.errors
+        found = {}
+        for name in [*self._config.servers, *self._config.errors]:
+            client = self._clients.get(name)
+            if name in errors:
+                found[name] = "failed"
+            else:
+                found[name] = "disabled" if client is None else client.state
+        return found
+
+    def open(self) -> "Group":
+        """Open all servers at the same time, and return when each is open or has failed."""
+        try:
+            _, failures = self._each(lambda client: client.open(), self._clients)
+        except BaseException:
+            self.close()
+            raise
+        for name, error in failures.items():
+            _log.warning("server %r could not be opened: %.200r", name, str(error))
+        with self._lock:
+            self._errors.update(failures)
+        return self
+
+    def close(self) -> None:
+        """Close all servers at the same time; idempotent."""
+        errors = self.errors  # as long as they can be told from our own closing
+        with self._lock:
+            self._errors, self._closed = errors, True
+        _, failures = self._each(lambda client: client.close(), self._clients)
+        for name, error in failures.items():
+            _log.warning("server %r could not be closed: %.200r", name, str(error))
+
+    def __enter__(self) -> "Group":
+        return self.open()
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 traceback: Optional[TracebackType]) -> None:
+        self.close()
+
+    def __getitem__(self, name: str) -> Client:
+        """Return the client of one server.
+
+        :raises MCPError: there is no such server, or it is disabled; why it failed, if it did.
+        """
+        with self._lock:
+            failure = self._errors.get(name)
+        if failure is not None:
+            raise copy.copy(failure)
+        if name not in self._clients:
+            why = "is disabled in the configuration" if name in self._config.servers else "is not in this group"
+            raise MCPError(f"server {name!r} {why}; there is: {_listed(self._clients)}")
+        return self._clients[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._clients
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._clients))
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    # --- everything of all servers -----------------------------------------------------------------
+
+    def list_tools(self) -> List[Tool]:
+        """Return the tools of all servers that can be reached, named ``server.tool`` (TOOL-15)."""
+        return self._merged(lambda client: client.list_tools())
+
+    def list_prompts(self) -> List[Prompt]:
+        """Return the prompts of all servers that can be reached, named ``server.prompt``."""
+        return self._merged(lambda client: client.list_prompts())
+
+    def list_resources(self) -> List[Resource]:
+        """Return the resources of all servers that can be reached; their names get the prefix, their URIs do not."""
+        return [_renamed(resource, self._joined(server, resource.name))
+                for server, resource in self._resources()]
+
+    def list_resource_templates(self) -> List[ResourceTemplate]:
+        """Return the resource templates of all servers that can be reached, with prefixed names."""
+        return self._merged(lambda client: client.list_resource_templates())
+
+    # --- one thing of one server -------------------------------------------------------------------
+
+    def call_tool(self, name: str, arguments: Optional[Dict[str, Any]] = None, **options: Any) -> CallToolResult:
+        """Call a tool by ``server.tool``.
+
+        :param options: as for ``Client.call_tool``.
+        :raises MCPError: no server, or more than one, can be meant; else as ``Client.call_tool``.
+        """
+        client, own_name = self._find(name, "tool")
+        return client.call_tool(own_name, arguments, **options)
+
+    def get_prompt(self, name: str, arguments: Optional[Dict[str, str]] = None, **options: Any) -> GetPromptResult:
+        """Get a prompt by ``server.prompt``.
+
+        :param options: as for ``Client.get_prompt``.
+        :raises MCPError: no server, or more than one, can be meant; else as ``Client.get_prompt``.
+        """
+        client, own_name = self._find(name, "prompt")
+        return client.get_prompt(own_name, arguments, **options)
+
+    def read_resource(self, uri: str, server: Optional[str] = None, **options: Any) -> ReadResourceResult:
+        """Read a resource from the server that lists it, or that has a template for it.
+
+        :param server: whom to ask; needed when several servers list the same URI.
+        :param options: as for ``Client.read_resource``.
+        :raises MCPError: no server, or more than one, can be meant; else as ``Client.read_resource``.
+        """
+        name = server if server is not None else self._owner(uri)
+        try:
+            return self[name].read_resource(uri, **options)
+        except ResourceNotFound:
+            with self._lock:
+                self._owners.pop(uri, None)  # it may have moved; ask again next time
+            raise
+
+    # --- how -----------------------------------------------------------------------------------------
+
+    def _joined(self, server: str, name: str) -> str:
+        return f"{server}{self._separator}{name}"
+
+    def _find(self, name: str, what: str) -> Tuple[Client, str]:
+        """Return the client and the server's own name for ``server.name``."""
+        known = [*self._config.servers, *self._config.errors]
+        meant = [server for server in known if name.startswith(server + self._separator)]
+        if not meant:
+            raise MCPError(f"no server of this group has a {what} {name!r}; names begin with one of:"
+                           f" {_listed(server + self._separator for server in known)}")
+        if len(meant) > 1:
+            raise MCPError(f"{what} {name!r} can be one of several servers: {_listed(meant)}; ask group[server], or"
+                           f" choose another separator")
+        return self[meant[0]], name[len(meant[0]) + len(self._separator):]
+
+    def _owner(self, uri: str) -> str:
+        """Return the one server that lists *uri* or has a template for it."""
+        if len(self._clients) == 1:
+            return next(iter(self._clients))
+        with self._lock:
+            owners = list(self._owners.get(uri, ()))
+        if not owners:
+            owners = [server for server, resource in self._resources() if resource.uri == uri]
+        if not owners:
+            templates = self._all(lambda client: client.list_resource_templates())
+            owners = [server for server, found in templates.items()
+                      if any(_matches(template, uri) for template in found)]
+        owners = list(dict.fromkeys(owners))
+        if not owners:
+            raise MCPError(f"no server of this group lists the resource {uri!r} or has a template for it; say who"
+                           f" shall be asked with server=, one of: {_listed(self._clients)}")
+        if len(owners) > 1:
+            raise MCPError(f"several servers list the resource {uri!r}; say which one with server=, one of:"
+                           f" {_listed(owners)}")
+        return owners[0]
+
+    def _resources(self) -> List[Tuple[str, Resource]]:
+        """Return the resources of all servers, and remember whose they are."""
+        found = [(server, resource)
+                 for server, resources in self._all(lambda client: client.list_resources()).items()
+                 for resource in resources]
+        owners: Dict[str, List[str]] = {}
+        for server, resource in found:
+            owners.setdefault(resource.uri, []).append(server)
+        with self._lock:
+            self._owners = owners
+        return found
+
+    def _merged(self, list_all: Callable[[Client], Sequence[Named]]) -> List[Named]:
+        return [_renamed(item, self._joined(server, item.name))
+                for server, items in self._all(list_all).items() for item in items]
+
+    def _all(self, list_all: Callable[[Client], Sequence[T]]) -> Dict[str, Sequence[T]]:
+        """Return the lists of all servers that are open and have such lists."""
+        results, failures = self._each(list_all, {name: client for name, client in self._clients.items()
+                                                  if client.state == "open"})
+        for name, error in failures.items():
+            if not isinstance(error, (MethodNotFound, NotSupported)):
+                _log.warning("server %r is left out of the list: %.200r", name, str(error))
+        return results
+
+    def _each(self, step: Callable[[Client], T], clients: Mapping[str, Client]
+              ) -> Tuple[Dict[str, T], Dict[str, Exception]]:
+        """Run *step* for all clients at the same time; return results and failures by name, in order."""
+        outcomes: Dict[str, T] = {}
+        failures: Dict[str, Exception] = {}
+
+        def run(name: str, client: Client) -> None:
+            try:
+                outcomes[name] = step(client)
+            except Exception as error:
+                failures[name] = error
+
+        # Started here and ended by their step, which has the client's timeouts; all are waited for. The
+        # last client is served on this thread, so that a group of one needs no other.
+        items = list(clients.items())
+        threads = [threading.Thread(target=run, args=item, name=f"mcplite group {item[0]}", daemon=True)
+                   for item in items[:-1]]
+        for thread in threads:
+            thread.start()
+        for item in items[-1:]:
+            run(*item)
+        for thread in threads:
+            thread.join()
+        return ({name: outcomes[name] for name in clients if name in outcomes},
+                {name: failures[name] for name in clients if name in failures})
+
+
+def _renamed(item: Named, name: str) -> Named:
+    renamed = copy.copy(item)
+    renamed.name = name
+    return renamed
+
+
+def _matches(template: ResourceTemplate, uri: str) -> bool:
+    try:
+        return Template(template.uri_template).match(uri) is not None
+    except ValueError:
+        return False  # a template beyond our subset: the server has to be named
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names)) or "none"

@@ -1,0 +1,386 @@
+import json
+import sys
+import threading
+
+import psutil
+import pytest
+
+import mcplite
+from mcplite.client import group as group_module
+from mcplite.client.config import Config, ServerConfig, load_config
+from mcplite.client.group import Group, connect_all
+from mcplite.errors import ConnectionClosed, InvalidParams, MCPError, ResourceNotFound, TransportError
+
+LIMIT = 30
+
+
+def weather():
+    server = mcplite.Server("weather")
+
+    @server.tool()
+    def forecast(city: str) -> str:
+        return f"{city}: sun"
+
+    @server.prompt()
+    def briefing(city: str) -> str:
+        return f"Brief me on {city}."
+
+    @server.resource("config://stations")
+    def stations() -> str:
+        return "Rome"
+
+    @server.resource("shared://both")
+    def both() -> str:
+        return "from weather"
+
+    @server.resource("weather://{city}/history")
+    def history(city: str) -> str:
+        return f"{city} then"
+
+    return server
+
+
+def git():
+    server = mcplite.Server("git")
+
+    @server.tool()
+    def status() -> str:
+        return "clean"
+
+    @server.tool(name="a.b")
+    def dotted() -> str:
+        return "dotted"
+
+    @server.resource("shared://both")
+    def both() -> str:
+        return "from git"
+
+    return server
+
+
+def empty():
+    return mcplite.Server("empty")
+
+
+class Unreachable:
+    """A server that cannot be started."""
+
+    def serve_channel(self, channel, **options):
+        raise TransportError("no such program")
+
+
+def configured(*names, disabled=()):
+    return Config({name: ServerConfig(name, "stdio", command=name, disabled=name in disabled) for name in names})
+
+
+@pytest.fixture
+def make(monkeypatch):
+    """Make groups whose servers run in this process."""
+    servers = {"weather": weather, "git": git, "empty": empty, "broken": Unreachable, "git.b": git}
+    groups = []
+
+    def connect(server, **options):
+        return mcplite.connect(servers[server.name](), **options)
+
+    def make(*names, disabled=(), **options):
+        group = Group(configured(*names, disabled=disabled), **options)
+        groups.append(group)
+        return group
+
+    monkeypatch.setattr(group_module, "connect", connect)
+    yield make
+    for group in groups:
+        group.close()
+
+
+def test_tools_of_all_servers_under_the_name_of_their_server(make):
+    with make("weather", "git") as group:
+        assert [tool.name for tool in group.list_tools()] == ["weather.forecast", "git.status", "git.a.b"]
+        assert group.call_tool("weather.forecast", {"city": "Rome"}).text == "Rome: sun"
+        assert group.call_tool("git.status").text == "clean"
+        assert group.call_tool("git.a.b", timeout=LIMIT).text == "dotted"
+
+
+def test_listing_does_not_change_what_the_clients_give(make):
+    with make("weather") as group:
+        (tool,) = group.list_tools()
+        assert tool.description == group["weather"].list_tools()[0].description
+        assert group["weather"].list_tools()[0].name == "forecast"
+
+
+def test_another_separator(make):
+    with make("weather", "git", separator="__") as group:
+        assert "weather__forecast" in [tool.name for tool in group.list_tools()]
+        assert group.call_tool("git__a.b").text == "dotted"
+
+
+def test_an_empty_separator_is_refused(make):
+    with pytest.raises(ValueError, match="separator"):
+        make("weather", separator="")
+
+
+def test_prompts(make):
+    with make("weather", "git") as group:
+        assert [prompt.name for prompt in group.list_prompts()] == ["weather.briefing"]
+        result = group.get_prompt("weather.briefing", {"city": "Rome"})
+        assert result.messages[0].content.text == "Brief me on Rome."
+
+
+def test_resources_keep_their_uris(make):
+    with make("weather", "git") as group:
+        found = [(resource.name, resource.uri) for resource in group.list_resources()]
+        assert ("weather.stations", "config://stations") in found
+        assert [uri for _, uri in found].count("shared://both") == 2
+        (template,) = group.list_resource_templates()
+        assert (template.name, template.uri_template) == ("weather.history", "weather://{city}/history")
+
+
+def test_a_resource_is_read_from_the_server_that_lists_it_or_has_a_template(make):
+    with make("weather", "git") as group:
+        assert group.read_resource("config://stations").contents[0].text == "Rome"
+        assert group.read_resource("config://stations").contents[0].text == "Rome"
+        assert group.read_resource("weather://Rome/history").contents[0].text == "Rome then"
+
+
+def test_a_resource_of_several_servers_needs_to_be_said_which(make):
+    with make("weather", "git") as group:
+        with pytest.raises(MCPError, match="several servers list the resource 'shared://both'.*'weather', 'git'"):
+            group.read_resource("shared://both")
+        assert group.read_resource("shared://both", server="git").contents[0].text == "from git"
+        assert group.read_resource("shared://both", "weather").contents[0].text == "from weather"
+
+
+def test_a_resource_of_no_server(make):
+    with make("weather", "git") as group:
+        with pytest.raises(MCPError, match="no server of this group lists the resource 'x://y'.*'weather', 'git'"):
+            group.read_resource("x://y")
+
+
+def test_the_only_server_is_asked_without_a_search(make):
+    with make("weather") as group:
+        with pytest.raises(ResourceNotFound):
+            group.read_resource("x://y")
+
+
+def test_a_resource_that_is_gone_is_looked_for_again(make):
+    with make("weather", "git") as group:
+        group.list_resources()
+        group._owners = {"config://stations": ["git"]}  # as it was before it moved
+        with pytest.raises(ResourceNotFound):
+            group.read_resource("config://stations")
+        assert group.read_resource("config://stations").contents[0].text == "Rome"
+
+
+def test_a_template_beyond_our_subset_matches_nothing(make, monkeypatch):
+    with make("weather", "git") as group:
+        monkeypatch.setattr(group["git"], "list_resource_templates",
+                            lambda: [mcplite.types.ResourceTemplate("x://{a}{b}{", "odd")])
+        with pytest.raises(MCPError, match="no server of this group"):
+            group.read_resource("x://y")
+
+
+def test_names_that_no_server_has(make):
+    with make("weather", "git") as group:
+        for name in ("forecast", "rome.forecast", ""):
+            with pytest.raises(MCPError, match=r"no server of this group has a tool .*'weather\.', 'git\.'"):
+                group.call_tool(name)
+        with pytest.raises(MCPError, match="no server of this group has a prompt 'x'"):
+            group.get_prompt("x")
+        with pytest.raises(InvalidParams):
+            group.call_tool("git.nothing")
+        with pytest.raises(MCPError, match="server 'rome' is not in this group; there is: 'weather', 'git'"):
+            group["rome"]
+
+
+def test_names_that_several_servers_can_have(make):
+    with make("git", "git.b") as group:
+        with pytest.raises(MCPError, match="can be one of several servers: 'git', 'git.b'"):
+            group.call_tool("git.b.status")
+        assert group["git.b"].call_tool("status").text == "clean"
+        assert group.call_tool("git.status").text == "clean"
+
+
+def test_servers_without_tools_or_resources_are_no_failure(make, caplog):
+    with make("empty", "weather") as group:
+        assert [tool.name for tool in group.list_tools()] == ["weather.forecast"]
+        assert group.list_resource_templates()
+    assert [record for record in caplog.records if record.name.endswith("client.group")] == []
+
+
+def test_one_failure_does_not_stop_the_others(make, caplog):
+    with make("weather", "broken", "git") as group:
+        assert group.status == {"weather": "open", "broken": "failed", "git": "open"}
+        assert list(group.errors) == ["broken"]
+        assert "no such program" in str(group.errors["broken"])
+        assert "server 'broken' could not be opened" in caplog.text
+        assert len(group.list_tools()) == 3
+        with pytest.raises(TransportError, match="no such program"):
+            group["broken"]
+        with pytest.raises(TransportError, match="no such program"):
+            group.call_tool("broken.anything")
+
+
+def test_a_server_that_ends_by_itself_is_told_and_left_out(make, caplog):
+    with make("weather", "git") as group:
+        group["git"]._session.peer.close(ConnectionClosed("git ended"))
+        assert group.status == {"weather": "open", "git": "failed"}
+        assert str(group.errors["git"]) == "git ended"
+        assert [tool.name for tool in group.list_tools()] == ["weather.forecast"]
+    assert group.status == {"weather": "closed", "git": "failed"}
+
+
+def test_a_server_that_fails_while_it_is_listed_is_left_out(make, monkeypatch, caplog):
+    def fail():
+        raise ConnectionClosed("gone")
+
+    with make("weather", "git") as group:
+        monkeypatch.setattr(group["git"], "list_tools", fail)
+        assert [tool.name for tool in group.list_tools()] == ["weather.forecast"]
+        assert "server 'git' is left out of the list: 'gone'" in caplog.text
+
+
+def test_the_life_of_a_group(make):
+    group = make("weather", "git", disabled=["git"])
+    assert group.status == {"weather": "new", "git": "disabled"}
+    with pytest.raises(ConnectionClosed, match="not open"):
+        group.call_tool("weather.forecast", {"city": "Rome"})
+    assert group.list_tools() == []
+    assert group.open() is group
+    assert group.status == {"weather": "open", "git": "disabled"}
+    with pytest.raises(MCPError, match="server 'git' is disabled"):
+        group.call_tool("git.status")
+    group.close()
+    group.close()
+    assert group.status == {"weather": "closed", "git": "disabled"}
+    assert group.errors == {}
+
+
+def test_it_looks_like_a_mapping_of_its_clients(make):
+    group = make("weather", "git")
+    assert list(group) == ["weather", "git"] and len(group) == 2
+    assert "git" in group and "rome" not in group
+    assert group["git"].state == "new"
+    assert list(group.servers) == ["weather", "git"]
+
+
+def test_servers_are_opened_at_the_same_time_and_an_interrupt_closes_all(make, monkeypatch):
+    group = make("weather", "git")
+    opened = threading.Event()
+    first = group["weather"].open
+
+    def open_first():
+        first()
+        opened.set()
+
+    def interrupted():
+        assert opened.wait(LIMIT)  # would never come if one were opened after the other
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(group["weather"], "open", open_first)
+    monkeypatch.setattr(group["git"], "open", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        group.open()
+    assert group.status == {"weather": "closed", "git": "closed"}
+
+
+def test_a_failure_to_close_is_logged(make, monkeypatch, caplog):
+    group = make("weather", "git").open()
+    close = group["weather"].close
+
+    def fail():
+        close()
+        raise OSError("odd")
+
+    monkeypatch.setattr(group["weather"], "close", fail)
+    group.close()
+    assert "server 'weather' could not be closed: 'odd'" in caplog.text
+    assert group.status["git"] == "closed"
+
+
+def test_options_go_to_each_client(make):
+    with pytest.raises(TypeError):
+        make("weather", no_such_option=1)
+    group = make("weather", timeout=7)
+    assert group["weather"]._timeout == 7
+
+
+def test_many_threads(make):
+    with make("weather", "git") as group:
+        results = []
+
+        def work():
+            for _ in range(10):
+                results.append(group.call_tool("weather.forecast", {"city": "Rome"}).text)
+                results.append(group.read_resource("config://stations").contents[0].text)
+                group.list_tools()
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LIMIT)
+        assert sorted(set(results)) == ["Rome", "Rome: sun"] and len(results) == 160
+
+
+# --- with processes --------------------------------------------------------------------------------
+
+SERVER = """
+import sys
+import mcplite
+
+mcp = mcplite.Server(sys.argv[1])
+
+@mcp.tool()
+def name() -> str:
+    return sys.argv[1]
+
+mcp.run()
+"""
+
+
+def test_a_file_with_real_servers(tmp_path):
+    script = tmp_path / "server.py"
+    script.write_text(SERVER)
+    root = str(load_root())
+    entries = {name: {"command": sys.executable, "args": [str(script), name], "env": {"PYTHONPATH": root}}
+               for name in ("one", "two")}
+    entries["crashes"] = {"command": sys.executable, "args": ["-c", "raise SystemExit('out of order')"]}
+    entries["missing"] = {"command": str(tmp_path / "missing")}
+    entries["remote"] = {"url": "https://example.com/mcp"}
+    entries["wrong"] = {}
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": entries}))
+    before = {child.pid for child in psutil.Process().children()}
+    group = connect_all(path)
+    assert {child.pid for child in psutil.Process().children()} == before, "nothing may start before open()"
+    assert group.servers["one"].argv == [sys.executable, str(script), "one"]
+    with group:
+        assert group.status == {"one": "open", "two": "open", "crashes": "failed", "missing": "failed",
+                                "remote": "failed", "wrong": "failed"}
+        assert "out of order" in str(group.errors["crashes"])
+        assert "there is no file" in str(group.errors["missing"])
+        assert "https://example.com/mcp" in str(group.errors["remote"]) and "stdio" in str(group.errors["remote"])
+        assert "needs a 'command'" in str(group.errors["wrong"])
+        assert [group.call_tool(tool.name).text for tool in group.list_tools()] == ["one", "two"]
+    assert {child.pid for child in psutil.Process().children()} == before
+
+
+def load_root():
+    import pathlib
+    return pathlib.Path(mcplite.__file__).parent.parent
+
+
+def test_relative_commands_are_warned_about(caplog):
+    connect_all({"mcpServers": {"git": {"command": "./git"}}})
+    assert "server 'git': command './git' is a relative path" in caplog.text
+
+
+def test_a_bad_file_is_an_error_at_once(tmp_path):
+    with pytest.raises(TransportError, match="there is no configuration file"):
+        connect_all(tmp_path / "mcp.json")
+
+
+def test_a_loaded_config_can_be_used():
+    config = load_config({"mcpServers": {}})
+    with connect_all(config) as group:
+        assert len(group) == 0 and group.list_tools() == [] and group.status == {}

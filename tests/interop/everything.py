@@ -1,0 +1,426 @@
+"""A server that uses everything the library has, for other people's clients to try.
+
+    python everything.py
+
+With WIRE_REPORT in the environment, what it sends is checked against the official schemas, and what is
+wrong is written to the file of that name at the end.
+"""
+
+import dataclasses
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated, Any, Dict, List, Literal, NamedTuple, Optional
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT))
+
+import mcplite
+from mcplite import types
+
+#: The smallest PNG and the shortest WAV: one pixel, no sample.
+PNG = bytes.fromhex("89504e470d0a1a0a0000000d4948445200000001000000010806000000 1f15c4890000000a49444154789c63000100"
+                    "000500010d0a2db40000000049454e44ae426082".replace(" ", ""))
+WAV = b"RIFF\x24\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x80\x3e\x00\x00\x02\x00\x10\x00data\x00\x00\x00\x00"
+
+roots_changed = threading.Event()
+
+mcp = mcplite.Server(
+    "everything", version="1.2.3", title="Everything", description="A server that has everything",
+    instructions="Call the tools in any order.", website_url="https://example.com/everything",
+    icons=[{"src": "https://example.com/icon.png", "mimeType": "image/png", "sizes": ["48x48"]}],
+    page_size=7, experimental={"example.com/extra": {"level": 3}},
+    on_roots_changed=lambda session: roots_changed.set())
+
+# --- results of all kinds -------------------------------------------------------------------------
+
+
+@mcp.tool(title="Echo", annotations={"readOnlyHint": True, "idempotentHint": True}, meta={"example.com/cost": 1},
+          icons=[{"src": "https://example.com/echo.png"}])
+def echo(text: Annotated[str, "What to say"]) -> str:
+    """Say it again."""
+    return text
+
+
+@mcp.tool()
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@dataclasses.dataclass
+class Day:
+    date: str
+    high: float
+    note: Optional[str] = None
+
+
+@mcp.tool()
+def forecast(city: Annotated[str, "City name", {"minLength": 1}], days: Annotated[int, {"minimum": 1, "maximum": 3}] = 2,
+             unit: Literal["celsius", "fahrenheit"] = "celsius") -> List[Day]:
+    """Forecast the weather."""
+    return [Day(f"{city} {day}", 20.5 + day, None if day else unit) for day in range(days)]
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+@mcp.tool()
+def point() -> Point:
+    """Return an object."""
+    return Point(3, 4)
+
+
+@mcp.tool()
+def nothing() -> None:
+    """Return nothing."""
+
+
+@mcp.tool()
+def image() -> mcplite.Image:
+    """Return an image."""
+    return mcplite.Image(PNG, "image/png")
+
+
+@mcp.tool()
+def audio() -> mcplite.Audio:
+    """Return a sound."""
+    return mcplite.Audio(WAV, "audio/wav")
+
+
+@mcp.tool()
+def link() -> types.ResourceLink:
+    """Return a link to a resource."""
+    return types.ResourceLink(uri="notes://one", name="one", title="Note one", mime_type="text/plain", size=5,
+                              annotations=types.Annotations(audience=["user"], priority=0.5))
+
+
+@mcp.tool()
+def embedded() -> list:
+    """Return resources inside of content."""
+    return [types.EmbeddedResource(resource=types.TextResourceContents(uri="notes://one", text="first", mime_type="text/plain")),
+            types.EmbeddedResource(resource=types.BlobResourceContents(uri="notes://two", blob="AAEC", mime_type="image/x"))]
+
+
+@mcp.tool()
+def mixed() -> list:
+    """Return several things."""
+    return ["before", mcplite.Image(PNG, "image/png"), {"plain": "data"}]
+
+
+@mcp.tool()
+def complete_result() -> types.CallToolResult:
+    """Return a result that is made by hand."""
+    return types.CallToolResult(
+        content=[types.TextContent(text="by hand", annotations=types.Annotations(audience=["assistant"], priority=1.0))],
+        structured_content={"made": "by hand"}, meta={"example.com/seen": True})
+
+
+@mcp.tool(output_schema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+          input_schema={"type": "object", "properties": {"n": {"type": "integer", "multipleOf": 2}}, "required": ["n"]})
+def raw(arguments: Dict[str, Any]) -> Dict[str, Any]:
+    """Take and return what JSON Schemas say."""
+    return {"n": arguments["n"] // 2}
+
+
+@mcp.tool(output_schema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
+def broken_promise() -> Dict[str, Any]:
+    """Return what the output schema forbids."""
+    return {"n": "none"}
+
+
+@mcp.tool()
+def fail(how: str) -> str:
+    """Fail in one of several ways."""
+    if how == "tool":
+        raise mcplite.ToolError("it went wrong", [mcplite.Image(PNG, "image/png")])
+    if how == "protocol":
+        raise mcplite.RemoteError("refused", code=-31234, data={"why": "test"})
+    raise ValueError(f"no such way to fail: {how}")
+
+
+# --- progress, logs, cancellation -------------------------------------------------------------------
+
+
+@mcp.tool()
+def count(to: int, ctx: mcplite.Context) -> int:
+    """Count, with progress."""
+    for n in range(1, to + 1):
+        ctx.report_progress(n, to, f"at {n}")
+    return to
+
+
+@mcp.tool()
+def write_log(ctx: mcplite.Context) -> str:
+    """Log at all levels."""
+    for level in ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"):
+        ctx.log(level, {"level": level}, logger="everything")
+    return "logged"
+
+
+cancelled = threading.Event()
+reasons: List[Optional[str]] = []
+
+
+@mcp.tool()
+def wait_to_be_cancelled(ctx: mcplite.Context) -> str:
+    """Wait until somebody cancels."""
+    ctx.report_progress(1, 2)
+    try:
+        ctx.sleep(60)
+    except mcplite.Cancelled as error:
+        reasons.append(error.reason)
+        cancelled.set()
+        raise
+    return "nobody cancelled"
+
+
+@mcp.tool()
+def was_cancelled() -> Dict[str, Any]:
+    """Tell whether somebody did, and why."""
+    return {"cancelled": cancelled.wait(20), "reasons": reasons}
+
+
+@mcp.tool()
+def sleep(seconds: float) -> float:
+    """Sleep without looking up."""
+    threading.Event().wait(seconds)
+    return seconds
+
+
+# --- questions ----------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Booking:
+    name: Annotated[str, "Your name", {"minLength": 2}]
+    guests: Annotated[int, {"minimum": 1, "maximum": 9}]
+    price: float = 12.5
+    window: bool = True
+    mail: Annotated[str, {"format": "email"}] = "a@example.com"
+
+
+@mcp.tool()
+def book(ctx: mcplite.Context) -> Dict[str, Any]:
+    """Ask for a form of all plain types."""
+    answer = ctx.elicit("Your booking?", Booking)
+    return {"action": answer.action, "content": answer.content,
+            "name": answer.data.name if answer.data is not None else None}
+
+
+FORMS: Dict[str, Dict[str, Any]] = {
+    "enum": {"type": "string", "title": "Colour", "enum": ["red", "green"]},
+    "titled": {"type": "string", "oneOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}], "default": "r"},
+    "names": {"type": "string", "enum": ["r", "g"], "enumNames": ["Red", "Green"]},
+    "several": {"type": "array", "items": {"type": "string", "enum": ["red", "green"]}, "minItems": 1, "maxItems": 2},
+    "several_titled": {"type": "array", "items": {"anyOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]}},
+}
+
+
+@mcp.tool()
+def choose(form: str, ctx: mcplite.Context) -> Dict[str, Any]:
+    """Ask for a choice; the argument says how the choices are written."""
+    answer = ctx.elicit(f"Which one ({form})?",
+                        {"type": "object", "properties": {"choice": FORMS[form]}, "required": ["choice"]})
+    return {"action": answer.action, "content": answer.content}
+
+
+@dataclasses.dataclass
+class Confirm:
+    ok: Annotated[bool, "Really delete?"]
+
+
+@mcp.tool()
+def delete(path: str, answer: Annotated[Confirm, mcplite.Elicit("Delete {path}?")]) -> str:
+    """Ask a declared question."""
+    return f"{path}: {'deleted' if answer.ok else 'kept'}"
+
+
+@mcp.tool()
+def wizard(ctx: mcplite.Context) -> Any:
+    """Ask two questions at once, then go on."""
+    if "name" not in ctx.input_responses:
+        return mcplite.InputRequired({"name": mcplite.Elicit("Name?", Confirm), "roots": mcplite.Elicit("Roots?", Confirm)},
+                                     state={"step": 1})
+    return f"{ctx.state} {ctx.input_responses['name'].action} {ctx.input_responses['roots'].action}"
+
+
+@mcp.tool()
+def visit(ctx: mcplite.Context) -> str:
+    """Ask the user to visit a page, and say that it is done."""
+    answer = ctx.elicit_url("Please sign in", "https://example.com/sign-in?x=1", elicitation_id="sign-in-1")
+    ctx.elicitation_complete("sign-in-1")
+    return answer.action
+
+
+@mcp.tool()
+def must_visit() -> str:
+    """Refuse until the user has visited a page."""
+    raise mcplite.UrlElicitationRequired("Sign in first", data={"elicitations": [
+        {"mode": "url", "elicitationId": "sign-in-2", "url": "https://example.com/sign-in", "message": "Sign in"}]})
+
+
+@mcp.tool()
+def ask_model(ctx: mcplite.Context) -> str:
+    """Ask the client's model."""
+    reply = ctx.sample(["What is the time?", mcplite.assistant("Where?"), mcplite.user(mcplite.Image(PNG, "image/png").content())],
+                       max_tokens=50, system_prompt="Be brief.", temperature=0.5, stop_sequences=["END"],
+                       model_preferences=types.ModelPreferences(hints=[types.ModelHint("small")], speed_priority=1.0),
+                       metadata={"example.com/for": "test"})
+    return f"{reply.model}: {reply.text} ({reply.stop_reason})"
+
+
+@mcp.tool()
+def ask_model_with_tools(ctx: mcplite.Context) -> str:
+    """Ask the client's model, which may use a tool."""
+    clock = types.Tool(name="clock", description="Tell the time", input_schema={"type": "object", "properties": {
+        "place": {"type": "string"}}, "required": ["place"]})
+    messages = [types.SamplingMessage("user", [types.TextContent("What is the time?")])]
+    first = ctx.sample(messages, max_tokens=50, tools=[clock], tool_choice=types.ToolChoice("auto"))
+    used = [block for block in first.content if isinstance(block, types.ToolUseContent)]
+    messages.append(types.SamplingMessage("assistant", first.content))
+    messages.append(types.SamplingMessage("user", [
+        types.ToolResultContent(block.id, [types.TextContent(f"noon in {block.input['place']}")]) for block in used]))
+    second = ctx.sample(messages, max_tokens=50, tools=[clock])
+    return f"{len(used)} {first.stop_reason}, then {second.text}"
+
+
+@mcp.tool()
+def list_roots(ctx: mcplite.Context) -> List[str]:
+    """Return the client's roots."""
+    return [f"{root.name}={root.uri}" for root in ctx.list_roots()]
+
+
+@mcp.tool()
+def roots_have_changed() -> bool:
+    """Wait for the client to say that its roots have changed."""
+    return roots_changed.wait(20)
+
+
+@mcp.tool()
+def who(ctx: mcplite.Context) -> Dict[str, Any]:
+    """Tell what is known of the client."""
+    info = ctx.client_info
+    return {"name": info.name if info else None, "revision": ctx.protocol_version, "elicit": ctx.can_elicit,
+            "elicit_url": ctx.can_elicit_url, "sample": ctx.can_sample, "roots": ctx.can_list_roots, "meta": ctx.meta}
+
+
+# --- resources ------------------------------------------------------------------------------------------
+
+notes: Dict[str, str] = {"one": "first"}
+
+
+@mcp.resource("config://settings", mime_type="application/json", title="Settings", size=17)
+def settings() -> Dict[str, Any]:
+    """The settings."""
+    return {"colour": "blue"}
+
+
+@mcp.resource("picture://pixel", mime_type="image/png", annotations={"audience": ["user"], "priority": 0.2})
+def pixel() -> bytes:
+    """A picture."""
+    return PNG
+
+
+@mcp.resource("bundle://all")
+def bundle() -> list:
+    """Several contents."""
+    return [types.TextResourceContents(uri="bundle://all/a", text="a", mime_type="text/plain"),
+            types.BlobResourceContents(uri="bundle://all/b", blob="AAEC", mime_type="application/x-b")]
+
+
+@mcp.resource("notes://{title}", mime_type="text/plain")
+def note(title: str) -> str:
+    """A note."""
+    if title not in notes:
+        raise mcplite.ResourceNotFound(f"no note {title!r}", data={"uri": f"notes://{title}"})
+    return notes[title]
+
+
+@mcp.resource("weather://{city}/history{?year}")
+def history(city: str, year: int = 2026) -> str:
+    """The weather of a year."""
+    return f"{city} in {year}"
+
+
+@mcp.tool()
+def write_note(title: str, text: str) -> str:
+    """Write a note; who subscribed to it is told."""
+    notes[title] = text
+    mcp.resource_updated(f"notes://{title}")
+    return "written"
+
+
+# --- prompts and completion -------------------------------------------------------------------------------
+
+
+@mcp.prompt(title="Briefing")
+def briefing(city: Annotated[str, "Where"], tone: str = "neutral") -> list:
+    """Ask for a briefing."""
+    return [mcplite.user(f"Write a {tone} briefing for {city}."), mcplite.assistant("Gladly.")]
+
+
+@mcp.prompt()
+def gallery() -> list:
+    """Everything that a prompt can hold."""
+    return [mcplite.user("text"), mcplite.user(mcplite.Image(PNG, "image/png").content()),
+            mcplite.user(mcplite.Audio(WAV, "audio/wav").content()),
+            mcplite.user(types.EmbeddedResource(resource=types.TextResourceContents(uri="notes://one", text="first"))),
+            mcplite.user(types.ResourceLink(uri="notes://one", name="one"))]
+
+
+CITIES = ["Paris", "Palermo", "Prague", "Rome"]
+
+
+@mcp.completion(prompt="briefing", argument="city")
+def complete_city(value: str) -> List[str]:
+    return [city for city in CITIES if city.lower().startswith(value.lower())]
+
+
+@mcp.completion(resource="weather://{city}/history{?year}", argument="year")
+def complete_year(value: str, filled: Dict[str, str]) -> List[str]:
+    return [f"{year}" for year in range(2000, 2300) if str(year).startswith(value)] if filled.get("city") == "Rome" else []
+
+
+# --- changes at run time ------------------------------------------------------------------------------------
+
+
+@mcp.tool()
+def grow() -> str:
+    """Add a tool, a resource and a prompt."""
+    mcp.add_tool(lambda: "new", name="new_tool", description="New")
+    mcp.add_resource("new://resource", lambda: "new", name="new_resource")
+    mcp.add_prompt(lambda: "new", name="new_prompt")
+    return "grown"
+
+
+@mcp.tool()
+def shrink() -> str:
+    """Take them out again."""
+    mcp.remove_tool("new_tool")
+    mcp.remove_resource("new://resource")
+    mcp.remove_prompt("new_prompt")
+    return "shrunk"
+
+
+def main() -> None:
+    report = os.environ.get("WIRE_REPORT")
+    if not report:
+        mcp.run()
+        return
+    from importlib import util
+
+    spec = util.spec_from_file_location("wire", ROOT / "tests" / "wire.py")
+    assert spec is not None and spec.loader is not None
+    wire = util.module_from_spec(spec)
+    spec.loader.exec_module(wire)
+    with wire.recording() as recorder:
+        mcp.run()
+    Path(report).write_text("\n".join(recorder.problems()), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

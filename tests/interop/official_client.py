@@ -1,0 +1,302 @@
+"""The official SDK as a client of ``everything.py``; prints what it saw as one JSON object.
+
+    python official_client.py PYTHON_OF_THE_SERVER [auto|legacy|REVISION]
+
+Runs in an environment with ``mcp`` 1 or 2. A revision makes it ask for that one in the handshake. What is
+in the report is as on the wire, as far as the SDK's types keep it; an error is {"code", "message", "data"}.
+"""
+
+import json
+import os
+import sys
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+import anyio
+import mcp.types as types
+from mcp import ClientSession, StdioServerParameters, stdio_client
+from pydantic import AnyUrl
+
+FIRST = version("mcp").startswith("1.")
+if FIRST:
+    from mcp import McpError as MCPError
+else:
+    from mcp import Client, MCPError
+
+EVERYTHING = Path(__file__).with_name("everything.py")
+ROOTS = [{"uri": "file:///srv/data", "name": "data"}]
+
+#: What the client answers to the next question, and what it was asked.
+answers = {"elicit": {"action": "accept", "content": {}}}
+asked = {"elicit": [], "sample": [], "roots": 0}
+logs = []
+notices = []
+new_notice = anyio.Event()
+
+
+def plain(value):
+    """Return a model of the SDK as JSON data."""
+    # What the other side did not send is left out, such as defaults of revisions that it does not speak.
+    return getattr(value, "root", value).model_dump(by_alias=True, mode="json", exclude_unset=True)
+
+
+async def elicit(context, params):
+    asked["elicit"].append(plain(params))
+    return types.ElicitResult.model_validate(answers["elicit"])
+
+
+async def sample(context, params):
+    asked["sample"].append(plain(params))
+    if asked["sample"][-1].get("tools") and len(asked["sample"][-1]["messages"]) == 1:
+        return types.CreateMessageResultWithTools.model_validate({
+            "role": "assistant", "model": "test-model", "stopReason": "toolUse",
+            "content": [{"type": "text", "text": "Let me see."},
+                        {"type": "tool_use", "id": "use-1", "name": "clock", "input": {"place": "Rome"}}]})
+    return types.CreateMessageResult.model_validate({
+        "role": "assistant", "model": "test-model", "stopReason": "endTurn",
+        "content": {"type": "text", "text": "It is late."}})
+
+
+async def roots(context):
+    asked["roots"] += 1
+    return types.ListRootsResult.model_validate({"roots": ROOTS})
+
+
+async def log(params):
+    logs.append(plain(params))
+
+
+async def notice(message):
+    global new_notice
+    if not isinstance(message, Exception) and hasattr(getattr(message, "root", message), "method"):
+        notices.append(plain(message))
+        new_notice.set()
+        new_notice = anyio.Event()
+
+
+async def noticed(method, uri=None):
+    """Wait for a notification of this method that has not been waited for."""
+    with anyio.move_on_after(20):
+        while True:
+            for item in notices:
+                if item["method"] == method and (uri is None or item["params"]["uri"] == uri):
+                    notices.remove(item)
+                    return True
+            await new_notice.wait()
+    return False
+
+
+@asynccontextmanager
+async def connected(python, mode):
+    """Give a session whose handshake is done, and what the server said in it."""
+    environment = {key: os.environ[key] for key in ("WIRE_REPORT",) if key in os.environ}
+    server = StdioServerParameters(command=python, args=[str(EVERYTHING)], env=environment)
+    capability = types.SamplingCapability.model_validate({"tools": {}, "context": {}})
+    options = {"sampling_callback": sample, "elicitation_callback": elicit, "list_roots_callback": roots,
+               "logging_callback": log, "message_handler": notice, "sampling_capabilities": capability,
+               "client_info": types.Implementation(name="official", version=version("mcp"))}
+    if mode == "auto":
+        async with Client(server, mode="auto", cache=None, **options) as client:
+            yield client.session, client.session.initialize_result
+        return
+    if mode != "legacy":
+        # The SDK has no option for it.
+        if FIRST:
+            types.LATEST_PROTOCOL_VERSION = mode
+        else:
+            import mcp.client.session
+
+            mcp.client.session.LATEST_HANDSHAKE_VERSION = mode
+    async with stdio_client(server) as (read, write), ClientSession(read, write, **options) as session:
+        yield session, await session.initialize()
+
+
+class Trial:
+    """Goes through everything with one session."""
+
+    def __init__(self, session):
+        self.session = session
+        self.report = {}
+
+    async def attempt(self, name, coroutine):
+        """Note what came of an awaitable under *name*: a result, or an error."""
+        try:
+            value = await coroutine
+            self.report[name] = plain(value) if hasattr(value, "model_dump") else value
+        except MCPError as error:
+            self.report[name] = plain(error.error)
+        except Exception as error:
+            self.report[name] = {"exception": f"{type(error).__name__}: {error}"}
+        return self.report[name]
+
+    async def call(self, name, key=None, **arguments):
+        with anyio.fail_after(60):
+            return await self.attempt(key or name, self.session.call_tool(name, arguments))
+
+    async def pages(self, key, method, member):
+        """List all pages; keep the entries, and how many pages there were."""
+        entries, cursor, pages = [], None, 0
+        while True:
+            params = types.PaginatedRequestParams(cursor=cursor) if cursor else None
+            page = plain(await method(params=params))
+            entries += page[member]
+            pages += 1
+            cursor = page.get("nextCursor")
+            if cursor is None:
+                break
+        self.report[key] = entries
+        self.report[key + "_pages"] = pages
+
+    async def lists(self):
+        session = self.session
+        await self.pages("tools", session.list_tools, "tools")
+        await self.pages("resources", session.list_resources, "resources")
+        await self.pages("templates", session.list_resource_templates, "resourceTemplates")
+        await self.pages("prompts", session.list_prompts, "prompts")
+        await self.attempt("bad_cursor", session.list_tools(params=types.PaginatedRequestParams(cursor="no such page")))
+
+    async def results(self):
+        await self.call("echo", text="hällo\u2028wörld \U0001f642")
+        await self.call("add", a=2, b=40)
+        await self.call("forecast", city="Rome", days=2)
+        for name in ("point", "nothing", "image", "audio", "link", "embedded", "mixed", "complete_result", "broken_promise"):
+            await self.call(name)
+        await self.call("raw", n=8)
+        await self.call("raw", key="raw_refused", n=7)
+        await self.call("echo", key="big", text="x" * 300_000)
+        self.report["big"] = len(self.report["big"]["content"][0]["text"])
+
+    async def errors(self):
+        await self.call("fail", key="fail_tool", how="tool")
+        await self.call("fail", key="fail_protocol", how="protocol")
+        await self.call("fail", key="fail_other", how="otherwise")
+        await self.call("no_such_tool")
+        await self.call("add", key="bad_arguments", a="many")
+        await self.call("must_visit")
+
+    async def work(self):
+        session = self.session
+        seen = []
+
+        async def progress(done, total, message):
+            seen.append([done, total, message])
+
+        await self.attempt("count", session.call_tool("count", {"to": 5}, progress_callback=progress))
+        self.report["progress"] = seen
+        await self.attempt("set_level", session.set_logging_level("error"))
+        await self.call("write_log")
+        await self.attempt("ping", session.send_ping())
+        self.report["logs"] = list(logs)
+        await self.cancel()
+        begun = anyio.current_time()
+        async with anyio.create_task_group() as tasks:
+            for number in range(8):
+                tasks.start_soon(session.call_tool, "sleep", {"seconds": 0.5})
+        self.report["eight_sleeps"] = anyio.current_time() - begun
+
+    async def cancel(self):
+        started = anyio.Event()
+
+        async def progress(done, total, message):
+            started.set()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: self.session.call_tool("wait_to_be_cancelled", {}, progress_callback=progress))
+            with anyio.fail_after(20):
+                await started.wait()
+            if FIRST:  # it leaves this to its user
+                await self.session.send_notification(types.ClientNotification(types.CancelledNotification.model_validate({
+                    "method": "notifications/cancelled",
+                    "params": {"requestId": self.session._request_id - 1, "reason": "the test says so"}})))
+            tasks.cancel_scope.cancel()
+        await self.call("was_cancelled")
+
+    async def questions(self):
+        await self.call("who")
+        answers["elicit"] = {"action": "accept", "content": {"name": "Ada", "guests": 2, "window": False}}
+        await self.call("book")
+        for action in ("decline", "cancel"):
+            answers["elicit"] = {"action": action}
+            await self.call("book", key=f"book_{action}")
+        for form, choice in (("enum", "green"), ("titled", "g"), ("names", "g"), ("several", ["red", "green"]),
+                             ("several_titled", ["g"])):
+            answers["elicit"] = {"action": "accept", "content": {"choice": choice}}
+            await self.call("choose", key=f"choose_{form}", form=form)
+        answers["elicit"] = {"action": "accept", "content": {"choice": "purple"}}
+        await self.call("choose", key="choose_badly", form="enum")
+        answers["elicit"] = {"action": "accept", "content": {"ok": True}}
+        await self.call("delete", path="/tmp/x")
+        await self.call("wizard")
+        answers["elicit"] = {"action": "decline"}
+        await self.call("delete", key="delete_declined", path="/tmp/x")
+        answers["elicit"] = {"action": "accept"}
+        await self.call("visit")
+        self.report["completed"] = (await noticed("notifications/elicitation/complete")
+                                    if self.report["visit"].get("isError") is False else None)
+        self.report["asked"] = asked["elicit"]
+        await self.call("ask_model")
+        await self.call("ask_model_with_tools")
+        self.report["sampled"] = asked["sample"]
+        await self.call("list_roots")
+        await self.call("list_roots", key="list_roots_again")
+        self.report["roots_asked"] = asked["roots"]
+        await self.session.send_roots_list_changed()
+        await self.call("roots_have_changed")
+        await self.call("list_roots")
+        self.report["roots_asked_after_change"] = asked["roots"]
+
+    async def resources(self):
+        session = self.session
+        wrap = AnyUrl if FIRST else str
+        for key, uri in (("settings", "config://settings"), ("pixel", "picture://pixel"), ("bundle", "bundle://all"),
+                         ("note", "notes://one"), ("history", "weather://Rome/history?year=1999"),
+                         ("no_note", "notes://none"), ("no_resource", "nowhere://at/all")):
+            await self.attempt(key, session.read_resource(wrap(uri)))
+        await self.attempt("subscribe", session.subscribe_resource(wrap("notes://one")))
+        await self.call("write_note", title="one", text="second")
+        self.report["updated"] = await noticed("notifications/resources/updated", "notes://one")
+        await self.attempt("note_updated", session.read_resource(wrap("notes://one")))
+        await self.attempt("unsubscribe", session.unsubscribe_resource(wrap("notes://one")))
+        await self.call("write_note", title="one", text="third")
+        await session.send_ping()
+        self.report["updated_after_unsubscribe"] = [item for item in notices if item["method"].endswith("/updated")]
+
+    async def prompts(self):
+        session = self.session
+        await self.attempt("briefing", session.get_prompt("briefing", {"city": "Rome", "tone": "cheerful"}))
+        await self.attempt("briefing_default", session.get_prompt("briefing", {"city": "Rome"}))
+        await self.attempt("briefing_without", session.get_prompt("briefing", {}))
+        await self.attempt("gallery", session.get_prompt("gallery"))
+        await self.attempt("no_prompt", session.get_prompt("no_such_prompt"))
+        prompt = types.PromptReference(type="ref/prompt", name="briefing")
+        template = types.ResourceTemplateReference(type="ref/resource", uri="weather://{city}/history{?year}")
+        await self.attempt("complete_city", session.complete(prompt, {"name": "city", "value": "p"}))
+        await self.attempt("complete_year", session.complete(template, {"name": "year", "value": "2"}, {"city": "Rome"}))
+        await self.attempt("complete_nothing", session.complete(template, {"name": "year", "value": "2"}))
+
+    async def changes(self):
+        notices.clear()
+        await self.call("grow")
+        self.report["changes"] = [await noticed(f"notifications/{kind}/list_changed")
+                                  for kind in ("tools", "resources", "prompts")]
+        await self.call("new_tool")
+        await self.call("shrink")
+        self.report["changes_back"] = [await noticed(f"notifications/{kind}/list_changed")
+                                       for kind in ("tools", "resources", "prompts")]
+        await self.call("new_tool", key="new_tool_gone")
+
+
+async def main(python, mode="legacy"):
+    async with connected(python, mode) as (session, initialized):
+        trial = Trial(session)
+        trial.report["initialize"] = plain(initialized)
+        for step in (trial.lists, trial.results, trial.errors, trial.work, trial.questions, trial.resources, trial.prompts,
+                     trial.changes):
+            with anyio.fail_after(60):
+                await step()
+    print(json.dumps(trial.report))
+
+
+if __name__ == "__main__":
+    anyio.run(main, *sys.argv[1:])
