@@ -2,9 +2,10 @@
 
 The schemas are no part of this project. They are looked for in the folder that the environment variable
 ``MCPLITE_SCHEMAS`` names, else in ``shared/schema`` beside the checkout; below it each revision has a folder with
-its ``schema.json``. Without them ``FOLDER`` is None, and a test module that needs them skips itself::
+its ``schema.json``. Without them ``FOLDER`` is None, and a test that needs them skips itself with ``REASON``.
 
-    pytestmark = pytest.mark.skipif(schemas.FOLDER is None, reason=schemas.REASON)
+The folders of tests are no packages; a test loads this file with ``importlib.util.spec_from_file_location``, as
+``tests/test_schemas.py`` does.
 
 The files differ in dialect and in names (``definitions`` or ``$defs``, ``JSONRPCError`` or
 ``JSONRPCErrorResponse``, params that became types of their own); whoever uses this module sees one shape.
@@ -44,9 +45,10 @@ _OLDER_NAMES = {
     "Error": "JSONRPCError.error",
     "Annotations": "Annotated.annotations",
     "ResourceTemplateReference": "ResourceReference",
+    "ElicitRequestFormParams": "ElicitRequest.params",
 }
-#: Members that hold a JSON Schema, whose own members no definition of the protocol lists in full.
-_FREE_FORM = {"inputSchema", "outputSchema"}
+#: Members that hold what the protocol's definitions do not list in full: JSON Schemas, and anybody's own keys.
+_FREE_FORM = {"inputSchema", "outputSchema", "_meta"}
 
 
 def find_folder(environ=os.environ):
@@ -335,9 +337,15 @@ def _asking_problems(revision, direction, kind, message, strict):
     # What older files do not repeat in each definition: the envelope, and _meta in any params.
     own = message if "jsonrpc" in _properties(revision, schema) else {
         name: value for name, value in message.items() if name not in ("jsonrpc", "id")}
-    if isinstance(own.get("params"), dict) and not revision.modern:
-        own = {**own, "params": {name: value for name, value in own["params"].items() if name != "_meta"}}
+    params = own.get("params")
+    if isinstance(params, dict) and "_meta" not in _properties(revision, _member_schema(revision, schema, "params")):
+        own = {**own, "params": {name: value for name, value in params.items() if name != "_meta"}}
     return wrong or problems(revision, schema, own, strict=strict)
+
+
+def _member_schema(revision, schema, member):
+    return next((part["properties"][member] for part in _parts(revision, schema)
+                 if member in part.get("properties", {})), {})
 
 
 def _error_problems(revision, message, strict):
@@ -347,8 +355,8 @@ def _error_problems(revision, message, strict):
     wrong = problems(revision, schema_of(revision, "JSONRPCErrorResponse"), message, strict=strict)
     for name, schema in definitions(revision).items():
         if not wrong and name.endswith("Error") and "error" in schema.get("properties", {}):
-            codes = [part["properties"]["code"].get("const")
-                     for part in _parts(revision, schema["properties"]["error"]) if "code" in part["properties"]]
+            parts = _parts(revision, schema["properties"]["error"])
+            codes = [part.get("properties", {}).get("code", {}).get("const") for part in parts]
             if message["error"]["code"] in codes:
                 wrong = problems(revision, schema, message, strict=strict)
     return wrong

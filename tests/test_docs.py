@@ -6,6 +6,7 @@
 import dataclasses
 import gc
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -36,8 +37,7 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch,
         compiled = compile("\n" * (line - 1) + code, str(page), "exec")
         if runs:
             exec(compiled, namespace)
-    del sys.modules[namespace["__name__"]]
-    namespace.clear()
+    del sys.modules[namespace["__name__"]], namespace
     gc.collect()  # what a page forgets to close is reported here and not in some other test
 
 
@@ -122,6 +122,24 @@ def test_the_tree_of_errors_is_complete():
     assert [name for name in classes if not re.search(rf"── {name}\b|^    {name}$", page, re.MULTILINE)] == []
     for name, code in re.findall(r"``([A-Z_]+)``\s\((-\d+)\)", page):
         assert getattr(errors, name) == int(code)
+
+
+def test_the_command_line_has_the_options_that_its_page_names():
+    page = (DOCS / "command-line.rst").read_text("utf-8")
+    using, serving = page.split("Serving\n-------")
+    rows = set(re.findall(r"^``(--[a-z][a-z-]*)[` ]", using, re.MULTILINE))
+    words = set(re.findall(r"(--[a-z][a-z-]*)", options_of("mcplite", "call"))) - {"--help"}
+    assert rows == words
+    assert set(re.findall(r"(--[a-z][a-z-]*)", serving)) <= set(re.findall(r"(--[a-z][a-z-]*)", options_of("mcplite.server")))
+    status = " ".join(page.split("Exit status: ")[1].split(".")[0].split())
+    assert status in " ".join(options_of("mcplite", "call").split())
+
+
+def options_of(*command):
+    """Return the help of ``python -m`` *command*."""
+    ran = subprocess.run([sys.executable, "-m", *command, "--help"], cwd=str(DOCS.parent), stdout=subprocess.PIPE,
+                         timeout=60, check=True)
+    return ran.stdout.decode()
 
 
 if __name__ == "__main__":

@@ -74,6 +74,11 @@ def test_every_name_of_the_front_door_resolves():
         assert name in dir(mcplite)
 
 
+def test_a_room_is_loaded_when_it_is_asked_for(monkeypatch):
+    monkeypatch.delattr(mcplite, "revisions")
+    assert mcplite.revisions.REVISIONS and "revisions" in vars(mcplite)
+
+
 def test_the_front_door_has_no_name_twice_and_keeps_them_sorted():
     assert mcplite.__all__ == sorted(set(mcplite.__all__))
 

@@ -26,7 +26,8 @@ LAYERS = {
     "rpc": ["errors", "protocol.jsonrpc", "protocol.framing"],
     "server": ["errors", "revisions", "types", "protocol", "rpc", "version"],
     "client": ["errors", "revisions", "types", "protocol", "rpc", "version"],
-    "__main__": ["errors", "revisions", "types", "protocol", "server", "client", "version"],
+    "cli": ["errors", "types", "protocol"],
+    "__main__": ["cli", "errors", "types", "protocol", "client", "version"],
     "": ["errors", "revisions", "types", "rpc.cancel", "server", "client", "version"],
 }
 #: Where one side reaches over to the other; lazily, so that neither is loaded for nothing.

@@ -1,44 +1,37 @@
-"""Client: the methods that a user calls.
+"""Client: one server, its connection and what is known of it.
 
-May import: client.handlers, client.keepalive, client.listing, client.outputs, client.sessions, errors, protocol.codec, revisions, rpc.cancel, rpc.channel, rpc.peer, rpc.tracing, types, version
+May import: client.calls, client.handlers, client.keepalive, client.outputs, client.sessions, errors, protocol.codec,
+    revisions, rpc.cancel, rpc.channel, rpc.peer, rpc.tracing, types, version
 """
 
 import copy
-import json
 import logging
 import threading
 from types import TracebackType
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, Union
+from typing import Any, Callable, Dict, Optional, Sequence, Type, Union
 
-from ..errors import ConnectionClosed, InvalidParams, NotSupported, ResourceNotFound
+from ..errors import ConnectionClosed
 from ..protocol import codec
 from ..revisions import NEWEST_LEGACY, Revision, find
 from ..rpc.cancel import CancelToken
 from ..rpc.channel import Channel
 from ..rpc.peer import Counters
 from ..rpc.tracing import trace_for
-from ..types import (
-    CallToolResult, CompleteResult, GetPromptResult, Implementation, InitializeResult, ListPromptsResult,
-    ListResourcesResult, ListResourceTemplatesResult, ListToolsResult, Progress, Prompt, ReadResourceResult,
-    Resource, ResourceTemplate, ServerCapabilities, Tool,
-)
+from ..types import Implementation, InitializeResult, Progress, ServerCapabilities
 from ..version import __version__
+from .calls import DEFAULT, Calls, OnProgress
 from .handlers import Handlers, Roots
 from .keepalive import KeepAlive
-from .listing import walk
 from .outputs import Outputs
 from .sessions import LegacySession
 
 __all__ = ["Client"]
 
 _log = logging.getLogger(__name__)
-_DEFAULT: Any = object()
 Middleware = Callable[[str, Optional[Dict[str, Any]], Callable[[], Dict[str, Any]]], Dict[str, Any]]
-OnProgress = Callable[[Progress], object]
-_RESOURCE_MISSING = (-32002, -32602)
 
 
-class Client:
+class Client(Calls):
     """One server, to be used from any number of threads at once.
 
     It is made by :func:`connect`, opened by ``with`` or :meth:`open`, and closed by leaving the block or by
@@ -59,12 +52,14 @@ class Client:
         outermost: the place for approval, audit and rate limits (LIFE-29). Raise to stop a request.
     :param max_handlers: how many of the handlers may run at once; default 16.
     :param ping_interval: seconds without traffic after which the server is pinged; a ping that is not
-        answered closes the connection. None, the default, never pings.
+        answered within *ping_timeout* closes the connection. None, the default, never pings.
+    :param ping_timeout: seconds; default 10.
     :param debug: True logs every message to the logger ``<package>.wire``, a string is a file to append to; None asks
         the environment variable MCPLITE_DEBUG.
     :param handlers: keywords of :class:`Handlers`: ``elicitation_handler``, ``url_elicitation_handler``,
         ``sampling_handler``, ``sampling_tools``, ``roots``, ``log_handler``, ``on_tools_changed``,
-        ``on_resources_changed``, ``on_prompts_changed``, ``on_resource_updated``, ``on_elicitation_complete``.
+        ``on_resources_changed``, ``on_prompts_changed``, ``on_resource_updated``, ``on_elicitation_complete``,
+        ``on_disconnect``, ``experimental``.
     :raises ValueError: the revision is unknown, or a number is not positive.
     :raises TypeError: a handler cannot be called.
     """
@@ -73,20 +68,19 @@ class Client:
                  timeout: Optional[float] = 60.0, max_timeout: Optional[float] = 300.0, open_timeout: float = 60.0,
                  client_info: Optional[Implementation] = None, validate: bool = True,
                  middleware: Sequence[Middleware] = (), max_handlers: int = 16,
-                 ping_interval: Optional[float] = None, debug: Union[None, bool, str] = None,
-                 **handlers: Any) -> None:
+                 ping_interval: Optional[float] = None, ping_timeout: float = 10.0,
+                 debug: Union[None, bool, str] = None, **handlers: Any) -> None:
         self._transport = transport
         self._pinned = _revision(revision)
         for name, seconds in (("timeout", timeout), ("max_timeout", max_timeout), ("open_timeout", open_timeout),
-                              ("ping_interval", ping_interval)):
-            if seconds is not None and seconds <= 0:
-                raise ValueError(f"{name} must be positive, not {seconds!r}")
+                              ("ping_interval", ping_interval), ("ping_timeout", ping_timeout)):
+            _check_positive(name, seconds)
         self._timeout, self._max_timeout, self._open_timeout = timeout, max_timeout, open_timeout
         self._info = client_info or Implementation(name=__name__.partition(".")[0], version=__version__)
         self._outputs = Outputs(validate)
         self._middleware = tuple(middleware)
         self._max_handlers = max_handlers
-        self._ping_interval = ping_interval
+        self._ping_interval, self._ping_timeout = ping_interval, ping_timeout
         self._debug = debug
         self._handlers = Handlers(**handlers)
         self._custom: Dict[str, Callable[[Dict[str, Any]], Any]] = {}
@@ -125,17 +119,21 @@ class Client:
                 channel, self._handlers, self._info, places=self._max_handlers, on_notification=self._told,
                 custom=self._custom, trace=trace_for(self._debug, channel.name))
             self._session = session
+            if self._state == "closed":
+                raise self._closed_error()
             self._result = session.open(self._pinned or NEWEST_LEGACY, self._pinned is not None, self._open_timeout)
         except BaseException as error:
             if session is not None:
                 session.close()
+            elif self._channel is not None:
+                self._channel.close()
             self._end("closed", error if isinstance(error, Exception) else None)
             raise
         if not self._end("open", None):
             session.close()
             raise self._closed_error()
         if self._ping_interval is not None:
-            self._keepalive = KeepAlive(self, self._ping_interval)
+            self._keepalive = KeepAlive(self, self._ping_interval, self._ping_timeout)
             self._keepalive.start()
         _log.info("connected to %s, %s", channel.name, self.protocol_version)
         return self
@@ -212,11 +210,13 @@ class Client:
 
     @property
     def revision(self) -> Revision:
-        """The revision agreed on.
+        """The revision agreed on; still there when the connection is over.
 
-        :raises ConnectionClosed: the client is not open.
+        :raises ConnectionClosed: the client was never open.
         """
-        return self._open_session().revision
+        self._handshake()
+        assert self._session is not None
+        return self._session.revision
 
     @property
     def protocol_version(self) -> str:
@@ -239,6 +239,7 @@ class Client:
         return self._handshake().instructions
 
     def _handshake(self) -> InitializeResult:
+        self._wait_settled()
         if self._result is None:
             raise self._closed_error()
         return self._result
@@ -250,9 +251,12 @@ class Client:
             return copy.copy(self._last_error)
         return ConnectionClosed("this client is closed")
 
-    def _open_session(self) -> LegacySession:
+    def _wait_settled(self) -> None:
         if self._state == "connecting" and self._opener != threading.get_ident():
             self._settled.wait()  # LIFE-05: calls of other threads wait for the handshake
+
+    def _open_session(self) -> LegacySession:
+        self._wait_settled()
         session = self._session
         if session is None or self._state != "open":
             raise self._closed_error()
@@ -260,8 +264,8 @@ class Client:
 
     # --- the generic layer ------------------------------------------------------------------------------
 
-    def request(self, method: str, params: Optional[Dict[str, Any]] = None, *, timeout: Optional[float] = _DEFAULT,
-                max_timeout: Optional[float] = _DEFAULT, cancel: Optional[CancelToken] = None,
+    def request(self, method: str, params: Optional[Dict[str, Any]] = None, *, timeout: Optional[float] = DEFAULT,
+                max_timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None,
                 on_progress: Optional[OnProgress] = None, meta: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
         """Send any request and return its result as it came.
 
@@ -271,13 +275,20 @@ class Client:
         :param on_progress: called with each :class:`Progress` on this thread; all of them before this
             method returns. Giving it is what asks the server for progress.
         :param meta: goes into ``params._meta``.
+        :raises TypeError, ValueError: the params are no JSON, or a time is not positive; nothing was sent.
         """
         session = self._open_session()
+        if timeout is not DEFAULT:
+            _check_positive("timeout", timeout)
+        if max_timeout is not DEFAULT:
+            _check_positive("max_timeout", max_timeout)
         if meta:
             params = {**(params or {}), "_meta": {**(params or {}).get("_meta", {}), **meta}}
-        seconds = self._timeout if timeout is _DEFAULT else timeout
-        most = self._max_timeout if max_timeout is _DEFAULT else max_timeout
-        if most is not None and seconds is not None and most < seconds:
+        seconds = self._timeout if timeout is DEFAULT else timeout
+        most = self._max_timeout if max_timeout is DEFAULT else max_timeout
+        if seconds is None and max_timeout is DEFAULT:
+            most = None  # for ever is for ever
+        elif most is not None and seconds is not None and most < seconds:
             most = seconds
         progress = None
         if on_progress is not None:
@@ -302,18 +313,20 @@ class Client:
         self._open_session().notify(method, params, self._timeout)
 
     def on(self, method: str, handler: Callable[[Dict[str, Any]], Any]) -> None:
-        """Have ``handler(params)`` answer a request, or take a notification, of the server's own making."""
+        """Have ``handler(params)`` answer a request, or take a notification, of the server's own making.
+
+        Requests are answered with the dict that it returns (None for an empty one) or the ``RemoteError``
+        that it raises, on a worker thread; notifications come in order, on their own thread.
+
+        :raises TypeError: the handler cannot be called.
+        """
+        if not callable(handler):
+            raise TypeError(f"the handler of {method!r} must be a function, not {type(handler).__name__}")
         self._custom[method] = handler
 
-    def ping(self, *, timeout: Optional[float] = _DEFAULT) -> None:
+    def ping(self, *, timeout: Optional[float] = DEFAULT) -> None:
         """Return when the server has answered a ping."""
         self.request("ping", timeout=timeout)
-
-    def _require(self, capability: str, method: str, flag: Optional[str] = None) -> None:
-        declared = getattr(self._open_handshake().capabilities, capability)
-        if declared is None or (flag is not None and not declared.get(flag)):
-            name = capability if flag is None else f"{capability}.{flag}"
-            raise NotSupported(f"{self._name} did not declare the capability {name!r}, so {method!r} was not sent")
 
     def _open_handshake(self) -> InitializeResult:
         self._open_session()
@@ -327,148 +340,6 @@ class Client:
         if method == "notifications/tools/list_changed":
             self._outputs.forget()
 
-    # --- tools ------------------------------------------------------------------------------------------
-
-    def list_tools(self, **options: Any) -> List[Tool]:
-        """Return all tools, from all pages; takes the keywords of :meth:`request`."""
-        tools: List[Tool] = walk(lambda cursor: self.list_tools_page(cursor, **options), "tools", self._name)
-        return tools
-
-    def list_tools_page(self, cursor: Optional[str] = None, **options: Any) -> ListToolsResult:
-        """Return one page of tools; ``next_cursor`` is None on the last."""
-        page = self._page("tools", "tools/list", ListToolsResult, cursor, options)
-        self._outputs.learn(page.tools)
-        return page  # type: ignore[no-any-return]
-
-    def call_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *,
-                  timeout: Optional[float] = _DEFAULT, max_timeout: Optional[float] = _DEFAULT,
-                  cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
-                  meta: Optional[Dict[str, Any]] = None) -> CallToolResult:
-        """Call a tool.
-
-        A tool that fails gives a result with ``is_error``; ``result.raise_for_error()`` makes that an
-        exception. Structured content is checked against the tool's declared schema when its
-        definition has been listed (TOOL-38).
-
-        :param arguments: JSON values by name.
-        :param timeout, max_timeout, cancel, on_progress, meta: as for :meth:`request`.
-        :raises InvalidParams: there is no such tool, or, before November 2025, the arguments do not fit.
-        :raises ProtocolError: the result does not keep what the tool's schema promises.
-        :raises TypeError, ValueError: the arguments are no JSON; nothing was sent.
-        """
-        if self._result is None or self._result.capabilities.tools is None:
-            self._require("tools", "tools/call")
-        if _log.isEnabledFor(logging.INFO):
-            _log.info("%s: calling the tool %.200r", self._name, name)  # TOOL-50
-        answer = self.request("tools/call", {"name": name, "arguments": {} if arguments is None else dict(arguments)},
-                              timeout=timeout, max_timeout=max_timeout, cancel=cancel, on_progress=on_progress, meta=meta)
-        result = codec.decode(CallToolResult, answer)
-        self._outputs.check(name, result, self._name)
-        return result
-
-    # --- resources --------------------------------------------------------------------------------------
-
-    def list_resources(self, **options: Any) -> List[Resource]:
-        """Return all resources, from all pages; takes the keywords of :meth:`request`."""
-        resources: List[Resource] = walk(lambda cursor: self.list_resources_page(cursor, **options), "resources", self._name)
-        return resources
-
-    def list_resources_page(self, cursor: Optional[str] = None, **options: Any) -> ListResourcesResult:
-        """Return one page of resources."""
-        return self._page("resources", "resources/list", ListResourcesResult, cursor, options)  # type: ignore[no-any-return]
-
-    def list_resource_templates(self, **options: Any) -> List[ResourceTemplate]:
-        """Return all resource templates, from all pages."""
-        templates: List[ResourceTemplate] = walk(lambda cursor: self.list_resource_templates_page(cursor, **options),
-                                                 "resource_templates", self._name)
-        return templates
-
-    def list_resource_templates_page(self, cursor: Optional[str] = None, **options: Any) -> ListResourceTemplatesResult:
-        """Return one page of resource templates."""
-        return self._page("resources", "resources/templates/list", ListResourceTemplatesResult,  # type: ignore[no-any-return]
-                          cursor, options)
-
-    def read_resource(self, uri: str, **options: Any) -> ReadResourceResult:
-        """Read a resource; takes the keywords of :meth:`request`.
-
-        :raises ResourceNotFound: there is none at this URI.
-        """
-        self._require("resources", "resources/read")
-        try:
-            return codec.decode(ReadResourceResult, self.request("resources/read", {"uri": uri}, **options))
-        except InvalidParams as error:
-            # RSRC-18: revisions differ in the code, and servers do not always keep to theirs.
-            if isinstance(error, ResourceNotFound) or error.code not in _RESOURCE_MISSING:
-                raise
-            raise ResourceNotFound(error.message, code=error.code, data=error.data or {"uri": uri}) from error
-
-    def subscribe_resource(self, uri: str, **options: Any) -> None:
-        """Have ``on_resource_updated`` called when the resource changes."""
-        self._require("resources", "resources/subscribe", "subscribe")
-        self.request("resources/subscribe", {"uri": uri}, **options)
-
-    def unsubscribe_resource(self, uri: str, **options: Any) -> None:
-        """End a subscription."""
-        self._require("resources", "resources/unsubscribe", "subscribe")
-        self.request("resources/unsubscribe", {"uri": uri}, **options)
-
-    # --- prompts and completion ---------------------------------------------------------------------------
-
-    def list_prompts(self, **options: Any) -> List[Prompt]:
-        """Return all prompts, from all pages; takes the keywords of :meth:`request`."""
-        prompts: List[Prompt] = walk(lambda cursor: self.list_prompts_page(cursor, **options), "prompts", self._name)
-        return prompts
-
-    def list_prompts_page(self, cursor: Optional[str] = None, **options: Any) -> ListPromptsResult:
-        """Return one page of prompts."""
-        return self._page("prompts", "prompts/list", ListPromptsResult, cursor, options)  # type: ignore[no-any-return]
-
-    def get_prompt(self, name: str, arguments: Optional[Mapping[str, Any]] = None, **options: Any) -> GetPromptResult:
-        """Return a prompt's messages with its arguments filled in; takes the keywords of :meth:`request`.
-
-        :param arguments: by name. The protocol knows only strings; any other JSON value is sent as its
-            JSON text, so that ``3`` becomes ``"3"`` and ``True`` becomes ``"true"``.
-        :raises InvalidParams: there is no such prompt, or an argument is missing.
-        """
-        self._require("prompts", "prompts/get")
-        params: Dict[str, Any] = {"name": name}
-        if arguments is not None:
-            params["arguments"] = {key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-                                   for key, value in arguments.items()}
-        return codec.decode(GetPromptResult, self.request("prompts/get", params, **options))
-
-    def complete(self, *, argument: str, value: str, prompt: Optional[str] = None, resource: Optional[str] = None,
-                 context: Optional[Mapping[str, str]] = None, **options: Any) -> CompleteResult:
-        """Return values that complete an argument of a prompt or of a resource template.
-
-        :param argument: its name, and
-        :param value: what it has so far.
-        :param prompt: the prompt's name; or
-        :param resource: the template or URI.
-        :param context: the arguments that are filled in already; sent from June 2025 on.
-        :raises ValueError: not exactly one of *prompt* and *resource*.
-        """
-        if (prompt is None) == (resource is None):
-            raise ValueError("complete() needs prompt= or resource=, and not both")
-        if self.revision.completions_capability:
-            self._require("completions", "completion/complete")
-        params: Dict[str, Any] = {
-            "ref": {"type": "ref/prompt", "name": prompt} if prompt is not None else {"type": "ref/resource", "uri": resource},
-            "argument": {"name": argument, "value": value}}
-        if context and self.revision.completion_context:
-            params["context"] = {"arguments": dict(context)}
-        return codec.decode(CompleteResult, self.request("completion/complete", params, **options))
-
-    # --- logging and roots ----------------------------------------------------------------------------------
-
-    def set_log_level(self, level: str, **options: Any) -> None:
-        """Set the least urgent level of log messages that the server sends.
-
-        :param level: "debug", "info", "notice", "warning", "error", "critical", "alert" or "emergency".
-        """
-        self._require("logging", "logging/setLevel")
-        self.request("logging/setLevel", {"level": level}, **options)
-
     def set_roots(self, roots: Roots) -> None:
         """Replace the roots, and tell the server (ROOT-03).
 
@@ -478,10 +349,10 @@ class Client:
         if self.state == "open":
             self.notify("notifications/roots/list_changed")
 
-    def _page(self, capability: str, method: str, cls: Any, cursor: Optional[str], options: Dict[str, Any]) -> Any:
-        self._require(capability, method)
-        params = None if cursor is None else {"cursor": cursor}
-        return codec.decode(cls, self.request(method, params, **options))
+
+def _check_positive(name: str, seconds: Optional[float]) -> None:
+    if seconds is not None and not seconds > 0:
+        raise ValueError(f"{name} must be positive, not {seconds!r}")
 
 
 def _revision(wanted: Union[None, str, Revision]) -> Optional[Revision]:

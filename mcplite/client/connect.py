@@ -84,7 +84,8 @@ def command(target: str) -> List[str]:
         return [sys.executable, *_python(target)]
     if name.isidentifier() and place and (place.endswith(".py") or all(part.isidentifier() for part in place.split("."))):
         return [sys.executable, "-m", _package() + ".server", target]
-    parts = shlex.split(target, posix=os.name != "nt")
+    # A backslash is a separator of paths on Windows, and quotes still have to go.
+    parts = shlex.split(target.replace("\\", "\\\\") if os.name == "nt" else target)
     if not parts:
         raise ValueError("the command is empty")
     return parts

@@ -1,34 +1,83 @@
 """The answers to a server's questions, and the callbacks for its news; a handler *is* the capability.
 
-May import: errors, protocol.codec, protocol.forms, protocol.paths, protocol.sampling, revisions, types
+May import: errors, protocol.codec, protocol.forms, protocol.paths, protocol.sampling, revisions, rpc.cancel, types
 
 One set serves every revision. Nothing here knows how a question came or which thread it runs on.
 """
 
 import logging
 import os
-from typing import Any, Callable, Dict, List, Optional, Sequence, Union
+import threading
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union, get_args
 
-from ..errors import INVALID_PARAMS, USER_REJECTED, Cancelled, InternalError, InvalidParams, MethodNotFound, ProtocolError, RemoteError
+from ..errors import (
+    INVALID_PARAMS, USER_REJECTED, Cancelled, InternalError, InvalidParams, MethodNotFound, ProtocolError, RemoteError,
+)
 from ..protocol import codec, forms, sampling
 from ..protocol.paths import check_root_uri, file_uri
 from ..revisions import Revision
+from ..rpc.cancel import CancelToken
 from ..types import (
-    ClientCapabilities, CreateMessageRequest, CreateMessageResult, ElicitRequest, ElicitResult, Implementation,
-    LogMessage, PromptMessage, Root, SamplingMessage, TextContent,
+    AudioContent, ClientCapabilities, Content, CreateMessageRequest, CreateMessageResult, ElicitRequest, ElicitResult,
+    ImageContent, Implementation, LogMessage, PromptMessage, Root, SamplingMessage, TextContent, UnknownContent,
 )
 
-__all__ = ["Handlers", "Roots"]
+__all__ = ["AskedElicitation", "AskedSampling", "Handlers", "Roots"]
 
 _log = logging.getLogger(__name__)
 Roots = Union[Sequence[Union[str, "os.PathLike[str]", Root]], Callable[[], Sequence[Union[str, "os.PathLike[str]", Root]]]]
-Elicitation = Callable[[ElicitRequest], Union[ElicitResult, Dict[str, Any], None]]
-Sampling = Callable[[CreateMessageRequest], Union[CreateMessageResult, PromptMessage, SamplingMessage, str]]
+#: URL questions whose completion may still be told; the oldest are forgotten first.
+_MAX_EXPECTED = 1000
+_MAX_URL = 8192
+
+
+class _Asked:
+    """What a handler's request has besides the protocol's members.
+
+    ``server`` is who asks, for the user to see (ELIC-18); ``token`` is cancelled when the server does not
+    want the answer any more (CANC-13).
+    """
+
+    server: Implementation
+    token: CancelToken
+
+
+class AskedElicitation(_Asked, ElicitRequest):
+    """What an elicitation handler gets: the server's ``ElicitRequest``, with ``server`` and ``token``."""
+
+
+class AskedSampling(_Asked, CreateMessageRequest):
+    """What a sampling handler gets: the server's ``CreateMessageRequest``, with ``server`` and ``token``."""
+
+
+Elicitation = Callable[[AskedElicitation], Union[ElicitResult, Mapping[str, Any], None]]
+Sampling = Callable[[AskedSampling], Union[
+    CreateMessageResult, PromptMessage, SamplingMessage, str, Content, List[Content], ElicitResult, None]]
 
 
 class Handlers:
-    """What a user of the client gave to answer with; see :func:`connect` for each.
+    """What a user of the client gave to answer with.
 
+    Questions are answered on worker threads, several at a time; callbacks for news run one after another.
+
+    :param elicitation_handler: gets an :class:`AskedElicitation` with a form; returns ``accept({...})`` or just
+        the dict, ``decline()``, or ``cancel()``, which None stands for. Fields that are left out get their
+        defaults (ELIC-10); an answer that does not fit the form is logged and refused (ELIC-14).
+    :param url_elicitation_handler: gets one with a ``url`` (and its ``host``) to show. ``accept()`` is the
+        user's consent to open it; nothing is ever opened or fetched from here (URLE-20, URLE-21).
+    :param sampling_handler: gets an :class:`AskedSampling`; returns a ``CreateMessageResult``, or text or
+        content, which then is from the model "unknown"; ``decline()`` or None refuses (SAMP-16).
+    :param sampling_tools: whether the sampling handler knows tools; default False.
+    :param sampling_context: whether it knows ``include_context``; default False.
+    :param roots: paths, ``file://`` URIs or ``Root`` objects, or a function that returns them.
+    :param log_handler: gets each ``LogMessage``.
+    :param on_tools_changed: called without arguments, as are the next two; call ``list_tools()`` for the new list.
+    :param on_resources_changed: as above.
+    :param on_prompts_changed: as above.
+    :param on_resource_updated: gets the URI, which may be of something below the one subscribed to (RSRC-14).
+    :param on_elicitation_complete: gets the id of a URL question that was asked before; others are ignored (URLE-08).
+    :param on_disconnect: gets the error when the connection ends otherwise than by ``close()``.
+    :param experimental: declared as the client's experimental capabilities.
     :raises TypeError: one of them cannot be called.
     :raises ValueError: a root is no file.
     """
@@ -41,12 +90,15 @@ class Handlers:
                  on_resources_changed: Optional[Callable[[], object]] = None,
                  on_prompts_changed: Optional[Callable[[], object]] = None,
                  on_resource_updated: Optional[Callable[[str], object]] = None,
-                 on_elicitation_complete: Optional[Callable[[str], object]] = None) -> None:
+                 on_elicitation_complete: Optional[Callable[[str], object]] = None,
+                 on_disconnect: Optional[Callable[[Exception], object]] = None,
+                 experimental: Optional[Dict[str, Any]] = None) -> None:
         given = dict(
             elicitation_handler=elicitation_handler, url_elicitation_handler=url_elicitation_handler,
             sampling_handler=sampling_handler, log_handler=log_handler, on_tools_changed=on_tools_changed,
             on_resources_changed=on_resources_changed, on_prompts_changed=on_prompts_changed,
-            on_resource_updated=on_resource_updated, on_elicitation_complete=on_elicitation_complete)
+            on_resource_updated=on_resource_updated, on_elicitation_complete=on_elicitation_complete,
+            on_disconnect=on_disconnect)
         for name, value in given.items():
             if value is not None and not callable(value):
                 raise TypeError(f"{name} must be a function, not {type(value).__name__}")
@@ -63,85 +115,116 @@ class Handlers:
         }
         self._updated = on_resource_updated
         self._complete = on_elicitation_complete
-        #: Who asks, for handlers that show it (ELIC-18); set once the server has said its name.
-        self.server_info: Optional[Implementation] = None
+        self._disconnect = on_disconnect
+        self._experimental = experimental
+        #: Guards ``_expected``; held for dictionary work only.
+        self._lock = threading.Lock()
+        self._expected: Dict[str, None] = {}
+        #: Who asks; set once the server has said its name.
+        self.server_info = Implementation(name="", version="")
 
-    def capabilities(self) -> ClientCapabilities:
-        """Return what the client can be asked for; the codec trims it to a revision."""
-        elicitation: Optional[Dict[str, Any]] = None
-        if self._elicit or self._elicit_url:
-            elicitation = {}
-            if self._elicit:
-                elicitation["form"] = {}
-            if self._elicit_url:
-                elicitation["url"] = {}
-        flags = {name: {} for name, on in self._sampling_flags.items() if on}
+    def capabilities(self, revision: Revision) -> ClientCapabilities:
+        """Return what the client can be asked for in a revision."""
+        modes: Dict[str, Any] = {"form": {}} if self._elicit else {}
+        if self._elicit_url and revision.elicitation_modes:
+            modes["url"] = {}
+        elicitation = modes or None  # an empty object would promise forms (ELIC-02)
+        flags: Dict[str, Any] = {name: {} for name, on in self._sampling_flags.items() if on}
         return ClientCapabilities(roots={"listChanged": True} if self._roots is not None else None,
-                                  sampling=dict(flags) if self._sample else None, elicitation=elicitation)
+                                  sampling=dict(flags) if self._sample else None, elicitation=elicitation,
+                                  experimental=self._experimental)
 
     # --- questions ----------------------------------------------------------------------------------
 
-    def answer(self, method: str, params: Dict[str, Any], revision: Revision) -> Dict[str, Any]:
+    def answer(self, method: str, params: Dict[str, Any], revision: Revision, token: CancelToken) -> Dict[str, Any]:
         """Return the encoded answer to one question.
 
+        :param token: cancelled when the answer is not wanted any more.
         :raises RemoteError: what the server shall read as the error.
         """
-        if method == "elicitation/create" and (self._elicit or self._elicit_url):
-            return self._answer_elicitation(params, revision)
-        if method == "sampling/createMessage" and self._sample:
-            return self._answer_sampling(params, revision)
-        if method == "roots/list" and self._roots is not None:
+        known = method in revision.server_requests or method in revision.input_requests
+        if known and method == "elicitation/create" and (self._elicit or self._elicit_url):
+            return self._answer_elicitation(params, revision, token)
+        if known and method == "sampling/createMessage" and self._sample:
+            return self._answer_sampling(params, revision, token)
+        if known and method == "roots/list" and self._roots is not None:
             return {"roots": [codec.encode(root, revision) for root in self.roots()]}
         raise MethodNotFound(f"Method not found: {method[:200]}")
 
-    def _answer_elicitation(self, params: Dict[str, Any], revision: Revision) -> Dict[str, Any]:
-        request = _decoded(ElicitRequest, params)
-        request.mode = request.mode or "form"
-        handler = {"form": self._elicit, "url": self._elicit_url}.get(request.mode)
+    def _asked(self, cls: Any, params: Dict[str, Any], token: CancelToken) -> Any:
+        try:
+            request = codec.decode(cls, params)
+        except ProtocolError as error:
+            raise InvalidParams(str(error)) from error
+        request.server, request.token = self.server_info, token
+        return request
+
+    def _answer_elicitation(self, params: Dict[str, Any], revision: Revision, token: CancelToken) -> Dict[str, Any]:
+        request: AskedElicitation = self._asked(AskedElicitation, params, token)
+        by_url = self._elicit_url if revision.elicitation_modes else None
+        handler = {"form": self._elicit, "url": by_url}.get(request.mode)
         if handler is None:
             raise InvalidParams(f"this client does not do elicitation in the mode {request.mode[:50]!r}")  # ELIC-23
         if request.mode == "url":
-            _check_url(request.url or "")
-        else:
-            try:
-                forms.check_form(request.requested_schema)
-            except ValueError as error:
-                raise InvalidParams(str(error)) from error
-        answer = _run("elicitation", lambda: handler(request))
-        if answer is None:
-            answer = ElicitResult("cancel")
-        elif isinstance(answer, dict):
-            answer = ElicitResult("accept", answer)
-        if not isinstance(answer, ElicitResult) or answer.action not in ("accept", "decline", "cancel"):
-            _log.error("the elicitation handler returned %.200r; use accept(...), decline() or cancel()", answer)
-            raise InternalError("the client's elicitation handler failed")
-        if answer.action != "accept" or request.mode == "url":
+            return self._answer_url(request, handler, revision)
+        schema = request.requested_schema
+        if schema is None or not isinstance(schema.get("properties"), dict):
+            raise InvalidParams("a form needs requestedSchema, an object with properties")
+        answer = _elicited(handler, request)
+        if answer.action != "accept":
             return codec.encode(ElicitResult(answer.action), revision)  # type: ignore[no-any-return]
-        schema = request.requested_schema or {}
-        content = forms.fill_defaults(schema, answer.content or {})
-        problems = forms.check_answer(schema, content)
+        # A value that was left empty is left out: null is no value of a form (ELIC-12).
+        filled = forms.fill_defaults(schema, answer.content or {})
+        content = {name: value for name, value in filled.items() if value is not None}
+        problems = forms.check_answer(_understood(schema), content)
         if problems:
             _log.error("the elicitation handler's answer does not fit the form: %s", "; ".join(problems))
             raise InternalError("the client's elicitation handler gave an answer that does not fit the form")
         return codec.encode(ElicitResult("accept", content), revision)  # type: ignore[no-any-return]
 
-    def _answer_sampling(self, params: Dict[str, Any], revision: Revision) -> Dict[str, Any]:
-        request = _decoded(CreateMessageRequest, params)
+    def _answer_url(self, request: AskedElicitation, handler: Elicitation, revision: Revision) -> Dict[str, Any]:
+        _check_url(request)
+        # Before the user is asked: the page may be done with before the answer is.
+        identity = request.elicitation_id
+        if identity is not None:
+            self.expect([{"elicitationId": identity}])
+        answer = _elicited(handler, request)
+        if answer.action != "accept" and identity is not None:
+            with self._lock:
+                self._expected.pop(identity, None)
+        return codec.encode(ElicitResult(answer.action), revision)  # type: ignore[no-any-return]
+
+    def expect(self, asked: Sequence[Mapping[str, Any]]) -> None:
+        """Remember the ids of URL questions, whose completion the server may tell later (URLE-08)."""
+        with self._lock:
+            for item in asked:
+                identity = item.get("elicitationId")
+                if isinstance(identity, str):
+                    self._expected[identity] = None
+            while len(self._expected) > _MAX_EXPECTED:
+                del self._expected[next(iter(self._expected))]
+
+    def _answer_sampling(self, params: Dict[str, Any], revision: Revision, token: CancelToken) -> Dict[str, Any]:
+        request: AskedSampling = self._asked(AskedSampling, params, token)
         if (request.tools or request.tool_choice) and not self._sampling_flags["tools"]:
             raise InvalidParams("this client does not do sampling with tools")  # SAMP-08
-        problem = sampling.check_messages(params["messages"])
+        problem = sampling.check_messages(params["messages"]) or _content_problem(request.messages)
         if problem is not None:
             raise InvalidParams(problem)
         assert self._sample is not None
         sample = self._sample
         answer = _run("sampling", lambda: sample(request))
+        if answer is None or (isinstance(answer, ElicitResult) and answer.action != "accept"):
+            raise RemoteError("User rejected sampling request", code=USER_REJECTED)  # SAMP-16
         if isinstance(answer, str):
-            answer = CreateMessageResult(role="assistant", content=[TextContent(answer)], model="unknown")
-        elif isinstance(answer, (PromptMessage, SamplingMessage)):
-            content = answer.content if isinstance(answer.content, list) else [answer.content]
-            answer = CreateMessageResult(role=answer.role, content=content, model="unknown")
+            answer = TextContent(answer)
+        if isinstance(answer, (PromptMessage, SamplingMessage)):
+            answer = CreateMessageResult(role=answer.role, content=answer.content, model="unknown")
+        elif _is_content(answer):
+            answer = CreateMessageResult(role="assistant", content=answer, model="unknown")
         if not isinstance(answer, CreateMessageResult):
-            _log.error("the sampling handler returned %.200r; use CreateMessageResult or a str", answer)
+            _log.error("the sampling handler returned %s; use CreateMessageResult, content or a str",
+                       type(answer).__name__)
             raise InternalError("the client's sampling handler failed")
         return codec.encode(answer, revision)  # type: ignore[no-any-return]
 
@@ -152,7 +235,7 @@ class Handlers:
         """
         given = self._roots
         if not callable(given):
-            return list(given or ())  # type: ignore[arg-type]
+            return list(given or ())
         return _run("roots", lambda: _checked_roots(given()))  # type: ignore[no-any-return]
 
     def set_roots(self, roots: Roots) -> None:
@@ -186,15 +269,73 @@ class Handlers:
             complete, identity = self._complete, params.get("elicitationId")
             if not isinstance(identity, str):
                 raise ProtocolError("notifications/elicitation/complete has no elicitationId", params)
+            with self._lock:
+                if identity not in self._expected:
+                    return None  # URLE-08
+                del self._expected[identity]
             return lambda: complete(identity)
         return None
 
 
-def _decoded(cls: Any, params: Dict[str, Any]) -> Any:
+    def disconnected(self, error: Exception) -> None:
+        """Tell that the connection is over, and why."""
+        if self._disconnect is not None:
+            self._disconnect(error)
+
+
+def _elicited(handler: Elicitation, request: AskedElicitation) -> ElicitResult:
     try:
-        return codec.decode(cls, params)
-    except ProtocolError as error:
-        raise InvalidParams(str(error)) from error
+        answer = _run("elicitation", lambda: handler(request))
+    except RemoteError as error:
+        if isinstance(error.__cause__, Cancelled):
+            return ElicitResult("cancel")  # there is an answer for it, which an error is not
+        raise
+    if answer is None:
+        return ElicitResult("cancel")
+    if isinstance(answer, Mapping):
+        return ElicitResult("accept", dict(answer))
+    if not isinstance(answer, ElicitResult) or answer.action not in ("accept", "decline", "cancel"):
+        _log.error("the elicitation handler returned %s; use accept(...), decline() or cancel()", type(answer).__name__)
+        raise InternalError("the client's elicitation handler failed")
+    return answer
+
+
+def _understood(schema: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return a form without the fields that break its rules: their values are the server's to judge.
+
+    Servers do send such fields, for example ``anyOf`` with null for what may be left out, and their users
+    want to be asked nevertheless.
+    """
+    fields = {}
+    for name, field in schema["properties"].items():
+        try:
+            forms.check_form({"type": "object", "properties": {name: field}})
+            fields[name] = field
+        except ValueError as error:
+            _log.warning("the answer is not checked in full: %.200s", error)
+    required = schema.get("required")
+    return {"type": "object", "properties": fields,
+            "required": [name for name in required if isinstance(name, str)] if isinstance(required, list) else []}
+
+
+def _is_content(answer: Any) -> bool:
+    kinds = get_args(Content)
+    items = answer if isinstance(answer, (list, tuple)) else [answer]
+    return bool(items) and all(isinstance(item, kinds) for item in items)
+
+
+def _content_problem(messages: Sequence[SamplingMessage]) -> Optional[str]:
+    """Return what is wrong with the content of sampling messages, or None (SAMP-22)."""
+    for index, message in enumerate(messages):
+        for block in message.content:
+            if isinstance(block, UnknownContent):
+                return f"messages[{index}] has content of the unknown kind {block.wire_type[:50]!r}"
+            if isinstance(block, (ImageContent, AudioContent)):
+                try:
+                    block.bytes
+                except ValueError:
+                    return f"messages[{index}] has data that is not base64"
+    return None
 
 
 def _run(what: str, handler: Callable[[], Any]) -> Any:
@@ -209,9 +350,11 @@ def _run(what: str, handler: Callable[[], Any]) -> Any:
         raise InternalError(f"the client's {what} handler failed") from error
 
 
-def _check_url(url: str) -> None:
-    scheme, separator, rest = url.partition("://")
-    if scheme.lower() not in ("http", "https") or not separator or not rest or not url.isprintable() or " " in url:
+def _check_url(request: ElicitRequest) -> None:
+    url = request.url or ""
+    scheme, separator, _ = url.partition("://")
+    if (scheme.lower() not in ("http", "https") or not separator or not request.host or len(url) > _MAX_URL
+            or not url.isprintable() or " " in url):
         raise InvalidParams("only absolute http and https URLs can be shown to the user", code=INVALID_PARAMS)
 
 

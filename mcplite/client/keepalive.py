@@ -20,16 +20,18 @@ _log = logging.getLogger(__name__)
 class KeepAlive:
     """One daemon thread that pings an open client.
 
-    It is started when the client was opened, ended by :meth:`stop` or by a ping without an answer, and
-    blocks on its interval and on the ping.
+    It is started when the client was opened, ended by :meth:`stop`, by the end of the connection or by a
+    ping without an answer, and blocks on its interval and on the ping.
 
     :param client: to ping.
-    :param interval: seconds without traffic before a ping, and for its answer.
+    :param interval: seconds without traffic before a ping.
+    :param timeout: seconds for its answer (PING-06).
     """
 
-    def __init__(self, client: "Client", interval: float) -> None:
+    def __init__(self, client: "Client", interval: float, timeout: float) -> None:
         self._client = client
         self._interval = interval
+        self._timeout = timeout
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mcplite keep-alive", daemon=True)
 
@@ -42,18 +44,22 @@ class KeepAlive:
         self._stop.set()
 
     def _run(self) -> None:
-        received = -1
+        received = self._client.counters.messages_received
         while not self._stop.wait(self._interval):
             now = self._client.counters.messages_received
             if now != received:
                 received = now  # PING-07: other traffic has shown that the server is there
                 continue
+            if self._client.state != "open":
+                return  # it ended for a reason of its own, which is the one to report
             try:
-                self._client.ping(timeout=self._interval)
-            except RemoteError:
-                continue  # it answers, which is all that was asked
+                self._client.ping(timeout=self._timeout)
+            except RemoteError as error:
+                _log.debug("a ping was answered with an error, which is an answer too: %s", error)
             except MCPError as error:
-                if not self._stop.is_set():
-                    _log.warning("no answer to a ping, the connection is closed: %s", error)
-                    self._client.fail(ConnectionClosed(f"the server did not answer a ping within {self._interval:g} s"))
+                if not self._stop.is_set() and self._client.state == "open":
+                    _log.warning("no answer to a ping, so the connection is closed: %s", error)
+                    self._client.fail(ConnectionClosed(
+                        f"the server did not answer a ping within {self._timeout:g} s, so the connection was closed"))
                 return
+            received = self._client.counters.messages_received

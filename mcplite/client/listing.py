@@ -1,16 +1,57 @@
-"""Walking all pages of a list, with bounds.
+"""Lists in pages: all of them, with bounds, and without the items that are no items.
 
-May import: errors
+May import: errors, protocol.codec, types
 """
 
-from typing import Any, Callable, List, Optional, Set
+import logging
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Type
 
 from ..errors import ProtocolError
+from ..protocol import codec
+from ..types import (
+    ListPromptsResult, ListResourcesResult, ListResourceTemplatesResult, ListToolsResult, Model, Prompt, Resource,
+    ResourceTemplate, Tool,
+)
 
-__all__ = ["walk"]
+__all__ = ["read_page", "walk"]
 
+_log = logging.getLogger(__name__)
 _MAX_PAGES = 1000
 _MAX_ITEMS = 10_000
+#: What a page has: the member on the wire, the attribute, the class of its items.
+_ITEMS: Dict[Type[Model], Tuple[str, str, Type[Model]]] = {
+    ListToolsResult: ("tools", "tools", Tool),
+    ListResourcesResult: ("resources", "resources", Resource),
+    ListResourceTemplatesResult: ("resourceTemplates", "resource_templates", ResourceTemplate),
+    ListPromptsResult: ("prompts", "prompts", Prompt),
+}
+
+
+def read_page(cls: Type[Any], wire: Dict[str, Any], name: str) -> Any:
+    """Return one page; items that break the rules are left out, with a warning, and the others kept (SEC-67).
+
+    :param cls: of the page.
+    :param wire: the server's answer.
+    :param name: of the server, for the warning.
+    :raises ProtocolError: the page itself breaks the rules.
+    """
+    try:
+        return codec.decode(cls, wire)
+    except ProtocolError as first:
+        member, attribute, kind = _ITEMS[cls]
+        items = wire.get(member)
+        if not isinstance(items, list):
+            raise
+        page = codec.decode(cls, {**wire, member: []})
+        good = getattr(page, attribute)
+        for item in items:
+            try:
+                good.append(codec.decode(kind, item))
+            except ProtocolError:
+                continue
+        _log.warning("%s: %d of the %s it lists cannot be used and are left out: %.200s",
+                     name, len(items) - len(good), attribute.replace("_", " "), first)
+        return page
 
 
 def walk(page: Callable[[Optional[str]], Any], member: str, name: str) -> List[Any]:
@@ -32,10 +73,10 @@ def walk(page: Callable[[Optional[str]], Any], member: str, name: str) -> List[A
         cursor = result.next_cursor
         if cursor is None:
             return items
-        if cursor in seen:
-            raise ProtocolError(f"{name} gave the cursor {cursor[:100]!r} twice: its list of {member} has no end")
         if len(items) > _MAX_ITEMS:
             break
+        if cursor in seen:
+            raise ProtocolError(f"{name} gave the cursor {cursor[:100]!r} twice: its list of {member} has no end")
         seen.add(cursor)
     raise ProtocolError(f"{name} lists more than {_MAX_PAGES} pages or {_MAX_ITEMS} {member}; take single pages"
                         f" with list_{member}_page()")

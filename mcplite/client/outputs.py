@@ -4,7 +4,8 @@ May import: errors, protocol.validation, types
 """
 
 import logging
-from typing import Dict, List, Optional
+import threading
+from typing import Any, Dict, List, Optional
 
 from ..errors import ProtocolError, RegistrationError
 from ..protocol.validation import Validator, check_schema
@@ -15,59 +16,81 @@ __all__ = ["Outputs"]
 _log = logging.getLogger(__name__)
 
 
+class _Promise:
+    """One tool's output schema, which is looked at when the first result comes."""
+
+    def __init__(self, tool: str, schema: Dict[str, Any]) -> None:
+        self._tool = tool
+        self._schema = schema
+        self._ready = False
+        self._validator: Optional[Validator] = None
+
+    def validator(self, server: str) -> Optional[Validator]:
+        """Return what checks results; None for a schema that cannot be used, which is said once (JSCH-11)."""
+        if not self._ready:
+            try:
+                check_schema(self._schema, what=f"tool {self._tool[:100]!r}: outputSchema", trusted=False)
+                self._validator = Validator(self._schema)
+            except RegistrationError as error:
+                _log.warning("%s: results are not checked: %.500s", server, error)
+            except ImportError as error:
+                # A vendored copy may have come without it; a result that nobody can check is still a result.
+                _log.warning("%s: results of the tool %.100r are not checked: %s", server, self._tool, error)
+            self._ready = True
+        return self._validator
+
+
 class Outputs:
     """The output schemas of the tools that were listed.
-
-    Replaced as a whole, never changed in place, so that readers need no lock.
 
     :param on: whether anything is checked.
     """
 
     def __init__(self, on: bool) -> None:
         self._on = on
-        self._schemas: Dict[str, object] = {}
-        self._validators: Dict[str, Optional[Validator]] = {}
+        #: Guards the two fields below; readers need none, since the dictionary is replaced as a whole.
+        self._lock = threading.Lock()
+        self._promises: Dict[str, _Promise] = {}
+        self._epoch = 0
 
-    def learn(self, tools: List[Tool]) -> None:
-        """Remember the schemas of listed tools."""
-        if self._on:
-            fresh = {tool.name: tool.output_schema for tool in tools if tool.output_schema is not None}
-            names = {tool.name for tool in tools}
-            self._schemas = {**{name: schema for name, schema in self._schemas.items() if name not in names}, **fresh}
-            self._validators = {name: kept for name, kept in self._validators.items() if name not in names}
+    @property
+    def epoch(self) -> int:
+        """How often the server's list has changed; to be taken before the tools are asked for."""
+        return self._epoch
+
+    def learn(self, tools: List[Tool], epoch: int) -> None:
+        """Remember the schemas of listed tools, unless the list has changed since it was asked for."""
+        if not self._on:
+            return
+        listed = {tool.name for tool in tools}
+        promises = {tool.name: _Promise(tool.name, tool.output_schema) for tool in tools
+                    if tool.output_schema is not None}
+        with self._lock:
+            if epoch == self._epoch:
+                kept = {name: promise for name, promise in self._promises.items() if name not in listed}
+                self._promises = {**kept, **promises}
 
     def forget(self) -> None:
         """Forget everything: the server's list has changed."""
-        self._schemas, self._validators = {}, {}
+        with self._lock:
+            self._promises = {}
+            self._epoch += 1
 
     def check(self, tool: str, result: CallToolResult, server: str) -> None:
         """Return when the result keeps the tool's promise; an error result makes none (TOOL-43).
 
         :raises ProtocolError: it does not, or structured content is missing (TOOL-44).
         """
-        if result.is_error or tool not in self._schemas:
+        promise = self._promises.get(tool)
+        if promise is None or result.is_error:
             return
-        validator = self._validator(tool, server)
+        validator = promise.validator(server)
         if validator is None:
             return
         if result.structured_content is None:
             raise ProtocolError(f"{server}: the tool {tool!r} has declared an output schema, but its result has no"
-                                f" structuredContent", result)
+                                f" structuredContent")
         problems = validator.problems(result.structured_content)
         if problems:
             raise ProtocolError(f"{server}: the result of the tool {tool!r} does not fit its declared output schema:"
                                 f" {'; '.join(problems[:3])}", result.structured_content)
-
-    def _validator(self, tool: str, server: str) -> Optional[Validator]:
-        if tool not in self._validators:
-            schema = self._schemas[tool]
-            validator: Optional[Validator] = None
-            try:
-                check_schema(schema, what=f"tool {tool[:100]!r}: outputSchema", trusted=False)
-                assert isinstance(schema, dict)
-                validator = Validator(schema)
-            except RegistrationError as error:
-                # A hostile or broken schema must not keep the tool from being used; it is said once.
-                _log.warning("%s: results are not checked: %s", server, error)
-            self._validators = {**self._validators, tool: validator}
-        return self._validators[tool]

@@ -1,12 +1,18 @@
 """The ways of talking to a server: LegacySession, which begins with a handshake.
 
-May import: client.handlers, errors, protocol.codec, protocol.jsonrpc, revisions, rpc.cancel, rpc.channel, rpc.incoming, rpc.mailbox, rpc.peer, rpc.workers, types
+May import: client.handlers, client.stderr, errors, protocol.codec, protocol.jsonrpc, revisions, rpc.cancel, rpc.channel,
+    rpc.incoming, rpc.mailbox, rpc.peer, rpc.workers, types
 """
 
+import contextlib
 import logging
-from typing import Any, Callable, Dict, Optional
+import threading
+from typing import Any, Callable, Dict, Iterator, Optional
 
-from ..errors import INVALID_PARAMS, ProtocolError, RemoteError, RequestTimeout, UnsupportedVersion
+from ..errors import (
+    INVALID_PARAMS, INVALID_REQUEST, ProtocolError, RemoteError, RequestTimeout, UnsupportedVersion,
+    UrlElicitationRequired,
+)
 from ..protocol import codec, jsonrpc
 from ..revisions import LEGACY, Revision, find
 from ..rpc.cancel import CancelToken
@@ -24,6 +30,38 @@ _log = logging.getLogger(__name__)
 #: A server's list may be long and its structure is not ours to bound tightly; the line limit comes first.
 _LIMITS = jsonrpc.JSONLimits(elements=2_000_000, duplicate_keys=True)
 OnProgress = Callable[[Dict[str, Any]], object]
+#: How long a question that overtook the answer to ``initialize`` waits for it.
+_HANDSHAKE_SECONDS = 30.0
+#: How long closing waits for notifications that have come but were not handed over yet.
+_FLUSH_SECONDS = 1.0
+
+
+class _Pause:
+    """Keeps the clock of all calls still while a handler runs, but not while it calls the server itself.
+
+    A person may be typing, so the handler's own time does not count; a call that it makes meanwhile has a
+    timeout like any other.
+    """
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._held = peer.paused()
+
+    def __enter__(self) -> None:
+        self._held.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._held.__exit__(None, None, None)
+
+    @contextlib.contextmanager
+    def lifted(self) -> Iterator[None]:
+        """Let the clock run for the time of the block."""
+        self._held.__exit__(None, None, None)
+        try:
+            yield
+        finally:
+            self._held = self._peer.paused()
+            self._held.__enter__()
 
 
 class LegacySession(Handler):
@@ -41,6 +79,7 @@ class LegacySession(Handler):
     def __init__(self, channel: Channel, handlers: Handlers, info: Implementation, *, places: int,
                  on_notification: Callable[[str], object], custom: Dict[str, Callable[[Dict[str, Any]], Any]],
                  trace: Optional[Trace]) -> None:
+        self._channel = channel
         self._handlers = handlers
         self._info = info
         self._told = on_notification
@@ -48,6 +87,11 @@ class LegacySession(Handler):
         self._workers = Workers(places, 1024, "mcplite handler")
         self._mailbox = Mailbox("mcplite notifications")
         self._revision: Optional[Revision] = None
+        #: Set once the revision is agreed on, or nothing will be any more.
+        self._settled = threading.Event()
+        self._closing = False
+        #: The pause that the handler on the current thread keeps up.
+        self._mine = threading.local()
         self.peer = Peer(channel, self, workers=self._workers, limits=_LIMITS, trace=trace)
 
     @property
@@ -68,27 +112,38 @@ class LegacySession(Handler):
         :raises ConnectionClosed, RemoteError: as for every call.
         """
         self.peer.start()
-        params = {"protocolVersion": wanted.name, "capabilities": codec.encode(self._handlers.capabilities(), wanted),
+        params = {"protocolVersion": wanted.name, "capabilities": codec.encode(self._handlers.capabilities(wanted), wanted),
                   "clientInfo": codec.encode(self._info, wanted)}
         try:
             answer = self.peer.call("initialize", params, timeout=timeout, cancel_notice=False)
         except RequestTimeout as error:
             raise RequestTimeout(f"{self.peer.name} did not answer 'initialize' within {timeout:g} s; a first start"
                                  f" may take longer (open_timeout=), and a program that is no MCP server never"
-                                 f" answers") from error
+                                 f" answers{self._last_words()}") from error
         except RemoteError as error:
             raise self._refused(error, wanted) from error
-        result = codec.decode(InitializeResult, answer)
+        try:
+            result = codec.decode(InitializeResult, answer)
+        except ProtocolError as error:
+            raise ProtocolError(f"{self.peer.name} answered 'initialize' with what is no valid result: {error}",
+                                error.raw) from error
         revision = find(result.protocol_version)
         if revision is None or revision.modern or (pinned and revision is not wanted):
             ours = wanted.name if pinned else ", ".join(item.name for item in LEGACY)
             raise UnsupportedVersion(f"{self.peer.name} answered with the revision {result.protocol_version[:50]!r};"
                                      f" this client was to speak {ours}",
                                      data={"supported": [result.protocol_version], "requested": wanted.name})
-        self._revision = revision
         self._handlers.server_info = result.server_info
+        self._revision = revision
+        self._settled.set()
         self.peer.notify("notifications/initialized", timeout=timeout)
         return result
+
+    def _last_words(self) -> str:
+        from .stderr import printable  # only for servers that have one
+
+        tail = printable(str(getattr(self._channel, "stderr_tail", ""))[-2000:]).strip()
+        return f"\n--- last lines of its stderr ---\n{tail}" if tail else ""
 
     def _refused(self, error: RemoteError, wanted: Revision) -> RemoteError:
         # LIFE-19: some servers refuse a revision with an error instead of answering with another.
@@ -99,15 +154,31 @@ class LegacySession(Handler):
     def request(self, method: str, params: Optional[Dict[str, Any]], *, timeout: Optional[float],
                 max_timeout: Optional[float], cancel: Optional[CancelToken],
                 on_progress: Optional[OnProgress]) -> Dict[str, Any]:
-        """Send a request and return its result; see :meth:`Peer.call`."""
-        if on_progress is None:
-            return self.peer.call(method, params, timeout=timeout, cancel=cancel)  # type: ignore[no-any-return]
-        # The request's id is unique, so it serves as its progress token as well (PROG-02).
-        id = self.peer.new_id()
-        params = dict(params or {})
-        params["_meta"] = {**params.get("_meta", {}), "progressToken": id}
-        return self.peer.call(method, params, id=id, timeout=timeout, max_timeout=max_timeout,  # type: ignore[no-any-return]
-                              cancel=cancel, on_progress=on_progress)
+        """Send a request and return its result; see :meth:`Peer.call`.
+
+        :raises TypeError, ValueError: the params are no JSON; nothing was sent.
+        """
+        id = None
+        if on_progress is not None:
+            # The request's id is unique, so it serves as its progress token as well (PROG-02).
+            id = self.peer.new_id()
+            params = dict(params or {})
+            params["_meta"] = {**(params.get("_meta") or {}), "progressToken": id}
+        pause: Optional[_Pause] = getattr(self._mine, "pause", None)
+        try:
+            if pause is None:
+                return self.peer.call(method, params, id=id, timeout=timeout,  # type: ignore[no-any-return]
+                                      max_timeout=max_timeout, cancel=cancel, on_progress=on_progress)
+            # A handler calls back: its place goes to others meanwhile, since the answer may need one (REL-56).
+            with self._workers.suspended(), pause.lifted():
+                return self.peer.call(method, params, id=id, timeout=timeout,  # type: ignore[no-any-return]
+                                      max_timeout=max_timeout, cancel=cancel, on_progress=on_progress)
+        except UrlElicitationRequired as error:
+            self._handlers.expect(error.urls)
+            raise
+        except (TypeError, ValueError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{method!r} was not sent to {self.peer.name}, since its params are no JSON: {error}") from error
 
     def notify(self, method: str, params: Optional[Dict[str, Any]] = None, timeout: Optional[float] = None) -> None:
         """Send a notification; see :meth:`Peer.notify`."""
@@ -115,7 +186,13 @@ class LegacySession(Handler):
 
     def close(self, error: Optional[Exception] = None) -> None:
         """End the conversation; see :meth:`Peer.close`."""
+        lost, self._closing = error is not None and not self._closing, True
         self.peer.close(error)
+        self._settled.set()
+        if lost and error is not None:
+            self._disconnected(error)
+        # What has come before the end is still told, unless a callback hangs or is the one that closes.
+        self._mailbox.flush(_FLUSH_SECONDS)
         self._mailbox.stop()
         self._workers.stop()
 
@@ -128,21 +205,32 @@ class LegacySession(Handler):
         return lambda: self._answer(incoming)
 
     def _answer(self, incoming: Incoming) -> None:
-        # On a worker. A person may be asked, so the clock of the calls that wait stands still.
-        with self.peer.paused():
-            custom = self._custom.get(incoming.method)
-            if custom is not None:
-                result = custom(incoming.params)
-                incoming.respond({} if result is None else result)
-                return
-            incoming.respond(self._handlers.answer(incoming.method, incoming.params, self.revision))
+        # On a worker.
+        self._settled.wait(_HANDSHAKE_SECONDS)
+        if self._revision is None:
+            incoming.fail(INVALID_REQUEST, f"{incoming.method[:200]!r} came before the answer to 'initialize'")
+            return
+        pause = _Pause(self.peer)
+        with pause:
+            self._mine.pause = pause
+            try:
+                custom = self._custom.get(incoming.method)
+                if custom is None:
+                    result = self._handlers.answer(incoming.method, incoming.params, self._revision, incoming.token)
+                else:
+                    result = custom(incoming.params)
+            finally:
+                self._mine.pause = None
+        incoming.respond({} if result is None else result)
 
     def on_notification(self, message: jsonrpc.Notification) -> None:
         method, params = message.method, message.params or {}
         if method == "notifications/progress":
             token = params.get("progressToken")
-            if isinstance(token, (int, str)) and not self.peer.progress(token, params):
-                _log.debug("progress for a request that is not running: %.100r", token)
+            if type(params.get("progress")) not in (int, float):
+                _log.debug("%s sent progress that is no number", self.peer.name)
+            elif type(token) not in (int, str) or not self.peer.progress(token, params):  # type: ignore[arg-type]
+                _log.debug("%s sent progress for a request that is not running: %.100r", self.peer.name, token)
             return
         if method == "notifications/cancelled":
             id, reason = params.get("requestId"), params.get("reason")
@@ -163,6 +251,16 @@ class LegacySession(Handler):
 
     def on_close(self, error: Exception) -> None:
         self._workers.stop()
+        if self._closing:
+            return
+        self._disconnected(error)
+        # Whoever noticed the end may be reading, and nobody may read when the channel is closed, which may
+        # take seconds for a child that does not end. This thread ends when it is closed.
+        threading.Thread(target=self.close, name="mcplite closer", daemon=True).start()
+
+    def _disconnected(self, error: Exception) -> None:
+        if self._revision is not None:
+            self._mailbox.post(lambda: self._handlers.disconnected(error))
 
     def cancel_notice(self, id: int, reason: str) -> Optional[jsonrpc.Notification]:
         return jsonrpc.Notification("notifications/cancelled", {"requestId": id, "reason": reason[:500]})

@@ -149,13 +149,13 @@ def _null(value: Any) -> Any:
 
 
 def _finish_sampling(revision: Revision, state: Dict[str, Any], out: Dict[str, Any]) -> None:
-    blocks = out.get("content")
-    if not isinstance(blocks, list):
-        return
+    content = out.get("content")
+    blocks = content if isinstance(content, list) else [content]
     kinds = _sampling_kinds(revision)
     for block in blocks:
-        if block.get("type") not in kinds:
-            raise ValueError(f"a sampling message cannot hold {block.get('type')!r} content in {revision};"
+        kind = block.get("type") if isinstance(block, dict) else type(block).__name__
+        if kind not in kinds:
+            raise ValueError(f"a sampling message cannot hold {kind!r} content in {revision};"
                              f" possible are {', '.join(sorted(kinds))}")
     if len(blocks) == 1:
         out["content"] = blocks[0]
@@ -277,7 +277,8 @@ _ADAPT: Dict[Type[Model], Callable[[Dict[str, Any]], Dict[str, Any]]] = {
 }
 _CONTENT: Dict[str, Type[Model]] = {
     cls.wire_type: cls
-    for cls in (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource, ToolUseContent, ToolResultContent)
+    for cls in (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource, ToolUseContent,
+                ToolResultContent)
 }
 
 

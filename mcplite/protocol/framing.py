@@ -13,6 +13,7 @@ from typing import Deque, List, Optional, Tuple
 __all__ = ["LineBuffer"]
 
 _BOM = b"\xef\xbb\xbf"
+_State = Tuple[Deque[bytes], int, List[bytes], int, int, bool]
 
 
 class LineBuffer:
@@ -29,18 +30,16 @@ class LineBuffer:
         if limit < 1:
             raise ValueError("limit must be at least 1 byte")
         self.limit = limit
-        self._lines: Deque[bytes] = deque()
-        #: Chunks of the unfinished line, then chunks that nobody has looked at yet; how many were
-        #: looked at; their bytes; whether the line is being thrown away.
-        self._state: Tuple[List[bytes], int, int, bool] = ([], 0, 0, False)
-        self._oversize = 0
+        #: Whole lines; how many were too long; the chunks of the unfinished line, then those that nobody
+        #: has looked at yet; how many were looked at; their bytes; whether the line is thrown away.
+        self._state: _State = (deque(), 0, [], 0, 0, False)
         self._started = False
         self._ended = False
 
     @property
     def arrived(self) -> List[bytes]:
         """Where a reader may put chunks by itself, in one step; an empty chunk is the end."""
-        return self._state[0]
+        return self._state[2]
 
     @property
     def ended(self) -> bool:
@@ -51,43 +50,48 @@ class LineBuffer:
     @property
     def pending(self) -> int:
         """Bytes of the line that has begun and not ended."""
-        self._absorb()
-        return self._state[2]
+        return self._absorb()[4]
 
     @property
     def ready(self) -> bool:
         """Whether a whole line is there."""
-        self._absorb()
-        return bool(self._lines)
+        return bool(self._absorb()[0])
 
     def feed(self, chunk: bytes) -> None:
         """Take in what arrived; an empty chunk is the end."""
-        self._state[0].append(chunk)
+        self._state[2].append(chunk)
 
     def first(self) -> Optional[bytes]:
         """Return the oldest whole line and keep it; None when there is none."""
-        self._absorb()
-        return self._lines[0] if self._lines else None
+        lines = self._absorb()[0]
+        return lines[0] if lines else None
 
     def drop(self) -> None:
         """Forget the line that :meth:`first` returned."""
-        self._lines.popleft()
+        self._state[0].popleft()
 
     def next(self) -> Optional[bytes]:
         """Return the oldest whole line and forget it; None when there is none."""
-        self._absorb()
-        return self._lines.popleft() if self._lines else None
+        lines = self._absorb()[0]
+        return lines.popleft() if lines else None
+
+    @property
+    def oversize(self) -> int:
+        """How many lines were longer than the limit and not yet taken note of."""
+        return self._state[1]
 
     def take_oversize(self) -> bool:
         """Tell, once for each, that a line was longer than the limit."""
-        if self._oversize:
-            self._oversize -= 1
-            return True
-        return False
+        lines, oversize, *rest = self._absorb()
+        if oversize:
+            self._state = (lines, oversize - 1, *rest)  # type: ignore[assignment]
+        return oversize > 0
 
-    def _absorb(self) -> None:
-        chunks, seen, size, discarding = self._state
-        while len(chunks) > seen:
+    def _absorb(self) -> "_State":
+        """Look at what has arrived, and return the state."""
+        state = self._state
+        while len(state[2]) > state[3]:
+            lines, oversize, chunks, seen, size, discarding = state
             chunk = chunks[seen]
             if not chunk:
                 self._ended = True
@@ -98,26 +102,31 @@ class LineBuffer:
                 seen += 1
                 # One byte more than the limit may be the carriage return of the line end.
                 if discarding or size > self.limit + 1:
-                    del chunks[:seen]
-                    seen, discarding = 0, True
-                self._state = (chunks, seen, size, discarding)
+                    # Said at once, not when the line ends: it may never end (SEC-60).
+                    oversize += not discarding
+                    chunks, seen, discarding = chunks[seen:], 0, True
+                state = self._state = (lines, oversize, chunks, seen, size, discarding)
                 continue
             head = b"".join(chunks[:seen + 1]) if seen else chunk
             parts = head.split(b"\n")
             tail = parts.pop()
-            lines, oversize = self._lines.copy(), self._oversize
+            lines = deque(lines)
+            rest = chunks[seen + 1:]
+            if self._started and not discarding and len(head) <= self.limit and b"\r" not in head:
+                lines.extend(filter(bytes.strip, parts))
+                state = self._state = (lines, oversize, [tail, *rest] if tail else rest, 0, 0, False)
+                continue
             for part in parts:
-                if part.endswith(b"\r"):
+                if part[-1:] == b"\r":
                     part = part[:-1]
                 if not self._started:
                     self._started = True
                     if part.startswith(_BOM):
                         part = part[len(_BOM):]
                 if discarding or len(part) > self.limit:
-                    oversize += 1
+                    oversize += not discarding
                     discarding = False
                 elif part and not part.isspace():
                     lines.append(part)
-            rest = ([tail] if tail else []) + chunks[seen + 1:]
-            self._lines, self._oversize, self._state = lines, oversize, (rest, 0, 0, False)
-            chunks, seen, size, discarding = self._state
+            state = self._state = (lines, oversize, [tail, *rest] if tail else rest, 0, 0, False)
+        return state

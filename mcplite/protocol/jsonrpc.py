@@ -1,6 +1,6 @@
 """JSON-RPC 2.0: bytes to messages and back, with bounds that are checked before anything is built.
 
-May import: errors, protocol.jsonbounds
+May import: errors, protocol.jsonbounds, protocol.jsontext
 
 ``parse`` never raises: what is no message becomes an :class:`Invalid`, which says what to answer.
 """
@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional, Union
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR
 from .jsonbounds import DEFAULT_LIMITS, DuplicateKey, JSONLimits, TooLarge, load
+from .jsontext import encode_json
 
 __all__ = [
     "Batch", "DEFAULT_LIMITS", "Encoded", "Failure", "Id", "Invalid", "JSONLimits", "Message", "Notification",
@@ -182,14 +183,12 @@ def _kind(value: Any) -> str:
             dict: "an object"}.get(type(value), "a value")
 
 
-_encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False)
 _ascii_encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False, check_circular=False)
-_encode_text = _encoder.encode
 
 
 def _encode(value: Any) -> str:
     try:
-        return _encode_text(value)
+        return encode_json(value)
     except RecursionError:
         # Without check_circular, which costs a dictionary entry for every container, a cycle ends here.
         raise ValueError("the value is nested too deeply, or contains itself") from None

@@ -6,6 +6,7 @@ A check answers True (certainly valid), False (certainly invalid) or None (ask j
 the keywords of ordinary argument schemas and says None whenever a schema says more.
 """
 
+import re
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 __all__ = ["Check", "compile_check"]
@@ -15,6 +16,8 @@ Check = Callable[[Any], Optional[bool]]
 _NOTES = frozenset({"title", "description", "default", "examples", "$schema", "$comment", "deprecated", "readOnly",
                     "writeOnly", "format", "$defs", "definitions", "contentEncoding", "contentMediaType"})
 _MAX_DEPTH = 20
+#: Longer texts are not matched here: jsonschema's side says why not (SEC-78).
+_MAX_SUBJECT = 8 << 10
 
 
 def compile_check(schema: Any, root: Optional[Mapping[str, Any]] = None, depth: int = 0) -> Check:
@@ -111,7 +114,7 @@ def _bound(test: Callable[[Any, Any], bool]) -> Callable[[Any, Mapping[str, Any]
     return make
 
 
-def _length(kind: type, test: Callable[[int, int], bool]) -> Callable[[Any, Mapping[str, Any], int], Check]:
+def _length(kind: Any, test: Callable[[int, int], bool]) -> Callable[[Any, Mapping[str, Any], int], Check]:
     def make(argument: Any, root: Mapping[str, Any], depth: int) -> Check:
         if type(argument) is not int:
             return _ask
@@ -136,6 +139,41 @@ def _items(argument: Any, root: Mapping[str, Any], depth: int) -> Check:
             if answer is None:
                 verdict = None
         return verdict
+
+    return check
+
+
+def _pattern(argument: Any, root: Mapping[str, Any], depth: int) -> Check:
+    try:
+        search = re.compile(argument).search
+    except (TypeError, re.error, RecursionError, OverflowError):
+        return _ask
+
+    def check(value: Any) -> Optional[bool]:
+        if type(value) is not str:
+            return True
+        return search(value) is not None if len(value) <= _MAX_SUBJECT else None
+
+    return check
+
+
+def _multiple(argument: Any, root: Mapping[str, Any], depth: int) -> Check:
+    if type(argument) is not int or argument <= 0:
+        return _ask
+    # With fractions the answer depends on how the division is done.
+    return lambda value: value % argument == 0 if type(value) is int else None if type(value) is float else True
+
+
+def _unique(argument: Any, root: Mapping[str, Any], depth: int) -> Check:
+    if not isinstance(argument, bool):
+        return _ask
+
+    def check(value: Any) -> Optional[bool]:
+        if not argument or type(value) is not list:
+            return True
+        if not all(_scalar(item) for item in value):
+            return None
+        return len({(type(item) is bool, item) for item in value}) == len(value)
 
     return check
 
@@ -204,6 +242,9 @@ _KEYWORDS: Dict[str, Callable[[Any, Mapping[str, Any], int], Check]] = {
     "maxItems": _length(list, lambda length, bound: length <= bound),
     "minProperties": _length(dict, lambda length, bound: length >= bound),
     "maxProperties": _length(dict, lambda length, bound: length <= bound),
+    "pattern": _pattern,
+    "multipleOf": _multiple,
+    "uniqueItems": _unique,
     "items": _items,
     "anyOf": _any_of,
 }

@@ -216,7 +216,8 @@ def _build(schema: Dict[str, Any], state: threading.local) -> Any:
     keywords["uniqueItems"] = _unique_items
     keywords["pattern"] = _pattern
     counted = {keyword: _counted(check, state) for keyword, check in keywords.items()}
-    cls = jsonschema.validators.extend(base, counted)
+    extend: Callable[..., Any] = jsonschema.validators.extend
+    cls = extend(base, counted)
     try:
         from referencing import Registry
     except ImportError:

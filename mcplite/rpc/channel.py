@@ -166,11 +166,10 @@ class StreamChannel(Channel):
 
     def read(self, timeout: Optional[float] = None) -> Optional[bytes]:
         while True:
-            line = self._lines.next()
-            if line is not None:
-                return line
+            if self._lines.ready and not self._lines.oversize:
+                return self._lines.next()
             if self._lines.take_oversize():
-                raise ProtocolError(f"{self.name} sent a line of more than {self._lines.limit} bytes")
+                raise ProtocolError(f"{self.name} sent a line of more than {self._lines.limit} bytes; it was dropped")
             try:
                 chunk = self._receive(65536)
             except (OSError, ValueError) as error:

@@ -11,7 +11,7 @@ import os
 import select
 import threading
 import time
-from typing import Callable, List, Optional
+from typing import List, Optional
 
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout
 from ..protocol.framing import LineBuffer
@@ -44,12 +44,14 @@ class PipeChannel(Channel):
         self._nonblocking = nonblocking
         self._lines = LineBuffer(line_limit)
         self._closed = False
+        #: Guards the one transition of ``_closed``.
+        self._close_lock = threading.Lock()
         self._ended: Optional[ConnectionClosed] = None
         #: Keeps one message whole on the descriptor; held while it is written.
         self._write_lock = threading.Lock()
         #: The rest of a message whose writer ran out of time; goes out before anything else.
         self._unsent = b""
-        self._wait: Optional[Callable[[Optional[float]], List[int]]] = None
+        self._poll: "Optional[select.poll]" = None
         if hasattr(select, "poll"):
             self.interruptible = True
             self._wake_read, self._wake_write = os.pipe()
@@ -60,10 +62,7 @@ class PipeChannel(Channel):
                 if fd is not None:
                     poll.register(fd, select.POLLIN)
 
-            def wait(timeout: Optional[float]) -> List[int]:
-                return [fd for fd, _ in poll.poll(None if timeout is None else timeout * 1000)]
-
-            self._wait = wait
+            self._poll = poll
 
     @property
     def buffered(self) -> bool:
@@ -74,33 +73,43 @@ class PipeChannel(Channel):
         return ConnectionClosed(f"{self.name} closed the connection")
 
     def read(self, timeout: Optional[float] = None) -> Optional[bytes]:
+        lines = self._lines
+        deadline: Optional[Deadline] = None
         while True:
-            line = self._lines.first()
+            line = lines.first()
+            if lines.oversize and lines.take_oversize():
+                raise ProtocolError(f"{self.name} sent a line of more than {lines.limit} bytes; it was dropped")
             if line is not None:
                 return line
-            if self._lines.take_oversize():
-                raise ProtocolError(f"{self.name} sent a line of more than {self._lines.limit} bytes; it was dropped")
-            if self._lines.ended and self._ended is None:
+            if lines.ended and self._ended is None:
                 self._ended = self.closed_error()
             if self._closed:
                 raise ConnectionClosed(f"the connection to {self.name} was closed on this side")
             if self._ended is not None:
                 raise self._ended
-            if self._wait is not None:
-                ready = self._wait(timeout)
+            if self._poll is not None:
+                if timeout is not None:
+                    # One deadline for all chunks, or a peer that drips bytes could hold a caller for ever.
+                    if deadline is None:
+                        deadline = Deadline(timeout)
+                    else:
+                        timeout = deadline.remaining() or 0.0
+                ready = self._poll.poll(None if timeout is None else timeout * 1000)
                 if not ready:
                     return None
-                if self._read_fd not in ready:
-                    if self._wake_read in ready:
+                if len(ready) > 1 or ready[0][0] != self._read_fd:
+                    fds = [fd for fd, _ in ready]
+                    if self._wake_read in fds:
                         self._drain_wake()
                         return None
-                    # The process is gone and its pipe is empty, though a grandchild may hold it open (REL-03).
-                    self._ended = self.closed_error()
-                    continue
+                    if self._read_fd not in fds:
+                        # The process is gone and its pipe is empty, though a grandchild may hold it open (REL-03).
+                        self._ended = self.closed_error()
+                        continue
             try:
                 # One call into C: a signal handler that raises on this thread (Ctrl-C in a caller that
                 # reads its own answer) strikes before or after it, so no byte is taken and then lost.
-                self._lines.arrived.extend(map(os.read, (self._read_fd,), (_CHUNK,)))
+                lines.arrived.extend(map(os.read, (self._read_fd,), (_CHUNK,)))
             except OSError as error:
                 self._ended = self.closed_error()
                 self._ended.__cause__ = error
@@ -130,12 +139,14 @@ class PipeChannel(Channel):
         written: List[int] = []
         total = len(self._unsent)
         rest = memoryview(self._unsent)
+        sent = 0
         try:
-            while sum(written) < total:
+            while sent < total:
                 if self._closed:
                     raise ConnectionClosed(f"the connection to {self.name} is closed")
                 try:
-                    written.extend(map(os.write, (self._write_fd,), (rest[sum(written):],)))
+                    written.extend(map(os.write, (self._write_fd,), (rest[sent:] if sent else rest,)))
+                    sent = sum(written)
                 except BlockingIOError:
                     self._wait_writable(deadline)
                 except OSError as error:
@@ -189,9 +200,10 @@ class PipeChannel(Channel):
 
     def close(self) -> None:
         """Close every descriptor; nobody may be reading any more."""
-        if self._closed:
-            return
-        self._closed = True
+        with self._close_lock:
+            if self._closed:
+                return
+            self._closed = True
         self.close_input(timeout=2 * _SLICE)
         os.close(self._read_fd)
         if self._watch_fd is not None:

@@ -3,33 +3,75 @@
 May import: nothing of ours.
 """
 
+import json
 import logging
 import os
 import re
 import threading
 import time
-from typing import Callable, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 __all__ = ["Trace", "mask", "trace_for"]
 
-_SECRET_KEYS = re.compile(
-    rb'("[^"\\]{0,64}(?:authorization|token|password|passwd|secret|api_?-?key|credential|cookie)[^"\\]{0,64}"\s*:\s*)'
-    rb'("(?:[^"\\]|\\.)*"|[^\s,}\]]+)', re.IGNORECASE)
+_log = logging.getLogger(__name__)
+_WORDS = "authorization|token|password|passwd|passphrase|secret|api_?-?key|private_?-?key|credential|cookie"
+_SECRET = re.compile(_WORDS, re.IGNORECASE)
 #: Names that only look like secrets.
-_HARMLESS = re.compile(rb'"(?:progressToken|maxTokens|elicitationId)"', re.IGNORECASE)
+_HARMLESS = frozenset({"progresstoken", "maxtokens", "inputtokens", "outputtokens"})
+#: The same for what cannot be parsed, or is too long for it. A value that is no plain string, number or
+#: word takes the rest of the text with it, since nobody has found its end.
+_IN_TEXT = re.compile(
+    (rb'(\\*"[^"\\]{0,64}(?:%s)[^"\\]{0,64}\\*"\s*:\s*)' % _WORDS.encode())
+    + rb'("(?:[^"\\]|\\.)*"|[^\s,}\]\[{"\\]+|.*)', re.IGNORECASE | re.DOTALL)
 _SHOWN = 2000
+#: Longer messages are masked as text, and only as far as they are shown.
+_PARSED = 256 << 10
 _VARIABLE = "MCPLITE_DEBUG"
 
 
 def mask(data: bytes) -> bytes:
-    """Return a JSON text with the values of keys that name secrets replaced."""
+    """Return a JSON text with the values of keys that name secrets replaced, also in JSON within strings."""
+    if len(data) <= _PARSED:
+        try:
+            value = json.loads(data)
+            masked = _masked(value)
+            if masked == value:
+                return data
+            return json.dumps(masked, ensure_ascii=False).encode("utf-8", "backslashreplace")
+        except (ValueError, RecursionError):
+            return _masked_text(data)
+    return _masked_text(data)
 
+
+def _masked(value: Any, within: str = "") -> Any:
+    if isinstance(value, dict):
+        # The properties of a schema are named after secrets without being any.
+        return {key: "***" if within != "properties" and _is_secret(key, item) else _masked(item, key)
+                for key, item in value.items()}
+    if isinstance(value, list):
+        return [_masked(item) for item in value]
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            inner = json.loads(value)
+            masked = _masked(inner)
+            return value if masked == inner else json.dumps(masked, ensure_ascii=False)
+        except ValueError:
+            return _masked_text(value.encode("utf-8", "backslashreplace")).decode("utf-8", "backslashreplace")
+    return value
+
+
+def _is_secret(key: str, value: Any) -> bool:
+    return (value is not None and not isinstance(value, bool) and _SECRET.search(key) is not None
+            and key.lower() not in _HARMLESS)
+
+
+def _masked_text(data: bytes) -> bytes:
     def replace(match: "re.Match[bytes]") -> bytes:
-        if _HARMLESS.match(match.group(1)):
-            return match.group(0)
-        return match.group(1) + b'"***"'
+        key = match.group(1).strip(b'\\": \t\r\n').decode("utf-8", "replace")
+        return match.group(0) if key.lower() in _HARMLESS else match.group(1) + b'"***"'
 
-    return _SECRET_KEYS.sub(replace, data)
+    # Cut first, so that a megabyte of text costs no megabyte of matching.
+    return _IN_TEXT.sub(replace, data[:20 * _SHOWN])
 
 
 class Trace:
@@ -45,9 +87,8 @@ class Trace:
 
     def __call__(self, direction: str, data: bytes) -> None:
         """Note one message: direction is "->" for sent and "<-" for received."""
-        # Masked before it is cut, so that a cut cannot leave half of a secret; cut before that to a
-        # multiple, so that a megabyte of text costs no megabyte of matching.
-        text = mask(data[:20 * _SHOWN]).decode("utf-8", "backslashreplace")
+        # Masked before it is cut, so that a cut cannot leave half of a secret.
+        text = mask(data).decode("utf-8", "backslashreplace")
         shown = text if len(text) <= _SHOWN else text[:_SHOWN] + " ..."
         now = time.time()
         stamp = time.strftime("%H:%M:%S", time.localtime(now)) + f".{int(now * 1000) % 1000:03d}"
@@ -58,13 +99,20 @@ class _File:
     """Appends lines to a file."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self._path = os.path.abspath(path)
         #: Keeps one line whole; held while it is written.
         self._lock = threading.Lock()
+        self._failed = False
 
     def write(self, line: str) -> None:
-        with self._lock, open(self._path, "a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        try:
+            with self._lock, open(self._path, "a", encoding="utf-8") as file:
+                file.write(line + "\n")
+        except OSError as error:
+            # A full disk must not end the conversation; and it is said once.
+            if not self._failed:
+                self._failed = True
+                _log.warning("messages cannot be written to %s: %s", self._path, error)
 
 
 def trace_for(debug: Union[None, bool, str], name: str) -> Optional[Trace]:

@@ -15,7 +15,7 @@ import threading
 import traceback
 from collections import deque
 from queue import Empty, SimpleQueue
-from typing import Callable, Deque, Dict, Iterator, List, Optional
+from typing import Callable, Deque, Iterator, List, Optional, Set
 
 from .deadline import Deadline
 
@@ -40,14 +40,17 @@ class Workers:
         self._places = places
         self._queue_limit = queue_limit
         self._name = name
-        #: Guards every field below; waited on by ``suspended`` (for a place) and by ``drain``.
-        self._changed = threading.Condition()
+        #: Guards every field below; held for list and dictionary work only.
+        self._lock = threading.Lock()
+        #: Waited on by ``suspended`` (for a place) and by ``drain``.
+        self._changed = threading.Condition(self._lock)
         self._running = 0
         self._returning = 0
         self._queue: Deque[Task] = deque()
         self._idle = 0
         self._stopped = False
-        self._busy: Dict[int, str] = {}
+        self._draining = False
+        self._busy: Set[int] = set()
         #: What idle threads sleep on: each item is a task to run.
         self._handoff: "SimpleQueue[Optional[Task]]" = SimpleQueue()
         #: Whether the current thread holds a place.
@@ -55,25 +58,25 @@ class Workers:
 
     def take(self) -> bool:
         """Take a place for the current thread if one is free and nobody waits for it."""
-        with self._changed:
+        with self._lock:
             if self._running >= self._places or self._queue or self._returning or self._stopped:
                 return False
             self._running += 1
-            self._busy[threading.get_ident()] = threading.current_thread().name
+            self._busy.add(threading.get_ident())
         self._mine.place = True
         return True
 
     def give(self) -> None:
         """Give the current thread's place back; the next queued task gets it."""
         self._mine.place = False
-        with self._changed:
-            self._busy.pop(threading.get_ident(), None)
+        with self._lock:
+            self._busy.discard(threading.get_ident())
             self._running -= 1
             self._pass_on()
 
     def submit(self, task: Task) -> bool:
         """Run *task* on a thread as soon as there is a place; False when the queue is full or stopped."""
-        with self._changed:
+        with self._lock:
             if self._stopped or len(self._queue) >= self._queue_limit + self._places - self._running:
                 return False
             self._queue.append(task)
@@ -82,7 +85,7 @@ class Workers:
 
     def spawn(self, task: Task) -> None:
         """Run *task* on a thread at once, without a place."""
-        with self._changed:
+        with self._lock:
             if self._idle > 0:
                 self._idle -= 1
                 self._handoff.put(task)
@@ -99,24 +102,25 @@ class Workers:
         try:
             yield
         finally:
-            with self._changed:
+            with self._lock:
                 self._returning += 1
                 try:
                     self._changed.wait_for(lambda: self._running < self._places or self._stopped)
                 finally:
                     self._returning -= 1
                     self._running += 1
-                    self._busy[threading.get_ident()] = threading.current_thread().name
+                    self._busy.add(threading.get_ident())
             self._mine.place = True
 
     def drain(self, deadline: Deadline) -> bool:
         """Wait until nothing runs; return whether that came before the deadline."""
         with self._changed:
+            self._draining = True
             return self._changed.wait_for(lambda: not self._running and not self._queue, deadline.remaining())
 
     def stop(self) -> None:
         """Take no more tasks, forget the queued ones and let idle threads end."""
-        with self._changed:
+        with self._lock:
             self._stopped = True
             self._queue.clear()
             idle, self._idle = self._idle, 0
@@ -126,11 +130,11 @@ class Workers:
 
     def stuck(self) -> List[str]:
         """Return, for each task that still runs, its thread's name and where it stands."""
-        with self._changed:
-            busy = dict(self._busy)
+        with self._lock:
+            busy = set(self._busy)
         frames = sys._current_frames()
-        return [f"{name}:\n{''.join(traceback.format_stack(frames[ident]))}"
-                for ident, name in busy.items() if ident in frames]
+        return [f"{thread.name}:\n{''.join(traceback.format_stack(frames[thread.ident]))}"
+                for thread in threading.enumerate() if thread.ident in busy and thread.ident in frames]
 
     def _pass_on(self) -> None:
         # Called with the lock held. Whoever comes back from waiting goes first.
@@ -140,7 +144,7 @@ class Workers:
             self._running += 1
             task = self._queue.popleft()
             self.spawn_locked(task)
-        elif not self._running:
+        elif not self._running and self._draining:
             self._changed.notify_all()
 
     def spawn_locked(self, task: Task) -> None:
@@ -148,8 +152,8 @@ class Workers:
 
         def placed() -> None:
             self._mine.place = True
-            with self._changed:
-                self._busy[threading.get_ident()] = threading.current_thread().name
+            with self._lock:
+                self._busy.add(threading.get_ident())
             try:
                 task()
             finally:
@@ -170,14 +174,14 @@ class Workers:
             except BaseException:
                 _log.exception("a task of %s failed", self._name)
             task = None  # so that the thread keeps nothing of the task alive while it sleeps
-            with self._changed:
+            with self._lock:
                 if self._stopped:
                     return
                 self._idle += 1
             try:
                 task = self._handoff.get(timeout=_IDLE_SECONDS)
             except Empty:
-                with self._changed:
+                with self._lock:
                     if self._idle > 0:
                         self._idle -= 1
                         return

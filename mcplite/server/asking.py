@@ -1,6 +1,6 @@
 """How questions get answers: over the back channel of a legacy client.
 
-May import: errors, revisions, types, protocol.codec, protocol.forms, protocol.paths, protocol.sampling, rpc.peer, server.questions, server.schemas
+May import: errors, revisions, types, protocol.codec, protocol.forms, protocol.paths, protocol.sampling, rpc.peer, server.formtypes, server.questions
 
 ``BackChannel`` sends a request of its own and blocks (legacy); the ways of the modern era stand
 beside it with the same three methods.
@@ -15,8 +15,8 @@ from ..protocol import codec, forms, sampling
 from ..types import (
     CreateMessageRequest, CreateMessageResult, ElicitRequest, ElicitResult, PromptMessage, Root, SamplingMessage, user,
 )
+from .formtypes import form_type
 from .questions import Elicit, Elicited, ListRoots, Question, Sample
-from .schemas import form_type
 
 if TYPE_CHECKING:
     from ..revisions import Revision

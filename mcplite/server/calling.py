@@ -15,7 +15,7 @@ from .context import Context
 from .functions import BadArguments, Function
 from .questions import Elicit, InputRequired
 from .registry import ToolEntry, suggestions
-from .results import BadOutput, tool_result
+from .results import BadOutput, content_items, tool_result
 
 __all__ = ["call_tool", "settle"]
 
@@ -90,10 +90,7 @@ def _run(context: Context, name: str, function: Function, kwargs: Dict[str, Any]
         _log.exception("tool %r failed", name)
         return _failed(context, name, error)
     except ToolError as error:
-        content = codec.downgrade(([TextContent(text=error.message)] if error.message else [])
-                                  + tool_result(error.content, function).content if error.content
-                                  else [TextContent(text=error.message)], session.revision)
-        return codec.encode(CallToolResult(content=content, is_error=True), session.revision)  # type: ignore[no-any-return]
+        return _told(context, name, error)
     except BadOutput as error:
         # TOOL-37: never sent as if it were valid.
         _log.error("tool %r returned what its output schema does not allow: %s", name, error)
@@ -101,6 +98,18 @@ def _run(context: Context, name: str, function: Function, kwargs: Dict[str, Any]
     except Exception as error:
         _log.exception("tool %r failed", name)
         return _failed(context, name, error)
+
+
+def _told(context: Context, name: str, error: ToolError) -> Dict[str, Any]:
+    """Return the result for what a tool says of its own failure; its content may be anything that tools return."""
+    revision = context.session.revision
+    items = ([error.message] if error.message or not error.content else []) + error.content
+    try:
+        content = codec.downgrade(content_items(items), revision)
+    except (TypeError, ValueError) as problem:
+        _log.exception("tool %r raised a ToolError whose content cannot be sent", name)
+        return _failed(context, name, problem)
+    return codec.encode(CallToolResult(content=content, is_error=True), revision)  # type: ignore[no-any-return]
 
 
 def _failed(context: Context, name: str, error: Exception) -> Dict[str, Any]:

@@ -8,6 +8,7 @@ Every call through the context is a cancellation point: once the request is canc
 
 import contextvars
 import threading
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from ..errors import Cancelled
@@ -40,25 +41,27 @@ class Context:
 
     __mcplite_context__ = True
 
+    # Defaults on the class: most handlers never touch these, and a context is made for every request.
+    _progress: Optional[Throttle] = None
+    _logs: Optional[Throttle] = None
+    _last: Optional[float] = None
+    _held: Optional[Dict[str, Any]] = None
+    _dropped = 0
+    _notes: Optional[Dict[str, Any]] = None
+    _asker: Optional[BackChannel] = None
+    #: How often the handler has been entered before, for this one request.
+    round = 0
+    #: The answers to an ``InputRequired`` that this handler returned, by key.
+    input_responses: Mapping[str, Any] = MappingProxyType({})
+    #: The state that went with it.
+    state: Any = None
+
     def __init__(self, session: "LegacySession", incoming: "Incoming") -> None:
         self._session = session
         self.incoming = incoming
         self.params = incoming.params
         #: Guards the throttles, the last progress value and what is held back; held for arithmetic only.
         self._lock = threading.Lock()
-        self._progress: Optional[Throttle] = None
-        self._logs: Optional[Throttle] = None
-        self._last: Optional[float] = None
-        self._held: Optional[Dict[str, Any]] = None
-        self._dropped = 0
-        self._notes: Dict[str, Any] = {}
-        self._asker: Optional[BackChannel] = None
-        #: How often the handler has been entered before, for this one request.
-        self.round = 0
-        #: The answers to an ``InputRequired`` that this handler returned, by key.
-        self.input_responses: Dict[str, Any] = {}
-        #: The state that went with it.
-        self.state: Any = None
 
     # --- who and what -----------------------------------------------------------------------------
 
@@ -337,6 +340,8 @@ class Context:
 
     def once(self, key: str, action: Callable[[], Any]) -> Any:
         """Return what *action* returned the first time, however often the handler is entered."""
+        if self._notes is None:
+            self._notes = {}
         if key not in self._notes:
             self._notes[key] = action()
         return self._notes[key]

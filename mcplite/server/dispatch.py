@@ -43,14 +43,14 @@ def dispatch(context: Context, own: Optional[Callable[..., Any]] = None) -> Resu
     def proceed(index: int) -> Result:
         if index == len(app.middleware):
             return handler(context, params)
-        return app.middleware[index](context, lambda: proceed(index + 1))  # type: ignore[no-any-return]
+        return app.middleware[index](context, lambda: proceed(index + 1))
 
     return proceed(0)
 
 
 def _own(own: Callable[..., Any], context: Context, params: Dict[str, Any]) -> Result:
     result = _guarded(context, context.method, lambda: own(params, context))
-    return {} if result is None else codec.encode(result, context.session.revision)  # type: ignore[no-any-return]
+    return {} if result is None else codec.encode(result, context.session.revision)
 
 
 def _text(params: Mapping[str, Any], name: str, where: str = "params") -> str:
@@ -96,7 +96,8 @@ def _list(kind: str, key: str) -> Callable[[Context, Dict[str, Any]], Result]:
         cursor = params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise InvalidParams("params.cursor must be a string")
-        return context.session.app.listing(kind, key, cursor, context.session.revision)
+        page: Result = context.session.app.listing(kind, key, cursor, context.session.revision)
+        return page
 
     return handle
 

@@ -10,12 +10,13 @@ __all__ = ["Documentation", "parse"]
 
 _SECTIONS = ("args", "arguments", "parameters", "params", "keyword args", "keyword arguments", "other parameters",
              "attributes")
-_ENDS = ("returns", "return", "yields", "yield", "raises", "raise", "except", "example", "examples", "note", "notes",
-         "see also", "references", "warning", "warnings", "todo")
-_GOOGLE_ITEM = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)")
-_NUMPY_ITEM = re.compile(r"\*{0,2}(\w+)\s*(?::.*)?$")
+#: Left out: they say nothing about how to call.
+_ENDS = ("returns", "return", "yields", "yield", "raises", "raise", "except", "exceptions")
+_GOOGLE_ITEM = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*)|$)")
+_NUMPY_ITEM = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
 _REST_ITEM = re.compile(r":(?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)")
-_REST_FIELD = re.compile(r":\w+[^:]*:")
+#: A role, such as :class:`X`, is text.
+_REST_FIELD = re.compile(r":\w+[^:`]*:(?=\s|$)")
 
 
 class Documentation(NamedTuple):
@@ -26,8 +27,8 @@ class Documentation(NamedTuple):
 
 
 def parse(docstring: Optional[str]) -> Documentation:
-    """Return what *docstring* says; sections about results and exceptions are left out."""
-    if not docstring:
+    """Return what *docstring* says; sections about results and exceptions are left out, all others stay."""
+    if not docstring or not isinstance(docstring, str):
         return Documentation(None, {})
     lines = _dedent(docstring)
     text: List[str] = []
@@ -42,8 +43,8 @@ def parse(docstring: Optional[str]) -> Documentation:
             if title in _SECTIONS:
                 parameters.update(_numpy(body) if underlined else _google(body))
         elif _REST_FIELD.match(line):
-            body, at = _field(lines, at)
-            match = _REST_ITEM.match(body)
+            field, at = _field(lines, at)
+            match = _REST_ITEM.match(field)
             if match:
                 parameters[match.group(1)] = match.group(2).strip()
         else:
@@ -79,7 +80,7 @@ def _google(body: List[str]) -> Dict[str, str]:
     for line in body:
         match = _GOOGLE_ITEM.match(line[margin:]) if line[margin:margin + 1].strip() else None
         if match:
-            current = found[match.group(1)] = [match.group(2).strip()]
+            current = found[match.group(1)] = [(match.group(2) or "").strip()]
         elif current is not None and line.strip():
             current.append(line.strip())
     return {name: " ".join(parts).strip() for name, parts in found.items()}
@@ -91,7 +92,9 @@ def _numpy(body: List[str]) -> Dict[str, str]:
     for line in body:
         if line and line == line.lstrip():
             match = _NUMPY_ITEM.match(line)
-            current = found.setdefault(match.group(1), []) if match else None
+            current = []
+            for name in match.group(1).split(",") if match else ():
+                found[name.strip(" *")] = current
         elif current is not None and line.strip():
             current.append(line.strip())
     return {name: " ".join(parts) for name, parts in found.items()}

@@ -1,9 +1,11 @@
 """A compiled handler: signature to schema, arguments to call.
 
-May import: errors, protocol.validation, server.docstrings, server.outputs, server.schemas
+May import: errors, protocol.validation, server.docstrings, server.fields, server.outputs, server.scalars, server.schemas,
+    server.signatures, server.texts
 """
 
-import functools
+import collections.abc
+import dataclasses
 import inspect
 import typing
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
@@ -11,13 +13,14 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tup
 from ..errors import RegistrationError
 from ..protocol.validation import Validator, check_schema
 from .docstrings import Documentation, parse
+from .fields import NOTHING
 from .outputs import Output, compile_output
-from .schemas import Mismatch, Node, Schemas, json_default, unwrap_annotated
+from .scalars import Mismatch, Node
+from .schemas import Schemas, as_default, described_schema, unwrap_annotated
+from .signatures import MISSING, Signature, is_plain, name_of, read_signature, refuse_async, target_of
+from .texts import textual
 
 __all__ = ["BadArguments", "Function", "compile_function"]
-
-_NOTHING: Any = inspect.Parameter.empty
-_PLAIN = frozenset({str, int, float, bool})
 
 
 class BadArguments(ValueError):
@@ -66,8 +69,8 @@ class Function:
     def documentation(self) -> Documentation:
         """What the docstring says; read on first use."""
         if self._documentation is None:
-            function = self.function.func if isinstance(self.function, functools.partial) else self.function
-            self._documentation = parse(function.__doc__)
+            target = target_of(self.function)
+            self._documentation = parse(getattr(target, "__doc__", None) or getattr(self.function, "__doc__", None))
         return self._documentation
 
     @property
@@ -101,24 +104,21 @@ class Function:
 
     def _build_schema(self) -> Dict[str, Any]:
         described = self.documentation.parameters
-        properties: Dict[str, Any] = {}
-        for item in self._parameters:
-            schema = dict(item.node.schema)
-            if "description" not in schema and described.get(item.name):
-                schema["description"] = described[item.name]
-            if not item.required:
-                shown, value = json_default(item.default)
-                if shown:
-                    schema["default"] = value
-            properties[item.name] = schema
-        built: Dict[str, Any] = {"type": "object", "properties": properties}
+        built: Dict[str, Any] = {"type": "object", "properties": {
+            item.name: described_schema(item.node, described.get(item.name), item.default) for item in self._parameters}}
         required = [item.name for item in self._parameters if item.required]
         if required:
             built["required"] = required
         built["additionalProperties"] = False if self._rest is None else (self._rest.schema or True)
+        if self._rest is not None and self._hidden():
+            built["propertyNames"] = {"not": {"enum": self._hidden()}}
         if self._definitions:
             built["$defs"] = self._definitions
         return built
+
+    def _hidden(self) -> List[str]:
+        """Return the names that are parameters, but not for callers to fill in."""
+        return [*self.questions] + ([] if self.wants_context is None else [self.wants_context])
 
     def bind(self, arguments: Mapping[str, Any]) -> Dict[str, Any]:
         """Return the keyword arguments for a call, checked and converted.
@@ -149,19 +149,13 @@ class Function:
         for name, value in arguments.items():
             if name in known:
                 continue
-            if self._rest is None:
-                import difflib  # on the error path only
-
-                close = difflib.get_close_matches(name[:100], known, n=1)
-                hint = f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(known) or 'none'}"
-                problems.append(f"unknown argument {name[:100]!r}{hint}")
-            elif name == self.wants_context or name in self.questions:
-                problems.append(f"{name}: is not an argument")
-            else:
-                try:
-                    kwargs[name] = self._rest.convert(value)
-                except Mismatch as error:
-                    problems.append(error.sentence(name))
+            if self._rest is None or name in self._hidden():
+                problems.append(_unknown(name, known))
+                continue
+            try:
+                kwargs[name] = self._rest.convert(value)
+            except Mismatch as error:
+                problems.append(error.sentence(name[:100]))
 
     def _bind_raw(self, arguments: Mapping[str, Any]) -> Dict[str, Any]:
         assert self._validator is not None
@@ -170,10 +164,10 @@ class Function:
             raise BadArguments(problems)
         if self._whole is not None:
             return {self._whole: dict(arguments)}
-        if self._accepted is not None:
-            unknown = [name for name in arguments if name not in self._accepted]
-            if unknown:
-                raise BadArguments([f"unknown argument {name[:100]!r}" for name in unknown])
+        known = self._accepted
+        unknown = [name for name in arguments if name in self._hidden() or known is not None and name not in known]
+        if unknown:
+            raise BadArguments([_unknown(name, sorted(known or ())) for name in unknown])
         return dict(arguments)
 
     def call(self, kwargs: Mapping[str, Any]) -> Any:
@@ -181,32 +175,39 @@ class Function:
         return self.function(**kwargs)
 
 
+def _unknown(name: str, known: List[str]) -> str:
+    import difflib  # on the error path only
+
+    close = difflib.get_close_matches(name[:100], known, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else f"; there are: {', '.join(known) or 'none'}"
+    return f"unknown argument {name[:100]!r}{hint}"
+
+
 def compile_function(function: Callable[..., Any], *, name: Optional[str] = None, description: Optional[str] = None,
                      input_schema: Optional[Dict[str, Any]] = None, output_schema: Optional[Dict[str, Any]] = None,
                      structured_output: Optional[bool] = None, kind: str = "tool") -> Function:
     """Return the compiled form of a handler.
 
-    With *input_schema* the arguments are checked against it and passed by name; a function whose only
-    parameter (besides the context) is not annotated, or is a dict, gets all of them as one dict.
+    With *input_schema* the arguments are checked against it and passed by name, just as they came; a
+    function whose only parameter (besides the context) is not annotated, or is a dict, gets all of them
+    as one dict, unless the schema has a property of that name.
 
     :param kind: "tool", "prompt", "resource" or "completion"; arguments of prompts and resources are
         strings, which are converted to what is annotated.
     :raises RegistrationError: it cannot be served; with the parameter, the reason and the fix.
     """
+    if isinstance(function, staticmethod):
+        function = function.__func__
     if not callable(function):
-        raise RegistrationError(f"a {kind} must be a function, not {function!r}")
-    label = name or getattr(function, "__name__", None) or type(function).__name__
+        advice = "; register the method of the finished class" if isinstance(function, classmethod) else ""
+        raise RegistrationError(f"a {kind} must be a function, not {function!r}{advice}")
+    label = name or name_of(function)
     if label == "<lambda>":
         raise RegistrationError(f"a lambda has no name; give it one: name='...'")
     where = f"{kind} {label!r}"
-    _refuse_async(function, where)
+    refuse_async(function, where)
     compiled = Function(function, label, description)
-    try:
-        signature = _simple_signature(function) or _full_signature(function, where)
-    except (ValueError, TypeError) as error:
-        if isinstance(error, RegistrationError):
-            raise
-        raise RegistrationError(f"{where}: its signature cannot be read ({error}); wrap it in a def with annotations") from error
+    signature = read_signature(function, where)
     schemas = Schemas(where)
     _compile_parameters(compiled, signature, schemas, kind, raw=input_schema is not None)
     compiled._definitions = schemas.definitions
@@ -217,81 +218,6 @@ def compile_function(function: Callable[..., Any], *, name: Optional[str] = None
     return compiled
 
 
-class _Signature(NamedTuple):
-    #: (name, kind, annotation, default)
-    parameters: List[Tuple[str, Any, Any, Any]]
-    returns: Any
-
-
-def _refuse_async(function: Any, where: str) -> None:
-    target = function.func if isinstance(function, functools.partial) else function
-    if not inspect.isroutine(target) and not inspect.isclass(target) and hasattr(target, "__call__"):
-        target = target.__call__
-    if inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target):
-        raise RegistrationError(f"{where} is an async function; this library has no event loop. Make it a plain def:"
-                                f" blocking calls are fine, each handler has a thread of its own")
-
-
-def _simple_signature(function: Any) -> Optional[_Signature]:
-    """Read a plain function with builtin annotations off its code object, which is ten times cheaper."""
-    if type(function) is not type(_simple_signature) or hasattr(function, "__wrapped__"):
-        return None
-    code = function.__code__
-    if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) or code.co_posonlyargcount or code.co_kwonlyargcount:
-        return None
-    names = code.co_varnames[:code.co_argcount]
-    annotations = function.__annotations__
-    returns = annotations.get("return", _NOTHING)
-    if returns is not _NOTHING and returns is not None and not _is_plain(returns):
-        return None
-    if not all(_is_plain(annotations.get(name)) for name in names):
-        return None
-    defaults = function.__defaults__ or ()
-    first = len(names) - len(defaults)
-    keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return _Signature([(name, keyword, annotations[name], defaults[at - first] if at >= first else _NOTHING)
-                       for at, name in enumerate(names)], returns)
-
-
-def _is_plain(annotation: Any) -> bool:
-    return type(annotation) is type and annotation in _PLAIN
-
-
-def _full_signature(function: Any, where: str) -> _Signature:
-    signature = inspect.signature(function)
-    target = function.func if isinstance(function, functools.partial) else function
-    if inspect.isclass(target):
-        target = target.__init__
-    elif not inspect.isroutine(target):
-        target = type(target).__call__
-    try:
-        hints = typing.get_type_hints(inspect.unwrap(target), include_extras=True)
-    except NameError as error:
-        raise RegistrationError(f"{where}: an annotation uses a name that is not defined at module level ({error});"
-                                f" define it there, before the function is registered") from error
-    except TypeError as error:
-        # ``int | None`` written as a string on Python 3.9, say.
-        raise RegistrationError(f"{where}: an annotation cannot be evaluated on this Python ({error});"
-                                f" write Optional[X] or Union[X, Y] for X | Y") from error
-    parameters = [(parameter.name, parameter.kind, _no_implicit(hints.get(parameter.name, parameter.annotation),
-                   parameter.annotation), parameter.default) for parameter in signature.parameters.values()]
-    return _Signature(parameters, hints.get("return", signature.return_annotation))
-
-
-def _no_implicit(hint: Any, written: Any) -> Any:
-    """Undo what typing does before 3.11: it makes Optional of whatever has None as its default."""
-    if isinstance(written, str) or written is _NOTHING:
-        return hint
-    return written if not _mentions_text(written) else hint
-
-
-def _mentions_text(annotation: Any) -> bool:
-    if isinstance(annotation, (str, typing.ForwardRef)):
-        return True
-    return any(_mentions_text(item) for item in typing.get_args(annotation) if item is not Ellipsis) and \
-        typing.get_origin(annotation) is not typing.Literal
-
-
 def _is_context(annotation: Any) -> bool:
     base, _ = unwrap_annotated(annotation)
     for candidate in (base, *typing.get_args(base)):
@@ -300,77 +226,52 @@ def _is_context(annotation: Any) -> bool:
     return False
 
 
-def _compile_parameters(compiled: Function, signature: _Signature, schemas: Schemas, kind: str, raw: bool) -> None:
+def _compile_parameters(compiled: Function, signature: Signature, schemas: Schemas, kind: str, raw: bool) -> None:
     for name, how, annotation, default in signature.parameters:
-        if _is_context(annotation):
+        if how is inspect.Parameter.VAR_POSITIONAL:
+            raise schemas.refuse(name, "is *args, but arguments come by name; take a list instead")
+        if how is inspect.Parameter.POSITIONAL_ONLY:
+            raise schemas.refuse(name, "is positional-only, but arguments come by name; drop the '/'")
+        plain = is_plain(annotation)
+        if not plain and _is_context(annotation):
+            if compiled.wants_context is not None:
+                raise schemas.refuse(name, f"is a second context, beside {compiled.wants_context!r}; keep one of them")
             compiled.wants_context = name
             continue
-        base, extras = unwrap_annotated(annotation)
+        base, extras = (annotation, ()) if plain else unwrap_annotated(annotation)
         question = next((extra for extra in extras if getattr(extra, "__mcplite_question__", False)), None)
         if question is not None:
             compiled.questions[name] = (base, question)
             continue
         if raw:
             continue
-        if how is inspect.Parameter.VAR_POSITIONAL:
-            raise schemas.refuse(name, "is *args, but arguments come by name; take a list instead")
-        if how is inspect.Parameter.POSITIONAL_ONLY:
-            raise schemas.refuse(name, "is positional-only, but arguments come by name; drop the '/'")
-        node = schemas.compile(Any if annotation is _NOTHING else annotation, name)
+        node = schemas.compile(Any if annotation is MISSING else annotation, name)
+        if default is not MISSING:
+            _check_default(name, node, default, schemas)
         if kind in ("prompt", "resource"):
-            node = _textual(node)
+            node = textual(node)
         if how is inspect.Parameter.VAR_KEYWORD:
             compiled._rest = node
-            continue
-        if default is not _NOTHING and kind == "tool":
-            _check_default(name, node, default, schemas)
-        compiled._parameters.append(_Parameter(name, node, default is _NOTHING, default))
+        elif default is MISSING:
+            compiled._parameters.append(_Parameter(name, node, True, NOTHING))
+        else:
+            compiled._parameters.append(_Parameter(name, node, False, default))
 
 
 def _check_default(name: str, node: Node, default: Any, schemas: Schemas) -> None:
-    shown, value = json_default(default)
-    if not shown or default is None:
-        return  # None as "not given" is common, whatever the annotation says
+    # None as "not given" is common, whatever the annotation says, and so are marks that JSON has no form of.
+    # A dataclass says by itself what it can be made of.
+    value = NOTHING if default is None or dataclasses.is_dataclass(default) else as_default(default)
+    if value is NOTHING:
+        return
     try:
         node.convert(value)
     except Mismatch as error:
-        raise schemas.refuse(name, f"has a default that does not fit its annotation: {error.message};"
+        raise schemas.refuse(name, f"has a default that does not fit its annotation: {error.sentence()};"
                                    f" change one of them") from error
 
 
-def _textual(node: Node) -> Node:
-    """Return the node for an argument that arrives as a string (PRMT-17)."""
-    kinds = _kinds(node.schema)
-    convert = node.convert
-    if "string" in kinds or not kinds:
-        return node
-    import json
-
-    def from_text(value: Any) -> Any:
-        if type(value) is not str:
-            return convert(value)
-        text = value.strip()
-        if kinds == {"boolean"} and text.lower() in ("true", "false", "yes", "no", "1", "0"):
-            return text.lower() in ("true", "yes", "1")
-        try:
-            return convert(json.loads(text))
-        except (ValueError, RecursionError) as error:
-            if isinstance(error, Mismatch):
-                raise
-            raise Mismatch(f"{value[:80]!r} is not {' or '.join(sorted(kinds))}") from None
-
-    return Node(node.schema, from_text)
-
-
-def _kinds(schema: Mapping[str, Any]) -> "set[str]":
-    kind = schema.get("type")
-    kinds = set(kind) if isinstance(kind, list) else {kind} if isinstance(kind, str) else set()
-    for branch in schema.get("anyOf", ()):
-        kinds |= _kinds(branch)
-    return kinds
-
-
-def _use_raw_schema(compiled: Function, signature: _Signature, schema: Dict[str, Any], where: str) -> None:
+def _use_raw_schema(compiled: Function, signature: Signature, schema: Dict[str, Any], where: str) -> None:
     check_schema(schema, what=f"{where}: input_schema")
     if schema.get("type") != "object":
         raise RegistrationError(f"{where}: input_schema must have \"type\": \"object\" (TOOL-08)")
@@ -382,8 +283,7 @@ def _use_raw_schema(compiled: Function, signature: _Signature, schema: Dict[str,
     takes_all = any(how is inspect.Parameter.VAR_KEYWORD for _, how, _, _ in own)
     if len(own) == 1 and not takes_all and own[0][0] not in properties:
         annotation = own[0][2]
-        if annotation is _NOTHING or annotation is dict or annotation is Any or \
-                typing.get_origin(annotation) in (dict, Mapping, typing.get_origin(typing.Mapping[str, Any])):
+        if annotation in (MISSING, Any, dict) or typing.get_origin(annotation) in (dict, collections.abc.Mapping):
             compiled._whole = own[0][0]
             return
     if takes_all:
@@ -393,7 +293,7 @@ def _use_raw_schema(compiled: Function, signature: _Signature, schema: Dict[str,
     if missing:
         raise RegistrationError(f"{where}: input_schema has the properties {missing}, which the function does not take;"
                                 f" add parameters, or take one dict with all of them")
-    unfilled = [name for name, how, _, default in own if default is _NOTHING and name not in schema.get("required", ())]
+    unfilled = [name for name, how, _, default in own if default is MISSING and name not in schema.get("required", ())]
     if unfilled:
         raise RegistrationError(f"{where}: the parameters {unfilled} have no default, but input_schema does not require"
                                 f" them; give defaults or list them under \"required\"")

@@ -24,6 +24,9 @@ _ENDINGS = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".
 class _Media:
     """Bytes with a MIME type, given or found out."""
 
+    #: What a MIME type that is found out must start with.
+    _kind = ""
+
     def __init__(self, data: Optional[bytes] = None, mime_type: Optional[str] = None, *,
                  path: "Union[None, str, os.PathLike[str]]" = None) -> None:
         if (data is None) == (path is None):
@@ -31,7 +34,8 @@ class _Media:
         if path is not None:
             with open(path, "rb") as file:
                 data = file.read()
-            mime_type = mime_type or _ENDINGS.get(os.path.splitext(os.fspath(path))[1].lower())
+            ending = _ENDINGS.get(os.path.splitext(os.fspath(path))[1].lower(), "")
+            mime_type = mime_type or (ending if ending.startswith(self._kind) else None)
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise TypeError(f"{type(self).__name__} takes bytes, not {type(data).__name__}; for a file use path=")
         self.data = bytes(data)
@@ -39,12 +43,11 @@ class _Media:
 
     def _sniffed(self) -> str:
         if self.data[:4] == b"RIFF":
-            found = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(self.data[8:12])
-            if found:
-                return found
-        for magic, mime_type in _MAGIC:
-            if self.data.startswith(magic):
-                return mime_type
+            found = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(self.data[8:12], "")
+        else:
+            found = next((mime_type for magic, mime_type in _MAGIC if self.data.startswith(magic)), "")
+        if found.startswith(self._kind):
+            return found
         raise ValueError(f"the kind of {type(self).__name__.lower()} cannot be told from its bytes; give mime_type=")
 
     def _base64(self) -> str:
@@ -60,6 +63,8 @@ class Image(_Media):
     :raises ValueError: neither or both of *data* and *path*, or the kind cannot be told.
     """
 
+    _kind = "image/"
+
     def content(self) -> ImageContent:
         """Return it as content of a message."""
         return ImageContent(data=self._base64(), mime_type=self.mime_type)
@@ -67,6 +72,8 @@ class Image(_Media):
 
 class Audio(_Media):
     """A sound to return from a tool; the parameters are those of :class:`Image`."""
+
+    _kind = "audio/"
 
     def content(self) -> AudioContent:
         """Return it as content of a message."""

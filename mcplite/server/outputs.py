@@ -1,8 +1,9 @@
 """What a tool's return annotation promises: the schema of its structured result.
 
-May import: errors, protocol.validation, server.media, server.schemas, types
+May import: errors, protocol.validation, server.media, server.scalars, server.schemas, types
 """
 
+import collections.abc
 import inspect
 import typing
 from typing import Any, Dict, List, Optional
@@ -11,6 +12,7 @@ from ..errors import RegistrationError
 from ..protocol.validation import Validator, check_schema
 from ..types import Model
 from .media import Audio, Image
+from .scalars import SIMPLE
 from .schemas import Schemas, unwrap_annotated
 
 __all__ = ["Output", "compile_output"]
@@ -24,12 +26,14 @@ class Output:
     :param schema: of the structured result; None when there is none.
     :param wrapped: whether that is ``{"result": value}``, because the value itself is no object.
     :param off: whether structured content is switched off.
+    :param exact: a type all of whose instances fit, so that they need no check.
     """
 
-    def __init__(self, schema: Optional[Dict[str, Any]], wrapped: bool, off: bool) -> None:
+    def __init__(self, schema: Optional[Dict[str, Any]], wrapped: bool, off: bool, exact: Optional[type] = None) -> None:
         self.schema = schema
         self.wrapped = wrapped
         self.off = off
+        self.exact = exact
         self._validator = None if schema is None else Validator(schema)
 
     def problems(self, structured: Any) -> List[str]:
@@ -53,31 +57,45 @@ def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured
         if schema.get("type") != "object":
             raise RegistrationError(f"{where}: output_schema must have \"type\": \"object\" (TOOL-40)")
         return Output(schema, False, False)
+    if annotation in (int, float, bool) and type(annotation) is type:
+        node = SIMPLE[annotation]
+        return Output(_wrapped(node.schema), True, False, annotation)
     base, _ = unwrap_annotated(annotation)
     if structured is None and (_is_bare(base) or _has_content(base)):
         return Output(None, False, False)
     if structured and (base is inspect.Parameter.empty or _has_content(base)):
-        raise RegistrationError(f"{where}: structured_output=True needs a return annotation of plain data")
-    schemas = Schemas(where)
+        raise RegistrationError(f"{where}: structured_output=True needs a return annotation of plain data, such as a"
+                                f" dataclass, or output_schema=")
+    schemas = Schemas(where, returned=True)
     try:
-        node = schemas.compile(annotation, "return")
+        node = schemas.compile(annotation, "")
     except RegistrationError:
         if structured:
             raise
         return Output(None, False, False)
     built = dict(node.schema)
     if "$ref" in built:
+        # Older clients want "properties" at the top.
         built = {**schemas.definitions[built["$ref"].rpartition("/")[2]]}
     wrapped = built.get("type") != "object"
     if wrapped:
-        built = {"type": "object", "properties": {"result": built}, "required": ["result"]}
+        built = _wrapped(built)
     if schemas.definitions:
         built["$defs"] = schemas.definitions
     return Output(built, wrapped, False)
 
 
+def _wrapped(schema: Dict[str, Any]) -> Dict[str, Any]:
+    return {"type": "object", "properties": {"result": dict(schema)}, "required": ["result"]}
+
+
 def _is_bare(annotation: Any) -> bool:
-    return any(annotation is item for item in _BARE)
+    if any(annotation is item for item in _BARE):
+        return True
+    # A list of anything may hold images as well.
+    arguments = [item for item in typing.get_args(annotation) if item is not Ellipsis]
+    return bool(arguments) and all(item is Any or item is object for item in arguments) and \
+        typing.get_origin(annotation) in (list, tuple, collections.abc.Sequence, collections.abc.Iterable)
 
 
 def _has_content(annotation: Any) -> bool:

@@ -1,84 +1,32 @@
 """From what a handler returned to a result: content, structured content, resource contents, messages.
 
-May import: protocol.codec, server.functions, server.media, types
+May import: errors, protocol.codec, protocol.jsontext, server.functions, server.jsonable, server.media, types
 """
 
 import base64
-import dataclasses
-import datetime
-import decimal
-import enum
-import inspect
-import json
-import os
-import uuid
+import copy
 from typing import Any, Dict, List, Optional, Sequence
 
+from ..errors import ProtocolError
+from ..protocol.jsontext import encode_json
 from ..types import (
-    BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent, AudioContent, PromptMessage, Resource,
+    NULL, BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent, AudioContent, PromptMessage, Resource,
     ResourceLink, TextContent, TextResourceContents, ToolResultContent, ToolUseContent, UnknownContent,
 )
 from .functions import Function
+from .jsonable import jsonable
 from .media import Audio, Image
 
-__all__ = ["BadOutput", "jsonable", "prompt_messages", "resource_contents", "tool_result"]
+__all__ = ["BadOutput", "content_items", "prompt_messages", "resource_contents", "tool_result"]
 
 _CONTENT = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource, ToolUseContent, ToolResultContent,
             UnknownContent)
+_BYTES = (bytes, bytearray, memoryview)
 _CONTENTS = (TextResourceContents, BlobResourceContents)
-_SCALARS = (str, int, float, bool, type(None))
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
-_MAX_DEPTH = 200
 
 
 class BadOutput(ValueError):
     """A tool returned what its declared output schema does not allow."""
-
-
-def jsonable(value: Any, depth: int = 0) -> Any:
-    """Return a value as JSON data: the mirror of how arguments are converted.
-
-    :raises TypeError: JSON has no form of it.
-    :raises ValueError: it contains itself, or is nested too deeply.
-    """
-    kind = type(value)
-    if kind in _SCALARS:
-        return value
-    if depth > _MAX_DEPTH:
-        raise ValueError("the value is nested too deeply, or contains itself")
-    if kind is dict or isinstance(value, dict):
-        return {_key(key): jsonable(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return {name: jsonable(item, depth + 1) for name, item in zip(value._fields, value)}
-    if isinstance(value, (list, tuple)):
-        return [jsonable(item, depth + 1) for item in value]
-    if isinstance(value, (set, frozenset)):
-        return [jsonable(item, depth + 1) for item in sorted(value, key=lambda item: (type(item).__name__, str(item)))]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: jsonable(getattr(value, field.name), depth + 1) for field in dataclasses.fields(value)}
-    if isinstance(value, enum.Enum):
-        return jsonable(value.value, depth + 1)
-    if isinstance(value, (str, int, float)):
-        return value
-    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
-        return value.isoformat()
-    if isinstance(value, (uuid.UUID, decimal.Decimal)):
-        return str(value)
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, (bytes, bytearray)):
-        return base64.b64encode(value).decode("ascii")
-    if inspect.isgenerator(value):
-        raise TypeError("a generator cannot be sent: return a list, or report progress for partial results")
-    raise TypeError(f"a value of the class {kind.__name__} cannot be sent as JSON; return a dict, a dataclass or text")
-
-
-def _key(key: Any) -> str:
-    if isinstance(key, enum.Enum):
-        key = key.value
-    if not isinstance(key, str):
-        raise TypeError(f"the key {key!r} is not a string, which JSON requires; convert it")
-    return key
 
 
 def tool_result(value: Any, function: Function) -> CallToolResult:
@@ -98,7 +46,7 @@ def tool_result(value: Any, function: Function) -> CallToolResult:
             return CallToolResult(content=[TextContent(text=value)])
         if value is None:
             return CallToolResult()
-        if kind is CallToolResult:
+        if isinstance(value, CallToolResult):
             return _copied(value)
         content = _as_content(value)
         if content is not None:
@@ -106,10 +54,15 @@ def tool_result(value: Any, function: Function) -> CallToolResult:
         data = jsonable(value)
         structured = data if type(data) is dict and not output.off else None
         return CallToolResult(content=[_json_text(data)], structured_content=structured)
-    if type(value) is CallToolResult:
-        if not value.is_error:
-            _check(value.structured_content, function)
-        return _copied(value)
+    if isinstance(value, CallToolResult):
+        result = _copied(value)
+        if not result.is_error:  # TOOL-43
+            if result.structured_content is None:
+                raise BadOutput("an output schema is declared, but the result has no structured_content")
+            _check(result.structured_content, function)
+        return result
+    if type(value) is output.exact:
+        return CallToolResult(content=[_json_text(value)], structured_content={"result": value})
     data = jsonable(value)
     structured = {"result": data} if output.wrapped else data
     _check(structured, function)
@@ -118,11 +71,21 @@ def tool_result(value: Any, function: Function) -> CallToolResult:
 
 def _copied(result: CallToolResult) -> CallToolResult:
     # A handler may keep one result and return it again; encoding for an older client must not change it.
-    return CallToolResult(content=_flat(result.content), structured_content=result.structured_content,
-                          is_error=result.is_error, meta=result.meta)
+    result = copy.copy(result)
+    result.content = content_items(result.content)
+    structured = result.structured_content
+    if structured is not None and structured is not NULL:
+        result.structured_content = jsonable(structured)
+        if not result.content:
+            result.content.append(_json_text(result.structured_content))  # TOOL-39, for clients that know text alone
+    return result
 
 
-def _flat(items: Sequence[Any]) -> List[Any]:
+def content_items(items: Sequence[Any]) -> List[Any]:
+    """Return texts, images, content and data as content blocks, one after another.
+
+    :raises TypeError, ValueError: one of them cannot be sent.
+    """
     flat: List[Any] = []
     for item in items:
         content = [TextContent(text=item)] if isinstance(item, str) else _as_content(item)
@@ -137,7 +100,7 @@ def _check(structured: Any, function: Function) -> None:
 
 
 def _json_text(data: Any) -> TextContent:
-    return TextContent(text=data if type(data) is str else _encode(data))
+    return TextContent(text=data if type(data) is str else encode_json(data))
 
 
 def _as_content(value: Any) -> Optional[List[Any]]:
@@ -152,14 +115,14 @@ def _as_content(value: Any) -> Optional[List[Any]]:
                              icons=value.icons, meta=value.meta)]
     if isinstance(value, _CONTENTS):
         return [EmbeddedResource(resource=value)]
-    if isinstance(value, (bytes, bytearray)):
+    if isinstance(value, _BYTES):
         # No other block can hold bytes of an unknown kind.
         blob = base64.b64encode(value).decode("ascii")
         return [EmbeddedResource(resource=BlobResourceContents(uri="data:application/octet-stream", blob=blob,
                                                                mime_type="application/octet-stream"))]
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields") and \
-            any(isinstance(item, (*_CONTENT, *_CONTENTS, Image, Audio, Resource, bytes)) for item in value):
-        return _flat(value)
+            any(isinstance(item, (*_CONTENT, *_CONTENTS, Image, Audio, Resource, *_BYTES)) for item in value):
+        return content_items(value)
     return None
 
 
@@ -183,39 +146,46 @@ def resource_contents(value: Any, uri: str, mime_type: Optional[str]) -> List[An
         return [TextResourceContents(uri=uri, text=value, mime_type=mime_type or "text/plain")]
     if isinstance(value, (Image, Audio)):
         return [BlobResourceContents(uri=uri, blob=value.content().data, mime_type=mime_type or value.mime_type)]
-    if isinstance(value, (bytes, bytearray)):
+    if isinstance(value, _BYTES):
         return [BlobResourceContents(uri=uri, blob=base64.b64encode(value).decode("ascii"),
                                      mime_type=mime_type or "application/octet-stream")]
-    return [TextResourceContents(uri=uri, text=_encode(jsonable(value)), mime_type=mime_type or "application/json")]
+    return [TextResourceContents(uri=uri, text=encode_json(jsonable(value)), mime_type=mime_type or "application/json")]
 
 
 def prompt_messages(value: Any) -> List[PromptMessage]:
     """Return the messages for what a prompt returned: a text, a message, content, or a list of those.
 
-    :raises TypeError: it is none of these.
+    A message may also be written as ``{"role": ..., "content": ...}``. Text and content without a role
+    are the user's; a message with a list of content becomes one message for each.
+
+    :raises TypeError, ValueError: it is none of these.
     """
     if value is None:
         return []
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
         return [message for item in value for message in prompt_messages(item)]
     if isinstance(value, PromptMessage):
-        return [value]
-    if isinstance(value, str):
-        return [PromptMessage("user", TextContent(text=value))]
+        return _messages(value.role, value.content)
     if isinstance(value, dict) and set(value) == {"role", "content"}:
-        return [_from_dict(value)]
-    content = _as_content(value)
-    if content is None:
-        raise TypeError(f"a prompt returns texts and messages, not {type(value).__name__}")
-    return [PromptMessage("user", item) for item in content]
+        return _messages(value["role"], value["content"])
+    if isinstance(value, (str, *_CONTENT, *_CONTENTS, *_BYTES, Image, Audio, Resource)):
+        return _messages("user", value)
+    raise TypeError(f"a prompt returns texts, messages and content, not {type(value).__name__}")
 
 
-def _from_dict(value: Dict[str, Any]) -> PromptMessage:
+def _messages(role: Any, content: Any) -> List[PromptMessage]:
+    if role not in ("user", "assistant"):
+        raise ValueError(f"a message's role is 'user' or 'assistant', not {repr(role)[:80]}")
+    if isinstance(content, dict):
+        content = _decoded(content)
+    return [PromptMessage(role, item) for item in content_items(content if isinstance(content, (list, tuple)) else [content])]
+
+
+def _decoded(wire: Dict[str, Any]) -> Any:
+    """Return content that is written as in the protocol, such as ``{"type": "text", "text": ...}``."""
     from ..protocol import codec
 
-    content = value["content"]
-    if isinstance(content, str):
-        return PromptMessage(str(value["role"]), TextContent(text=content))
-    if isinstance(content, dict):
-        return codec.decode(PromptMessage, value)
-    return PromptMessage(str(value["role"]), content)
+    try:
+        return codec.decode(PromptMessage, {"role": "user", "content": wire}).content
+    except ProtocolError as error:
+        raise ValueError(f"a message's content is not content of the protocol: {error}") from error

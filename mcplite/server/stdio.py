@@ -64,12 +64,12 @@ def _signals(stop: threading.Event) -> Iterator[None]:
     before: Dict[int, Any] = {}
 
     def first(number: int, frame: Any) -> None:
-        for which, handler in before.items():
-            signal.signal(which, handler)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
         stop.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        before[number] = signal.signal(number, first)
+    for which in (signal.SIGINT, signal.SIGTERM):
+        before[which] = signal.signal(which, first)
     try:
         yield
     finally:

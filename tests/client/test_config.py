@@ -47,7 +47,8 @@ def test_the_file_of_an_editor_with_comments(tmp_path):
       // what we use
       "inputs": [{"id": "key", "type": "promptString"}],
       "servers": {
-        "files": {"type": "stdio", "command": "node", "args": ["${workspaceFolder}/server.js",], "cwd": "${workspaceFolder}"},
+        "files": {"type": "stdio", "command": "node", "args": ["${workspaceFolder}/server.js",],
+                  "cwd": "${workspaceFolder}"},
         "asks": {"command": "node", "env": {"KEY": "${input:key}"}},
       },
     }
@@ -89,7 +90,8 @@ def test_the_type_decides_what_counts(named, type):
                   "headers": {"C": "d"}})
     assert server.type == type
     if type == "stdio":
-        assert (server.argv, server.env, server.cwd, server.url, server.headers) == (["x", "y"], {"A": "b"}, "/", None, {})
+        assert (server.argv, server.env, server.cwd) == (["x", "y"], {"A": "b"}, "/")
+        assert (server.url, server.headers) == (None, {})
     else:
         assert (server.command, server.args, server.env, server.cwd) == (None, [], {}, None)
         assert (server.url, server.headers) == ("http://h", {"C": "d"})

@@ -28,8 +28,9 @@ def test_comments_and_trailing_commas(text, expected):
     assert value(text) == expected
 
 
-@pytest.mark.parametrize("text", ["[,]", "{,}", "[1,,]", "[1,,2]", '{"a":,}', "[1] /* open", "/", "// only", ",", "", '["a', "[1],",
-                                  "{// x\n,}"])
+@pytest.mark.parametrize("text", [
+    "[,]", "{,}", "[1,,]", "[1,,2]", '{"a":,}', "[1] /* open", "/", "// only", ",", "", '["a', "[1],", "{// x\n,}",
+])
 def test_nothing_else_becomes_valid(text):
     with pytest.raises(TransportError, match="settings.json: line"):
         value(text)
@@ -51,7 +52,8 @@ def test_deep_nesting_is_an_error_like_any_other():
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(st.sampled_from('a"\\/*,]}[{:\n ')),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.sampled_from('a/*,"]'), max_size=3), inner, max_size=4),
+    lambda inner: (st.lists(inner, max_size=4)
+                   | st.dictionaries(st.text(st.sampled_from('a/*,"]'), max_size=3), inner, max_size=4)),
     max_leaves=12)
 
 

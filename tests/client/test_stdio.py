@@ -1,6 +1,7 @@
 import gc
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -375,7 +376,10 @@ def test_a_child_that_ignores_sigterm_is_killed(start, tmp_path, notice, impatie
     assert log.read_text().split("\n")[:2] == ["end of input", "SIGTERM"]
 
 
-@pytest.mark.parametrize("grandchild", ["time.sleep(600)", "signal.signal(15, signal.SIG_IGN); os.write(1, b'1\\n'); time.sleep(600)"])
+@pytest.mark.parametrize("grandchild", [
+    "time.sleep(600)",
+    "signal.signal(15, signal.SIG_IGN); os.write(1, b'1\\n'); time.sleep(600)",
+])
 @pytest.mark.parametrize("parent", ["sys.stdin.read()", "sleep()"])
 def test_the_whole_group_ends(start, grandchild, parent, impatient):
     channel = start(f"""
@@ -508,6 +512,35 @@ def test_many_starts_and_stops_leave_nothing(notice):
         channel.close()
     then, now = before.same_again()
     assert now == then
+
+
+def test_writing_while_it_is_being_closed(start):
+    channel = start("sys.stdin.read()")
+    channel.close_input(LIMIT)
+    with pytest.raises(ConnectionClosed, match="was closed on this side"):
+        send(channel, 1)
+
+
+def test_a_system_whose_pipes_cannot_be_polled(start, monkeypatch):
+    # As on Windows: reads block, exits are found by looking, and stderr is read to its end.
+    monkeypatch.delattr(select, "poll")
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    lines = []
+    channel = start("complain('hello\\n'); echo()", stderr=lines.append)
+    assert not channel.interruptible
+    send(channel, 1)
+    assert receive(channel) == 1
+    channel.close()
+    assert channel.returncode == 0
+    assert lines == ["hello"]
+
+
+def test_a_stubborn_child_where_pipes_cannot_be_polled(start, monkeypatch, impatient):
+    monkeypatch.delattr(select, "poll")
+    channel = start("signal.signal(15, signal.SIG_IGN); say(1); sleep()", grace=0.1)
+    assert receive(channel) == 1
+    channel.close()
+    assert channel.returncode == -signal.SIGKILL
 
 
 # --- stderr ----------------------------------------------------------------------------------------

@@ -233,7 +233,7 @@ class Trial:
         answers["elicit"] = {"action": "accept"}
         await self.call("visit")
         self.report["completed"] = (await noticed("notifications/elicitation/complete")
-                                    if self.report["visit"].get("isError") is False else None)
+                                    if not {"isError", "code"} & set(self.report["visit"]) else None)
         self.report["asked"] = asked["elicit"]
         await self.call("ask_model")
         await self.call("ask_model_with_tools")

@@ -1,0 +1,152 @@
+"""A server made of plain messages, so that a client is tested against the protocol and not against our server."""
+
+import itertools
+import json
+import threading
+
+import mcplite
+from mcplite.rpc.channel import MemoryChannel
+
+#: For waits that end by an event; long enough for a busy machine.
+LIMIT = 30
+#: What an answer is when there shall be none.
+SILENCE = object()
+NEWEST = "2025-11-25"
+ALL = {"tools": {"listChanged": True}, "resources": {"subscribe": True, "listChanged": True},
+       "prompts": {"listChanged": True}, "completions": {}, "logging": {}}
+
+
+class Refusal(Exception):
+    """An answer that is an error."""
+
+    def __init__(self, code, message="no", data=None):
+        super().__init__(message)
+        self.error = {"code": code, "message": message}
+        if data is not None:
+            self.error["data"] = data
+
+
+class Fake:
+    """Answers requests from a table, and keeps everything that the client sent.
+
+    :param answers: results by method; a function of the params is called on a thread of its own, and may
+        raise a Refusal or return SILENCE.
+    :param version: what the handshake answers with; by default what was asked for.
+    """
+
+    def __init__(self, answers=None, *, version=None, capabilities=None, handshake=None):
+        self.answers = {"ping": {}, "logging/setLevel": {}, "resources/subscribe": {}, "resources/unsubscribe": {},
+                        "initialize": handshake if handshake is not None else self._handshake, **(answers or {})}
+        self.version = version
+        self.capabilities = ALL if capabilities is None else capabilities
+        self.sent = []
+        self._changed = threading.Condition()
+        self._ids = itertools.count(1)
+        self.channel, self._end = MemoryChannel.pair(("the client", "the fake server"))
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.leave()
+        self._thread.join(LIMIT)
+        assert not self._thread.is_alive()
+
+    def connect(self, **options):
+        """Return a client of this server, not open yet."""
+        return mcplite.connect(self.channel, **{"timeout": LIMIT, **options})
+
+    def leave(self):
+        """End the connection from the server's side."""
+        self._end.close()
+
+    # --- speaking ---------------------------------------------------------------------------------
+
+    def raw(self, data):
+        self._end.write(data, LIMIT)
+
+    def send(self, message):
+        self.raw(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+    def tell(self, method, params=None):
+        self.send({"method": method, **({} if params is None else {"params": params})})
+
+    def ask(self, method, params=None, id=None):
+        """Send a request and return its id at once."""
+        id = f"s{next(self._ids)}" if id is None else id
+        self.send({"id": id, "method": method, **({} if params is None else {"params": params})})
+        return id
+
+    def answer_of(self, id):
+        """Return the client's answer to a request, as a whole message."""
+        return self.wait(lambda message: "method" not in message and message.get("id") == id)
+
+    def asked(self, method, params=None):
+        """Send a request and return the client's answer."""
+        return self.answer_of(self.ask(method, params))
+
+    # --- listening --------------------------------------------------------------------------------
+
+    def wait(self, test, count=1):
+        """Return the message number *count* of the client that passes a test; wait for it."""
+        found = []
+
+        def look():
+            found[:] = [message for message in self.sent if test(message)]
+            return len(found) >= count
+
+        with self._changed:
+            assert self._changed.wait_for(look, LIMIT), f"nothing of the kind among {self.sent}"
+            return found[count - 1]
+
+    def got(self, method, count=1):
+        """Return the message number *count* with this method; wait for it."""
+        return self.wait(lambda message: message.get("method") == method, count)
+
+    def methods(self):
+        """Return the methods of all that has come."""
+        with self._changed:
+            return [message["method"] for message in self.sent if "method" in message]
+
+    # --- the thread -------------------------------------------------------------------------------
+
+    def _serve(self):
+        while True:
+            try:
+                data = self._end.read(None)
+            except mcplite.ConnectionClosed:
+                return
+            if data is None:
+                continue
+            parsed = json.loads(data)
+            for message in parsed if isinstance(parsed, list) else [parsed]:
+                with self._changed:
+                    self.sent.append(message)
+                    self._changed.notify_all()
+                if "method" in message and "id" in message:
+                    self._react(message)
+
+    def _react(self, message):
+        answer = self.answers.get(message["method"], Refusal(-32601, "Method not found"))
+        if callable(answer):
+            threading.Thread(target=self._respond, args=(message, answer), daemon=True).start()
+        else:
+            self._respond(message, lambda params: answer)
+
+    def _respond(self, message, answer):
+        try:
+            result = answer(message.get("params"))
+            if isinstance(result, Refusal):
+                raise result
+            if result is not SILENCE:
+                self.send({"id": message["id"], "result": result})
+        except Refusal as refusal:
+            self.send({"id": message["id"], "error": refusal.error})
+        except mcplite.ConnectionClosed:
+            return  # the client has left meanwhile
+
+    def _handshake(self, params):
+        return {"protocolVersion": self.version or params["protocolVersion"], "capabilities": self.capabilities,
+                "serverInfo": {"name": "fake", "version": "1"}, "instructions": "Be kind."}

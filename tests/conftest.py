@@ -1,0 +1,105 @@
+"""What holds for every test: nothing is left behind, nothing wrong is sent, no setting comes from outside.
+
+- ``leaves_nothing`` (REL-69): after the test the same threads, descriptors and children are there as before.
+- ``sends_nothing_wrong``: what our side sent fits the official schemas; ``@pytest.mark.bad_wire`` is for
+  tests that make it send wrong things on purpose.
+- ``no_settings``: the library's environment variables are not set.
+
+A test that hangs is ended by pytest-timeout, which prints the stacks of all threads (REL-68).
+"""
+
+import gc
+import os
+import threading
+import time
+from importlib import util
+from pathlib import Path
+
+import psutil
+import pytest
+
+#: Variables that are for the tests themselves.
+TEST_SETTINGS = {"MCPLITE_INTEROP", "MCPLITE_SCHEMAS"}
+#: Seconds for threads and children that are on their way out.
+PATIENCE = 5
+
+
+def _load(name):
+    spec = util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+wire = _load("wire")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "bad_wire: makes our side send what the schemas forbid, on purpose")
+
+
+def _descriptors():
+    folder = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
+    found = {}
+    try:
+        for name in os.listdir(folder):
+            try:
+                found[int(name)] = os.readlink(f"{folder}/{name}") if folder.startswith("/proc") else "open"
+            except OSError:
+                pass  # the one that listed the folder
+    except OSError:
+        pass  # a system without either folder
+    return found
+
+
+def _children():
+    if hasattr(os, "waitid"):
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return {}  # much cheaper than looking through all processes
+    found = {}
+    for child in psutil.Process().children():
+        try:
+            found[child.pid] = f"{child.status()} {child.cmdline()}"
+        except psutil.NoSuchProcess:
+            pass
+    return found
+
+
+def _left(before):
+    """Return what is there now and was not before, as sentences."""
+    threads, descriptors, children = before
+    left = [f"thread {thread.name}" for thread in threading.enumerate() if thread not in threads]
+    left += [f"descriptor {fd} of {target}" for fd, target in _descriptors().items() if descriptors.get(fd) != target]
+    left += [f"child {pid}, {text}" for pid, text in _children().items() if pid not in children]
+    return left
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing():
+    before = set(threading.enumerate()), _descriptors(), _children()
+    yield
+    until = time.monotonic() + PATIENCE
+    left = _left(before)
+    while left and time.monotonic() < until:
+        gc.collect()
+        time.sleep(0.02)
+        left = _left(before)
+    assert not left, "left behind: " + "; ".join(left)
+
+
+@pytest.fixture(autouse=True)
+def sends_nothing_wrong(request):
+    with wire.recording() as recorder:
+        yield
+    problems = recorder.problems()
+    if problems and request.node.get_closest_marker("bad_wire") is None:
+        pytest.fail("our side sent what the protocol forbids:\n" + "\n".join(problems), pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch):
+    for name in list(os.environ):
+        if name.startswith("MCPLITE_") and name not in TEST_SETTINGS:
+            monkeypatch.delenv(name)

@@ -1,0 +1,172 @@
+"""A server written with the official SDK, for our client; runs in an environment with ``mcp`` 1 or 2."""
+
+import json
+from importlib.metadata import version
+from typing import Literal
+
+import anyio
+import mcp.types as types
+from pydantic import BaseModel, Field
+
+if version("mcp").startswith("1."):
+    from mcp.server.fastmcp import Context, FastMCP as MCPServer, Image
+else:
+    from mcp.server.mcpserver import Context, Image, MCPServer
+
+mcp = MCPServer("official", instructions="Try it.", website_url="https://example.com", log_level="ERROR")
+
+
+def plain(model):
+    return model.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+class Weather(BaseModel):
+    city: str
+    high: float = Field(description="Degrees")
+    notes: list[str] = []
+
+
+@mcp.tool()
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@mcp.tool(structured_output=True)
+def weather(city: str, unit: Literal["celsius", "kelvin"] = "celsius") -> Weather:
+    """Tell the weather."""
+    return Weather(city=city, high=21.5, notes=[unit])
+
+
+@mcp.tool()
+def picture() -> Image:
+    """Return an image."""
+    return Image(data=b"\x89PNG\r\n\x1a\nrest", format="png")
+
+
+@mcp.tool()
+def fail() -> str:
+    """Fail."""
+    raise ValueError("it went wrong")
+
+
+@mcp.tool()
+async def count(to: int, ctx: Context) -> str:
+    """Count, with progress and log messages."""
+    for n in range(1, to + 1):
+        await ctx.report_progress(n, to, f"at {n}")
+    await ctx.info("counted")
+    await ctx.session.send_log_message(level="error", data={"counted": to}, logger="counter")
+    return "counted"
+
+
+stopped = anyio.Event()
+
+
+@mcp.tool()
+async def wait_to_be_cancelled(ctx: Context) -> str:
+    """Wait until the client cancels."""
+    await ctx.report_progress(1, 2)
+    try:
+        await anyio.sleep(60)
+    finally:
+        stopped.set()
+    return "nobody cancelled"
+
+
+@mcp.tool()
+async def was_cancelled() -> bool:
+    """Tell whether the client did."""
+    with anyio.move_on_after(20):
+        await stopped.wait()
+    return stopped.is_set()
+
+
+class Booking(BaseModel):
+    name: str = Field(description="Your name")
+    guests: int = Field(ge=1, le=9)
+    window: bool = True
+
+
+@mcp.tool()
+async def book(ctx: Context) -> str:
+    """Ask for a form."""
+    answer = await ctx.elicit("Your booking?", Booking)
+    return json.dumps([answer.action, answer.data.model_dump() if answer.action == "accept" else None])
+
+
+@mcp.tool()
+async def visit(ctx: Context) -> str:
+    """Ask the user to visit a page, and tell that it is done."""
+    answer = await ctx.elicit_url("Sign in", "https://example.com/sign-in", "id-1")
+    await ctx.session.send_elicit_complete("id-1")
+    return answer.action
+
+
+@mcp.tool()
+async def ask_model(ctx: Context) -> str:
+    """Ask the client's model."""
+    message = types.SamplingMessage(role="user", content=types.TextContent(type="text", text="What is the time?"))
+    reply = await ctx.session.create_message([message], max_tokens=50, system_prompt="Be brief.")
+    return json.dumps(plain(reply))
+
+
+@mcp.tool()
+async def ask_model_with_tools(ctx: Context) -> str:
+    """Ask the client's model, which may use a tool."""
+    tool = types.Tool.model_validate({"name": "clock", "inputSchema": {"type": "object"}})
+    message = types.SamplingMessage(role="user", content=types.TextContent(type="text", text="What is the time?"))
+    reply = await ctx.session.create_message([message], max_tokens=50, tools=[tool], tool_choice=types.ToolChoice(mode="auto"))
+    return json.dumps(plain(reply))
+
+
+@mcp.tool()
+async def list_roots(ctx: Context) -> str:
+    """Return the client's roots."""
+    return json.dumps([plain(root) for root in (await ctx.session.list_roots()).roots])
+
+
+@mcp.tool()
+async def change(ctx: Context) -> str:
+    """Add a tool and tell of it, and of changes elsewhere."""
+    mcp.add_tool(lambda: "new", name="new_tool")
+    await ctx.session.send_tool_list_changed()
+    await ctx.session.send_prompt_list_changed()
+    await ctx.session.send_resource_list_changed()
+    await ctx.session.send_resource_updated("config://settings")
+    return "changed"
+
+
+@mcp.resource("config://settings", mime_type="application/json", title="Settings")
+def settings() -> str:
+    """The settings."""
+    return '{"colour": "blue"}'
+
+
+@mcp.resource("data://bytes", mime_type="application/octet-stream")
+def some_bytes() -> bytes:
+    """Some bytes."""
+    return b"\x00\x01\x02"
+
+
+@mcp.resource("notes://{title}", mime_type="text/plain")
+def note(title: str) -> str:
+    """A note."""
+    return f"the note {title}"
+
+
+@mcp.prompt(title="Briefing")
+def briefing(city: str, tone: str = "neutral") -> str:
+    """Ask for a briefing."""
+    return f"Write a {tone} briefing for {city}."
+
+
+@mcp.completion()
+async def complete(ref, argument, context):
+    if argument.name == "city":
+        return types.Completion(values=[city for city in ("Paris", "Prague", "Rome") if city.startswith(argument.value)])
+    return types.Completion(values=[(context.arguments or {}).get("city", "none") if context else "none"])
+
+
+if __name__ == "__main__":
+    mcp.run("stdio")

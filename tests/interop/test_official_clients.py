@@ -1,0 +1,351 @@
+"""The official SDK, both generations, drives our server through everything it has, in every revision it can ask for."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+HERE = Path(__file__).resolve().parent
+SECONDS = 180
+
+MARCH, JUNE, NOVEMBER = "2025-03-26", "2025-06-18", "2025-11-25"
+#: SDK and what it is told: its own legacy mode, to find out by itself, or a revision to ask for.
+TRIALS = [("mcp2", "auto", NOVEMBER), ("mcp2", "legacy", NOVEMBER), ("mcp1", "legacy", NOVEMBER), ("mcp1", JUNE, JUNE),
+          ("mcp1", MARCH, MARCH), ("mcp1", "2024-11-05", "2024-11-05"), ("mcp2", "2024-11-05", "2024-11-05")]
+
+PNG_START = b"\x89PNG\r\n"
+
+
+class Trial:
+    """One run of ``official_client.py``: what it reports, by name, and the revision."""
+
+    def __init__(self, report, revision, first, wire):
+        self.report = report
+        self.revision = revision
+        self.first = first
+        self.wire = wire
+
+    def __getitem__(self, name):
+        return self.report[name]
+
+    def text(self, name):
+        """Return the text of a tool's result that has one block."""
+        result = self.report[name]
+        assert [block["type"] for block in result["content"]] == ["text"], result
+        assert not result.get("isError"), result
+        return result["content"][0]["text"]
+
+    def failure(self, name):
+        """Return the text of a tool's result with ``isError``."""
+        result = self.report[name]
+        assert result["isError"] is True, result
+        return result["content"][0]["text"]
+
+    def data(self, name):
+        """Return a tool's structured result, which is there from June 2025 on and is also the text."""
+        data = json.loads(self.text(name))
+        if self.revision >= JUNE:
+            structured = self.report[name]["structuredContent"]
+            assert structured == data or structured == {"result": data}
+        else:
+            assert "structuredContent" not in self.report[name]
+        return data
+
+
+@pytest.fixture(scope="module", params=TRIALS, ids=["-".join(trial[:2]) for trial in TRIALS])
+def trial(request, installed, tmp_path_factory):
+    environment, mode, revision = request.param
+    wire = tmp_path_factory.mktemp("wire") / "problems"
+    command = [installed.python(environment), str(HERE / "official_client.py"), sys.executable, mode]
+    ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=SECONDS, encoding="utf-8",
+                         env={**os.environ, "WIRE_REPORT": str(wire), "PYTHONWARNINGS": "ignore"})
+    assert ran.returncode == 0, f"official_client.py failed; its stderr, and the server's:\n{ran.stderr[-6000:]}"
+    return Trial(json.loads(ran.stdout), revision, environment == "mcp1", wire.read_text("utf-8"))
+
+
+def test_every_message_of_the_server_fits_the_schema(trial):
+    assert trial.wire == ""
+
+
+def test_the_handshake(trial):
+    said = trial["initialize"]
+    assert said["protocolVersion"] == trial.revision
+    assert said["instructions"] == "Call the tools in any order."
+    expected = {"name": "everything", "version": "1.2.3"}
+    if trial.revision >= JUNE:
+        expected["title"] = "Everything"
+    if trial.revision >= NOVEMBER:
+        expected.update(websiteUrl="https://example.com/everything", description="A server that has everything", icons=[
+            {"src": "https://example.com/icon.png", "mimeType": "image/png", "sizes": ["48x48"]}])
+    assert said["serverInfo"] == expected
+    declared = {"tools": {"listChanged": True}, "prompts": {"listChanged": True}, "logging": {},
+                "resources": {"subscribe": True, "listChanged": True}, "experimental": {"example.com/extra": {"level": 3}}}
+    if trial.revision >= MARCH:
+        declared["completions"] = {}
+    assert said["capabilities"] == declared
+
+
+def test_a_ping(trial):
+    assert trial["ping"] == {}
+
+
+def test_lists_come_in_pages(trial):
+    names = [tool["name"] for tool in trial["tools"]]
+    assert len(names) == len(set(names)) > 28 and trial["tools_pages"] == -(-len(names) // 7)
+    assert {"echo", "forecast", "delete", "shrink"} <= set(names)
+    assert [item["uri"] for item in trial["resources"]] == ["config://settings", "picture://pixel", "bundle://all"]
+    assert [item["uriTemplate"] for item in trial["templates"]] == ["notes://{title}", "weather://{city}/history{?year}"]
+    assert [item["name"] for item in trial["prompts"]] == ["briefing", "gallery"]
+    assert trial["bad_cursor"]["code"] == -32602
+
+
+def test_definitions(trial):
+    tools = {tool["name"]: tool for tool in trial["tools"]}
+    echo = tools["echo"]
+    assert echo["description"] == "Say it again."
+    assert echo["inputSchema"]["properties"] == {"text": {"type": "string", "description": "What to say"}}
+    assert echo["inputSchema"]["required"] == ["text"]
+    expected = {"title": trial.revision >= JUNE, "_meta": trial.revision >= JUNE, "icons": trial.revision >= NOVEMBER,
+                "annotations": trial.revision >= MARCH}
+    assert {name: name in echo for name in expected} == expected
+    days = tools["forecast"]["inputSchema"]["properties"]["days"]
+    assert days == {"type": "integer", "minimum": 1, "maximum": 3, "default": 2}
+    assert ("outputSchema" in tools["forecast"]) == (trial.revision >= JUNE)
+    assert "answer" not in tools["delete"]["inputSchema"]["properties"]
+    briefing = trial["prompts"][0]
+    assert [(item["name"], item["required"]) for item in briefing["arguments"]] == [("city", True), ("tone", False)]
+    assert briefing["arguments"][0]["description"] == "Where"
+    assert trial["resources"][0]["mimeType"] == "application/json" and trial["resources"][0]["size"] == 17
+
+
+def test_text_arrives_as_it_was(trial):
+    assert trial.text("echo") == "hällo\u2028wörld \U0001f642"
+    assert trial["big"] == 300_000
+
+
+def test_structured_results(trial):
+    assert trial.data("add") == 42
+    assert trial.data("forecast") == [{"date": "Rome 0", "high": 20.5, "note": "celsius"},
+                                      {"date": "Rome 1", "high": 21.5, "note": None}]
+    assert trial.data("point") == {"x": 3, "y": 4}
+    assert trial.data("raw") == {"n": 4}
+    assert trial["nothing"]["content"] == []
+
+
+def test_blocks_of_all_kinds(trial):
+    image = trial["image"]["content"][0]
+    assert image["type"] == "image" and image["mimeType"] == "image/png"
+    assert base64.b64decode(image["data"]).startswith(PNG_START)
+    audio = trial["audio"]["content"][0]
+    if trial.revision >= MARCH:
+        assert audio["type"] == "audio" and base64.b64decode(audio["data"]).startswith(b"RIFF")
+    else:
+        assert audio["type"] == "text" and "audio/wav" in audio["text"]
+    link = trial["link"]["content"][0]
+    if trial.revision >= JUNE:
+        assert link == {"type": "resource_link", "uri": "notes://one", "name": "one", "title": "Note one",
+                        "mimeType": "text/plain", "size": 5, "annotations": {"audience": ["user"], "priority": 0.5}}
+    else:
+        assert link["type"] == "text" and "notes://one" in link["text"]
+    assert [block["resource"] for block in trial["embedded"]["content"]] == [
+        {"uri": "notes://one", "text": "first", "mimeType": "text/plain"},
+        {"uri": "notes://two", "blob": "AAEC", "mimeType": "image/x"}]
+    assert [block["type"] for block in trial["mixed"]["content"]] == ["text", "image", "text"]
+
+
+def test_a_result_made_by_hand(trial):
+    result = trial["complete_result"]
+    assert result["_meta"] == {"example.com/seen": True}
+    assert result["content"] == [{"type": "text", "text": "by hand",
+                                  "annotations": {"audience": ["assistant"], "priority": 1.0}}]
+    if trial.revision >= JUNE:
+        assert result["structuredContent"] == {"made": "by hand"}
+
+
+def test_failures_of_tools_are_results(trial):
+    assert trial.failure("fail_tool") == "it went wrong"
+    assert trial["fail_tool"]["content"][1]["type"] == "image"
+    assert trial.failure("fail_other") == "no such way to fail: otherwise"
+    assert "'none' is not of type 'integer'" in trial.failure("broken_promise")
+
+
+def test_failures_of_requests_are_errors(trial):
+    assert trial["fail_protocol"] == {"code": -31234, "message": "refused", "data": {"why": "test"}}
+    assert trial["no_such_tool"]["code"] == -32602
+
+
+def test_arguments_that_do_not_fit(trial):
+    for name, words in (("bad_arguments", "'many'"), ("raw_refused", "multiple of 2")):
+        if trial.revision >= NOVEMBER:
+            assert words in trial.failure(name)
+        else:
+            assert trial[name]["code"] == -32602 and words in trial[name]["message"]
+
+
+def test_progress(trial):
+    assert trial.data("count") == 5
+    assert trial["progress"] == [[n, 5, f"at {n}" if trial.revision >= MARCH else None] for n in range(1, 6)]
+
+
+def test_logs_of_the_wanted_levels(trial):
+    assert trial["set_level"] == {}
+    assert trial["logs"] == [{"level": level, "logger": "everything", "data": {"level": level}}
+                             for level in ("error", "critical", "alert", "emergency")]
+
+
+def test_cancelling(trial):
+    seen = trial.data("was_cancelled")
+    assert seen["cancelled"] is True
+    assert seen["reasons"] == ["the test says so" if trial.first else "caller cancelled"]
+
+
+def test_calls_run_side_by_side(trial):
+    assert 0.5 <= trial["eight_sleeps"] < 8 * 0.5
+
+
+def test_what_the_client_can_be_asked(trial):
+    can = trial.data("who")
+    assert can["name"] == "official" and can["revision"] == trial.revision
+    assert (can["sample"], can["roots"]) == (True, True)
+    assert can["elicit"] == (trial.revision >= JUNE) and can["elicit_url"] == (trial.revision >= NOVEMBER)
+
+
+def test_forms(trial):
+    if trial.revision < JUNE:
+        for name in ("book", "choose_enum", "delete", "wizard"):
+            assert "elicitation" in trial[name]["message"]
+        assert trial["asked"] == []
+        return
+    assert trial.data("book") == {"action": "accept", "name": "Ada", "content": {
+        "name": "Ada", "guests": 2, "window": False, "price": 12.5, "mail": "a@example.com"}}
+    for action in ("decline", "cancel"):
+        assert trial.data(f"book_{action}") == {"action": action, "content": None, "name": None}
+    form = trial["asked"][0]
+    assert form["message"] == "Your booking?"
+    assert form.get("mode", "form") == "form" and (trial.revision >= NOVEMBER or "mode" not in form)
+    fields = form["requestedSchema"]["properties"]
+    assert form["requestedSchema"]["required"] == ["name", "guests"]
+    assert fields["name"] == {"type": "string", "description": "Your name", "minLength": 2}
+    assert fields["guests"] == {"type": "integer", "minimum": 1, "maximum": 9}
+    assert fields["window"] == {"type": "boolean", "default": True}
+    assert fields["mail"]["format"] == "email"
+
+
+def test_choices_of_all_generations(trial):
+    if trial.revision < JUNE:
+        return  # asked before: there is nothing to choose with
+    assert trial.data("choose_enum")["content"] == {"choice": "green"}
+    assert trial.data("choose_titled")["content"] == {"choice": "g"}
+    assert trial.data("choose_names")["content"] == {"choice": "g"}
+    asked = {item["message"]: item["requestedSchema"]["properties"].get("choice") for item in trial["asked"] if "requestedSchema" in item}
+    assert asked["Which one (enum)?"] == {"type": "string", "title": "Colour", "enum": ["red", "green"]}
+    if trial.revision >= NOVEMBER:
+        assert trial.data("choose_several")["content"] == {"choice": ["red", "green"]}
+        assert trial.data("choose_several_titled")["content"] == {"choice": ["g"]}
+        assert asked["Which one (titled)?"]["oneOf"] == [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]
+    else:
+        assert "cannot ask" in trial.failure("choose_several") and "cannot ask" in trial.failure("choose_several_titled")
+        assert asked["Which one (titled)?"] == {"type": "string", "enum": ["r", "g"], "enumNames": ["Red", "Green"]}
+    assert "'purple' is none of" in trial.failure("choose_badly")
+
+
+def test_declared_questions_and_several_at_once(trial):
+    if trial.revision < JUNE:
+        return
+    assert trial.text("delete") == "/tmp/x: deleted"
+    assert "decline" in trial.failure("delete_declined")
+    assert "Delete /tmp/x?" in [item["message"] for item in trial["asked"]]
+    assert trial.text("wizard") == "{'step': 1} accept accept"
+
+
+def test_pages_to_visit(trial):
+    if trial.revision >= NOVEMBER:
+        assert trial.text("visit") == "accept"
+        assert trial["completed"] is True
+        assert {"mode": "url", "message": "Please sign in", "url": "https://example.com/sign-in?x=1",
+                "elicitationId": "sign-in-1"} in trial["asked"]
+        assert trial["must_visit"]["code"] == -32042
+        assert trial["must_visit"]["data"]["elicitations"][0]["elicitationId"] == "sign-in-2"
+    else:
+        assert "elicitation.url" in trial["visit"]["message"]
+        assert trial.failure("must_visit") == "Sign in first"
+
+
+def test_sampling(trial):
+    assert trial.text("ask_model") == "test-model: It is late. (endTurn)"
+    asked = trial["sampled"][0]
+    assert [message["role"] for message in asked["messages"]] == ["user", "assistant", "user"]
+    assert asked["messages"][2]["content"]["type"] == "image"
+    assert {name: asked[name] for name in ("maxTokens", "systemPrompt", "temperature", "stopSequences", "metadata")} == {
+        "maxTokens": 50, "systemPrompt": "Be brief.", "temperature": 0.5, "stopSequences": ["END"],
+        "metadata": {"example.com/for": "test"}}
+    assert asked["modelPreferences"] == {"hints": [{"name": "small"}], "speedPriority": 1.0}
+
+
+def test_sampling_with_tools(trial):
+    if trial.revision < NOVEMBER:
+        assert "sampling.tools" in trial["ask_model_with_tools"]["message"]
+        assert len(trial["sampled"]) == 1
+        return
+    assert trial.text("ask_model_with_tools") == "1 toolUse, then It is late."
+    first, second = trial["sampled"][1:]
+    assert [tool["name"] for tool in first["tools"]] == ["clock"] and first["toolChoice"] == {"mode": "auto"}
+    result = second["messages"][-1]["content"]
+    result = result[0] if isinstance(result, list) else result
+    assert (result["type"], result["toolUseId"]) == ("tool_result", "use-1")
+    assert result["content"][0]["text"] == "noon in Rome"
+
+
+def test_roots(trial):
+    assert trial.data("list_roots") == trial.data("list_roots_again") == ["data=file:///srv/data"]
+    assert trial.data("roots_have_changed") is True
+    assert (trial["roots_asked"], trial["roots_asked_after_change"]) == (1, 2)
+
+
+def test_resources(trial):
+    assert json.loads(trial["settings"]["contents"][0]["text"]) == {"colour": "blue"}
+    assert trial["settings"]["contents"][0]["mimeType"] == "application/json"
+    assert base64.b64decode(trial["pixel"]["contents"][0]["blob"]).startswith(PNG_START)
+    assert [item["uri"] for item in trial["bundle"]["contents"]] == ["bundle://all/a", "bundle://all/b"]
+    assert trial["note"]["contents"] == [{"uri": "notes://one", "mimeType": "text/plain", "text": "first"}]
+    assert trial["history"]["contents"][0]["text"] == "Rome in 1999"
+    for name, uri in (("no_note", "notes://none"), ("no_resource", "nowhere://at/all")):
+        assert (trial[name]["code"], trial[name]["data"]) == (-32002, {"uri": uri})
+
+
+def test_subscriptions(trial):
+    assert trial["subscribe"] == {} and trial["unsubscribe"] == {}
+    assert trial["updated"] is True
+    assert trial["note_updated"]["contents"][0]["text"] == "second"
+    assert trial["updated_after_unsubscribe"] == []
+
+
+def test_prompts(trial):
+    texts = [message["content"]["text"] for message in trial["briefing"]["messages"]]
+    assert texts == ["Write a cheerful briefing for Rome.", "Gladly."]
+    assert [message["role"] for message in trial["briefing"]["messages"]] == ["user", "assistant"]
+    assert trial["briefing_default"]["messages"][0]["content"]["text"] == "Write a neutral briefing for Rome."
+    assert trial["briefing_without"]["code"] == -32602 and "city" in trial["briefing_without"]["message"]
+    assert trial["no_prompt"]["code"] == -32602
+    kinds = [message["content"]["type"] for message in trial["gallery"]["messages"]]
+    assert kinds == ["text", "image", "audio" if trial.revision >= MARCH else "text", "resource",
+                     "resource_link" if trial.revision >= JUNE else "text"]
+
+
+def test_completion(trial):
+    assert trial["complete_city"]["completion"]["values"] == ["Paris", "Palermo", "Prague"]
+    years = trial["complete_year"]["completion"]
+    assert years["values"] == [str(year) for year in range(2000, 2100)]
+    assert (years["total"], years["hasMore"]) == (300, True)
+    assert trial["complete_nothing"]["completion"]["values"] == []
+
+
+def test_changes_at_run_time(trial):
+    assert trial["changes"] == trial["changes_back"] == [True, True, True]
+    assert trial.text("new_tool") == "new"
+    assert trial["new_tool_gone"]["code"] == -32602

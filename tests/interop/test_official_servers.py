@@ -1,0 +1,386 @@
+"""Our client drives other people's servers: the official SDK in Python, both generations, and the reference servers."""
+
+import json
+import queue
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import mcplite
+from mcplite import types
+from mcplite.revisions import LEGACY, NEWEST_LEGACY
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+HERE = Path(__file__).resolve().parent
+#: Seconds; a loaded machine starts node slowly.
+LIMIT = 60
+
+
+class Listener:
+    """Handlers that note what they get, and give fixed answers."""
+
+    def __init__(self):
+        self.forms, self.pages, self.samples = [], [], []
+        #: What the server tells by itself: ("log", ...), ("tools",), ("updated", uri) ...
+        self.told = queue.Queue()
+        self.answer = mcplite.accept({})
+
+    def options(self):
+        return dict(
+            elicitation_handler=self.elicit, url_elicitation_handler=self.visit, sampling_handler=self.sample,
+            sampling_tools=True, log_handler=lambda message: self.told.put(("log", message.level, message.data, message.logger)),
+            on_tools_changed=lambda: self.told.put(("tools",)), on_prompts_changed=lambda: self.told.put(("prompts",)),
+            on_resources_changed=lambda: self.told.put(("resources",)),
+            on_resource_updated=lambda uri: self.told.put(("updated", uri)),
+            on_elicitation_complete=lambda id: self.told.put(("complete", id)))
+
+    def elicit(self, request):
+        self.forms.append(request)
+        return self.answer
+
+    def visit(self, request):
+        self.pages.append(request)
+        return mcplite.accept()
+
+    def sample(self, request):
+        self.samples.append(request)
+        if request.tools:
+            return types.CreateMessageResult(role="assistant", model="test-model", stop_reason="toolUse", content=[
+                types.TextContent("Let me see."), types.ToolUseContent(id="use-1", name=request.tools[0].name, input={"a": 1})])
+        return types.CreateMessageResult(role="assistant", model="test-model", stop_reason="endTurn",
+                                         content=[types.TextContent("It is late.")])
+
+    def wait_for(self, *wanted):
+        """Return when the server has told all of these, in any order."""
+        missing = list(wanted)
+        while missing:
+            told = self.told.get(timeout=LIMIT)
+            missing = [item for item in missing if told[:len(item)] != item]
+
+
+def cancel_when_started(client, listener, tool):
+    """Call a tool that reports progress and waits; cancel it from the progress callback's thread."""
+    token = mcplite.CancelToken()
+    with pytest.raises(mcplite.Cancelled, match="enough"):
+        client.call_tool(tool, cancel=token, on_progress=lambda progress: token.cancel("enough"), timeout=LIMIT)
+
+
+@pytest.fixture
+def listener():
+    return Listener()
+
+
+# --- servers written with the official SDK ----------------------------------------------------------
+
+
+@pytest.fixture(params=["mcp2", "mcp1"])
+def official(request, installed, listener):
+    command = [installed.python(request.param), str(HERE / "official_server.py")]
+    with mcplite.connect(command, roots=["file:///srv/data"], env={"PYTHONWARNINGS": "ignore"}, **listener.options()) as client:
+        yield client
+
+
+def test_what_an_official_server_says_of_itself(official):
+    assert official.protocol_version == NEWEST_LEGACY.name
+    assert official.server_info.name == "official" and official.server_info.website_url == "https://example.com"
+    assert official.instructions == "Try it."
+    official.ping()
+    tools = {tool.name: tool for tool in official.list_tools()}
+    assert tools["add"].input_schema["properties"]["b"]["default"] == 1
+    assert tools["weather"].output_schema["properties"]["high"]["description"] == "Degrees"
+    assert [resource.uri for resource in official.list_resources()] == ["config://settings", "data://bytes"]
+    assert [template.uri_template for template in official.list_resource_templates()] == ["notes://{title}"]
+    prompt, = official.list_prompts()
+    assert (prompt.name, prompt.title, [argument.name for argument in prompt.arguments]) == (
+        "briefing", "Briefing", ["city", "tone"])
+
+
+def test_results_of_an_official_server(official):
+    official.list_tools()  # from here on results are checked against the declared schemas
+    assert official.call_tool("add", {"a": 41}).structured_content == {"result": 42}
+    assert official.call_tool("weather", {"city": "Rome"}).structured_content == {
+        "city": "Rome", "high": 21.5, "notes": ["celsius"]}
+    picture = official.call_tool("picture").content[0]
+    assert picture.mime_type == "image/png" and picture.bytes == b"\x89PNG\r\n\x1a\nrest"
+    for name, arguments in (("fail", {}), ("add", {"a": "many"})):
+        result = official.call_tool(name, arguments)
+        assert result.is_error and name in result.text
+        with pytest.raises(mcplite.ToolError):
+            result.raise_for_error()
+
+
+def test_resources_and_prompts_of_an_official_server(official):
+    assert official.read_resource("config://settings").text == '{"colour": "blue"}'
+    assert official.read_resource("data://bytes").bytes == b"\x00\x01\x02"
+    assert official.read_resource("notes://one").text == "the note one"
+    with pytest.raises(mcplite.RemoteError):
+        official.read_resource("nowhere://at/all")
+    message, = official.get_prompt("briefing", {"city": "Rome"}).messages
+    assert (message.role, message.content.text) == ("user", "Write a neutral briefing for Rome.")
+    assert official.complete(prompt="briefing", argument="city", value="P").values == ["Paris", "Prague"]
+    assert official.complete(prompt="briefing", argument="tone", value="", context={"city": "Rome"}).values == ["Rome"]
+
+
+def test_progress_and_logs_of_an_official_server(official, listener):
+    seen = []
+    official.call_tool("count", {"to": 4}, on_progress=lambda progress: seen.append(
+        (progress.progress, progress.total, progress.message)))
+    assert seen == [(n, 4, f"at {n}") for n in range(1, 5)]
+    listener.wait_for(("log", "info", "counted"), ("log", "error", {"counted": 4}, "counter"))
+
+
+def test_cancelling_a_call_of_an_official_server(official, listener):
+    cancel_when_started(official, listener, "wait_to_be_cancelled")
+    assert official.call_tool("was_cancelled").structured_content == {"result": True}
+
+
+def test_questions_of_an_official_server(official, listener):
+    listener.answer = mcplite.accept({"name": "Ada", "guests": 2})
+    assert json.loads(official.call_tool("book").text) == ["accept", {"name": "Ada", "guests": 2, "window": True}]
+    form, = listener.forms
+    assert form.message == "Your booking?" and form.mode == "form"
+    assert form.requested_schema["properties"]["guests"]["maximum"] == 9
+    for answer in (mcplite.decline(), mcplite.cancel()):
+        listener.answer = answer
+        assert json.loads(official.call_tool("book").text) == [answer.action, None]
+    assert official.call_tool("visit").text == "accept"
+    page, = listener.pages
+    assert (page.mode, page.url, page.elicitation_id, page.host) == (
+        "url", "https://example.com/sign-in", "id-1", "example.com")
+    listener.wait_for(("complete", "id-1"))
+
+
+def test_sampling_for_an_official_server(official, listener):
+    reply = json.loads(official.call_tool("ask_model").text)
+    assert (reply["role"], reply["model"], reply["stopReason"]) == ("assistant", "test-model", "endTurn")
+    assert reply["content"]["text"] == "It is late."
+    reply = json.loads(official.call_tool("ask_model_with_tools").text)
+    assert [block["type"] for block in reply["content"]] == ["text", "tool_use"]
+    first, second = listener.samples
+    assert (first.text if hasattr(first, "text") else first.messages[0].text) == "What is the time?"
+    assert (first.max_tokens, first.system_prompt) == (50, "Be brief.")
+    assert [tool.name for tool in second.tools] == ["clock"] and second.tool_choice.mode == "auto"
+
+
+def test_roots_for_an_official_server(official):
+    assert [root["uri"] for root in json.loads(official.call_tool("list_roots").text)] == ["file:///srv/data"]
+    official.set_roots(["file:///srv/other", types.Root("file:///srv/third", name="third")])
+    assert json.loads(official.call_tool("list_roots").text) == [
+        {"uri": "file:///srv/other"}, {"uri": "file:///srv/third", "name": "third"}]
+
+
+def test_changes_of_an_official_server(official, listener):
+    assert "new_tool" not in [tool.name for tool in official.list_tools()]
+    official.call_tool("change")
+    listener.wait_for(("tools",), ("prompts",), ("resources",), ("updated", "config://settings"))
+    assert "new_tool" in [tool.name for tool in official.list_tools()]
+    assert official.call_tool("new_tool").text == "new"
+
+
+@pytest.mark.parametrize("environment", ["mcp2", "mcp1"])
+@pytest.mark.parametrize("revision", LEGACY, ids=str)
+def test_every_revision_with_an_official_server(environment, revision, installed):
+    command = [installed.python(environment), str(HERE / "official_server.py")]
+    with mcplite.connect(command, revision=revision) as client:
+        assert client.protocol_version == revision.name
+        client.list_tools()
+        result = client.call_tool("add", {"a": 1, "b": 1})
+        assert result.text == "2"
+        assert client.read_resource("notes://one").text == "the note one"
+        assert client.get_prompt("briefing", {"city": "Rome"}).messages[0].content.text.endswith("for Rome.")
+
+
+# --- the reference servers ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def everything(installed, listener):
+    with mcplite.connect(installed.node("server-everything"), roots=["file:///srv/data"], open_timeout=LIMIT,
+                         **listener.options()) as client:
+        # It registers the tools that need a capability once the handshake is over, and tells.
+        listener.wait_for(("tools",))
+        yield client
+
+
+def test_what_everything_has(everything):
+    assert everything.server_info.name == "mcp-servers/everything" and everything.instructions
+    tools = {tool.name: tool for tool in everything.list_tools()}
+    assert {"echo", "get-sum", "trigger-sampling-request", "trigger-elicitation-request"} <= set(tools)
+    assert tools["echo"].annotations.is_read_only is True
+    assert {prompt.name for prompt in everything.list_prompts()} == {
+        "simple-prompt", "args-prompt", "completable-prompt", "resource-prompt"}
+    assert any(template.uri_template == "demo://resource/dynamic/text/{resourceId}"
+               for template in everything.list_resource_templates())
+
+
+def test_results_of_everything(everything):
+    everything.list_tools()
+    assert everything.call_tool("echo", {"message": "hällo \U0001f642"}).text == "Echo: hällo \U0001f642"
+    assert "42" in everything.call_tool("get-sum", {"a": 40, "b": 2}).text
+    weather = everything.call_tool("get-structured-content", {"location": "Chicago"})
+    assert weather.structured_content == {"temperature": 36, "conditions": "Light rain / drizzle", "humidity": 82}
+    image = next(block for block in everything.call_tool("get-tiny-image").content if isinstance(block, types.ImageContent))
+    assert image.bytes.startswith(b"\x89PNG")
+    links = [block for block in everything.call_tool("get-resource-links", {"count": 3}).content
+             if isinstance(block, types.ResourceLink)]
+    assert len(links) == 3 and links[0].uri.startswith("demo://resource/dynamic/")
+    annotated = everything.call_tool("get-annotated-message", {"messageType": "error", "includeImage": True}).content
+    assert annotated[0].annotations.audience == ["user", "assistant"] and annotated[0].annotations.priority == 1
+    assert everything.call_tool("get-structured-content", {"location": "Atlantis"}).is_error
+
+
+def test_progress_and_cancelling_with_everything(everything, listener):
+    seen = []
+    arguments = {"duration": 0.5, "steps": 5}
+    result = everything.call_tool("trigger-long-running-operation", arguments, on_progress=lambda progress: seen.append(
+        (progress.progress, progress.total)))
+    assert "completed" in result.text and seen == [(n, 5) for n in range(1, 6)]
+    token = mcplite.CancelToken()
+    with pytest.raises(mcplite.Cancelled):
+        everything.call_tool("trigger-long-running-operation", {"duration": 60, "steps": 600}, cancel=token,
+                             on_progress=lambda progress: token.cancel())
+    with pytest.raises(mcplite.RequestTimeout):
+        everything.call_tool("trigger-long-running-operation", {"duration": 60, "steps": 1}, timeout=0.2)
+    everything.ping()
+
+
+def test_questions_of_everything(everything, listener):
+    listener.answer = mcplite.accept({"name": "Ada", "check": True, "titledMultipleSelectEnum": ["fish-2"]})
+    text = everything.call_tool("trigger-elicitation-request").text
+    assert "- Name: Ada" in text and "fish-2" in text
+    fields = listener.forms[0].requested_schema["properties"]
+    assert fields["titledSingleSelectEnum"]["oneOf"][0] == {"const": "hero-1", "title": "Superman"}
+    assert fields["legacyTitledEnum"]["enumNames"][0] == "Cats"
+    listener.answer = mcplite.decline()
+    assert "declined" in everything.call_tool("trigger-elicitation-request").text
+    arguments = {"url": "https://example.com/page", "elicitationId": "id-7"}
+    assert "completed" in everything.call_tool("trigger-url-elicitation", arguments).text
+    assert [(page.url, page.elicitation_id) for page in listener.pages] == [("https://example.com/page", "id-7")]
+    with pytest.raises(mcplite.UrlElicitationRequired) as caught:
+        everything.call_tool("trigger-url-elicitation", {"url": "https://example.com/other", "errorPath": True})
+    assert caught.value.urls[0]["url"] == "https://modelcontextprotocol.io"
+
+
+def test_sampling_and_roots_for_everything(everything, listener):
+    text = everything.call_tool("trigger-sampling-request", {"prompt": "the time", "maxTokens": 20}).text
+    assert "It is late." in text and "test-model" in text
+    assert listener.samples[0].max_tokens == 20 and "the time" in listener.samples[0].messages[0].text
+    assert "file:///srv/data" in everything.call_tool("get-roots-list").text
+
+
+def test_resources_of_everything(everything, listener):
+    uri = "demo://resource/dynamic/text/7"
+    assert everything.read_resource(uri).text.startswith("Resource 7: This is a plaintext resource")
+    assert everything.read_resource("demo://resource/dynamic/blob/7").bytes.startswith(b"Resource 7: This is a base64 blob")
+    everything.subscribe_resource(uri)
+    everything.call_tool("toggle-subscriber-updates")
+    listener.wait_for(("updated", uri))
+    everything.unsubscribe_resource(uri)
+    everything.set_log_level("emergency")
+
+
+def test_prompts_of_everything(everything):
+    message, = everything.get_prompt("args-prompt", {"city": "Rome", "state": "Lazio"}).messages
+    assert message.content.text == "What's weather in Rome, Lazio?"
+    assert everything.complete(prompt="completable-prompt", argument="department", value="S").values == ["Sales", "Support"]
+    assert everything.complete(prompt="completable-prompt", argument="name", value="", context={"department": "Sales"}).values == [
+        "David", "Eve", "Frank"]
+    messages = everything.get_prompt("resource-prompt", {"resourceType": "Text", "resourceId": "3"}).messages
+    assert any(isinstance(message.content, types.EmbeddedResource) for message in messages)
+
+
+@pytest.fixture
+def repository(tmp_path):
+    git = shutil.which("git")
+    if git is None:
+        pytest.skip("git is not installed")
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    for command in (["init", "-q", "-b", "main"], ["config", "user.name", "Ada"], ["config", "user.email", "ada@example.com"]):
+        subprocess.run([git, *command], cwd=folder, check=True, timeout=LIMIT)
+    (folder / "a.txt").write_text("first\n")
+    for command in (["add", "a.txt"], ["commit", "-q", "-m", "the first commit"]):
+        subprocess.run([git, *command], cwd=folder, check=True, timeout=LIMIT)
+    return folder
+
+
+def test_the_git_server(installed, repository):
+    command = [installed.python("servers"), "-m", "mcp_server_git", "--repository", str(repository)]
+    path = {"repo_path": str(repository)}
+    with mcplite.connect(command) as client:
+        assert {"git_status", "git_log", "git_commit", "git_add"} <= {tool.name for tool in client.list_tools()}
+        assert "nothing to commit" in client.call_tool("git_status", path).text
+        (repository / "b.txt").write_text("second\n")
+        assert "b.txt" in client.call_tool("git_status", path).text
+        client.call_tool("git_add", {**path, "files": ["b.txt"]}).raise_for_error()
+        assert "+second" in client.call_tool("git_diff_staged", path).text
+        client.call_tool("git_commit", {**path, "message": "the second commit"}).raise_for_error()
+        log = client.call_tool("git_log", {**path, "max_count": 5}).text
+        assert "the first commit" in log and "the second commit" in log
+        outside = client.call_tool("git_status", {"repo_path": "/"})
+        assert outside.is_error
+    subjects = subprocess.run(["git", "log", "--format=%s"], cwd=repository, stdout=subprocess.PIPE, timeout=LIMIT)
+    assert subjects.stdout.decode().split("\n")[:2] == ["the second commit", "the first commit"]
+
+
+def test_the_time_server(installed):
+    with mcplite.connect([installed.python("servers"), "-m", "mcp_server_time", "--local-timezone", "Europe/Rome"]) as client:
+        assert client.server_info.name == "mcp-time"
+        client.list_tools()
+        result = client.call_tool("convert_time", {
+            "source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Kathmandu"}).raise_for_error()
+        assert result.structured_content["time_difference"] == "+5.75h"
+        assert "T17:45:00+05:45" in result.structured_content["target"]["datetime"]
+        assert client.call_tool("get_current_time", {"timezone": "Nowhere/Land"}).is_error
+        with pytest.raises(mcplite.InvalidParams):
+            client.call_tool("no_such_tool")
+
+
+def test_the_filesystem_server(installed, tmp_path):
+    allowed, other = tmp_path / "allowed", tmp_path / "other"
+    for folder in (allowed, other):
+        folder.mkdir()
+        (folder / "a.txt").write_text(f"in {folder.name}")
+    with mcplite.connect([*installed.node("server-filesystem"), str(allowed)], open_timeout=LIMIT) as client:
+        client.list_tools()
+        assert client.call_tool("read_text_file", {"path": str(allowed / "a.txt")}).text == "in allowed"
+        client.call_tool("write_file", {"path": str(allowed / "b.txt"), "content": "hällo\n"}).raise_for_error()
+        assert (allowed / "b.txt").read_text("utf-8") == "hällo\n"
+        assert "[FILE] b.txt" in client.call_tool("list_directory", {"path": str(allowed)}).text
+        refused = client.call_tool("read_text_file", {"path": str(other / "a.txt")})
+        assert refused.is_error and "Access denied" in refused.text
+
+
+def test_the_filesystem_server_works_in_our_roots(installed, tmp_path):
+    allowed, other = tmp_path / "allowed", tmp_path / "other folder"
+    for folder in (allowed, other):
+        folder.mkdir()
+        (folder / "a.txt").write_text(f"in {folder.name}")
+    asked = queue.Queue()
+    roots = [allowed]
+
+    def tell():
+        asked.put(list(roots))
+        return roots
+
+    with mcplite.connect(installed.node("server-filesystem"), roots=tell, open_timeout=LIMIT) as client:
+
+        def readable(folder):
+            # The server takes the roots over a moment after it has asked for them.
+            for _ in range(200):
+                result = client.call_tool("read_text_file", {"path": str(folder / "a.txt")})
+                if not result.is_error:
+                    return result.text
+                client.ping()
+            return result.text
+
+        asked.get(timeout=LIMIT)
+        assert readable(allowed) == "in allowed"
+        assert client.call_tool("read_text_file", {"path": str(other / "a.txt")}).is_error
+        roots[:] = [other]
+        client.notify("notifications/roots/list_changed")
+        asked.get(timeout=LIMIT)
+        assert readable(other) == "in other folder"
+        assert client.call_tool("read_text_file", {"path": str(allowed / "a.txt")}).is_error

@@ -1,0 +1,287 @@
+"""Newline framing over descriptors: interruption, full pipes, the end."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from mcplite.errors import ConnectionClosed, ProtocolError, RequestTimeout
+from mcplite.rpc.pipes import PipeChannel
+
+
+class Pair:
+    """A channel and the raw other end of its two pipes."""
+
+    def __init__(self, **options):
+        self.read_fd, theirs_out = os.pipe()
+        theirs_in, self.write_fd = os.pipe()
+        ours_in, ours_out = self.read_fd, self.write_fd
+        if options.get("nonblocking"):
+            os.set_blocking(ours_out, False)
+        self.channel = PipeChannel(ours_in, ours_out, name="them", line_limit=options.pop("line_limit", 1 << 20), **options)
+        self.theirs_out, self.theirs_in = theirs_out, theirs_in
+
+    def say(self, data):
+        os.write(self.theirs_out, data)
+
+    def close(self):
+        self.channel.close()
+        for fd in (self.theirs_out, self.theirs_in):
+            try:
+                os.close(fd)
+            except OSError:
+                pass
+
+
+@pytest.fixture
+def make():
+    made = []
+
+    def make(**options):
+        made.append(Pair(**options))
+        return made[-1]
+
+    yield make
+    for pair in made:
+        pair.close()
+
+
+def take(channel, timeout=20):
+    message = channel.read(timeout)
+    if message is not None:
+        channel.consume()
+    return message
+
+
+def test_lines_in_any_pieces(make):
+    pair = make()
+    pair.say(b"on")
+    pair.say(b"e\r\ntwo\n\n  \nthr")
+    assert take(pair.channel) == b"one"
+    assert pair.channel.buffered
+    assert take(pair.channel) == b"two"
+    assert not pair.channel.buffered
+    assert take(pair.channel, 0.01) is None
+    pair.say(b"ee\n")
+    assert take(pair.channel) == b"three"
+
+
+def test_a_message_stays_until_it_is_consumed(make):
+    pair = make()
+    pair.say(b"one\ntwo\n")
+    assert pair.channel.read(20) == b"one"
+    assert pair.channel.read(20) == b"one"
+    pair.channel.consume()
+    assert pair.channel.read(20) == b"two"
+
+
+def test_a_line_that_is_too_long_is_dropped_and_said(make):
+    pair = make(line_limit=10)
+    pair.say(b"x" * 50 + b"\nshort\n")
+    with pytest.raises(ProtocolError, match="more than 10 bytes"):
+        pair.channel.read(20)
+    assert take(pair.channel) == b"short"
+
+
+def test_a_line_that_never_ends_is_said_at_once(make):
+    pair = make(line_limit=10)
+    pair.say(b"x" * 50)
+    with pytest.raises(ProtocolError, match="more than 10 bytes"):
+        pair.channel.read(20)
+    pair.say(b"x" * 50 + b"\nshort\n")
+    assert take(pair.channel) == b"short"
+
+
+def test_the_deadline_of_a_read_holds_against_dripping(make):
+    pair, stop = make(), threading.Event()
+
+    def drip():
+        while not stop.wait(0.001):
+            pair.say(b"x")
+
+    dripper = threading.Thread(target=drip)
+    dripper.start()
+    assert pair.channel.read(0.05) is None
+    pair.channel.wake()
+    assert pair.channel.read(20) is None
+    stop.set()
+    dripper.join(20)
+
+
+def test_wake_ends_a_read(make):
+    pair = make()
+    threading.Timer(0.01, pair.channel.wake).start()
+    assert pair.channel.read(20) is None
+    for _ in range(70_000):  # more than the pipe holds
+        pair.channel.wake()
+    assert pair.channel.read(20) is None
+
+
+def test_the_end_comes_after_what_was_said(make):
+    pair = make()
+    pair.say(b"last\nhalf")
+    os.close(pair.theirs_out)
+    assert take(pair.channel) == b"last"
+    for _ in range(2):
+        with pytest.raises(ConnectionClosed, match="them closed"):
+            pair.channel.read(20)
+
+
+def test_the_end_of_a_watched_process_comes_after_what_was_said(make):
+    watch_read, watch_write = os.pipe()
+    pair = make(watch_fd=watch_read)
+    pair.say(b"last\n")
+    os.close(watch_write)  # readable from now on
+    assert take(pair.channel) == b"last"
+    with pytest.raises(ConnectionClosed):
+        pair.channel.read(20)
+
+
+def test_a_full_pipe_times_out_and_what_was_begun_is_finished_first(make):
+    pair = make(nonblocking=True)
+    big = b"x" * 300_000
+    with pytest.raises(RequestTimeout, match="pipe is full"):
+        pair.channel.write(big, timeout=0.05)
+    with pytest.raises(RequestTimeout):
+        pair.channel.write(b"never", timeout=0.05)
+    got = bytearray()
+
+    def read():
+        while not got.endswith(b"after\n"):
+            got.extend(os.read(pair.theirs_in, 65536))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    pair.channel.write(b"after", timeout=20)
+    reader.join(20)
+    assert bytes(got) == big + b"\nafter\n"
+
+
+def test_a_second_writer_times_out_too(make):
+    pair = make(nonblocking=True)
+    first = threading.Thread(target=lambda: pytest.raises(RequestTimeout, pair.channel.write, b"x" * 300_000, 1.0))
+    first.start()
+    while not pair.channel._write_lock.locked():
+        time.sleep(0.001)
+    with pytest.raises(RequestTimeout, match="has not read"):
+        pair.channel.write(b"y", timeout=0.01)
+    first.join(20)
+
+
+def test_close_ends_a_writer_that_waits(make):
+    pair = make(nonblocking=True)
+    errors = []
+
+    def write():
+        try:
+            pair.channel.write(b"x" * 300_000)
+        except ConnectionClosed as error:
+            errors.append(error)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    while not pair.channel._write_lock.locked():
+        time.sleep(0.001)
+    pair.channel.close()
+    writer.join(20)
+    assert len(errors) == 1
+
+
+def test_a_reader_that_is_gone(make):
+    pair = make()
+    os.close(pair.theirs_in)
+    with pytest.raises(ConnectionClosed, match="writing to them failed"):
+        pair.channel.write(b"x")
+
+
+def test_a_closed_channel_says_so(make):
+    pair = make()
+    pair.channel.close()
+    pair.channel.close()
+    pair.channel.wake()
+    with pytest.raises(ConnectionClosed, match="closed on this side"):
+        pair.channel.read(1)
+    with pytest.raises(ConnectionClosed):
+        pair.channel.write(b"x")
+
+
+def test_a_failed_read_is_the_end(make):
+    pair = make()
+    pair.say(b"x\n")
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, pair.channel._read_fd)
+    os.close(null)
+    with pytest.raises(ConnectionClosed):
+        pair.channel.read(20)
+
+
+def test_many_writers_keep_lines_whole(make):
+    pair = make()
+    got = bytearray()
+    total = 8 * 20 * 20_001
+
+    def read():
+        while len(got) < total:
+            got.extend(os.read(pair.theirs_in, 65536))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    writers = [threading.Thread(target=lambda letter=letter: [pair.channel.write(letter * 20_000) for _ in range(20)])
+               for letter in (b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h")]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(30)
+    reader.join(30)
+    lines = bytes(got).split(b"\n")[:-1]
+    assert len(lines) == 160
+    assert all(len(set(line)) == 1 and len(line) == 20_000 for line in lines)
+
+
+def test_signal_handlers_that_raise_lose_nothing(make):
+    """A caller in the main thread reads its own answer, and Ctrl-C may strike anywhere in it."""
+
+    class Struck(Exception):
+        pass
+
+    state = {"armed": False, "strikes": 0}
+
+    def strike(number, frame):
+        if state["armed"]:
+            state["armed"] = False
+            state["strikes"] += 1
+            raise Struck
+
+    pair = make()
+    lines = [b"%d" % number for number in range(20_000)]
+
+    def feed():
+        for start in range(0, len(lines), 20):
+            pair.say(b"\n".join(lines[start:start + 20]) + b"\n")
+
+    got = []
+    feeder = threading.Thread(target=feed)
+    before = signal.signal(signal.SIGALRM, strike)
+    feeder.start()
+    signal.setitimer(signal.ITIMER_REAL, 0.003, 0.003)
+    try:
+        while len(got) < len(lines):
+            try:
+                state["armed"] = True
+                message = pair.channel.read(20)
+                # As the engine does: routing may be repeated, consuming is one step.
+                if message is not None:
+                    if not got or got[-1] != message:
+                        got.append(message)
+                    pair.channel.consume()
+                state["armed"] = False
+            except Struck:
+                continue
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    feeder.join(20)
+    assert got == lines
+    assert state["strikes"] > 0

@@ -1,0 +1,200 @@
+"""The bounded pool: places, queue, suspension, who is stuck."""
+
+import threading
+
+import pytest
+
+from mcplite.rpc.deadline import Deadline
+from mcplite.rpc.mailbox import Mailbox
+from mcplite.rpc.workers import Workers
+
+
+@pytest.fixture
+def make():
+    made = []
+
+    def make(places=2, queue=8):
+        made.append(Workers(places, queue, "test worker"))
+        return made[-1]
+
+    yield make
+    for workers in made:
+        workers.stop()
+
+
+def test_sizes_must_make_sense():
+    with pytest.raises(ValueError, match="places"):
+        Workers(0, 1, "x")
+    with pytest.raises(ValueError, match="places"):
+        Workers(1, -1, "x")
+
+
+def test_tasks_run_and_a_failing_one_harms_nobody(make, caplog):
+    workers, done = make(), threading.Event()
+    assert workers.submit(lambda: 1 / 0)
+    assert workers.submit(done.set)
+    assert done.wait(20)
+    assert workers.drain(Deadline(20))
+    assert "a task of test worker failed" in caplog.text
+
+
+def test_no_more_than_the_places_run_and_the_queue_is_bounded(make):
+    workers, go, running, most = make(places=2, queue=3), threading.Event(), [], []
+    lock = threading.Lock()
+
+    def task():
+        with lock:
+            running.append(1)
+            most.append(len(running))
+        go.wait(20)
+        with lock:
+            running.pop()
+
+    accepted = [workers.submit(task) for _ in range(8)]
+    assert accepted == [True] * 5 + [False] * 3
+    go.set()
+    assert workers.drain(Deadline(20))
+    assert len(most) == 5 and max(most) <= 2
+
+
+def test_take_and_give_bound_inline_work_too(make):
+    workers, done = make(places=1), threading.Event()
+    assert workers.take()
+    assert not workers.take()
+    workers.submit(done.set)
+    assert not done.wait(0.05)
+    workers.give()
+    assert done.wait(20)
+
+
+def test_one_place_is_enough_for_nested_waiting(make):
+    workers, order, inner, done = make(places=1), [], threading.Event(), threading.Event()
+
+    def outer():
+        order.append("outer asks")
+        with workers.suspended():
+            assert inner.wait(20)
+        order.append("outer goes on")
+        done.set()
+
+    def answer():
+        order.append("inner")
+        inner.set()
+
+    workers.submit(outer)
+    workers.submit(answer)
+    assert done.wait(20)
+    assert order == ["outer asks", "inner", "outer goes on"]
+
+
+def test_whoever_comes_back_goes_before_new_tasks(make):
+    workers, order = make(places=1), []
+    answered, queued, finished = threading.Event(), threading.Event(), threading.Event()
+
+    def asker():
+        with workers.suspended():
+            answered.wait(20)
+        order.append("asker")
+
+    def blocker():
+        queued.wait(20)
+        order.append("blocker")
+
+    workers.submit(asker)
+    workers.submit(blocker)
+    workers.submit(lambda: (order.append("new"), finished.set()))
+    answered.set()
+    while workers._returning == 0:
+        pass  # the asker has its answer and waits for a place
+    queued.set()
+    assert finished.wait(20)
+    assert order == ["blocker", "asker", "new"]
+
+
+def test_suspension_without_a_place_does_nothing(make):
+    with make().suspended():
+        pass
+
+
+def test_the_stuck_are_named_with_their_stacks(make):
+    workers, go, inside = make(), threading.Event(), threading.Event()
+
+    def hangs():
+        inside.set()
+        go.wait(20)
+
+    workers.submit(hangs)
+    assert inside.wait(20)
+    assert not workers.drain(Deadline(0.01))
+    (text,) = workers.stuck()
+    assert "test worker" in text and "hangs" in text
+    go.set()
+    assert workers.drain(Deadline(20))
+
+
+def test_a_stopped_pool_takes_nothing(make):
+    workers = make()
+    ran = threading.Event()
+    workers.submit(ran.set)
+    assert ran.wait(20)
+    workers.stop()
+    assert not workers.submit(ran.set)
+    assert not workers.take()
+
+
+def test_spawn_needs_no_place(make):
+    workers, ran = make(places=1), threading.Event()
+    assert workers.take()
+    workers.spawn(ran.set)
+    assert ran.wait(20)
+    again = threading.Event()
+    workers.spawn(again.set)  # on the idle thread, or on a new one
+    assert again.wait(20)
+    workers.give()
+
+
+def test_an_idle_thread_ends_by_itself(make, monkeypatch):
+    monkeypatch.setattr("mcplite.rpc.workers._IDLE_SECONDS", 0.01)
+    workers, seen = make(), []
+    workers.spawn(lambda: seen.append(threading.current_thread()))
+    while not seen:
+        pass
+    seen[0].join(20)
+    assert not seen[0].is_alive()
+
+
+def test_mailbox_keeps_the_order_and_survives_failures(caplog):
+    box, seen, done = Mailbox("test mailbox"), [], threading.Event()
+    for number in range(100):
+        box.post(lambda number=number: seen.append(number))
+    box.post(lambda: 1 / 0)
+    box.post(done.set)
+    assert done.wait(20)
+    assert box.flush(20)
+    assert seen == list(range(100))
+    assert "a notification handler failed" in caplog.text
+    box.stop()
+    box.post(done.clear)
+    assert done.is_set()
+
+
+def test_a_full_mailbox_drops_the_oldest_and_says_so_once(caplog):
+    box, seen, go, inside = Mailbox("test mailbox", limit=2), [], threading.Event(), threading.Event()
+    box.post(lambda: (inside.set(), go.wait(20)))
+    assert inside.wait(20)
+    for number in range(5):
+        box.post(lambda number=number: seen.append(number))
+    assert box.dropped == 3
+    go.set()
+    assert box.flush(20)
+    assert seen == [3, 4]
+    assert caplog.text.count("slower than what arrives") == 1
+    box.stop()
+
+
+def test_flush_on_the_mailbox_itself_does_not_wait():
+    box, answers, done = Mailbox("test mailbox"), [], threading.Event()
+    box.post(lambda: (answers.append(box.flush(20)), done.set()))
+    assert done.wait(20)
+    assert answers == [False]
+    box.stop()
