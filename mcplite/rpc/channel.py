@@ -1,6 +1,6 @@
 """The transport interface: a channel carries whole messages as bytes; also over memory and over streams.
 
-May import: errors, protocol.framing
+May import: errors, protocol.framing, rpc.deadline
 
 A custom transport is one subclass of :class:`Channel` with four methods: ``read``, ``write``, ``wake``
 and ``close``. The engine promises that at most one thread is inside ``read`` at a time and that nobody is

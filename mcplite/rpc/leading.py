@@ -115,7 +115,10 @@ class LeaderReading:
         self._ended.set()
         self._awake.set()
         if not self._stop.is_set():
-            self._failed(error)
+            try:
+                self._failed(error)
+            finally:
+                self._channel.close()  # nobody reads any more, and nobody else may come to close it
 
     def _relieve(self, ident: Optional[int] = None, ticket: Optional[int] = None) -> None:
         """Take the role from the thread *ident*, or from whoever works on *ticket*, and give it to another."""

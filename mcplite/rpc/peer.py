@@ -445,6 +445,9 @@ class Peer:
         :param timeout: seconds to wait for a reader to step back.
         """
         self._fail(error or ConnectionClosed(f"the connection to {self.name} was closed on this side"))
+        if not self._channel.interruptible:
+            # Nothing but its end wakes a reader there, so that waiting for the reader first would be in vain.
+            self._channel.close()
         if not self._reading.stop(timeout) and self._channel.interruptible:
             _log.warning("a reader of %s did not step back within %g s", self.name, timeout)
         self._channel.close()

@@ -1,6 +1,6 @@
 """A bounded pool of daemon threads: how many handlers run, what queues, who is stuck.
 
-May import: nothing of ours.
+May import: rpc.deadline
 
 *Places* bound the handlers that run at once; *threads* are whatever that takes. A handler that
 waits for an answer gives its place back meanwhile (``suspended``), so waiting never starves
@@ -110,6 +110,7 @@ class Workers:
                     self._returning -= 1
                     self._running += 1
                     self._busy.add(threading.get_ident())
+                    self._pass_on()  # there may be a place for a new task besides
             self._mine.place = True
 
     def drain(self, deadline: Deadline) -> bool:
@@ -143,19 +144,18 @@ class Workers:
         elif self._queue and self._running < self._places:
             self._running += 1
             task = self._queue.popleft()
-            self.spawn_locked(task)
+            self._start(task)
         elif not self._running and self._draining:
             self._changed.notify_all()
 
-    def spawn_locked(self, task: Task) -> None:
-        """Start *task*, which already has a place; the caller holds the lock."""
-
+    def _start(self, task: Task) -> None:
+        # Called with the lock held; the task's place is taken already.
         def placed() -> None:
             self._mine.place = True
             with self._lock:
                 self._busy.add(threading.get_ident())
             try:
-                task()
+                self._guarded(task)
             finally:
                 self.give()
 
@@ -165,14 +165,18 @@ class Workers:
         else:
             threading.Thread(target=self._work, args=(placed,), name=self._name, daemon=True).start()
 
+    def _guarded(self, task: Task) -> None:
+        try:
+            task()
+        except BaseException:
+            # SystemExit and its like too: a task must not take the thread with it (REL-58).
+            _log.exception("a task of %s failed", self._name)
+
     def _work(self, task: Optional[Task]) -> None:
         # A worker thread's life: started by spawn, ended by stop or by half a minute without work;
         # it blocks on the handoff queue and on whatever the task blocks on.
         while task is not None:
-            try:
-                task()
-            except BaseException:
-                _log.exception("a task of %s failed", self._name)
+            self._guarded(task)
             task = None  # so that the thread keeps nothing of the task alive while it sleeps
             with self._lock:
                 if self._stopped:

@@ -1,6 +1,6 @@
 """Server: the registry and its decorators; it owns no connection.
 
-May import: errors, revisions, types, protocol.codec, protocol.jsonrpc, protocol.paging, protocol.paths, protocol.uritemplate, rpc.channel, rpc.peer, rpc.tracing, rpc.workers, server.context, server.directory, server.functions, server.limits, server.logs, server.registry, server.sessions, server.stdio, version
+May import: errors, revisions, types, protocol.codec, protocol.jsonrpc, protocol.paging, protocol.uritemplate, rpc.channel, rpc.peer, rpc.tracing, rpc.workers, server.context, server.directory, server.functions, server.limits, server.logs, server.registry, server.sessions, server.stdio, version
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """How questions get answers: over the back channel of a legacy client.
 
-May import: errors, revisions, types, protocol.codec, protocol.forms, protocol.paths, protocol.sampling, rpc.peer, server.formtypes, server.questions
+May import: errors, revisions, types, protocol.codec, protocol.forms, protocol.sampling, rpc.cancel, server.formtypes, server.questions
 
 ``BackChannel`` sends a request of its own and blocks (legacy); the ways of the modern era stand
 beside it with the same three methods.
@@ -10,7 +10,7 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
-from ..errors import InvalidParams, MissingCapability, ProtocolError
+from ..errors import MissingCapability, ProtocolError
 from ..protocol import codec, forms, sampling
 from ..types import (
     CreateMessageRequest, CreateMessageResult, ElicitRequest, ElicitResult, PromptMessage, Root, SamplingMessage, user,
@@ -56,7 +56,8 @@ class BackChannel:
         if method == "roots/list":
             return declared.roots is not None
         if method == "sampling/createMessage":
-            return declared.sampling is not None and (not mode or mode in declared.sampling)
+            flags = declared.sampling
+            return flags is not None and (not mode or (self._revision.sampling_tools and mode in flags))
         if declared.elicitation is None:
             return False
         if mode == "url":
@@ -152,7 +153,7 @@ class BackChannel:
         params = codec.encode(request, self._revision)
         problem = sampling.check_messages(params["messages"])
         if problem is not None:
-            raise InvalidParams(problem)
+            raise ValueError(f"this conversation cannot be sampled: {problem}")
         result = codec.decode(CreateMessageResult, self._call("sampling/createMessage", params))
         return result
 

@@ -7,7 +7,7 @@ import json
 import logging
 from typing import Any, Dict, List, Optional
 
-from ..errors import Cancelled, InternalError, InvalidParams, MCPError, RemoteError, ToolError, UrlElicitationRequired
+from ..errors import Cancelled, InternalError, InvalidParams, MissingCapability, RemoteError, ToolError, UrlElicitationRequired
 from ..protocol import codec
 from ..types import CallToolResult, TextContent
 from .alarm import Alarm
@@ -85,8 +85,8 @@ def _run(context: Context, name: str, function: Function, kwargs: Dict[str, Any]
             raise
         return _error(context, error.message)
     except RemoteError as error:
-        if not error.received:
-            raise
+        if not (error.received or isinstance(error, MissingCapability)):
+            raise  # raised on purpose, for the client to read
         _log.exception("tool %r failed", name)
         return _failed(context, name, error)
     except ToolError as error:

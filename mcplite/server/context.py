@@ -1,6 +1,6 @@
 """What a handler may ask of its request: progress, logs, cancellation, questions, who is calling.
 
-May import: errors, types, protocol.codec, rpc.cancel, rpc.incoming, server.asking, server.questions, server.throttle
+May import: errors, types, rpc.cancel, rpc.incoming, server.asking, server.questions, server.throttle
 
 Every call through the context is a cancellation point: once the request is cancelled it raises
 ``Cancelled``, so that a loop which reports progress stops by itself.
@@ -310,7 +310,7 @@ class Context:
         :param messages: texts or messages; ``mcplite.user(...)`` and ``mcplite.assistant(...)`` make them.
         :param max_tokens: the most that the model may write; default 1000.
         :raises MissingCapability: the client has no sampling, or none with tools when *tools* are given.
-        :raises InvalidParams: tool uses and tool results do not match (SAMP-11, SAMP-12).
+        :raises ValueError: tool uses and tool results do not match (SAMP-11, SAMP-12).
         :raises RemoteError: the client answered with an error; code -1 means that its user refused.
         :raises RequestTimeout, Cancelled: as for :meth:`elicit`.
         """

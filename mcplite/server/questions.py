@@ -1,6 +1,6 @@
 """What a handler may ask: Elicit, Sample, ListRoots as plain objects, and InputRequired for several at once.
 
-May import: types, server.schemas
+May import: types
 """
 
 from typing import Any, Dict, Generic, List, Mapping, Optional, Sequence, TypeVar, Union

@@ -24,8 +24,9 @@ PNG_START = b"\x89PNG\r\n"
 class Trial:
     """One run of ``official_client.py``: what it reports, by name, and the revision."""
 
-    def __init__(self, report, revision, first, wire):
+    def __init__(self, report, stderr, revision, first, wire):
         self.report = report
+        self.stderr = stderr
         self.revision = revision
         self.first = first
         self.wire = wire
@@ -65,7 +66,13 @@ def trial(request, installed, tmp_path_factory):
     ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=SECONDS, encoding="utf-8",
                          env={**os.environ, "WIRE_REPORT": str(wire), "PYTHONWARNINGS": "ignore"})
     assert ran.returncode == 0, f"official_client.py failed; its stderr, and the server's:\n{ran.stderr[-6000:]}"
-    return Trial(json.loads(ran.stdout), revision, environment == "mcp1", wire.read_text("utf-8"))
+    return Trial(json.loads(ran.stdout), ran.stderr, revision, environment == "mcp1", wire.read_text("utf-8"))
+
+
+@pytest.fixture(autouse=True)
+def stderr_beside_failures(trial):
+    yield
+    print(trial.stderr[-6000:])  # shown when the test fails
 
 
 def test_every_message_of_the_server_fits_the_schema(trial):
@@ -242,7 +249,8 @@ def test_choices_of_all_generations(trial):
     assert trial.data("choose_enum")["content"] == {"choice": "green"}
     assert trial.data("choose_titled")["content"] == {"choice": "g"}
     assert trial.data("choose_names")["content"] == {"choice": "g"}
-    asked = {item["message"]: item["requestedSchema"]["properties"].get("choice") for item in trial["asked"] if "requestedSchema" in item}
+    asked = {item["message"]: item["requestedSchema"]["properties"].get("choice") for item in trial["asked"]
+             if "requestedSchema" in item}
     assert asked["Which one (enum)?"] == {"type": "string", "title": "Colour", "enum": ["red", "green"]}
     if trial.revision >= NOVEMBER:
         assert trial.data("choose_several")["content"] == {"choice": ["red", "green"]}

@@ -1,5 +1,6 @@
 """Our client drives other people's servers: the official SDK in Python, both generations, and the reference servers."""
 
+import contextlib
 import json
 import queue
 import shutil
@@ -60,6 +61,17 @@ class Listener:
             missing = [item for item in missing if told[:len(item)] != item]
 
 
+@contextlib.contextmanager
+def connected(command, **options):
+    """Connect; what the server wrote to stderr is shown when the test fails."""
+    client = mcplite.connect(command, open_timeout=LIMIT, **options)
+    try:
+        with client:
+            yield client
+    finally:
+        print(client.stderr_tail)
+
+
 def cancel_when_started(client, listener, tool):
     """Call a tool that reports progress and waits; cancel it from the progress callback's thread."""
     token = mcplite.CancelToken()
@@ -78,7 +90,7 @@ def listener():
 @pytest.fixture(params=["mcp2", "mcp1"])
 def official(request, installed, listener):
     command = [installed.python(request.param), str(HERE / "official_server.py")]
-    with mcplite.connect(command, roots=["file:///srv/data"], env={"PYTHONWARNINGS": "ignore"}, **listener.options()) as client:
+    with connected(command, roots=["file:///srv/data"], env={"PYTHONWARNINGS": "ignore"}, **listener.options()) as client:
         yield client
 
 
@@ -183,7 +195,7 @@ def test_changes_of_an_official_server(official, listener):
 @pytest.mark.parametrize("revision", LEGACY, ids=str)
 def test_every_revision_with_an_official_server(environment, revision, installed):
     command = [installed.python(environment), str(HERE / "official_server.py")]
-    with mcplite.connect(command, revision=revision) as client:
+    with connected(command, revision=revision) as client:
         assert client.protocol_version == revision.name
         client.list_tools()
         result = client.call_tool("add", {"a": 1, "b": 1})
@@ -197,8 +209,8 @@ def test_every_revision_with_an_official_server(environment, revision, installed
 
 @pytest.fixture
 def everything(installed, listener):
-    with mcplite.connect(installed.node("server-everything"), roots=["file:///srv/data"], open_timeout=LIMIT,
-                         **listener.options()) as client:
+    with connected(installed.node("server-everything"), roots=["file:///srv/data"],
+                   **listener.options()) as client:
         # It registers the tools that need a capability once the handshake is over, and tells.
         listener.wait_for(("tools",))
         yield client
@@ -309,7 +321,7 @@ def repository(tmp_path):
 def test_the_git_server(installed, repository):
     command = [installed.python("servers"), "-m", "mcp_server_git", "--repository", str(repository)]
     path = {"repo_path": str(repository)}
-    with mcplite.connect(command) as client:
+    with connected(command) as client:
         assert {"git_status", "git_log", "git_commit", "git_add"} <= {tool.name for tool in client.list_tools()}
         assert "nothing to commit" in client.call_tool("git_status", path).text
         (repository / "b.txt").write_text("second\n")
@@ -326,7 +338,7 @@ def test_the_git_server(installed, repository):
 
 
 def test_the_time_server(installed):
-    with mcplite.connect([installed.python("servers"), "-m", "mcp_server_time", "--local-timezone", "Europe/Rome"]) as client:
+    with connected([installed.python("servers"), "-m", "mcp_server_time", "--local-timezone", "Europe/Rome"]) as client:
         assert client.server_info.name == "mcp-time"
         client.list_tools()
         result = client.call_tool("convert_time", {
@@ -343,7 +355,7 @@ def test_the_filesystem_server(installed, tmp_path):
     for folder in (allowed, other):
         folder.mkdir()
         (folder / "a.txt").write_text(f"in {folder.name}")
-    with mcplite.connect([*installed.node("server-filesystem"), str(allowed)], open_timeout=LIMIT) as client:
+    with connected([*installed.node("server-filesystem"), str(allowed)]) as client:
         client.list_tools()
         assert client.call_tool("read_text_file", {"path": str(allowed / "a.txt")}).text == "in allowed"
         client.call_tool("write_file", {"path": str(allowed / "b.txt"), "content": "hällo\n"}).raise_for_error()
@@ -365,7 +377,7 @@ def test_the_filesystem_server_works_in_our_roots(installed, tmp_path):
         asked.put(list(roots))
         return roots
 
-    with mcplite.connect(installed.node("server-filesystem"), roots=tell, open_timeout=LIMIT) as client:
+    with connected(installed.node("server-filesystem"), roots=tell) as client:
 
         def readable(folder):
             # The server takes the roots over a moment after it has asked for them.

@@ -1,0 +1,354 @@
+import logging
+import threading
+from importlib import util
+from pathlib import Path
+
+import pytest
+
+import mcplite
+from mcplite import revisions
+from mcplite.errors import ProtocolError, RequestTimeout, ResourceNotFound
+from mcplite.types import (
+    AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent, TextResourceContents, UnknownContent,
+)
+
+
+def _load(name):
+    spec = util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+fakes = _load("fakes")
+Fake, Refusal, LIMIT, SILENCE = fakes.Fake, fakes.Refusal, fakes.LIMIT, fakes.SILENCE
+LEGACY = [revision.name for revision in revisions.LEGACY]
+STRUCTURED = [revision.name for revision in revisions.LEGACY if revision.structured_output]
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def tool(name="count", **members):
+    return {"name": name, "inputSchema": {"type": "object"}, **members}
+
+
+# --- tools ---------------------------------------------------------------------------------------------
+
+
+def test_every_kind_of_content_becomes_an_object():
+    content = [
+        {"type": "text", "text": "hello"},
+        {"type": "image", "data": "aGk=", "mimeType": "image/png"},
+        {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"},
+        {"type": "resource_link", "uri": "a://b", "name": "b"},
+        {"type": "resource", "resource": {"uri": "a://c", "text": "c"}},
+        {"type": "video", "frames": [1]},
+        {"type": "text", "text": "world", "annotations": {"priority": 1}, "com.example": 1},
+    ]
+    with Fake({"tools/call": {"content": content, "_meta": {"a": 1}, "new": True}}) as fake, fake.connect() as client:
+        result = client.call_tool("show")
+        assert [type(item) for item in result.content] == [
+            TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource, UnknownContent, TextContent]
+        assert result.text == "hello\nworld" and result.content[1].bytes == b"hi"
+        assert result.content[5].raw == {"type": "video", "frames": [1]}  # TOOL-24
+        assert result.content[6].extra == {"com.example": 1}  # RPC-20
+        assert result.meta == {"a": 1} and result.extra == {"new": True}
+        assert result.raise_for_error() is result
+        assert isinstance(result.content[4].resource, TextResourceContents)
+
+
+@pytest.mark.parametrize("arguments, sent", [(None, {}), ({}, {}), ({"a": [1, {"b": None}]}, {"a": [1, {"b": None}]})])
+def test_arguments_arrive_as_they_are(arguments, sent):
+    with Fake({"tools/call": {"content": []}}) as fake, fake.connect() as client:
+        client.call_tool("x", arguments)
+        assert fake.got("tools/call")["params"] == {"name": "x", "arguments": sent}  # TOOL-20
+
+
+def test_any_mapping_will_do_and_nothing_else():
+    with Fake({"tools/call": {"content": []}}) as fake, fake.connect() as client:
+        from types import MappingProxyType
+        client.call_tool("x", MappingProxyType({"a": 1}))
+        assert fake.got("tools/call")["params"]["arguments"] == {"a": 1}
+        for wrong in ([1], [("a", 1)], "a", 3):
+            with pytest.raises(TypeError, match="the arguments of the tool 'x' must be a dict"):
+                client.call_tool("x", wrong)
+        with pytest.raises((TypeError, ValueError), match="'tools/call' was not sent"):
+            client.call_tool("x", {"a": object()})
+        assert fake.methods().count("tools/call") == 1
+
+
+def test_a_failed_tool_is_a_result_and_a_refused_call_an_error():
+    def call(params):
+        if params["name"] == "fails":
+            return {"content": [{"type": "text", "text": "no such city"}], "isError": True}
+        raise Refusal(-32602, "Unknown tool: nothing")
+
+    with Fake({"tools/call": call}) as fake, fake.connect() as client:
+        result = client.call_tool("fails")
+        assert result.is_error  # TOOL-45
+        with pytest.raises(mcplite.ToolError, match="no such city"):
+            result.raise_for_error()
+        with pytest.raises(mcplite.InvalidParams, match="Unknown tool"):
+            client.call_tool("nothing")
+
+
+def test_meta_of_a_call_is_sent():
+    with Fake({"tools/call": {"content": []}}) as fake, fake.connect() as client:
+        client.call_tool("x", meta={"com.example/trace": "1"})
+        assert fake.got("tools/call")["params"]["_meta"] == {"com.example/trace": "1"}
+
+
+def test_each_call_is_in_the_log_without_its_arguments(caplog):
+    caplog.set_level(logging.INFO)
+    with Fake({"tools/call": {"content": []}}) as fake, fake.connect() as client:
+        client.call_tool("login", {"pin": "31415926"})
+    assert "calling the tool 'login'" in caplog.text and "31415926" not in caplog.text  # TOOL-50
+
+
+@pytest.mark.parametrize("answer", [{"content": {}}, {"content": [{"type": "text"}]}, {"content": ["x"]},
+                                    {"content": [], "isError": "yes"}])
+def test_a_result_that_breaks_the_rules_names_server_and_method(answer):
+    with Fake({"tools/call": answer}) as fake, fake.connect() as client:
+        with pytest.raises(ProtocolError, match="the fake server answered 'tools/call' with what is no valid result"):
+            client.call_tool("x")
+        client.ping()
+
+
+def test_url_elicitations_that_are_required_are_a_typed_error():
+    wanted = [{"mode": "url", "message": "Sign in", "url": "https://example.com/a", "elicitationId": "e1"}]
+    told, ids = threading.Event(), []
+    with Fake({"tools/call": Refusal(-32042, "Sign in first", {"elicitations": wanted})}) as fake:
+        with fake.connect(on_elicitation_complete=lambda id: (ids.append(id), told.set())) as client:
+            with pytest.raises(mcplite.UrlElicitationRequired) as caught:
+                client.call_tool("x")
+            assert caught.value.urls == wanted  # URLE-14
+            fake.tell("notifications/elicitation/complete", {"elicitationId": "other"})  # URLE-08
+            fake.tell("notifications/elicitation/complete", {"elicitationId": "e1"})
+            assert told.wait(LIMIT) and ids == ["e1"]
+
+
+# --- structured results -------------------------------------------------------------------------------------
+
+
+def promising(result, **options):
+    answers = {"tools/list": {"tools": [tool(outputSchema=NUMBER), tool("plain")]}, "tools/call": result}
+    return Fake(answers, **options)
+
+
+def test_a_kept_promise_is_a_result():
+    with promising({"content": [], "structuredContent": {"n": 1}}) as fake, fake.connect() as client:
+        client.list_tools()
+        assert client.call_tool("count").structured_content == {"n": 1}
+
+
+@pytest.mark.parametrize("version", STRUCTURED)
+@pytest.mark.parametrize("result, text", [
+    ({"content": [], "structuredContent": {"n": "one"}}, "'one'"),
+    ({"content": [], "structuredContent": {}}, "'n'"),
+    ({"content": []}, "structuredContent"),
+])
+def test_a_broken_promise_is_an_error_that_names_the_tool(result, text, version):
+    with promising(result, version=version) as fake, fake.connect() as client:
+        client.list_tools()
+        with pytest.raises(ProtocolError) as caught:
+            client.call_tool("count")  # TOOL-38, TOOL-44
+        assert "'count'" in str(caught.value) and text in str(caught.value) and "fake server" in str(caught.value)
+        client.call_tool("plain")
+
+
+def test_without_a_listing_nothing_is_known_and_nothing_checked():
+    with promising({"content": [], "structuredContent": {"n": "one"}}) as fake, fake.connect() as client:
+        assert client.call_tool("count").structured_content == {"n": "one"}
+
+
+def test_a_failed_tool_has_promised_nothing():
+    with promising({"content": [], "isError": True}) as fake, fake.connect() as client:
+        client.list_tools()
+        assert client.call_tool("count").is_error  # TOOL-43
+
+
+def test_checks_can_be_left_out():
+    with promising({"content": [], "structuredContent": {"n": "one"}}) as fake, fake.connect(validate=False) as client:
+        client.list_tools()
+        client.call_tool("count")
+
+
+@pytest.mark.parametrize("version", [name for name in LEGACY if name not in STRUCTURED])
+def test_before_june_2025_there_are_no_promises(version):
+    with promising({"content": []}, version=version) as fake, fake.connect() as client:
+        client.list_tools()
+        client.call_tool("count")
+
+
+def test_promises_are_forgotten_when_the_list_changes():
+    heard = threading.Event()
+    with promising({"content": [], "structuredContent": {"n": "one"}}) as fake:
+        with fake.connect(on_tools_changed=heard.set) as client:
+            client.list_tools()
+            fake.tell("notifications/tools/list_changed")
+            assert heard.wait(LIMIT)
+            client.call_tool("count")
+
+
+def test_a_list_that_was_asked_for_before_a_change_promises_nothing():
+    heard = threading.Event()
+
+    def listing(params):
+        fake.tell("notifications/tools/list_changed")
+        assert heard.wait(LIMIT)
+        return {"tools": [tool(outputSchema=NUMBER)]}
+
+    with promising({"content": []}) as fake, fake.connect(on_tools_changed=heard.set) as client:
+        fake.answers["tools/list"] = listing
+        client.list_tools()
+        client.call_tool("count")
+
+
+# --- lists ---------------------------------------------------------------------------------------------------
+
+LISTS = [
+    ("tools", "tools/list", "tools", lambda name: tool(name)),
+    ("resources", "resources/list", "resources", lambda name: {"name": name, "uri": f"a://{name}"}),
+    ("resource_templates", "resources/templates/list", "resourceTemplates",
+     lambda name: {"name": name, "uriTemplate": f"a://{name}/{{x}}"}),
+    ("prompts", "prompts/list", "prompts", lambda name: {"name": name}),
+]
+
+
+@pytest.mark.parametrize("kind, method, member, make", LISTS, ids=[row[0] for row in LISTS])
+def test_lists_come_from_all_pages(kind, method, member, make):
+    pages = {None: (["a", "b"], ""), "": ([], "\u2603 =&"), "\u2603 =&": (["c"], None)}
+
+    def listing(params):
+        names, cursor = pages[(params or {}).get("cursor")]
+        return {member: [make(name) for name in names], "nextCursor": cursor}
+
+    with Fake({method: listing}) as fake, fake.connect() as client:
+        assert [item.name for item in getattr(client, f"list_{kind}")()] == ["a", "b", "c"]  # PAGE-01, PAGE-06, PAGE-11
+        page = getattr(client, f"list_{kind}_page")()
+        assert [item.name for item in getattr(page, kind)] == ["a", "b"] and page.next_cursor == ""
+        page = getattr(client, f"list_{kind}_page")("\u2603 =&")
+        assert [item.name for item in getattr(page, kind)] == ["c"] and page.next_cursor is None
+        assert fake.got(method).get("params") is None and fake.got(method, 2)["params"] == {"cursor": ""}
+
+
+@pytest.mark.parametrize("kind, method, member, make", LISTS, ids=[row[0] for row in LISTS])
+def test_a_list_without_an_end_is_an_error(kind, method, member, make):
+    with Fake({method: {member: [], "nextCursor": "again"}}) as fake, fake.connect() as client:
+        with pytest.raises(ProtocolError, match="'again' twice"):
+            getattr(client, f"list_{kind}")()  # PAGE-12
+        assert fake.methods().count(method) == 2
+
+
+def test_all_pages_together_have_one_deadline():
+    numbers = iter(range(10_000))
+    with Fake({"tools/list": lambda params: {"tools": [], "nextCursor": str(next(numbers))}}) as fake:
+        with fake.connect() as client, pytest.raises(RequestTimeout):
+            client.list_tools(max_timeout=0.3)
+        with pytest.raises(StopIteration):
+            [next(numbers) for _ in range(10_000)]
+
+
+def test_options_reach_every_page():
+    with Fake({"tools/list": lambda params: SILENCE}) as fake, fake.connect() as client:
+        with pytest.raises(RequestTimeout):
+            client.list_tools(timeout=0.1)
+        token = mcplite.CancelToken()
+        token.cancel()
+        with pytest.raises(mcplite.Cancelled):
+            client.list_tools(cancel=token)
+
+
+def test_an_item_that_breaks_the_rules_does_not_take_the_others_with_it(caplog):
+    items = [tool("good"), {"name": "bad"}, 3, tool("fine")]
+    with Fake({"tools/list": {"tools": items}}) as fake, fake.connect() as client:
+        assert [item.name for item in client.list_tools()] == ["good", "fine"]  # SEC-67
+    assert "2 of the tools" in caplog.text and "fake server" in caplog.text
+
+
+# --- resources ---------------------------------------------------------------------------------------------------
+
+
+def test_a_resource_is_read():
+    contents = [{"uri": "a://b", "text": "one"}, {"uri": "a://b/c", "blob": "dHdv", "mimeType": "text/plain"}]
+    with Fake({"resources/read": {"contents": contents}}) as fake, fake.connect() as client:
+        result = client.read_resource("a://b")
+        assert result.text == "one" and result.contents[1].bytes == b"two"
+        assert fake.got("resources/read")["params"] == {"uri": "a://b"}
+
+
+@pytest.mark.parametrize("code, data, uri", [(-32002, {"uri": "a://x"}, "a://x"), (-32602, None, "a://b"), (-32002, None, None)])
+def test_both_codes_mean_that_there_is_no_such_resource(code, data, uri):
+    with Fake({"resources/read": Refusal(code, "gone", data)}) as fake, fake.connect() as client:
+        with pytest.raises(ResourceNotFound) as caught:
+            client.read_resource("a://b")  # RSRC-18
+        assert caught.value.code == code and caught.value.received and caught.value.uri == uri
+
+
+def test_other_errors_of_reading_stay_what_they_are():
+    with Fake({"resources/read": Refusal(-32603, "broken")}) as fake, fake.connect() as client:
+        with pytest.raises(mcplite.InternalError):
+            client.read_resource("a://b")
+
+
+def test_subscribing_hearing_reading_again():
+    heard, uris = threading.Event(), []
+    with Fake({"resources/read": {"contents": [{"uri": "a://b", "text": "new"}]}}) as fake:
+        client = fake.connect(on_resource_updated=lambda uri: (uris.append(client.read_resource(uri).text), heard.set()))
+        with client:
+            client.subscribe_resource("a://b")
+            assert fake.got("resources/subscribe")["params"] == {"uri": "a://b"}
+            fake.tell("notifications/resources/updated", {"uri": "a://b"})
+            assert heard.wait(LIMIT) and uris == ["new"]  # NS-15
+            client.unsubscribe_resource("a://b")
+            assert fake.got("resources/unsubscribe")["params"] == {"uri": "a://b"}
+
+
+# --- prompts and completion -----------------------------------------------------------------------------------------
+
+
+def test_arguments_of_prompts_become_strings():
+    with Fake({"prompts/get": {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}]}}) as fake:
+        with fake.connect() as client:
+            result = client.get_prompt("p", {"a": "x", "b": 3, "c": True, "d": 1.5, "e": [1, "\u00e9"], "f": None})
+            assert result.messages[0].content.text == "hi"
+            assert fake.got("prompts/get")["params"] == {"name": "p", "arguments": {
+                "a": "x", "b": "3", "c": "true", "d": "1.5", "e": '[1, "\u00e9"]', "f": "null"}}  # PRMT-17
+            client.get_prompt("p")
+            assert fake.got("prompts/get", 2)["params"] == {"name": "p"}
+            with pytest.raises(TypeError):
+                client.get_prompt("p", {"a": object()})
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_completion_in_each_revision(version):
+    answer = {"completion": {"values": ["Rome", "Rouen"], "total": 5, "hasMore": True}}
+    with Fake({"completion/complete": answer}, version=version) as fake, fake.connect() as client:
+        result = client.complete(prompt="briefing", argument="city", value="Ro", context={"country": "IT"})
+        assert result.values == ["Rome", "Rouen"] and result.completion.total == 5 and result.completion.has_more
+        params = fake.got("completion/complete")["params"]
+        assert params["ref"] == {"type": "ref/prompt", "name": "briefing"}
+        assert params["argument"] == {"name": "city", "value": "Ro"}
+        # COMP-06
+        assert params.get("context") == ({"arguments": {"country": "IT"}} if version in STRUCTURED else None)
+        client.complete(resource="a://{x}", argument="x", value="")
+        assert fake.got("completion/complete", 2)["params"]["ref"] == {"type": "ref/resource", "uri": "a://{x}"}
+
+
+def test_completion_needs_one_reference():
+    with Fake() as fake, fake.connect() as client:
+        for wrong in ({}, {"prompt": "p", "resource": "r"}):
+            with pytest.raises(ValueError, match="prompt= or resource="):
+                client.complete(argument="a", value="", **wrong)
+
+
+def test_the_oldest_revision_may_just_try_to_complete():
+    with Fake(version=LEGACY[0], capabilities={}) as fake, fake.connect() as client:
+        assert client.complete(prompt="p", argument="a", value="").values == []  # COMP-02
+    with Fake(version=LEGACY[1]) as fake, fake.connect() as client, pytest.raises(mcplite.MethodNotFound):
+        client.complete(prompt="p", argument="a", value="")
+
+
+def test_a_level_is_set():
+    with Fake() as fake, fake.connect() as client:
+        client.set_log_level("warning")
+        assert fake.got("logging/setLevel")["params"] == {"level": "warning"}  # LOG-03

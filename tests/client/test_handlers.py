@@ -1,0 +1,447 @@
+import logging
+import threading
+from importlib import util
+from pathlib import Path
+
+import pytest
+
+import mcplite
+from mcplite import revisions
+from mcplite.client.handlers import Handlers
+from mcplite.errors import InternalError, InvalidParams, MethodNotFound, RemoteError
+from mcplite.rpc.cancel import CancelToken
+from mcplite.types import (
+    CreateMessageResult, ElicitRequest, ElicitResult, ImageContent, Implementation, Root, SamplingMessage, TextContent,
+    ToolUseContent,
+)
+
+
+def _load(name):
+    spec = util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+fakes = _load("fakes")
+Fake, LIMIT = fakes.Fake, fakes.LIMIT
+NEWEST = revisions.NEWEST_LEGACY
+OLDEST = revisions.LEGACY[0]
+FORM = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer", "default": 30}},
+        "required": ["name"]}
+HELLO = [{"role": "user", "content": {"type": "text", "text": "hello"}}]
+
+
+def answer(method, params, revision=NEWEST, **handlers):
+    return Handlers(**handlers).answer(method, params, revision, CancelToken())
+
+
+def elicit(handler, revision=NEWEST, **params):
+    return answer("elicitation/create", {"message": "Who?", "requestedSchema": FORM, **params}, revision,
+                  elicitation_handler=handler)
+
+
+def visit(handler, **params):
+    return answer("elicitation/create", {"mode": "url", "message": "Sign in", "url": "https://example.com/x",
+                                         "elicitationId": "e1", **params}, url_elicitation_handler=handler)
+
+
+def sample(handler, revision=NEWEST, messages=HELLO, sampling_tools=False, **params):
+    return answer("sampling/createMessage", {"messages": messages, "maxTokens": 10, **params}, revision,
+                  sampling_handler=handler, sampling_tools=sampling_tools)
+
+
+# --- capabilities ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("handlers, capabilities", [
+    ({}, {}),
+    ({"elicitation_handler": print}, {"elicitation": {"form": {}}}),
+    ({"url_elicitation_handler": print}, {"elicitation": {"url": {}}}),
+    ({"elicitation_handler": print, "url_elicitation_handler": print}, {"elicitation": {"form": {}, "url": {}}}),
+    ({"sampling_handler": print}, {"sampling": {}}),
+    ({"sampling_handler": print, "sampling_tools": True, "sampling_context": True},
+     {"sampling": {"tools": {}, "context": {}}}),
+    ({"roots": []}, {"roots": {"listChanged": True}}),
+    ({"log_handler": print, "on_tools_changed": print}, {}),
+    ({"experimental": {"x": {}}}, {"experimental": {"x": {}}}),
+])
+def test_a_handler_is_the_capability(handlers, capabilities):
+    with Fake() as fake, fake.connect(**handlers):
+        assert fake.sent[0]["params"]["capabilities"] == capabilities  # ELIC-01, ELIC-02, SAMP-01, SAMP-06, ROOT-01
+
+
+@pytest.mark.parametrize("revision", revisions.LEGACY, ids=str)
+def test_a_capability_is_declared_where_the_revision_has_it(revision):
+    everything = {"elicitation_handler": print, "url_elicitation_handler": print, "sampling_handler": print,
+                  "sampling_tools": True}
+    with Fake() as fake, fake.connect(revision=revision, **everything):
+        declared = fake.sent[0]["params"]["capabilities"]
+    expected = {"sampling": {"tools": {}} if revision.sampling_tools else {}}
+    if "elicitation/create" in revision.server_requests:
+        expected["elicitation"] = {"form": {}, "url": {}} if revision.elicitation_modes else {}
+    assert declared == expected
+
+
+def test_url_questions_alone_promise_no_forms_where_there_are_only_forms():
+    with Fake() as fake, fake.connect(revision="2025-06-18", url_elicitation_handler=print):
+        assert fake.sent[0]["params"]["capabilities"] == {}
+        assert fake.asked("elicitation/create", {"message": "?", "requestedSchema": FORM})["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize("revision", revisions.LEGACY, ids=str)
+def test_a_question_that_the_revision_lacks_does_not_exist(revision):
+    ask = {"message": "Who?", "requestedSchema": FORM}
+    if "elicitation/create" in revision.server_requests:
+        assert answer("elicitation/create", ask, revision, elicitation_handler=lambda request: None) == {"action": "cancel"}
+    else:
+        with pytest.raises(MethodNotFound):
+            answer("elicitation/create", ask, revision, elicitation_handler=print)
+
+
+# --- forms ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("returned, sent", [
+    (mcplite.accept({"name": "Ada", "age": 1}), {"action": "accept", "content": {"name": "Ada", "age": 1}}),
+    ({"name": "Ada", "age": 1}, {"action": "accept", "content": {"name": "Ada", "age": 1}}),
+    ({"name": "Ada"}, {"action": "accept", "content": {"name": "Ada", "age": 30}}),
+    ({"name": "Ada", "age": None}, {"action": "accept", "content": {"name": "Ada"}}),
+    (mcplite.decline(), {"action": "decline"}),
+    (mcplite.cancel(), {"action": "cancel"}),
+    (None, {"action": "cancel"}),
+    (ElicitResult("decline", {"name": "secret"}), {"action": "decline"}),
+])
+def test_what_a_form_handler_may_return(returned, sent):
+    assert elicit(lambda request: returned) == sent  # ELIC-10, ELIC-11
+
+
+def test_a_form_handler_sees_the_question_and_who_asks():
+    seen = []
+    with Fake() as fake, fake.connect(elicitation_handler=seen.append):
+        fake.asked("elicitation/create", {"message": "Who?", "requestedSchema": FORM, "_meta": {"a": 1}, "new": 2})
+    request, = seen
+    assert isinstance(request, ElicitRequest)
+    assert (request.message, request.mode, request.requested_schema) == ("Who?", "form", FORM)  # ELIC-05
+    assert request.server == Implementation(name="fake", version="1")  # ELIC-18
+    assert request.meta == {"a": 1} and request.extra == {"new": 2} and not request.token.cancelled
+
+
+def test_all_defaults_are_filled_in():
+    properties = {
+        "name": {"type": "string", "default": "John"}, "age": {"type": "integer", "default": 30},
+        "score": {"type": "number", "default": 95.5}, "verified": {"type": "boolean", "default": True},
+        "status": {"type": "string", "enum": ["active", "idle"], "default": "active"},
+        "colours": {"type": "array", "items": {"type": "string", "enum": ["red", "blue"]}, "default": ["red"]},
+    }
+    sent = elicit(lambda request: {}, requestedSchema={"type": "object", "properties": properties})
+    assert sent == {"action": "accept", "content": {
+        "name": "John", "age": 30, "score": 95.5, "verified": True, "status": "active", "colours": ["red"]}}
+
+
+@pytest.mark.parametrize("returned", [
+    {"age": 3}, {"name": 3}, {"name": "Ada", "age": "old"}, {"name": "Ada", "age": True}, 3, "Ada", ["Ada"],
+    ElicitResult("maybe"),
+])
+def test_a_bad_answer_is_logged_and_not_sent(returned, caplog):
+    with pytest.raises(InternalError) as caught:
+        elicit(lambda request: returned)  # ELIC-14
+    assert caught.value.code == -32603 and "client" in caught.value.message
+    assert [record for record in caplog.records if record.levelno == logging.ERROR]
+
+
+def test_a_handler_that_fails_tells_the_server_nothing_more(caplog):
+    def fail(request):
+        raise OSError("/home/ada/secret.txt")
+
+    with pytest.raises(InternalError) as caught:
+        elicit(fail)
+    assert "secret" not in caught.value.message and "secret.txt" in caplog.text
+
+
+def test_a_handler_may_send_an_error_of_its_own():
+    def refuse(request):
+        raise RemoteError("not now", code=-30001)
+
+    with pytest.raises(RemoteError) as caught:
+        elicit(refuse)
+    assert caught.value.code == -30001
+
+
+def test_a_handler_that_is_cancelled_cancels():
+    def stop(request):
+        raise mcplite.Cancelled("window closed")
+
+    assert elicit(stop) == {"action": "cancel"}
+    assert visit(stop) == {"action": "cancel"}
+
+
+@pytest.mark.parametrize("params", [
+    {"requestedSchema": None}, {"requestedSchema": []}, {"requestedSchema": {"type": "object"}}, {"message": None},
+    {"requestedSchema": {"type": "object", "properties": []}},
+])
+def test_a_question_that_is_no_form_is_refused(params):
+    with pytest.raises(InvalidParams):
+        elicit(lambda request: pytest.fail("must not be asked"), **params)
+
+
+def test_fields_that_break_the_rules_are_asked_for_and_not_checked(caplog):
+    schema = {"type": "object", "required": ["id"], "properties": {
+        "id": {"type": "integer"},
+        "note": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+        "deep": {"type": "object", "properties": {}}}}
+    sent = elicit(lambda request: {"id": 1, "deep": {"a": 1}}, requestedSchema=schema)
+    assert sent["content"] == {"id": 1, "deep": {"a": 1}}
+    assert elicit(lambda request: {"id": 1, "note": "x"}, requestedSchema=schema)["content"] == {"id": 1, "note": "x"}
+    with pytest.raises(InternalError):
+        elicit(lambda request: {"id": "one"}, requestedSchema=schema)
+    with pytest.raises(InternalError):
+        elicit(lambda request: {}, requestedSchema=schema)
+    assert "'note'" in caplog.text and "'deep'" in caplog.text
+
+
+# --- pages ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("returned, action", [
+    (mcplite.accept(), "accept"), (mcplite.accept({"a": 1}), "accept"), ({}, "accept"), (mcplite.decline(), "decline"),
+    (None, "cancel"),
+])
+def test_consent_to_open_a_page_carries_no_content(returned, action):
+    assert visit(lambda request: returned) == {"action": action}  # URLE-04
+
+
+def test_a_url_handler_sees_the_url_and_its_host():
+    seen = []
+    visit(seen.append, url="https://user@example.com:8443/sign-in?flow=1#top")
+    assert seen[0].url == "https://user@example.com:8443/sign-in?flow=1#top"
+    assert seen[0].host == "example.com:8443" and seen[0].elicitation_id == "e1"  # URLE-22
+
+
+@pytest.mark.parametrize("url", [
+    None, "", "javascript:alert(1)", "data:text/html,x", "file:///etc/passwd", "vbscript:x", "https:", "https://",
+    "https:///x", "example.com", "https://example.com/a b", "https://example.com/\u202e", "https://example.com/\n",
+    "https://example.com/" + "x" * 9000, "ftp://example.com/",
+])
+def test_a_url_that_cannot_be_shown_never_reaches_the_user(url):
+    with pytest.raises(InvalidParams):
+        visit(lambda request: pytest.fail("must not be asked"), url=url)  # SAFE-05
+
+
+@pytest.mark.parametrize("handlers, mode", [
+    ({"elicitation_handler": print}, "url"), ({"url_elicitation_handler": print}, "form"),
+    ({"elicitation_handler": print, "url_elicitation_handler": print}, "telepathy"),
+])
+def test_an_undeclared_mode_is_refused(handlers, mode):
+    with pytest.raises(InvalidParams, match=mode):  # ELIC-23
+        answer("elicitation/create", {"mode": mode, "message": "?", "requestedSchema": FORM, "url": "https://example.com"},
+               **handlers)
+
+
+def test_completion_is_told_once_and_only_for_what_was_agreed_to():
+    replies = {"e1": mcplite.accept(), "e2": mcplite.decline(), "e3": mcplite.accept()}
+    told, done = [], threading.Event()
+    with Fake() as fake, fake.connect(url_elicitation_handler=lambda request: replies[request.elicitation_id],
+                                      on_elicitation_complete=lambda id: (told.append(id), id == "e3" and done.set())):
+        for id in replies:
+            fake.asked("elicitation/create", {"mode": "url", "message": "?", "url": "https://example.com", "elicitationId": id})
+        for id in ("e0", "e1", "e1", "e2", "e3"):
+            fake.tell("notifications/elicitation/complete", {"elicitationId": id})
+        assert done.wait(LIMIT)
+        assert told == ["e1", "e3"]  # URLE-08
+
+
+def test_a_page_may_be_done_with_before_the_answer_is():
+    told = threading.Event()
+
+    def open_page(request):
+        fake.tell("notifications/elicitation/complete", {"elicitationId": "e1"})
+        assert told.wait(LIMIT)
+        return mcplite.accept()
+
+    with Fake() as fake, fake.connect(url_elicitation_handler=open_page, on_elicitation_complete=lambda id: told.set()):
+        reply = fake.asked("elicitation/create", {"mode": "url", "message": "?", "url": "https://example.com",
+                                                  "elicitationId": "e1"})
+        assert reply["result"] == {"action": "accept"}
+
+
+def test_the_ids_that_are_remembered_are_bounded():
+    handlers = Handlers(on_elicitation_complete=lambda id: None)
+    handlers.expect([{"elicitationId": str(number)} for number in range(1500)])
+    tell = "notifications/elicitation/complete"
+    assert handlers.news(tell, {"elicitationId": "0"}) is None
+    assert handlers.news(tell, {"elicitationId": "1499"}) is not None
+
+
+# --- sampling ------------------------------------------------------------------------------------------------------
+
+TEXT = {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model": "unknown"}
+
+
+@pytest.mark.parametrize("returned, sent", [
+    ("hi", TEXT),
+    (TextContent("hi"), TEXT),
+    ([TextContent("hi")], TEXT),
+    (mcplite.assistant("hi"), TEXT),
+    (SamplingMessage("assistant", TextContent("hi")), TEXT),
+    (CreateMessageResult("assistant", TextContent("hi"), "gpt", "endTurn"), {**TEXT, "model": "gpt", "stopReason": "endTurn"}),
+    (ImageContent("aGk=", "image/png"),
+     {**TEXT, "content": {"type": "image", "data": "aGk=", "mimeType": "image/png"}}),
+    ([TextContent("a"), TextContent("b")],
+     {**TEXT, "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}),
+])
+def test_what_a_sampling_handler_may_return(returned, sent):
+    assert sample(lambda request: returned) == sent
+
+
+@pytest.mark.parametrize("refuse", [lambda request: None, lambda request: mcplite.decline(), lambda request: mcplite.cancel()])
+def test_a_user_who_rejects_is_error_minus_one(refuse):
+    with pytest.raises(RemoteError) as caught:
+        sample(refuse)
+    assert caught.value.code == -1  # SAMP-16
+
+
+def test_raising_cancelled_rejects_too():
+    def stop(request):
+        raise mcplite.Cancelled()
+
+    with pytest.raises(RemoteError) as caught:
+        sample(stop)
+    assert caught.value.code == -1
+
+
+def test_a_sampling_handler_sees_everything():
+    seen = []
+    preferences = {"hints": [{"name": "claude"}], "costPriority": 0.5}
+    with Fake() as fake, fake.connect(sampling_handler=lambda request: seen.append(request) or "ok", sampling_tools=True):
+        fake.asked("sampling/createMessage", {
+            "messages": HELLO, "maxTokens": 7, "systemPrompt": "Be brief.", "temperature": 0.1, "stopSequences": ["."],
+            "modelPreferences": preferences, "includeContext": "none", "metadata": {"a": 1},
+            "toolChoice": {"mode": "required"}, "tools": [{"name": "t", "inputSchema": {"type": "object"}}]})
+    request, = seen
+    assert (request.max_tokens, request.system_prompt, request.temperature, request.stop_sequences) == (
+        7, "Be brief.", 0.1, ["."])  # SAMP-24
+    assert request.model_preferences.hints[0].name == "claude" and request.model_preferences.cost_priority == 0.5
+    assert request.tool_choice.mode == "required" and request.tools[0].name == "t"  # SAMP-14
+    assert request.messages[0].text == "hello" and request.metadata == {"a": 1}
+    assert request.server.name == "fake"
+
+
+@pytest.mark.parametrize("params", [{"tools": [{"name": "t", "inputSchema": {}}]}, {"toolChoice": {"mode": "auto"}}])
+def test_tools_need_their_own_capability(params):
+    with pytest.raises(InvalidParams, match="tools"):
+        sample(lambda request: pytest.fail("must not be asked"), **params)  # SAMP-08
+
+
+USE = {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "t", "input": {}}]}
+RESULT = {"type": "tool_result", "toolUseId": "1", "content": []}
+
+
+@pytest.mark.parametrize("messages", [
+    [USE], [USE, *HELLO],
+    [USE, {"role": "user", "content": [RESULT, {"type": "text", "text": "and"}]}],
+    [{"role": "user", "content": {"type": "video"}}],
+    [{"role": "user", "content": {"type": "image", "data": "?", "mimeType": "image/png"}}],
+    [{"role": "user", "content": {"type": "audio", "data": "a", "mimeType": "audio/wav"}}],
+    [{"role": "user"}], [{"content": {"type": "text", "text": "x"}}], ["x"], "x",
+])
+def test_messages_that_break_the_rules_are_refused(messages):
+    with pytest.raises(InvalidParams):  # SAMP-11, SAMP-12, SAMP-17, SAMP-22
+        sample(lambda request: pytest.fail("must not be asked"), messages=messages)
+
+
+def test_answered_tool_uses_are_fine():
+    assert sample(lambda request: "ok", messages=[USE, {"role": "user", "content": [RESULT]}])["role"] == "assistant"
+
+
+def test_a_model_may_use_tools():
+    sent = sample(lambda request: CreateMessageResult("assistant", [ToolUseContent("1", "t", {})], "m", "toolUse"),
+                  sampling_tools=True)
+    assert sent["content"] == {"type": "tool_use", "id": "1", "name": "t", "input": {}}
+
+
+@pytest.mark.parametrize("returned", [3, {"role": "assistant"}, [], [3], mcplite.accept({})])
+def test_a_sampling_handler_that_returns_rubbish_is_logged(returned, caplog):
+    with pytest.raises(InternalError):
+        sample(lambda request: returned)
+    assert "sampling handler returned" in caplog.text
+
+
+def test_several_blocks_do_not_fit_an_old_revision():
+    with Fake(version=OLDEST.name) as fake, fake.connect(
+            sampling_handler=lambda request: [TextContent("a"), TextContent("b")]):
+        reply = fake.asked("sampling/createMessage", {"messages": HELLO, "maxTokens": 1})
+        assert reply["error"]["code"] == -32603  # SAMP-05
+
+
+# --- roots ---------------------------------------------------------------------------------------------------------
+
+
+def roots(given, revision=NEWEST):
+    return answer("roots/list", {}, revision, roots=given)["roots"]
+
+
+def test_roots_are_paths_uris_objects_or_a_function(tmp_path):
+    assert roots([]) == []
+    assert roots(["file:///srv/a"]) == [{"uri": "file:///srv/a"}]
+    assert roots([Root("file:///srv/a", "A")]) == [{"uri": "file:///srv/a", "name": "A"}]
+    folder = tmp_path / "a b\u00e9"
+    assert roots([folder]) == roots([str(folder)]) == [{"uri": folder.as_uri()}]  # ROOT-18
+    assert roots(lambda: [folder, "file:///x"]) == [{"uri": folder.as_uri()}, {"uri": "file:///x"}]
+
+
+@pytest.mark.parametrize("root", ["https://example.com/a", "ftp://x", "file:///a/../b", "file:///a/%2e%2e/b",
+                                  Root("http://x")])
+def test_other_roots_are_refused_at_once(root):
+    with pytest.raises(ValueError):
+        Handlers(roots=[root])  # ROOT-04, ROOT-07, NS-16
+    with pytest.raises(InternalError):
+        roots(lambda: [root])
+
+
+def test_one_string_is_no_list_of_roots():
+    with pytest.raises(TypeError, match="list"):
+        Handlers(roots="file:///a")
+
+
+def test_a_function_of_roots_that_fails_is_an_internal_error(caplog):
+    with pytest.raises(InternalError):
+        roots(lambda: 1 / 0)  # ROOT-05
+    assert "ZeroDivisionError" in caplog.text
+
+
+# --- news -----------------------------------------------------------------------------------------------------------
+
+
+def told(method, params, **handlers):
+    task = Handlers(**handlers).news(method, params)
+    if task is not None:
+        task()
+    return task is not None
+
+
+def test_news_reach_their_callbacks():
+    seen = []
+    assert told("notifications/tools/list_changed", {}, on_tools_changed=lambda: seen.append("tools"))
+    assert told("notifications/resources/list_changed", {}, on_resources_changed=lambda: seen.append("resources"))
+    assert told("notifications/prompts/list_changed", {}, on_prompts_changed=lambda: seen.append("prompts"))
+    assert told("notifications/resources/updated", {"uri": "a://b/c"}, on_resource_updated=seen.append)
+    assert seen == ["tools", "resources", "prompts", "a://b/c"]
+    assert not told("notifications/tools/list_changed", {}, on_prompts_changed=seen.append)
+    assert not told("notifications/message", {"level": "info", "data": 1})
+    assert not told("notifications/unknown", {}, log_handler=seen.append)
+
+
+@pytest.mark.parametrize("data", ["text", None, 3, {"a": [1]}, False])
+def test_log_messages_carry_any_json(data):
+    seen = []
+    assert told("notifications/message", {"level": "debug", "data": data, "logger": "db"}, log_handler=seen.append)
+    assert (seen[0].level, seen[0].data, seen[0].logger) == ("debug", data, "db")  # LOG-13
+
+
+@pytest.mark.parametrize("name", [
+    "elicitation_handler", "url_elicitation_handler", "sampling_handler", "log_handler", "on_tools_changed",
+    "on_resources_changed", "on_prompts_changed", "on_resource_updated", "on_elicitation_complete", "on_disconnect"])
+def test_what_cannot_be_called_is_no_handler(name):
+    with pytest.raises(TypeError, match=name):
+        Handlers(**{name: "print"})

@@ -1,0 +1,365 @@
+"""Calling tools in every revision: arguments, results, errors, downgrades, time limits, declared questions."""
+
+import threading
+from dataclasses import dataclass
+from typing import Annotated, Any, Dict
+
+import pytest
+
+from mcplite import types
+from mcplite.errors import InvalidParams, RemoteError, ToolError, UrlElicitationRequired
+from mcplite.revisions import LEGACY
+from mcplite.server import Audio, Context, Elicit, Image, InputRequired, Limits, Server
+
+NAMES = [revision.name for revision in LEGACY]
+PNG = b"\x89PNG\r\n\x1a\n0000"
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+def text_of(result):
+    return "\n".join(item["text"] for item in result["content"] if item["type"] == "text")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_structured_results_by_revision(connect, server, name):
+    @server.tool()
+    def add(a: float, b: float) -> float:
+        return a + b
+
+    @server.tool()
+    def point(x: int) -> Point:
+        return Point(x)
+
+    client = connect(server, name)
+    result = client.call("add", {"a": 1, "b": 2})
+    listed = {tool["name"]: tool for tool in client.result("tools/list")["tools"]}
+    assert text_of(result) == "3.0"
+    assert text_of(client.call("point", {"x": 4})) == '{"x":4,"y":0}'
+    if name in NAMES[:2]:
+        assert "structuredContent" not in result and "outputSchema" not in listed["add"]
+    else:
+        assert result["structuredContent"] == {"result": 3.0}
+        assert client.call("point", {"x": 4})["structuredContent"] == {"x": 4, "y": 0}
+        assert listed["add"]["outputSchema"]["properties"]["result"] == {"type": "number"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bad_arguments_by_revision(connect, server, name):
+    ran = []
+
+    @server.tool()
+    def add(a: int, b: int = 0) -> int:
+        ran.append(a)
+        return a + b
+
+    client = connect(server, name)
+    for arguments in ({}, {"a": "1"}, {"a": 1.5}, {"a": True}, {"a": 1, "c": 2}, {"a": None}):
+        answer = client.ask("tools/call", {"name": "add", "arguments": arguments})
+        if name == NAMES[-1]:
+            assert answer["result"]["isError"] is True
+            assert "Invalid arguments for tool add" in text_of(answer["result"])
+        else:
+            assert answer["error"]["code"] == -32602
+    assert ran == []
+    assert text_of(client.call("add", {"a": 1.0})) == "1"
+
+
+@pytest.mark.parametrize("params", [None, {}, {"name": 3}, {"name": "add", "arguments": []}, {"name": "nope"},
+                                    {"name": "../../etc"}, {"name": "add\u0000"}])
+def test_a_call_that_is_none_is_a_protocol_error(connect, server, params):
+    server.add_tool(lambda: None, name="add")
+    client = connect(server)
+    assert client.error("tools/call", params)["code"] == -32602
+    assert client.call("add") == {"content": []}
+
+
+def test_unknown_tools_come_with_a_hint(connect, server):
+    server.add_tool(lambda: None, name="forecast")
+    assert connect(server).error("tools/call", {"name": "forcast"})["message"] == \
+        "Unknown tool: forcast; did you mean 'forecast'?"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_content_that_older_clients_cannot_read_becomes_text(connect, server, name):
+    @server.tool()
+    def mixed() -> list:
+        return ["hello", Image(PNG), Audio(b"ID3...", "audio/mpeg"),
+                types.ResourceLink(uri="a://b", name="b", description="about"),
+                types.EmbeddedResource(resource=types.TextResourceContents(uri="a://c", text="c")), {"a": 1}, b"raw"]
+
+    kinds = [item["type"] for item in connect(server, name).call("mixed")["content"]]
+    assert kinds[:2] == ["text", "image"] and kinds[4:] == ["resource", "text", "resource"]
+    assert kinds[2] == ("text" if name == NAMES[0] else "audio")
+    assert kinds[3] == ("text" if name in NAMES[:2] else "resource_link")
+
+
+class Nasty(Exception):
+    def __str__(self):
+        raise RuntimeError("even this")
+
+
+class Own(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("error, text", [
+    (ValueError("no such city"), "no such city"), (ValueError(), "ValueError"), (Nasty(), "Nasty"),
+    (ToolError("sorry"), "sorry"), (StopIteration(3), "3"), (RecursionError("deep"), "deep"), (MemoryError(), "MemoryError"),
+])
+def test_an_exception_is_an_error_result(connect, server, error, text):
+    @server.tool()
+    def fail() -> int:
+        raise error
+
+    client = connect(server)
+    result = client.call("fail")
+    assert result["isError"] is True and text_of(result) == text
+    assert "structuredContent" not in result
+    assert client.result("ping") == {}
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), GeneratorExit(), Own("x")])
+def test_even_what_is_no_exception_is_answered_and_the_server_lives(connect, server, error):
+    @server.tool()
+    def fail() -> int:
+        raise error
+
+    client = connect(server)
+    assert client.error("tools/call", {"name": "fail"}) == {"code": -32603, "message": "Internal error"}
+    assert client.result("ping") == {}
+
+
+def test_masked_errors_tell_nothing(connect):
+    server = Server("masked", mask_errors=True)
+
+    @server.tool()
+    def fail() -> str:
+        raise ValueError("the password is 1234")
+
+    assert text_of(connect(server).call("fail")) == "Tool fail failed"
+
+
+def test_a_tool_error_may_carry_content(connect, server):
+    @server.tool()
+    def fail() -> str:
+        raise ToolError("look:", [Image(PNG), "more"])
+
+    result = connect(server).call("fail")
+    assert [item["type"] for item in result["content"]] == ["text", "image", "text"]
+    assert result["isError"] is True
+
+
+def test_errors_on_purpose_keep_their_code_and_data(connect, server):
+    @server.tool()
+    def refuse() -> str:
+        raise RemoteError("not today", code=1234, data={"when": "tomorrow"})
+
+    @server.tool()
+    def invalid() -> str:
+        raise InvalidParams("bad")
+
+    client = connect(server)
+    assert client.error("tools/call", {"name": "refuse"}) == {"code": 1234, "message": "not today", "data": {"when": "tomorrow"}}
+    assert client.error("tools/call", {"name": "invalid"})["code"] == -32602
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_needed_url_is_an_error_only_where_that_exists(connect, server, name):
+    @server.tool()
+    def needs() -> str:
+        raise UrlElicitationRequired("sign in first", data={"elicitations": [
+            {"mode": "url", "elicitationId": "1", "url": "https://example.com", "message": "sign in"}]})
+
+    answer = connect(server, name).ask("tools/call", {"name": "needs"})
+    if name == NAMES[-1]:
+        assert answer["error"]["code"] == -32042 and answer["error"]["data"]["elicitations"]
+    else:
+        assert answer["result"]["isError"] is True
+
+
+@pytest.mark.parametrize("value", [float("nan"), object(), {1, object()}, (n for n in [1]), {"a": {1: 2}}])
+def test_what_cannot_be_sent_is_an_error_of_that_call_only(connect, server, value):
+    @server.tool()
+    def odd() -> Any:
+        return value
+
+    @server.tool(structured_output=False)
+    def odder() -> Dict[str, Any]:
+        return {"v": value}
+
+    client = connect(server)
+    for tool in ("odd", "odder"):
+        answer = client.ask("tools/call", {"name": tool})
+        assert "error" in answer or answer["result"]["isError"] is True
+    assert client.result("ping") == {}
+
+
+def test_a_lone_surrogate_goes_out_as_an_escape(connect, server):
+    server.add_tool(lambda: "\ud800 and \u2028 and \n", name="odd")
+    assert text_of(connect(server).call("odd")) == "\ud800 and \u2028 and \n"
+
+
+def test_output_that_breaks_its_schema_is_never_sent_as_if_valid(connect, server):
+    @server.tool(output_schema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
+    def lies(n: Any) -> Any:
+        return {"n": n}
+
+    @server.tool()
+    def typed() -> Point:
+        return {"x": "not a number"}
+
+    client = connect(server)
+    assert client.call("lies", {"n": 1})["structuredContent"] == {"n": 1}
+    for result in (client.call("lies", {"n": "x"}), client.call("typed")):
+        assert result["isError"] is True and "structuredContent" not in result
+        assert "invalid result" in text_of(result)
+
+
+def test_a_result_by_hand(connect, server):
+    kept = types.CallToolResult(content=[types.TextContent("x")], structured_content={"a": 1}, meta={"com.example/k": 1})
+    server.add_tool(lambda: kept, name="hand")
+    assert connect(server, NAMES[0]).call("hand") == {"content": [{"type": "text", "text": "x"}], "_meta": {"com.example/k": 1}}
+    assert connect(server).call("hand")["structuredContent"] == {"a": 1}
+
+
+def test_a_tool_that_runs_too_long_is_answered_and_told(connect, server):
+    told = threading.Event()
+
+    @server.tool(timeout=0.05)
+    def slow(ctx: Context) -> str:
+        assert ctx.token.wait(20)
+        told.set()
+        return "never seen"
+
+    @server.tool(timeout=20)
+    def quick() -> str:
+        return "quick"
+
+    client = connect(server)
+    result = client.call("slow")
+    assert result["isError"] is True and "did not finish within 0.05 s" in text_of(result)
+    assert told.wait(20)
+    assert text_of(client.call("quick")) == "quick"
+    assert client.result("ping") == {} and client.others == []
+
+
+def test_the_time_limit_stands_still_while_the_user_is_asked(connect, server):
+    @server.tool(timeout=0.3)
+    def asks(ctx: Context) -> str:
+        return str(ctx.elicit("name?", str).data)
+
+    client = connect(server, capabilities={"elicitation": {}})
+    id = client.start("tools/call", {"name": "asks"})
+    question = client.request_from_server()
+    assert client.silent(0.6)
+    client.respond(question, {"action": "accept", "content": {"value": "Ann"}})
+    assert text_of(client.answer(id)["result"]) == "Ann"
+
+
+def test_declared_questions_are_asked_before_the_body_runs(connect, server):
+    @dataclass
+    class Confirm:
+        ok: Annotated[bool, "Really delete?"]
+
+    ran = []
+
+    @server.tool()
+    def delete(path: str, answer: Annotated[Confirm, Elicit("Delete {path}?")]) -> str:
+        ran.append(path)
+        return "deleted" if answer.ok else "kept"
+
+    client = connect(server, capabilities={"elicitation": {}})
+    (tool,) = client.result("tools/list")["tools"]
+    assert set(tool["inputSchema"]["properties"]) == {"path"}
+    for answer, expected in (({"action": "accept", "content": {"ok": True}}, "deleted"),
+                             ({"action": "accept", "content": {"ok": False}}, "kept")):
+        id = client.start("tools/call", {"name": "delete", "arguments": {"path": "a.txt"}})
+        question = client.request_from_server()
+        assert question["params"]["message"] == "Delete a.txt?"
+        assert question["params"]["requestedSchema"]["properties"]["ok"] == {"type": "boolean", "description": "Really delete?"}
+        client.respond(question, answer)
+        assert text_of(client.answer(id)["result"]) == expected
+    for action in ("decline", "cancel"):
+        id = client.start("tools/call", {"name": "delete", "arguments": {"path": "b.txt"}})
+        client.respond(client.request_from_server(), {"action": action})
+        result = client.answer(id)["result"]
+        assert result["isError"] is True and action in text_of(result)
+    assert ran == ["a.txt", "a.txt"]
+
+
+def test_a_declared_question_without_the_capability_is_a_tool_error(connect, server):
+    @server.tool()
+    def delete(answer: Annotated[bool, Elicit("Sure?")]) -> str:
+        return "deleted"
+
+    result = connect(server).call("delete")
+    assert result["isError"] is True and "elicitation" in text_of(result)
+
+
+def test_explicit_rounds_are_asked_live(connect, server):
+    rounds = []
+
+    @server.tool()
+    def wizard(ctx: Context):
+        rounds.append((ctx.round, ctx.state))
+        if "name" not in ctx.input_responses:
+            return InputRequired({"name": Elicit("Your name?", str)}, state={"step": 1})
+        return "Hello " + ctx.input_responses["name"].data
+
+    client = connect(server, capabilities={"elicitation": {}})
+    id = client.start("tools/call", {"name": "wizard"})
+    client.respond(client.request_from_server(), {"action": "accept", "content": {"value": "Ann"}})
+    assert text_of(client.answer(id)["result"]) == "Hello Ann"
+    assert rounds == [(0, None), (1, {"step": 1})]
+
+
+def test_rounds_have_an_end(connect, server):
+    server.add_tool(lambda: InputRequired({}), name="endless")
+    result = connect(server).ask("tools/call", {"name": "endless"})
+    assert "after 10 rounds" in str(result)
+
+
+def test_middleware_sees_every_request_and_may_refuse(connect):
+    seen = []
+
+    def audit(ctx, proceed):
+        seen.append((ctx.method, ctx.params.get("name")))
+        return proceed()
+
+    def guard(ctx, proceed):
+        if ctx.params.get("name") == "secret":
+            raise InvalidParams("not for you")
+        result = proceed()
+        if ctx.method == "tools/call":
+            result["content"].append({"type": "text", "text": "checked"})
+        return result
+
+    server = Server("guarded", middleware=[audit, guard])
+    server.add_tool(lambda: "open", name="open")
+    server.add_tool(lambda: "secret", name="secret")
+    client = connect(server)
+    assert text_of(client.call("open")) == "open\nchecked"
+    assert client.error("tools/call", {"name": "secret"})["message"] == "not for you"
+    assert len(client.result("tools/list")["tools"]) == 2
+    assert seen == [("tools/call", "open"), ("tools/call", "secret"), ("tools/list", None)]
+
+
+def test_context_variables_do_not_leak_between_calls(connect):
+    import contextvars
+
+    variable = contextvars.ContextVar("v", default="clean")
+    server = Server("vars", limits=Limits(running=1))
+
+    @server.tool()
+    def taint() -> str:
+        before = variable.get()
+        variable.set("dirty")
+        return before
+
+    client = connect(server)
+    assert [text_of(client.call("taint")) for _ in range(3)] == ["clean"] * 3

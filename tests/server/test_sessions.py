@@ -1,0 +1,312 @@
+"""A session of the handshake era: its beginning, what it admits, batches, cancellation, its end."""
+
+import threading
+
+import pytest
+
+from mcplite.revisions import LEGACY
+from mcplite.server import Context, Server
+
+NAMES = [revision.name for revision in LEGACY]
+
+
+def test_every_revision_is_answered_with_itself(connect, server):
+    for name in NAMES:
+        client = connect(server, revision=None)
+        result = client.initialize(name)
+        assert result["protocolVersion"] == name
+        assert result["serverInfo"]["name"] == "test"
+
+
+@pytest.mark.parametrize("offered", ["1999-01-01", "2099-01-01", "", "2026-07-28"])
+def test_any_other_offer_is_answered_with_the_newest_of_the_era(connect, server, offered):
+    client = connect(server, revision=None)
+    assert client.initialize(offered)["protocolVersion"] == NAMES[-1]
+
+
+@pytest.mark.parametrize("params", [
+    None, {}, {"protocolVersion": 1, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+    {"protocolVersion": "2025-11-25", "clientInfo": {"name": "x", "version": "1"}},
+    {"protocolVersion": "2025-11-25", "capabilities": [], "clientInfo": {"name": "x", "version": "1"}},
+    {"protocolVersion": "2025-11-25", "capabilities": {}},
+    {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"version": "1"}},
+    {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": 1, "version": "1"}},
+])
+def test_a_malformed_handshake_is_refused_and_a_right_one_works_after_it(connect, server, params):
+    client = connect(server, revision=None)
+    assert client.error("initialize", params)["code"] == -32602
+    client.initialize()
+    assert client.result("ping") == {}
+
+
+def test_before_the_handshake_only_ping_is_answered(connect, server):
+    client = connect(server, revision=None)
+    assert client.result("ping") == {}
+    assert client.error("tools/list")["code"] == -32600
+    client.initialize()
+    assert client.error("initialize", {"protocolVersion": NAMES[-1], "capabilities": {},
+                                       "clientInfo": {"name": "x", "version": "1"}})["code"] == -32600
+    assert client.result("ping") == {}
+
+
+def test_a_server_with_nothing_offers_nothing(connect, server):
+    client = connect(server, revision=None)
+    assert set(client.initialize()["capabilities"]) == {"logging"}
+    for method in ("tools/list", "resources/list", "prompts/list", "completion/complete", "foo/bar", "__class__",
+                   "notifications/initialized", "server/discover"):
+        assert client.error(method, {})["code"] == -32601
+
+
+def test_what_is_offered_is_declared_in_the_revisions_own_words(connect):
+    def complete(value):
+        return []
+
+    server = Server("full", title="Full", description="d", website_url="https://example.com", instructions="Use it.",
+                    icons=[{"src": "https://example.com/i.png"}], experimental={"x": {"y": 1}})
+    server.add_tool(lambda: None, name="tool")
+    server.add_prompt(lambda: "x", name="prompt")
+    server.add_resource("a://b", lambda: "x", name="resource")
+    server.completion(prompt="prompt", argument="a")(complete)
+    seen = {}
+    for name in NAMES:
+        result = connect(server, revision=None).initialize(name)
+        seen[name] = result
+        assert result["instructions"] == "Use it."
+        assert result["capabilities"]["experimental"] == {"x": {"y": 1}}
+        assert result["capabilities"]["resources"] == {"subscribe": True, "listChanged": True}
+        assert result["capabilities"]["tools"] == {"listChanged": True}
+    assert "completions" not in seen[NAMES[0]]["capabilities"]
+    assert "completions" in seen[NAMES[1]]["capabilities"]
+    assert "title" not in seen[NAMES[1]]["serverInfo"] and seen[NAMES[2]]["serverInfo"]["title"] == "Full"
+    assert "icons" not in seen[NAMES[2]]["serverInfo"]
+    assert seen[NAMES[3]]["serverInfo"]["websiteUrl"] == "https://example.com"
+
+
+@pytest.mark.parametrize("line, code", [
+    (b"{", -32700), (b"\xff", -32700), (b'{"a":NaN}', -32700), (b"[" * 1000, -32700), (b"3", -32600),
+    (b'{"id":1,"method":"ping"}', -32600), (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600),
+    (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', -32600), (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', -32600),
+    (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', -32600), (b'{"jsonrpc":"2.0","id":1}', -32600),
+    (b'{"jsonrpc":"2.0","id":1,"method":"ping","method":"x"}', -32600),
+])
+def test_what_is_no_message_gets_an_error_and_harms_nothing(connect, server, line, code):
+    client = connect(server)
+    client.send(line)
+    answer = client.receive()
+    assert answer["error"]["code"] == code
+    assert client.result("ping") == {}
+
+
+def test_an_unreadable_id_is_null_or_left_out_by_revision(connect, server):
+    for name in NAMES:
+        client = connect(server, name)
+        client.send(b"{")
+        answer = client.receive()
+        assert ("id" in answer) == (name != NAMES[-1])
+        assert answer.get("id") is None
+
+
+def test_notifications_are_never_answered(connect, server):
+    client = connect(server)
+    client.notify("notifications/unknown")
+    client.notify("notifications/cancelled")
+    for id in (None, True, 1.5, {}, [], "nobody", 99):
+        client.notify("notifications/cancelled", {"requestId": id, "reason": 7})
+    client.notify("notifications/progress", {"progressToken": "x", "progress": 1})
+    client.notify("tools/list")
+    client.send({"jsonrpc": "2.0", "id": 77, "result": {}})
+    client.send({"jsonrpc": "2.0", "id": 78, "error": {"code": 1, "message": "x"}})
+    client.send({"jsonrpc": "2.0", "id": 79, "result": {}, "error": {}})
+    assert client.result("ping") == {}
+    assert client.others == []
+
+
+@pytest.mark.parametrize("id", [0, -1, 7, "7", "", "\u2028", 2 ** 53 + 1])
+def test_ids_come_back_as_they_went(connect, server, id):
+    client = connect(server)
+    client.start("ping", id=id)
+    answer = client.receive()
+    assert answer["id"] == id and type(answer["id"]) is type(id)
+
+
+def test_ids_of_two_types_do_not_meet(connect, server):
+    go = threading.Event()
+
+    @server.tool()
+    def slow(text: str) -> str:
+        go.wait(20)
+        return text
+
+    client = connect(server)
+    client.start("tools/call", {"name": "slow", "arguments": {"text": "number"}}, id=1)
+    client.start("tools/call", {"name": "slow", "arguments": {"text": "text"}}, id="1")
+    go.set()
+    answers = {type(answer["id"]): answer["result"]["content"][0]["text"]
+               for answer in (client.receive(), client.receive())}
+    assert answers == {int: "number", str: "text"}
+
+
+@pytest.mark.bad_wire
+def test_an_id_in_use_is_refused_and_the_first_call_goes_on(connect, server):
+    go, inside = threading.Event(), threading.Event()
+
+    @server.tool()
+    def slow() -> str:
+        inside.set()
+        go.wait(20)
+        return "done"
+
+    client = connect(server)
+    client.start("tools/call", {"name": "slow"}, id="x")
+    assert inside.wait(20)
+    client.start("tools/call", {"name": "slow"}, id="x")
+    assert client.receive()["error"]["code"] == -32600
+    go.set()
+    assert client.receive()["result"]["content"][0]["text"] == "done"
+
+
+def test_batches_are_answered_only_where_they_exist(connect, server):
+    batch = [{"jsonrpc": "2.0", "id": 1, "method": "ping"}, {"jsonrpc": "2.0", "method": "notifications/x"},
+             {"jsonrpc": "2.0", "id": 2, "method": "nope"}, 3]
+    for name in NAMES:
+        client = connect(server, name)
+        client.send(batch)
+        answer = client.receive()
+        if name == "2025-03-26":
+            assert sorted((item.get("id") or 0, "result" in item) for item in answer) == [(0, False), (1, True), (2, False)]
+            client.send([{"jsonrpc": "2.0", "method": "notifications/x"}])
+            client.send([])
+            assert client.receive()["error"]["code"] == -32600
+            client.send([{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}])
+            assert client.receive()[0]["error"]["code"] == -32600
+        else:
+            assert answer["error"]["code"] == -32600 and answer.get("id") is None
+        assert client.result("ping") == {}
+
+
+def test_a_batch_with_a_slow_call_is_answered_whole(connect, server):
+    @server.tool()
+    def nap(ctx: Context) -> str:
+        ctx.sleep(0.05)
+        return "slept"
+
+    client = connect(server, "2025-03-26")
+    client.send([{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "nap"}},
+                 {"jsonrpc": "2.0", "id": 2, "method": "ping"}])
+    assert {item["id"] for item in client.receive()} == {1, 2}
+
+
+def test_a_cancelled_call_gets_no_answer_and_its_handler_is_told(connect, server):
+    inside, told = threading.Event(), threading.Event()
+
+    @server.tool()
+    def wait(ctx: Context) -> str:
+        ctx.on_cancel(told.set)
+        inside.set()
+        ctx.token.wait(20)
+        assert ctx.cancelled
+        ctx.report_progress(1)
+        return "never seen"
+
+    client = connect(server)
+    id = client.start("tools/call", {"name": "wait", "_meta": {"progressToken": 1}})
+    assert inside.wait(20)
+    client.notify("notifications/cancelled", {"requestId": id, "reason": "enough"})
+    assert told.wait(20)
+    while client.peer.in_flight:
+        pass
+    assert client.result("ping") == {}
+    assert client.others == []
+
+
+def test_a_slow_call_delays_nobody(connect, server):
+    go = threading.Event()
+
+    @server.tool()
+    def slow() -> str:
+        go.wait(20)
+        return "slow"
+
+    @server.tool()
+    def quick() -> str:
+        return "quick"
+
+    client = connect(server)
+    id = client.start("tools/call", {"name": "slow"})
+    assert client.result("ping") == {}
+    assert client.call("quick")["content"][0]["text"] == "quick"
+    go.set()
+    assert client.answer(id)["result"]["content"][0]["text"] == "slow"
+
+
+def test_past_the_limits_the_server_says_that_it_is_busy(connect):
+    from mcplite.server import Limits
+
+    server, go, inside = Server("busy", limits=Limits(running=1, queued=1)), threading.Event(), threading.Event()
+
+    @server.tool()
+    def slow() -> str:
+        inside.set()
+        go.wait(20)
+        return "slow"
+
+    client = connect(server)
+    first = client.start("tools/call", {"name": "slow"})
+    assert inside.wait(20)
+    second = client.start("tools/call", {"name": "slow"})
+    third = client.start("tools/call", {"name": "slow"})
+    assert client.answer(third)["error"]["code"] == -31001
+    go.set()
+    for id in (first, second):
+        assert "result" in client.answer(id)
+
+
+def test_many_calls_at_once_each_get_their_own_answer(connect, server):
+    @server.tool()
+    def echo(n: int, ctx: Context) -> int:
+        ctx.sleep(0.001 * (n % 7))
+        return n
+
+    client = connect(server)
+    ids = {client.start("tools/call", {"name": "echo", "arguments": {"n": n}}): n for n in range(300)}
+    for _ in range(300):
+        answer = client.receive()
+        assert answer["result"]["structuredContent"] == {"result": ids.pop(answer["id"])}
+    assert not ids
+
+
+def test_leaving_cancels_what_runs(connect, server):
+    inside, told = threading.Event(), threading.Event()
+
+    @server.tool()
+    def wait(ctx: Context) -> None:
+        ctx.on_cancel(told.set)
+        inside.set()
+        ctx.sleep(20)
+
+    client = connect(server)
+    client.start("tools/call", {"name": "wait"})
+    assert inside.wait(20)
+    assert len(server.sessions) == 1
+    client.channel.close()
+    assert told.wait(20)
+    assert client.peer.wait_closed(20)
+    assert server.sessions == []
+
+
+def test_own_methods_and_notifications(connect, server):
+    heard = threading.Event()
+
+    @server.method("acme/add")
+    def add(params, ctx):
+        return {"sum": params["a"] + params["b"], "id": ctx.request_id}
+
+    server.add_method("acme/nothing", lambda params, ctx: None)
+    server.add_method("acme/broken", lambda params, ctx: 1 / 0)
+    server.add_notification("acme/heard", lambda params, session: heard.set())
+    client = connect(server)
+    assert client.result("acme/add", {"a": 1, "b": 2})["sum"] == 3
+    assert client.result("acme/nothing") == {}
+    assert client.error("acme/broken") == {"code": -32603, "message": "Internal error"}
+    client.notify("acme/heard")
+    assert heard.wait(20)
