@@ -1,7 +1,6 @@
 """The workloads: what is done, with whom, and how often."""
 
 import contextlib
-import json
 import statistics
 import time
 from dataclasses import dataclass
@@ -239,8 +238,8 @@ def many_tools(peers: Peers, counts: Counts) -> List[Measurement]:
 
         with pairs(peers, wanted, row, str(counts.tools - _OWN_TOOLS)) as drivers:
             warm_up(drivers, row, listing)
-            take_turns(row, counts.list_rounds, {name: (lambda driver=driver: listing(driver))
-                                                 for name, driver in drivers.items()}, failed)
+            steps = {name: (lambda driver=driver: listing(driver)) for name, driver in drivers.items()}
+            take_turns(row, counts.list_rounds, steps, failed)
         rows.append(row)
     return rows
 

@@ -84,11 +84,15 @@ def command(target: str) -> List[str]:
         return [sys.executable, *_python(target)]
     if name.isidentifier() and place and (place.endswith(".py") or all(part.isidentifier() for part in place.split("."))):
         return [sys.executable, "-m", _package() + ".server", target]
-    # A backslash is a separator of paths on Windows, and quotes still have to go.
-    parts = shlex.split(target.replace("\\", "\\\\") if os.name == "nt" else target)
+    parts = _split(target, windows=os.name == "nt")
     if not parts:
         raise ValueError("the command is empty")
     return parts
+
+
+def _split(line: str, windows: bool) -> List[str]:
+    # There a backslash stands between folders, and quotes still have to go.
+    return shlex.split(line.replace("\\", "\\\\") if windows else line)
 
 
 def _package() -> str:

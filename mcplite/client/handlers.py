@@ -352,9 +352,10 @@ def _run(what: str, handler: Callable[[], Any]) -> Any:
 
 def _check_url(request: ElicitRequest) -> None:
     url = request.url or ""
-    scheme, separator, _ = url.partition("://")
-    if (scheme.lower() not in ("http", "https") or not separator or not request.host or len(url) > _MAX_URL
-            or not url.isprintable() or " " in url):
+    scheme, separator, rest = url.partition("://")
+    # No URL has a backslash, and programs do not agree on what one with it or with a third slash means.
+    if (scheme.lower() not in ("http", "https") or not separator or not request.host or rest.startswith("/")
+            or "\\" in url or " " in url or not url.isprintable() or len(url) > _MAX_URL):
         raise InvalidParams("only absolute http and https URLs can be shown to the user", code=INVALID_PARAMS)
 
 

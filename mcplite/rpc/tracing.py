@@ -125,7 +125,8 @@ def trace_for(debug: Union[None, bool, str], name: str) -> Optional[Trace]:
     """
     if debug is None:
         asked = os.environ.get(_VARIABLE, "")
-        debug = asked in ("1", "true", "yes") if asked.lower() in ("", "0", "1", "true", "yes", "no", "false") else asked
+        debug = {"": False, "0": False, "no": False, "false": False,
+                 "1": True, "yes": True, "true": True}.get(asked.lower(), asked)
     if not debug:
         return None
     if isinstance(debug, str):

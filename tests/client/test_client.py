@@ -273,6 +273,7 @@ def test_our_server_as_a_child(tmp_path):
 # --- transports of one's own --------------------------------------------------------------------------------
 
 
+@pytest.fixture
 def adder():
     server = mcplite.Server("adder")
 
@@ -280,12 +281,13 @@ def adder():
     def add(a: int, b: int) -> int:
         return a + b
 
-    return server
+    yield server
+    server.close()
 
 
-def test_a_socket_pair_is_a_transport():
+def test_a_socket_pair_is_a_transport(adder):
     here, there = socket.socketpair()
-    conversation = adder().serve_channel(StreamChannel(there, there, name="the client"))
+    conversation = adder.serve_channel(StreamChannel(there, there, name="the client"))
     try:
         with mcplite.connect(StreamChannel(here, here, name="the socket"), timeout=LIMIT) as client:  # CUST-01
             assert client.call_tool("add", {"a": 1, "b": 2}).text == "3"
@@ -298,9 +300,9 @@ def test_a_socket_pair_is_a_transport():
         conversation.close()
 
 
-def test_a_pair_of_streams_is_a_transport():
+def test_a_pair_of_streams_is_a_transport(adder):
     here, there = socket.socketpair()
-    conversation = adder().serve_channel(StreamChannel(there, there, name="the client"))
+    conversation = adder.serve_channel(StreamChannel(there, there, name="the client"))
     try:
         with here, here.makefile("rb") as reader, here.makefile("wb") as writer:
             with mcplite.connect((reader, writer), timeout=LIMIT) as client:  # NS-54

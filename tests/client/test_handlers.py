@@ -221,7 +221,7 @@ def test_a_url_handler_sees_the_url_and_its_host():
 @pytest.mark.parametrize("url", [
     None, "", "javascript:alert(1)", "data:text/html,x", "file:///etc/passwd", "vbscript:x", "https:", "https://",
     "https:///x", "example.com", "https://example.com/a b", "https://example.com/\u202e", "https://example.com/\n",
-    "https://example.com/" + "x" * 9000, "ftp://example.com/",
+    "https://example.com/" + "x" * 9000, "ftp://example.com/", r"https://evil.example\@good.example/",
 ])
 def test_a_url_that_cannot_be_shown_never_reaches_the_user(url):
     with pytest.raises(InvalidParams):

@@ -20,9 +20,9 @@ import mcplite
 from mcplite import types
 
 #: The smallest PNG and the shortest WAV: one pixel, no sample.
-PNG = bytes.fromhex("89504e470d0a1a0a0000000d4948445200000001000000010806000000 1f15c4890000000a49444154789c63000100"
-                    "000500010d0a2db40000000049454e44ae426082".replace(" ", ""))
-WAV = b"RIFF\x24\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x80\x3e\x00\x00\x02\x00\x10\x00data\x00\x00\x00\x00"
+PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000a49444154789c63000100"
+                    "000500010d0a2db40000000049454e44ae426082")
+WAV = bytes.fromhex("524946462400000057415645666d74201000000001000100401f0000803e0000020010006461746100000000")
 
 roots_changed = threading.Event()
 
@@ -101,8 +101,9 @@ def link() -> types.ResourceLink:
 @mcp.tool()
 def embedded() -> list:
     """Return resources inside of content."""
-    return [types.EmbeddedResource(resource=types.TextResourceContents(uri="notes://one", text="first", mime_type="text/plain")),
-            types.EmbeddedResource(resource=types.BlobResourceContents(uri="notes://two", blob="AAEC", mime_type="image/x"))]
+    text = types.TextResourceContents(uri="notes://one", text="first", mime_type="text/plain")
+    blob = types.BlobResourceContents(uri="notes://two", blob="AAEC", mime_type="image/x")
+    return [types.EmbeddedResource(resource=text), types.EmbeddedResource(resource=blob)]
 
 
 @mcp.tool()
@@ -213,7 +214,8 @@ def book(ctx: mcplite.Context) -> Dict[str, Any]:
 
 FORMS: Dict[str, Dict[str, Any]] = {
     "enum": {"type": "string", "title": "Colour", "enum": ["red", "green"]},
-    "titled": {"type": "string", "oneOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}], "default": "r"},
+    "titled": {"type": "string", "oneOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}],
+               "default": "r"},
     "names": {"type": "string", "enum": ["r", "g"], "enumNames": ["Red", "Green"]},
     "several": {"type": "array", "items": {"type": "string", "enum": ["red", "green"]}, "minItems": 1, "maxItems": 2},
     "several_titled": {"type": "array", "items": {"anyOf": [{"const": "r", "title": "Red"}, {"const": "g", "title": "Green"}]}},
@@ -243,8 +245,8 @@ def delete(path: str, answer: Annotated[Confirm, mcplite.Elicit("Delete {path}?"
 def wizard(ctx: mcplite.Context) -> Any:
     """Ask two questions at once, then go on."""
     if "name" not in ctx.input_responses:
-        return mcplite.InputRequired({"name": mcplite.Elicit("Name?", Confirm), "roots": mcplite.Elicit("Roots?", Confirm)},
-                                     state={"step": 1})
+        questions = {"name": mcplite.Elicit("Name?", Confirm), "roots": mcplite.Elicit("Roots?", Confirm)}
+        return mcplite.InputRequired(questions, state={"step": 1})
     return f"{ctx.state} {ctx.input_responses['name'].action} {ctx.input_responses['roots'].action}"
 
 
@@ -266,7 +268,8 @@ def must_visit() -> str:
 @mcp.tool()
 def ask_model(ctx: mcplite.Context) -> str:
     """Ask the client's model."""
-    reply = ctx.sample(["What is the time?", mcplite.assistant("Where?"), mcplite.user(mcplite.Image(PNG, "image/png").content())],
+    image = mcplite.Image(PNG, "image/png").content()
+    reply = ctx.sample(["What is the time?", mcplite.assistant("Where?"), mcplite.user(image)],
                        max_tokens=50, system_prompt="Be brief.", temperature=0.5, stop_sequences=["END"],
                        model_preferences=types.ModelPreferences(hints=[types.ModelHint("small")], speed_priority=1.0),
                        metadata={"example.com/for": "test"})

@@ -191,7 +191,7 @@ class Trial:
         await self.cancel()
         begun = anyio.current_time()
         async with anyio.create_task_group() as tasks:
-            for number in range(8):
+            for _ in range(8):
                 tasks.start_soon(session.call_tool, "sleep", {"seconds": 0.5})
         self.report["eight_sleeps"] = anyio.current_time() - begun
 
@@ -226,10 +226,10 @@ class Trial:
         answers["elicit"] = {"action": "accept", "content": {"choice": "purple"}}
         await self.call("choose", key="choose_badly", form="enum")
         answers["elicit"] = {"action": "accept", "content": {"ok": True}}
-        await self.call("delete", path="/tmp/x")
+        await self.call("delete", path="notes.txt")
         await self.call("wizard")
         answers["elicit"] = {"action": "decline"}
-        await self.call("delete", key="delete_declined", path="/tmp/x")
+        await self.call("delete", key="delete_declined", path="notes.txt")
         answers["elicit"] = {"action": "accept"}
         await self.call("visit")
         self.report["completed"] = (await noticed("notifications/elicitation/complete")

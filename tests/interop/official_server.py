@@ -116,7 +116,8 @@ async def ask_model_with_tools(ctx: Context) -> str:
     """Ask the client's model, which may use a tool."""
     tool = types.Tool.model_validate({"name": "clock", "inputSchema": {"type": "object"}})
     message = types.SamplingMessage(role="user", content=types.TextContent(type="text", text="What is the time?"))
-    reply = await ctx.session.create_message([message], max_tokens=50, tools=[tool], tool_choice=types.ToolChoice(mode="auto"))
+    reply = await ctx.session.create_message([message], max_tokens=50, tools=[tool],
+                                             tool_choice=types.ToolChoice(mode="auto"))
     return json.dumps(plain(reply))
 
 

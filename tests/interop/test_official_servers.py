@@ -31,7 +31,8 @@ class Listener:
     def options(self):
         return dict(
             elicitation_handler=self.elicit, url_elicitation_handler=self.visit, sampling_handler=self.sample,
-            sampling_tools=True, log_handler=lambda message: self.told.put(("log", message.level, message.data, message.logger)),
+            sampling_tools=True,
+            log_handler=lambda message: self.told.put(("log", message.level, message.data, message.logger)),
             on_tools_changed=lambda: self.told.put(("tools",)), on_prompts_changed=lambda: self.told.put(("prompts",)),
             on_resources_changed=lambda: self.told.put(("resources",)),
             on_resource_updated=lambda uri: self.told.put(("updated", uri)),
@@ -48,8 +49,9 @@ class Listener:
     def sample(self, request):
         self.samples.append(request)
         if request.tools:
-            return types.CreateMessageResult(role="assistant", model="test-model", stop_reason="toolUse", content=[
-                types.TextContent("Let me see."), types.ToolUseContent(id="use-1", name=request.tools[0].name, input={"a": 1})])
+            use = types.ToolUseContent(id="use-1", name=request.tools[0].name, input={"a": 1})
+            return types.CreateMessageResult(role="assistant", model="test-model", stop_reason="toolUse",
+                                             content=[types.TextContent("Let me see."), use])
         return types.CreateMessageResult(role="assistant", model="test-model", stop_reason="endTurn",
                                          content=[types.TextContent("It is late.")])
 
@@ -171,7 +173,7 @@ def test_sampling_for_an_official_server(official, listener):
     reply = json.loads(official.call_tool("ask_model_with_tools").text)
     assert [block["type"] for block in reply["content"]] == ["text", "tool_use"]
     first, second = listener.samples
-    assert (first.text if hasattr(first, "text") else first.messages[0].text) == "What is the time?"
+    assert first.messages[0].text == "What is the time?"
     assert (first.max_tokens, first.system_prompt) == (50, "Be brief.")
     assert [tool.name for tool in second.tools] == ["clock"] and second.tool_choice.mode == "auto"
 
@@ -296,9 +298,10 @@ def test_resources_of_everything(everything, listener):
 def test_prompts_of_everything(everything):
     message, = everything.get_prompt("args-prompt", {"city": "Rome", "state": "Lazio"}).messages
     assert message.content.text == "What's weather in Rome, Lazio?"
-    assert everything.complete(prompt="completable-prompt", argument="department", value="S").values == ["Sales", "Support"]
-    assert everything.complete(prompt="completable-prompt", argument="name", value="", context={"department": "Sales"}).values == [
-        "David", "Eve", "Frank"]
+    departments = everything.complete(prompt="completable-prompt", argument="department", value="S")
+    assert departments.values == ["Sales", "Support"]
+    names = everything.complete(prompt="completable-prompt", argument="name", value="", context={"department": "Sales"})
+    assert names.values == ["David", "Eve", "Frank"]
     messages = everything.get_prompt("resource-prompt", {"resourceType": "Text", "resourceId": "3"}).messages
     assert any(isinstance(message.content, types.EmbeddedResource) for message in messages)
 
@@ -310,7 +313,8 @@ def repository(tmp_path):
         pytest.skip("git is not installed")
     folder = tmp_path / "repository"
     folder.mkdir()
-    for command in (["init", "-q", "-b", "main"], ["config", "user.name", "Ada"], ["config", "user.email", "ada@example.com"]):
+    for command in (["init", "-q", "-b", "main"], ["config", "user.name", "Ada"],
+                    ["config", "user.email", "ada@example.com"]):
         subprocess.run([git, *command], cwd=folder, check=True, timeout=LIMIT)
     (folder / "a.txt").write_text("first\n")
     for command in (["add", "a.txt"], ["commit", "-q", "-m", "the first commit"]):

@@ -45,6 +45,9 @@ class RawClient:
 
     def answer(self, id):
         """Return the answer to a request; everything else that comes is kept in ``others``."""
+        for at, message in enumerate(self.others):
+            if message.get("id") == id and "method" not in message:
+                return self.others.pop(at)
         while True:
             message = self.receive()
             if message.get("id") == id and "method" not in message:
@@ -81,14 +84,19 @@ class RawClient:
         result = self.result("initialize", {"protocolVersion": revision, "capabilities": capabilities or {},
                                             "clientInfo": {"name": "raw", "version": "1"}})
         self.notify("notifications/initialized")
+        self.result("ping")  # from here on the server has seen it
         return result
 
     def request_from_server(self):
         """Return the next request that the server sends."""
+        for at, message in enumerate(self.others):
+            if "method" in message and "id" in message:
+                return self.others.pop(at)
         while True:
-            message = self.others.pop(0) if self.others else self.receive()
+            message = self.receive()
             if "method" in message and "id" in message:
                 return message
+            self.others.append(message)
 
     def respond(self, request, result):
         self.send({"jsonrpc": "2.0", "id": request["id"], "result": result})

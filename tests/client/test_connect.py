@@ -1,0 +1,143 @@
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+import mcplite
+from mcplite.client.config import ServerConfig
+from mcplite.client.connect import _split, command, connect, transport
+from mcplite.errors import TransportError
+
+LIMIT = 30
+ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
+SERVE = [sys.executable, "-m", "mcplite.server"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs.py").write_text("if __name__ == '__main__':\n    pass\n")
+    (tmp_path / "plain.py").write_text("def add(a: int, b: int) -> int:\n    return a + b\n")
+    (tmp_path / "a b.py").write_text("mcp.run()\n")
+    (tmp_path / "server.js").write_text("")
+    return tmp_path
+
+
+@pytest.mark.parametrize("target, argv", [
+    ("runs.py", [sys.executable, "runs.py"]),
+    ("a b.py", [sys.executable, "a b.py"]),
+    ("plain.py", [*SERVE, "plain.py"]),
+    ("plain.py:mcp", [*SERVE, "plain.py:mcp"]),
+    ("package.module:name", [*SERVE, "package.module:name"]),
+    ("server.js", ["node", "server.js"]),
+    ("python runs.py --flag 'a b'", ["python", "runs.py", "--flag", "a b"]),
+    ("npx -y @scope/server", ["npx", "-y", "@scope/server"]),
+    ("my-server", ["my-server"]),
+    ("server --port localhost:8000", ["server", "--port", "localhost:8000"]),
+    ("missing.js", ["missing.js"]),
+    ("echo a; rm -rf b && c | d $HOME `e`", ["echo", "a;", "rm", "-rf", "b", "&&", "c", "|", "d", "$HOME", "`e`"]),
+])
+def test_what_a_string_stands_for(target, argv, folder):
+    assert command(target) == argv  # STD-29: no shell, so nothing is special
+
+
+def test_backslashes_stand_between_folders_on_windows():
+    line = r'"C:\Program Files\python.exe" C:\tools\server.py'
+    assert _split(line, windows=True) == [r"C:\Program Files\python.exe", r"C:\tools\server.py"]
+    assert _split(r"a\ b", windows=False) == ["a b"]
+
+
+def test_a_file_that_is_not_there_is_named(folder):
+    with pytest.raises(TransportError, match="nothing.py") as caught:
+        connect("nothing.py")
+    assert str(folder) in str(caught.value)  # NS-33: an absolute path
+
+
+@pytest.mark.parametrize("target", ["http://localhost:8000/mcp", "https://example.com/mcp"])
+def test_urls_are_for_later(target):
+    with pytest.raises(TransportError, match="stdio only"):
+        connect(target)
+    with pytest.raises(TransportError, match="stdio only"):
+        connect(ServerConfig("remote", "http", url=target))
+
+
+@pytest.mark.parametrize("target", ["", "   "])
+def test_an_empty_command_is_refused(target):
+    with pytest.raises(ValueError, match="empty"):
+        connect(target)
+
+
+def test_quotes_that_do_not_match_are_refused():
+    with pytest.raises(ValueError):
+        connect("server 'oops")
+
+
+@pytest.mark.parametrize("target", [None, 3, object(), {"command": "x"}, b"server", (1, 2, 3)])
+def test_other_things_are_refused_with_what_is_possible(target):
+    with pytest.raises(TypeError):
+        connect(target)
+    if target is None:
+        with pytest.raises(TypeError, match="a Server, a Channel"):
+            connect(target)
+
+
+def test_options_for_a_child_are_for_children_only():
+    with pytest.raises(TypeError, match="cwd, env"):
+        connect(mcplite.Server("x"), env={}, cwd=".")
+    with pytest.raises(TypeError, match="colour"):
+        connect(["x"], colour="red")
+
+
+def test_nothing_starts_before_open(tmp_path):
+    client = connect([sys.executable, "-c", f"open({str(tmp_path / 'started')!r}, 'w')"])
+    assert client.state == "new"
+    with pytest.raises(mcplite.ConnectionClosed):
+        client.open()
+    assert (tmp_path / "started").exists()
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """What children would have been started with."""
+    seen = []
+
+    class Recorded:
+        def __init__(self, argv, **options):
+            seen.append((argv, options))
+
+    monkeypatch.setattr("mcplite.client.stdio.ChildChannel", Recorded)
+    return seen
+
+
+def test_options_reach_the_child(started, folder):
+    transport([Path("my") / "server", "x"], {"env": {"A": "1"}, "cwd": "/srv", "stderr": "inherit", "grace": 5})()
+    assert started == [([os.path.join("my", "server"), "x"],
+                        {"env": {"A": "1"}, "cwd": "/srv", "stderr": "inherit", "grace": 5})]
+
+
+def test_a_child_of_ours_finds_this_package(started, monkeypatch):
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    transport("package.module:name", {"env": {"A": "1"}})()
+    transport("package.module:name", {"env": {"PYTHONPATH": "/mine"}})()
+    assert started[0][1]["env"] == {"A": "1", "PYTHONPATH": ROOT}
+    assert started[1][1]["env"] == {"PYTHONPATH": "/mine"}
+    transport(["python", "x.py"], {})()
+    assert started[2][1]["env"] == {}
+
+
+def test_a_configuration_is_a_target(started):
+    config = ServerConfig("git", "stdio", command="uvx", args=["mcp-server-git"], env={"A": "1", "B": "2"}, cwd="/srv")
+    transport(config, {"env": {"B": "3"}})()
+    transport(config, {"cwd": "/other"})()
+    assert started[0] == (["uvx", "mcp-server-git"], {"env": {"A": "1", "B": "3"}, "cwd": "/srv"})
+    assert started[1][1]["cwd"] == "/other"
+
+
+def test_a_module_is_served_by_our_own_command_line(folder):
+    (folder / "tools.py").write_text("import mcplite\nmcp = mcplite.Server('tools')\n\n"
+                                     "@mcp.tool()\ndef double(n: int) -> int:\n    return 2 * n\n")
+    with connect("tools:mcp", cwd=str(folder), timeout=LIMIT) as client:
+        assert client.call_tool("double", {"n": 4}).text == "8"
+    with connect(str(folder / "plain.py"), timeout=LIMIT) as client:
+        assert client.call_tool("add", {"a": 1, "b": 2}).text == "3"

@@ -1,0 +1,86 @@
+import logging
+import threading
+from importlib import util
+from pathlib import Path
+
+import pytest
+
+import mcplite
+from mcplite.errors import ConnectionClosed
+
+
+def _load(name):
+    spec = util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+fakes = _load("fakes")
+Fake, Refusal, LIMIT, SILENCE = fakes.Fake, fakes.Refusal, fakes.LIMIT, fakes.SILENCE
+
+
+def test_an_idle_server_is_pinged_again_and_again():
+    with Fake() as fake, fake.connect(ping_interval=0.02) as client:
+        fake.got("ping", count=3)  # PING-04
+        assert client.state == "open"
+
+
+@pytest.mark.parametrize("answer", [Refusal(-32601, "Method not found"), Refusal(-32603, "broken")])
+def test_an_error_is_a_sign_of_life(answer):
+    with Fake({"ping": answer}) as fake, fake.connect(ping_interval=0.02) as client:
+        fake.got("ping", count=3)
+        assert client.state == "open"
+
+
+def test_silence_closes_the_connection_with_that_cause(caplog):
+    told, errors = threading.Event(), []
+    with Fake({"ping": lambda params: SILENCE, "slow": lambda params: SILENCE}) as fake:
+        client = fake.connect(ping_interval=0.05, ping_timeout=0.2,
+                              on_disconnect=lambda error: (errors.append(error), told.set())).open()
+        with pytest.raises(ConnectionClosed, match="did not answer a ping within 0.2 s"):
+            client.request("slow")  # PING-08
+        assert told.wait(LIMIT)
+        assert client.state == "closed" and client.last_error is errors[0]
+        with pytest.raises(ConnectionClosed, match="ping"):
+            client.ping()
+        client.close()
+    assert [record for record in caplog.records if "ping" in record.getMessage() and record.levelno == logging.WARNING]
+
+
+def test_other_traffic_is_sign_enough():
+    stop = threading.Event()
+
+    def chatter():
+        while not stop.wait(0.01):
+            fake.tell("notifications/message", {"level": "info", "data": 1})
+
+    with Fake() as fake, fake.connect(ping_interval=0.5) as client:
+        talker = threading.Thread(target=chatter, daemon=True)
+        talker.start()
+        seen = client.counters.messages_received
+        with pytest.raises(mcplite.RequestTimeout):
+            fake.answers["slow"] = lambda params: SILENCE
+            client.request("slow", timeout=1.3)
+        stop.set()
+        talker.join(LIMIT)
+        assert client.counters.messages_received > seen
+        assert "ping" not in fake.methods()  # PING-07
+
+
+def test_another_end_keeps_its_own_cause():
+    told = threading.Event()
+    with Fake() as fake:
+        client = fake.connect(ping_interval=0.05, on_disconnect=lambda error: told.set()).open()
+        fake.leave()
+        assert told.wait(LIMIT)
+        client._keepalive._thread.join(LIMIT)
+        assert not client._keepalive._thread.is_alive()
+        assert "ping" not in str(client.last_error)
+        client.close()
+
+
+def test_without_an_interval_there_is_no_thread():
+    with Fake() as fake, fake.connect() as client:
+        client.ping()
+        assert "mcplite keep-alive" not in [thread.name for thread in threading.enumerate()]

@@ -1,0 +1,179 @@
+import json
+import logging
+import re
+import threading
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from mcplite.rpc import tracing
+from mcplite.rpc.tracing import Trace, mask, trace_for
+
+LOGGER = "mcplite.wire"
+SECRET = "s3cr3t-value"
+
+
+@pytest.fixture
+def logger():
+    """The logger of messages as it is in a fresh process, and afterwards as it was."""
+    logger = logging.getLogger(LOGGER)
+    before = list(logger.handlers), logger.propagate, logger.level
+    logger.handlers, logger.propagate = [], True
+    logger.setLevel(logging.NOTSET)
+    yield logger
+    logger.handlers, logger.propagate = before[:2]
+    logger.setLevel(before[2])
+
+
+def masked(value):
+    return json.loads(mask(json.dumps(value).encode()))
+
+
+@pytest.mark.parametrize("key", [
+    "authorization", "Authorization", "token", "TOKEN", "access_token", "refreshToken", "password", "db_passwd",
+    "passphrase", "client_secret", "SECRET_KEY", "api_key", "apiKey", "API-KEY", "x-apikey", "credentials", "Cookie",
+    "private_key",
+])
+@pytest.mark.parametrize("value", [SECRET, 12345678, [SECRET], {"value": SECRET}])
+def test_values_of_keys_that_name_secrets_are_masked_wherever_they_are(key, value):
+    message = {"params": {"env": {key: value, "HOME": "/root"}, "list": [{key: value}]}}
+    assert masked(message) == {"params": {"env": {key: "***", "HOME": "/root"}, "list": [{key: "***"}]}}
+
+
+@pytest.mark.parametrize("value", [
+    {"progressToken": 7}, {"maxTokens": 100}, {"text": "the token is not a key"}, {"token": None}, {"token": True},
+    {"inputSchema": {"properties": {"token": {"type": "string"}}}}, ["token", SECRET], 3, "x",
+])
+def test_what_only_looks_like_a_secret_stays(value):
+    assert masked(value) == value
+
+
+def test_a_message_without_secrets_stays_as_it_came():
+    data = b'{ "jsonrpc" : "2.0", "method":"x" , "params": {"a":  1.50} }'
+    assert mask(data) == data
+
+
+def test_json_within_text_is_masked_too():
+    inner = json.dumps({"token": SECRET, "city": "Rome"})
+    shown = mask(json.dumps({"content": [{"type": "text", "text": inner}]}).encode()).decode()
+    assert SECRET not in shown and "Rome" in shown
+    cut = mask(json.dumps({"text": inner[:-3]}).encode()).decode()
+    assert SECRET[:8] not in cut
+
+
+@pytest.mark.parametrize("data", [
+    f'{{"token": "{SECRET}", "a": 1', f'{{"token": "{SECRET}', f'{{"token":["{SECRET}", "{SECRET}"], "a"',
+    f'{{"token" : {{"a": "{SECRET}"}}, ', f'"{{\\"token\\": \\"{SECRET}\\"', f'{{"password":"a\\"{SECRET}"', "[" * 100_000
+    + f'{{"token": "{SECRET}"',
+])
+def test_what_is_no_whole_json_is_masked_as_text(data):
+    assert SECRET not in mask(data.encode()).decode()
+
+
+def test_text_that_is_no_json_keeps_what_is_harmless():
+    assert b'"progressToken":7' in mask(b'{"progressToken":7, "a": ')
+    assert mask(b"Listening on port 8000\n") == b"Listening on port 8000\n"
+    assert b'"a": 1' in mask(b'{"token": "x", "a": 1, ')
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(),
+                    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)), st.binary())
+def test_masking_never_fails_and_gives_json_for_json(value, noise):
+    json.loads(mask(json.dumps(value).encode()))
+    mask(noise)
+    mask(b'{"token": ' + noise)
+
+
+def test_a_line_has_time_name_direction_size_and_message():
+    lines = []
+    trace = Trace("the server", lines.append)
+    trace("->", b'{"id":1}')
+    trace("<-", b'{"token":"x"}')
+    assert re.fullmatch(r'\d\d:\d\d:\d\d\.\d{3} the server -> 8 bytes \{"id":1\}', lines[0])
+    assert lines[1].endswith(' the server <- 13 bytes {"token": "***"}')
+
+
+def test_long_messages_are_cut():
+    lines = []
+    Trace("it", lines.append)("<-", json.dumps({"text": "x" * 5000}).encode())
+    assert " 5012 bytes " in lines[0] and lines[0].endswith("x ...") and len(lines[0]) < 2100
+
+
+def test_a_huge_message_is_masked_without_being_parsed(monkeypatch):
+    monkeypatch.setattr(tracing.json, "loads", lambda data: pytest.fail("must not be parsed"))
+    lines = []
+    Trace("it", lines.append)("<-", b'{"token": "' + SECRET.encode() + b'", "text": "' + b"x" * 400_000 + b'"}')
+    assert SECRET not in lines[0] and '"***"' in lines[0]
+
+
+def test_bytes_that_are_no_text_are_shown_escaped():
+    lines = []
+    Trace("it", lines.append)("<-", b"\xff\xfe{")
+    assert "\\xff\\xfe{" in lines[0]
+
+
+def test_a_path_is_a_file_to_append_to(tmp_path):
+    path = tmp_path / "wire.log"
+    path.write_text("before\n")
+    trace_for(str(path), "one")("->", b"{}")
+    trace_for(str(path), "two")("<-", "{\"a\":\"\u00e9\"}".encode())
+    lines = path.read_text("utf-8").splitlines()
+    assert len(lines) == 3 and lines[0] == "before" and "one ->" in lines[1] and lines[2].endswith('{"a":"\u00e9"}')
+
+
+def test_lines_of_many_threads_stay_whole(tmp_path):
+    path = tmp_path / "wire.log"
+    trace = trace_for(str(path), "it")
+    threads = [threading.Thread(target=lambda: [trace("->", b'{"n":1}') for _ in range(20)]) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    lines = path.read_text("utf-8").splitlines()
+    assert len(lines) == 100 and all(line.endswith('it -> 7 bytes {"n":1}') for line in lines)
+
+
+def test_a_file_that_cannot_be_written_is_said_once(tmp_path, caplog):
+    trace = trace_for(str(tmp_path / "missing" / "wire.log"), "it")
+    trace("->", b"{}")
+    trace("->", b"{}")
+    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warnings) == 1 and "missing" in warnings[0].getMessage()
+
+
+def test_true_is_the_logger(logger, caplog):
+    trace = trace_for(True, "it")
+    with caplog.at_level(logging.INFO, LOGGER):
+        trace("->", b'{"a":1}')
+    assert [record.name for record in caplog.records] == [LOGGER]
+    assert caplog.messages[0].endswith('it -> 7 bytes {"a":1}')
+
+
+def test_without_any_handler_it_goes_to_stderr(logger, monkeypatch, capsys):
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(logging.getLogger("mcplite"), "handlers", [])
+    trace_for(True, "it")("->", b'{"a":1}')
+    trace_for(True, "it")("->", b'{"a":2}')
+    assert len(capsys.readouterr().err.splitlines()) == 2
+    assert len(logger.handlers) == 1
+
+
+@pytest.mark.parametrize("variable, debug, on", [
+    (None, None, False), ("", None, False), ("0", None, False), ("false", None, False), ("No", None, False),
+    ("1", None, True), ("true", None, True), ("YES", None, True), ("1", False, False), (None, True, True),
+    ("0", True, True), (None, "", False),
+])
+def test_the_environment_is_asked_when_nobody_says(variable, debug, on, monkeypatch, logger):
+    monkeypatch.delenv("MCPLITE_DEBUG", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("MCPLITE_DEBUG", variable)
+    logger.addHandler(logging.NullHandler())
+    assert (trace_for(debug, "it") is not None) is on
+
+
+def test_the_environment_may_name_a_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("MCPLITE_DEBUG", str(tmp_path / "wire.log"))
+    trace_for(None, "it")("->", b"{}")
+    assert (tmp_path / "wire.log").exists()

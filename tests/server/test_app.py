@@ -1,0 +1,175 @@
+"""The server object: registering, refusing, directories, lifespan, closing."""
+
+import os
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from mcplite.errors import RegistrationError
+from mcplite.server import Limits, Server
+
+
+def test_decorators_give_the_function_back():
+    server = Server("test")
+
+    @server.tool()
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.prompt("hello")
+    def greet(name: str) -> str:
+        return "Hello " + name
+
+    @server.resource("a://b")
+    def read() -> str:
+        return "x"
+
+    @server.completion(prompt="hello", argument="name")
+    def names(value: str) -> list:
+        return [value]
+
+    @server.method("acme/x")
+    def own(params, ctx):
+        return {}
+
+    assert add(1, 2) == 3 and greet("Ann") == "Hello Ann" and read() == "x" and names("a") == ["a"] and own({}, None) == {}
+    assert repr(server) == "<Server 'test'>" and server.name == "test"
+
+
+@pytest.mark.parametrize("make, text", [
+    (lambda: Server(""), "name"), (lambda: Server(None), "name"), (lambda: Server("x", page_size=0), "page_size"),
+    (lambda: Server("x", declare=["toys"]), "toys"),
+    (lambda: Server("x").tool(lambda: None), "parentheses"), (lambda: Server("x").resource(lambda: None), "URI"),
+    (lambda: Server("x").add_tool(lambda: None, name="t", timeout=0), "timeout"),
+    (lambda: Server("x").add_tool(lambda: None, name="t", meta={"io.modelcontextprotocol/x": 1}), "reserved"),
+    (lambda: Server("x").add_resource("noscheme", lambda: "x", name="r"), "scheme"),
+    (lambda: Server("x").add_resource("a://{x", lambda x: x, name="r"), "not closed"),
+    (lambda: Server("x").add_resource("a://{x}", lambda y: y, name="r"), "must be the same"),
+    (lambda: Server("x").add_resource("a://{x}", lambda: "", name="r"), "must be the same"),
+    (lambda: Server("x").add_resource("a://b", lambda y: y, name="r"), "does not have"),
+    (lambda: Server("x").completion(argument="a"), "prompt="),
+    (lambda: Server("x").completion(argument="a", prompt="p", resource="r"), "prompt="),
+    (lambda: Server("x").add_method("ping", lambda params, ctx: {}), "ping"),
+    (lambda: Server("x").add_directory("file:///x", "/no/such/place"), "not a directory"),
+])
+def test_what_cannot_be_registered(make, text):
+    with pytest.raises(RegistrationError, match=text):
+        make()
+
+
+def test_completions_take_one_or_two_parameters_and_come_once():
+    server = Server("x")
+
+    def one(value):
+        return []
+
+    def three(value, context, more):
+        return []
+
+    server.completion(prompt="p", argument="a")(one)
+    with pytest.raises(RegistrationError, match="already"):
+        server.completion(prompt="p", argument="a")(one)
+    with pytest.raises(RegistrationError, match="3 parameters"):
+        server.completion(prompt="p", argument="b")(three)
+
+
+def test_names_are_unique_and_odd_ones_warned_about(caplog):
+    server = Server("x")
+    server.add_tool(lambda: None, name="get-alerts")
+    assert not caplog.records
+    server.add_tool(lambda: None, name="two words")
+    assert "TOOL-12" in caplog.text
+    with pytest.raises(RegistrationError, match="registered already"):
+        server.add_tool(lambda: None, name="two words")
+    server.remove_tool("two words")
+    server.add_tool(lambda: None, name="two words")
+    for remove in (server.remove_tool, server.remove_prompt, server.remove_resource):
+        with pytest.raises(KeyError, match="nope"):
+            remove("nope")
+    server.add_resource("a://{x}", lambda x: x, name="t")
+    server.remove_resource("a://{x}")
+
+
+def test_limits_must_be_positive():
+    with pytest.raises(ValueError, match="grace"):
+        Limits(grace=0)
+    assert Limits(messages_per_second=None).messages_per_second is None
+
+
+def test_an_unknown_transport_is_refused():
+    with pytest.raises(ValueError, match="carrier pigeon"):
+        Server("x").run("carrier pigeon")
+
+
+def test_a_directory_serves_what_is_below_it(connect, server, tmp_path):
+    (tmp_path / "maps").mkdir()
+    (tmp_path / "maps" / "rome.txt").write_text("Rome é")
+    (tmp_path / "maps" / "photo.bin").write_bytes(b"\xff\x00")
+    (tmp_path / "maps" / "sub").mkdir()
+    (tmp_path / "secret.txt").write_text("secret")
+    os.symlink(tmp_path / "secret.txt", tmp_path / "maps" / "link.txt")
+    server.add_directory("file:///srv/maps", str(tmp_path / "maps"))
+    client = connect(server)
+    (template,) = client.result("resources/templates/list")["resourceTemplates"]
+    assert template["uriTemplate"] == "file:///srv/maps/{+path}" and template["name"] == "maps"
+
+    def read(path):
+        return client.ask("resources/read", {"uri": "file:///srv/maps/" + path})
+
+    assert read("rome.txt")["result"]["contents"][0]["text"] == "Rome é"
+    assert read("photo.bin")["result"]["contents"][0]["blob"] == "/wA="
+    listing = read("./")["result"]["contents"][0]
+    assert listing["mimeType"] == "inode/directory" and "sub/" in listing["text"].splitlines()
+    for path in ("../secret.txt", "%2e%2e/secret.txt", "sub/../../secret.txt", "link.txt", "/etc/passwd", "nothing.txt",
+                 "..%2fsecret.txt", "rome.txt%00", "con", "rome.txt."):
+        assert read(path)["error"]["code"] == -32002, path
+
+
+def test_a_lifespan_that_fails_to_begin_is_raised_and_one_that_fails_to_end_is_logged(connect, caplog):
+    @contextmanager
+    def broken(server):
+        raise ValueError("no database")
+        yield
+
+    with pytest.raises(ValueError, match="no database"):
+        connect(Server("x", lifespan=broken))
+
+    @contextmanager
+    def half(server):
+        yield 1
+        raise ValueError("cannot close")
+
+    client = connect(Server("x", lifespan=half))
+    client.close()
+    assert "lifespan" in caplog.text
+
+
+def test_close_ends_every_conversation(connect, server):
+    clients = [connect(server) for _ in range(3)]
+    server.close()
+    for client in clients:
+        assert client.peer.wait_closed(20)
+    server.close()
+
+
+def test_two_servers_in_one_process_share_nothing(connect):
+    first, second = Server("first"), Server("second")
+    first.add_tool(lambda: "1", name="tool")
+    second.add_tool(lambda: "2", name="tool")
+    one, two = connect(first), connect(second)
+    assert one.call("tool")["content"][0]["text"] == "1" and two.call("tool")["content"][0]["text"] == "2"
+
+
+def test_registering_from_many_threads_while_lists_are_read(connect, server):
+    server.add_tool(lambda: None, name="first")
+    client = connect(server)
+    threads = [threading.Thread(target=lambda n=n: [server.add_tool(lambda: None, name=f"t{n}-{k}") for k in range(25)])
+               for n in range(4)]
+    for thread in threads:
+        thread.start()
+    sizes = [len(client.result("tools/list")["tools"]) for _ in range(30)]
+    for thread in threads:
+        thread.join(20)
+    assert sizes == sorted(sizes)
+    assert len(client.result("tools/list")["tools"]) == 101

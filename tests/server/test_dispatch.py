@@ -1,0 +1,280 @@
+"""Lists, resources, prompts, completion and logging over the wire, in every revision."""
+
+import pytest
+
+from mcplite import types
+from mcplite.errors import InvalidParams, RemoteError, ResourceNotFound
+from mcplite.revisions import LEGACY
+from mcplite.server import Context, Elicit, Image, InputRequired, Server
+
+NAMES = [revision.name for revision in LEGACY]
+PNG = b"\x89PNG\r\n\x1a\n0000"
+
+
+@pytest.fixture
+def full():
+    server = Server("full", page_size=2)
+    for number in range(5):
+        server.add_tool(lambda: None, name=f"tool{number}", description=f"number {number}")
+        server.add_resource(f"a://{number}", lambda: "x", name=f"resource{number}")
+        server.add_resource(f"t{number}://{{x}}", lambda x: x, name=f"template{number}")
+        server.add_prompt(lambda: "x", name=f"prompt{number}")
+    return server
+
+
+@pytest.mark.parametrize("method, key, name", [
+    ("tools/list", "tools", "tool"), ("resources/list", "resources", "resource"),
+    ("resources/templates/list", "resourceTemplates", "template"), ("prompts/list", "prompts", "prompt")])
+def test_lists_come_in_pages(connect, full, method, key, name):
+    client = connect(full)
+    names, cursor, pages = [], None, 0
+    while True:
+        page = client.result(method, {} if cursor is None else {"cursor": cursor})
+        names += [item["name"] for item in page[key]]
+        pages += 1
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            break
+    assert names == [f"{name}{number}" for number in range(5)] and pages == 3
+    for bad in ("", "garbage", "é", 3, client.result("tools/list" if key != "tools" else "prompts/list")["nextCursor"]):
+        assert client.error(method, {"cursor": bad})["code"] == -32602
+
+
+def test_a_cursor_survives_changes(connect, full):
+    client = connect(full)
+    page = client.result("tools/list")
+    full.remove_tool("tool0")
+    full.add_tool(lambda: None, name="tool9")
+    names = [tool["name"] for tool in client.result("tools/list", {"cursor": page["nextCursor"]})["tools"]]
+    assert names == ["tool2", "tool3"]
+
+
+def test_lists_are_the_same_every_time_and_change_with_the_registry(connect, full):
+    client = connect(full)
+    first = client.result("tools/list")
+    assert all(client.result("tools/list") == first for _ in range(20))
+    assert connect(full, NAMES[0]).result("tools/list")["tools"][0]["name"] == "tool0"
+    full.remove_tool("tool0")
+    assert client.result("tools/list") != first
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_definitions_have_what_the_revision_has(connect, name):
+    server = Server("defs")
+    icons = [{"src": "https://example.com/i.png", "mimeType": "image/png"}]
+    server.add_tool(lambda: None, name="tool", title="Tool", annotations={"readOnlyHint": True}, icons=icons,
+                    meta={"com.example/k": 1})
+    server.add_resource("a://b", lambda: "x", name="resource", title="R", description="d", mime_type="text/plain", size=1,
+                        annotations={"audience": ["user"], "priority": 0.5, "lastModified": "2025-01-01T00:00:00Z"},
+                        icons=icons, meta={"com.example/k": 1})
+
+    @server.prompt(title="P", icons=icons, meta={"com.example/k": 1})
+    def prompt(topic: str, tone: str = "dry") -> str:
+        """Writes.
+
+        Args:
+            topic: what about
+        """
+        return topic + tone
+
+    client = connect(server, name)
+    (tool,), (resource,), (listed,) = (client.result("tools/list")["tools"], client.result("resources/list")["resources"],
+                                       client.result("prompts/list")["prompts"])
+    assert ("annotations" in tool) == (name != NAMES[0])
+    for item in (tool, resource, listed):
+        assert ("title" in item) == ("_meta" in item) == (name in NAMES[2:])
+        assert ("icons" in item) == (name == NAMES[3])
+    assert resource["size"] == 1
+    assert ("lastModified" in resource["annotations"]) == (name in NAMES[2:])
+    assert listed["description"] == "Writes."
+    assert listed["arguments"] == [{"name": "topic", "required": True, "description": "what about"},
+                                   {"name": "tone", "required": False}]
+
+
+@pytest.fixture
+def library():
+    server = Server("library")
+    server.add_resource("a://text", lambda: "text", name="text")
+    server.add_resource("a://data", lambda: {"b": [1]}, name="data")
+    server.add_resource("a://bytes", lambda: bytes(range(256)), name="bytes", mime_type="x/y")
+    server.add_resource("a://image", lambda: Image(PNG), name="image")
+    server.add_resource("a://several", lambda: [types.TextResourceContents("a://1", "one"),
+                                                types.BlobResourceContents("a://2", "AAA=")], name="several")
+    server.add_resource("a://none", lambda: None, name="none")
+    server.add_resource("a://gone", gone, name="gone")
+    server.add_resource("a://broken", lambda: 1 / 0, name="broken")
+    server.add_resource("a://odd", lambda: object(), name="odd")
+    server.add_resource("a://refused", refused, name="refused")
+
+    @server.resource("w://{city}/history{?year}", mime_type="text/plain")
+    def history(city: str, ctx: Context, year: int = 2026) -> str:
+        return f"{city} {year} {ctx.method}"
+
+    return server
+
+
+def gone():
+    raise ResourceNotFound("it moved", data={"uri": "a://gone"})
+
+
+def refused():
+    raise RemoteError("not for you", code=403)
+
+
+def test_reading(connect, library):
+    client = connect(library)
+
+    def read(uri):
+        return client.result("resources/read", {"uri": uri})["contents"]
+
+    assert read("a://text") == [{"uri": "a://text", "text": "text", "mimeType": "text/plain"}]
+    assert read("a://data") == [{"uri": "a://data", "text": '{"b":[1]}', "mimeType": "application/json"}]
+    (blob,) = read("a://bytes")
+    import base64
+
+    assert base64.b64decode(blob["blob"]) == bytes(range(256)) and blob["mimeType"] == "x/y"
+    assert read("a://image")[0]["mimeType"] == "image/png"
+    assert [item["uri"] for item in read("a://several")] == ["a://1", "a://2"]
+    assert read("w://Rome/history")[0]["text"] == "Rome 2026 resources/read"
+    assert read("w://New%20York/history?year=1999")[0]["text"] == "New York 1999 resources/read"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_cannot_be_read(connect, library, name):
+    client = connect(library, name)
+
+    def error(uri):
+        return client.error("resources/read", {"uri": uri})
+
+    for uri in ("a://nothing", "a://none", "file:///etc/passwd", "https://169.254.169.254/", "javascript:alert(1)"):
+        assert error(uri)["code"] == -32002 and error(uri)["data"] == {"uri": uri}
+    assert error("a://gone") == {"code": -32002, "message": "it moved", "data": {"uri": "a://gone"}}
+    for uri in ("a://broken", "a://odd"):
+        assert error(uri) == {"code": -32603, "message": "Internal error"}
+    assert error("a://refused")["code"] == 403
+    assert error("w://Rome/history?year=x")["code"] == -32602
+    for uri in ("", "no scheme", "1a://b", "a\u0000://b", "a://b c", "a://" + "x" * 70_000, 3, None):
+        assert client.error("resources/read", {"uri": uri})["code"] == -32602
+    assert client.error("resources/read")["code"] == -32602
+
+
+def test_subscriptions_reach_those_who_subscribed(connect, library):
+    first, second = connect(library), connect(library)
+    first.result("resources/subscribe", {"uri": "a://text"})
+    library.resource_updated("a://text")
+    assert first.receive() == {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": "a://text"}}
+    library.resource_updated("a://data")
+    first.result("resources/unsubscribe", {"uri": "a://text"})
+    library.resource_updated("a://text")
+    for client in (first, second):
+        assert client.result("ping") == {} and client.others == []
+    assert first.error("resources/subscribe", {"uri": "a://nothing"})["code"] == -32002
+    assert first.error("resources/subscribe", {})["code"] == -32602
+
+
+def test_changes_are_told_to_whoever_may_get_them(connect):
+    server = Server("changing", declare=["tools"])
+    ready, early = connect(server), connect(server, revision=None)
+    assert ready.result("tools/list") == {"tools": []}
+    server.add_tool(lambda: None, name="tool")
+    server.add_prompt(lambda: "x", name="prompt")  # the capability was not declared to this client
+    server.remove_tool("tool")
+    assert [ready.receive()["method"] for _ in range(2)] == ["notifications/tools/list_changed"] * 2
+    assert ready.result("ping") == {} and ready.others == []
+    assert early.result("ping") == {} and early.others == []
+    late = connect(server)
+    server.add_resource("a://b", lambda: "x", name="r")
+    server.remove_prompt("prompt")
+    assert late.receive()["method"] == "notifications/prompts/list_changed"
+
+
+def test_prompts(connect):
+    server = Server("prompts")
+
+    @server.prompt()
+    def mixed(topic: str, times: int = 1) -> list:
+        """About a topic."""
+        return [f"{topic} {times!r}", types.assistant("ok"), Image(PNG), types.ResourceLink("a://b", "b"),
+                {"role": "assistant", "content": {"type": "text", "text": "dict"}}]
+
+    @server.prompt()
+    def whole(ctx: Context) -> types.GetPromptResult:
+        return types.GetPromptResult([types.user(ctx.method)], description="by hand")
+
+    server.add_prompt(lambda: 1 / 0, name="broken")
+    server.add_prompt(lambda: object(), name="odd")
+    client = connect(server)
+    result = client.result("prompts/get", {"name": "mixed", "arguments": {"topic": "cats", "times": "3"}})
+    assert result["description"] == "About a topic."
+    assert [(m["role"], m["content"]["type"]) for m in result["messages"]] == [
+        ("user", "text"), ("assistant", "text"), ("user", "image"), ("user", "resource_link"), ("assistant", "text")]
+    assert result["messages"][0]["content"]["text"] == "cats 3"
+    assert client.result("prompts/get", {"name": "whole"})["description"] == "by hand"
+    old = connect(server, NAMES[0]).result("prompts/get", {"name": "mixed", "arguments": {"topic": "cats"}})
+    assert old["messages"][3]["content"]["type"] == "text"
+    for params in ({"name": "mixed"}, {"name": "mixed", "arguments": {"topic": 3}}, {"name": "mixed", "arguments": []},
+                   {"name": "mixed", "arguments": {"topic": "x", "times": "many"}}, {"name": "nope"}, {}, {"name": 1},
+                   {"name": "mixed", "arguments": {"topic": "x", "other": "y"}}):
+        assert client.error("prompts/get", params)["code"] == -32602, params
+    for name in ("broken", "odd"):
+        assert client.error("prompts/get", {"name": name}) == {"code": -32603, "message": "Internal error"}
+
+
+def test_a_prompt_may_ask(connect):
+    server = Server("prompts")
+
+    @server.prompt()
+    def asks(ctx: Context):
+        if not ctx.input_responses:
+            return InputRequired({"name": Elicit("Name?", str)})
+        return "Hello " + ctx.input_responses["name"].data
+
+    client = connect(server, capabilities={"elicitation": {}})
+    id = client.start("prompts/get", {"name": "asks"})
+    client.respond(client.request_from_server(), {"action": "accept", "content": {"value": "Ann"}})
+    assert client.answer(id)["result"]["messages"][0]["content"]["text"] == "Hello Ann"
+
+
+def test_completion(connect):
+    server = Server("completion")
+    cities = [f"City{number:03d}" for number in range(250)]
+    server.add_prompt(lambda city, land="": "x", name="briefing")
+    server.add_resource("w://{city}", lambda city: "x", name="weather")
+
+    @server.completion(prompt="briefing", argument="city")
+    def complete(value: str, context, ctx: Context):
+        return [city for city in cities if city.startswith(value)] + [f"{context.get('land')} {ctx.method}"]
+
+    @server.completion(resource="w://{city}", argument="city")
+    def other(value):
+        return types.Completion([value + "!"], total=7)
+
+    @server.completion(prompt="briefing", argument="land")
+    def nothing(value):
+        return None
+
+    client = connect(server)
+
+    def ask(ref, name, value, **more):
+        return client.ask("completion/complete", {"ref": ref, "argument": {"name": name, "value": value}, **more})
+
+    prompt, resource = {"type": "ref/prompt", "name": "briefing"}, {"type": "ref/resource", "uri": "w://{city}"}
+    full = ask(prompt, "city", "City")["result"]["completion"]
+    assert len(full["values"]) == 100 and full["total"] == 251 and full["hasMore"] is True
+    some = ask(prompt, "city", "City24", context={"arguments": {"land": "It"}})["result"]["completion"]
+    assert some == {"values": [f"City24{n}" for n in range(10)] + ["It completion/complete"], "hasMore": False}
+    assert ask(resource, "city", "Ro")["result"]["completion"] == {"values": ["Ro!"], "total": 7, "hasMore": False}
+    assert ask(prompt, "land", "x")["result"]["completion"]["values"] == []
+    assert ask(prompt, "unknown", "x")["result"]["completion"]["values"] == []
+    for params in (None, {}, {"ref": prompt}, {"ref": {"type": "ref/other"}, "argument": {"name": "a", "value": ""}},
+                   {"ref": {"type": "ref/prompt", "name": "nope"}, "argument": {"name": "a", "value": ""}},
+                   {"ref": {"type": "ref/resource"}, "argument": {"name": "a", "value": ""}},
+                   {"ref": prompt, "argument": {"name": "city"}}, {"ref": prompt, "argument": {"name": "city", "value": 3}},
+                   {"ref": prompt, "argument": {"name": "city", "value": "x"}, "context": {"arguments": {"a": 1}}}):
+        assert client.error("completion/complete", params)["code"] == -32602, params
+    server.completion(prompt="briefing", argument="broken")(broken)
+    assert ask(prompt, "broken", "")["error"] == {"code": -32603, "message": "Internal error"}
+
+
+def broken(value):
+    raise InvalidParams("x") if value else ValueError("secret")
