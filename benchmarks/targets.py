@@ -36,7 +36,7 @@ class Target:
         return None if figure is None else figure <= self.bound
 
     def __str__(self) -> str:
-        return f"<= {self.bound:g}{' x ' + self.to if self.to else ''}"
+        return f"<= {self.bound:.3g}{' x ' + self.to if self.to else ''}"
 
 
 TARGETS = (

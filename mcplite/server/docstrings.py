@@ -57,7 +57,11 @@ def _dedent(docstring: str) -> List[str]:
     lines = docstring.expandtabs().splitlines()
     margins = [len(line) - len(line.lstrip()) for line in lines[1:] if line.strip()]
     margin = min(margins) if margins else 0
-    return [lines[0].strip()] + [line[margin:].rstrip() for line in lines[1:]]
+    # A section on the very first line: what follows is in it, although nothing is less indented.
+    first = lines[0].strip()
+    titled = first.endswith(":") and first[:-1].lower() in _SECTIONS + _ENDS
+    inside = " " if titled and margins and margins[0] == margin else ""
+    return [first] + [(inside + line[margin:]).rstrip() for line in lines[1:]]
 
 
 def _section(lines: List[str], at: int, underlined: bool) -> "tuple[List[str], int]":

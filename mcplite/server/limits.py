@@ -11,7 +11,7 @@ __all__ = ["Limits"]
 
 @dataclass(frozen=True)
 class Limits:
-    """The bounds of a server; ``None`` takes a bound away where the type allows it.
+    """The bounds of a server; only the message rate can be ``None``, for no bound.
 
     :raises ValueError: for a bound that is not positive.
     """
@@ -43,5 +43,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if value is not None and value <= 0:
+            if value is None and name == "messages_per_second":
+                continue
+            if value is None or value <= 0:
                 raise ValueError(f"{name} must be positive, not {value!r}")

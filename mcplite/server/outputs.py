@@ -13,11 +13,13 @@ from ..protocol.validation import Validator, check_schema
 from ..types import Model
 from .media import Audio, Image
 from .scalars import SIMPLE
-from .schemas import Schemas, unwrap_annotated
+from .schemas import UNIONS, Schemas, unwrap_annotated
 
 __all__ = ["Output", "compile_output"]
 
-_BARE = (inspect.Parameter.empty, None, type(None), str, bytes, Any, object, list, dict, tuple, set)
+_TEXT = (None, type(None), str, bytes)
+_LISTS = (list, tuple, collections.abc.Sequence, collections.abc.Iterable)
+_BARE = (inspect.Parameter.empty, *_TEXT, Any, object, dict, set, *_LISTS)
 
 
 class Output:
@@ -76,7 +78,7 @@ def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured
     built = dict(node.schema)
     if "$ref" in built:
         # Older clients want "properties" at the top.
-        built = {**schemas.definitions[built["$ref"].rpartition("/")[2]]}
+        built = {**schemas.definitions[built.pop("$ref").rpartition("/")[2]], **built}
     wrapped = built.get("type") != "object"
     if wrapped:
         built = _wrapped(built)
@@ -92,10 +94,11 @@ def _wrapped(schema: Dict[str, Any]) -> Dict[str, Any]:
 def _is_bare(annotation: Any) -> bool:
     if any(annotation is item for item in _BARE):
         return True
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in UNIONS:
+        return any(_is_bare(item) for item in arguments if item not in _TEXT)
     # A list of anything may hold images as well.
-    arguments = [item for item in typing.get_args(annotation) if item is not Ellipsis]
-    return bool(arguments) and all(item is Any or item is object for item in arguments) and \
-        typing.get_origin(annotation) in (list, tuple, collections.abc.Sequence, collections.abc.Iterable)
+    return origin in _LISTS and all(item in (Any, object, Ellipsis) for item in arguments) or origin is dict and not arguments
 
 
 def _has_content(annotation: Any) -> bool:

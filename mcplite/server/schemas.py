@@ -23,7 +23,7 @@ from .fields import NOTHING, Field, Unresolved, is_named, is_typed_dict, members
 from .jsonable import jsonable
 from .scalars import SIMPLE, Convert, Mismatch, Node, expect, from_text, shown
 
-__all__ = ["Schemas", "as_default", "described_schema", "fits", "unwrap_annotated"]
+__all__ = ["UNIONS", "Schemas", "as_default", "described_schema", "fits", "unwrap_annotated"]
 
 _ARRAYS: Dict[Any, Callable[[List[Any]], Any]] = {
     list: list, collections.abc.Sequence: list, collections.abc.Iterable: list, collections.abc.Collection: list,
@@ -31,7 +31,8 @@ _ARRAYS: Dict[Any, Callable[[List[Any]], Any]] = {
     collections.abc.MutableSet: set, tuple: tuple,
 }
 _MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
-_UNIONS = (Union, getattr(types, "UnionType", Union))
+#: What ``get_origin`` gives for Union[X, Y] and for X | Y.
+UNIONS = (Union, getattr(types, "UnionType", Union))
 _KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
 
@@ -94,7 +95,7 @@ class Schemas:
         if extras:
             return self._annotated(base, extras, name)
         origin = get_origin(annotation)
-        if origin in _UNIONS:
+        if origin in UNIONS:
             return self._union(get_args(annotation), name)
         if is_named(origin, "Literal"):
             return self._enumeration(list(get_args(annotation)), name)

@@ -374,29 +374,19 @@ def test_the_filesystem_server_works_in_our_roots(installed, tmp_path):
     for folder in (allowed, other):
         folder.mkdir()
         (folder / "a.txt").write_text(f"in {folder.name}")
-    asked = queue.Queue()
     roots = [allowed]
+    said = queue.Queue()
 
-    def tell():
-        asked.put(list(roots))
-        return roots
+    def wait_until_it_has_taken_them():
+        # It asks for the roots, and says when it works with them.
+        while "Updated allowed directories" not in said.get(timeout=LIMIT):
+            pass
 
-    with connected(installed.node("server-filesystem"), roots=tell) as client:
-
-        def readable(folder):
-            # The server takes the roots over a moment after it has asked for them.
-            for _ in range(200):
-                result = client.call_tool("read_text_file", {"path": str(folder / "a.txt")})
-                if not result.is_error:
-                    return result.text
-                client.ping()
-            return result.text
-
-        asked.get(timeout=LIMIT)
-        assert readable(allowed) == "in allowed"
-        assert client.call_tool("read_text_file", {"path": str(other / "a.txt")}).is_error
-        roots[:] = [other]
-        client.notify("notifications/roots/list_changed")
-        asked.get(timeout=LIMIT)
-        assert readable(other) == "in other folder"
-        assert client.call_tool("read_text_file", {"path": str(allowed / "a.txt")}).is_error
+    with connected(installed.node("server-filesystem"), roots=lambda: roots, stderr=said.put) as client:
+        for mine, foreign in ((allowed, other), (other, allowed)):
+            if mine is other:
+                roots[:] = [other]
+                client.notify("notifications/roots/list_changed")
+            wait_until_it_has_taken_them()
+            assert client.call_tool("read_text_file", {"path": str(mine / "a.txt")}).text == f"in {mine.name}"
+            assert client.call_tool("read_text_file", {"path": str(foreign / "a.txt")}).is_error

@@ -1,0 +1,34 @@
+"""Bounds: positive, and given by name."""
+
+import dataclasses
+
+import pytest
+
+from mcplite.server.limits import Limits
+
+
+def test_every_bound_has_a_default():
+    limits = Limits()
+    assert all(value > 0 for value in vars(limits).values())
+    assert limits == Limits() and limits != Limits(running=1)
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Limits)])
+@pytest.mark.parametrize("value", [0, -1])
+def test_a_bound_must_be_positive(name, value):
+    with pytest.raises(ValueError, match=f"^{name} must be positive, not {value}$"):
+        Limits(**{name: value})
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Limits)])
+def test_only_the_message_rate_can_be_taken_away(name):
+    if name == "messages_per_second":
+        assert Limits(messages_per_second=None).messages_per_second is None
+    else:
+        with pytest.raises(ValueError, match=f"^{name} must be positive, not None$"):
+            Limits(**{name: None})
+
+
+def test_limits_do_not_change():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Limits().running = 5
