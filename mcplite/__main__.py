@@ -4,14 +4,18 @@ May import: cli.arguments, cli.asking, cli.printing, client, client.config, erro
 """
 
 import argparse
+import io
+import json
 import logging
+import os
 import sys
 from typing import Any, Callable, Dict, List, Optional
 
 from .cli.arguments import UsageError, parse_arguments, parse_strings
 from .cli.asking import Asker
-from .cli.printing import ProgressBar, as_json, clean, first_binary, print_content, print_result, table
-from .errors import ConnectionClosed, MCPError, NotSupported, RemoteError, RequestTimeout, TransportError
+from .cli.printing import ProgressBar, as_json, clean, first_binary, one_line, print_content, print_result, table
+from .errors import MCPError, RequestTimeout, TransportError
+from .types import LogMessage
 from .version import __version__
 
 __all__ = ["main"]
@@ -35,9 +39,10 @@ error, 4 no connection or it was lost, 5 no answer in time, 130 interrupted.
 
 
 def _parser() -> argparse.ArgumentParser:
-    package = __name__.rpartition(".")[0]
+    package = __package__ or ""  # with -m the name of this module is "__main__"
+    program = f"python -m {package}"
     parser = argparse.ArgumentParser(
-        prog=package, description="Use any MCP server from the command line.", epilog=_EPILOG,
+        prog=program, description="Use any MCP server from the command line.", epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action="version", version=f"{package} {__version__}")
     common = argparse.ArgumentParser(add_help=False)
@@ -46,17 +51,17 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("--server", metavar="NAME", help="which of the servers in --config; not needed for one")
     common.add_argument("--revision", metavar="DATE", help="the only protocol revision to accept")
     common.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="for each request; default 60")
-    common.add_argument("--env", action="append", default=[], metavar="KEY=VALUE", help="a variable for the server")
+    common.add_argument("--env", action="append", default=[], metavar="KEY=VALUE", help="a variable for the server; repeatable")
     common.add_argument("--cwd", metavar="FOLDER", help="the server's working directory")
-    common.add_argument("--root", action="append", default=[], metavar="PATH", help="a folder the server may work in")
+    common.add_argument("--root", action="append", default=[], metavar="PATH", help="a folder the server may work in; repeatable")
     common.add_argument("--log-level", metavar="LEVEL", help="show the server's log messages from this level on")
-    common.add_argument("--debug", action="store_true", help="show every message on stderr, and tracebacks")
+    common.add_argument("--debug", action="store_true", help="show every message, the server's stderr and tracebacks on stderr")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (text, arguments) in _COMMANDS.items():
-        one = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", parents=[common],
-                                  epilog=_EPILOG.replace("%(prog)s", package),
+        one = commands.add_parser(name, usage=f"{program} {name} [options] {arguments}", help=text, description=text[0].upper() + text[1:] + ".", parents=[common],
+                                  epilog=_EPILOG.replace("%(prog)s", program),
                                   formatter_class=argparse.RawDescriptionHelpFormatter)
-        one.add_argument("words", nargs="*", metavar=arguments)
+        one.add_argument("words", nargs="*", help=argparse.SUPPRESS)  # named by the usage
         if name in ("call", "read"):
             one.add_argument("--output", metavar="FILE", help="save the first binary content, or the text")
     return parser
@@ -67,52 +72,75 @@ _COMMANDS: Dict[str, Any] = {
     "call": ("call a tool", "TARGET TOOL [key=value ...]"),
     "read": ("read a resource", "TARGET URI"),
     "prompt": ("show a prompt with its arguments filled in", "TARGET PROMPT [key=value ...]"),
-    "complete": ("complete an argument of a prompt or of a resource template", "TARGET PROMPT_OR_TEMPLATE ARGUMENT [VALUE]"),
+    "complete": ("complete an argument of a prompt or of a resource template",
+                 "TARGET PROMPT_OR_TEMPLATE ARGUMENT [VALUE [key=value ...]]"),
     "ping": ("connect, and ask whether the server is there", "TARGET"),
 }
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
     """Run the command line; return the exit status."""
-    options = _parser().parse_args(arguments)
+    options = _parse(arguments)
     if options.debug:
         logging.basicConfig(stream=sys.stderr, level=logging.INFO)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # no answer is lost for a sign that the terminal lacks
     try:
-        return _run(options)
+        status = _run(options)
+        sys.stdout.flush()  # here and not at exit, where nothing could be said about it
+        return status
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has seen enough
+        # Whoever read our output has seen enough. What is still buffered must go somewhere at exit.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
         return 0
-    except (UsageError, NotSupported, MCPError, ValueError, TypeError) as error:
+    except (MCPError, ValueError, TypeError) as error:
         if options.debug:
             logging.getLogger(__name__).exception("failed")
         print(clean(str(error)), file=sys.stderr)
         return _status(error)
 
 
+def _parse(arguments: Optional[List[str]]) -> argparse.Namespace:
+    parser = _parser()
+    # Words may stand before, between and after the options; argparse returns all but the first group as unknown.
+    options, more = parser.parse_known_args(arguments)
+    unknown = [word for word in more if word.startswith("-") and word != "-"]
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    options.words += more
+    return options
+
+
 def _status(error: Exception) -> int:
     if isinstance(error, RequestTimeout):
         return 5
-    if isinstance(error, (TransportError, ConnectionClosed)):
+    if isinstance(error, TransportError):
         return 4
-    return 3 if isinstance(error, (RemoteError, MCPError)) else 2
+    return 3 if isinstance(error, MCPError) else 2
 
 
 def _run(options: argparse.Namespace) -> int:
     from .client import connect
 
+    if options.server and not options.config:
+        raise UsageError("--server names a server in a file: give the file with --config")
     words = list(options.words)
     target = _configured(options) if options.config else _take(words, "TARGET", options.command)
     handler = _ACTIONS[options.command]
     asker = Asker(lambda: client.server_info)
+    options.bar = ProgressBar()
     extra: Dict[str, Any] = {}
     if options.root:
         extra["roots"] = options.root
     if options.log_level:
-        extra["log_handler"] = lambda message: print(
-            clean(f"{message.level} {message.logger or ''}: {message.data}"), file=sys.stderr)
+        extra["log_handler"] = lambda message: _logged(message, options)
+    if options.debug:
+        extra["stderr"] = lambda line: print(clean(line), file=sys.stderr)
     if options.env or options.cwd:
         extra["env"] = dict(_variable(item) for item in options.env)
         extra.update({"cwd": options.cwd} if options.cwd else {})
@@ -124,16 +152,27 @@ def _run(options: argparse.Namespace) -> int:
         return handler(client, words, options)
 
 
+def _logged(message: LogMessage, options: argparse.Namespace) -> None:
+    options.bar.done()  # the next report draws it again, below
+    text = message.data if isinstance(message.data, str) else json.dumps(message.data, ensure_ascii=False)
+    print(clean(f"{message.level} {message.logger or 'server'}: {text}"), file=sys.stderr)
+
+
 def _configured(options: argparse.Namespace) -> Any:
     from .client.config import load_config
 
-    config = load_config(options.config)
-    names = list(config.servers)
-    name = options.server or (names[0] if len(names) == 1 and not config.errors else None)
+    try:
+        config = load_config(options.config)
+    except TransportError as error:
+        raise UsageError(str(error)) from error
+    names = [name for name, server in config.servers.items() if not server.disabled] + list(config.errors)
+    name = options.server or (names[0] if len(names) == 1 else None)
     if name in config.errors:
-        raise UsageError(f"{options.config}: {config.errors[name]}")
+        raise UsageError(str(config.errors[name]))
     if name not in config.servers:
         raise UsageError(f"{options.config}: choose one with --server: {', '.join(names) or 'there are none'}")
+    for warning in config.warnings + config.servers[name].warnings:
+        print(clean(f"warning: {warning}"), file=sys.stderr)
     return config.servers[name]
 
 
@@ -150,6 +189,11 @@ def _take(words: List[str], what: str, command: str) -> str:
     return words.pop(0)
 
 
+def _no_more(words: List[str], command: str) -> None:
+    if words:
+        raise UsageError(f"{command}: {words[0]!r} is too much; it takes {_COMMANDS[command][1]}")
+
+
 def _wire(value: Any, client: Any) -> Any:
     from .protocol import codec
 
@@ -157,6 +201,7 @@ def _wire(value: Any, client: Any) -> Any:
 
 
 def _list(client: Any, words: List[str], options: argparse.Namespace) -> int:
+    _no_more(words, "list")
     found: Dict[str, List[Any]] = {}
     offered = client.server_capabilities
     if offered.tools is not None:
@@ -170,11 +215,11 @@ def _list(client: Any, words: List[str], options: argparse.Namespace) -> int:
         print(as_json({key.replace(" ", "_"): [_wire(item, client) for item in items] for key, items in found.items()}))
         return 0
     info = client.server_info
-    print(clean(f"{info.display_name} {info.version} (protocol {client.protocol_version})"))
+    print(one_line(f"{info.display_name} {info.version} (protocol {client.protocol_version})"))
     for kind, items in found.items():
         if items:
             print(f"\n{kind}:")
-            print(table((_label(item), item.description or "") for item in items))
+            print(table((_label(item), item.description or item.title or "") for item in items))
     if not any(found.values()):
         print("it offers no tools, resources or prompts")
     return 0
@@ -182,8 +227,10 @@ def _list(client: Any, words: List[str], options: argparse.Namespace) -> int:
 
 def _label(item: Any) -> str:
     if hasattr(item, "input_schema"):
-        properties = item.input_schema.get("properties") or {}
-        required = item.input_schema.get("required") or ()
+        properties = item.input_schema.get("properties")
+        required = item.input_schema.get("required")
+        properties = properties if isinstance(properties, dict) else {}
+        required = required if isinstance(required, list) else []
         return f"{item.name}({', '.join(name if name in required else name + '?' for name in properties)})"
     if hasattr(item, "arguments"):
         return f"{item.name}({', '.join(a.name if a.required else a.name + '?' for a in item.arguments or ())})"
@@ -194,15 +241,15 @@ def _call(client: Any, words: List[str], options: argparse.Namespace) -> int:
     name = _take(words, "TOOL", "call")
     schema = next((tool.input_schema for tool in client.list_tools() if tool.name == name), None)
     arguments = parse_arguments(words, schema)
-    bar = ProgressBar()
     try:
-        result = client.call_tool(name, arguments, on_progress=bar)
+        result = client.call_tool(name, arguments, on_progress=options.bar)
     finally:
-        bar.done()
-    _save(result.content, options)
+        options.bar.done()
+    if not result.is_error:
+        _save(result.content, options)
     if options.json:
         print(as_json(_wire(result, client)))
-    elif not options.output:
+    elif result.is_error or not options.output:
         print_result(result, sys.stderr if result.is_error else sys.stdout)
     return 1 if result.is_error else 0
 
@@ -212,12 +259,17 @@ def _save(items: List[Any], options: argparse.Namespace) -> None:
         data = first_binary(items)
         if data is None:
             raise UsageError("--output: there is nothing to save in the result")
-        with open(options.output, "wb") as file:
-            file.write(data)
+        try:
+            with open(options.output, "wb") as file:
+                file.write(data)
+        except OSError as error:
+            raise UsageError(f"--output: cannot write {options.output}: {error.strerror}") from error
 
 
 def _read(client: Any, words: List[str], options: argparse.Namespace) -> int:
-    result = client.read_resource(_take(words, "URI", "read"))
+    uri = _take(words, "URI", "read")
+    _no_more(words, "read")
+    result = client.read_resource(uri)
     _save(result.contents, options)
     if options.json:
         print(as_json(_wire(result, client)))
@@ -233,7 +285,7 @@ def _prompt(client: Any, words: List[str], options: argparse.Namespace) -> int:
         print(as_json(_wire(result, client)))
         return 0
     for message in result.messages:
-        print(f"{clean(message.role)}:")
+        print(f"{one_line(message.role)}:")
         print_content([message.content], sys.stdout)
     return 0
 
@@ -242,7 +294,8 @@ def _complete(client: Any, words: List[str], options: argparse.Namespace) -> int
     target = _take(words, "PROMPT_OR_TEMPLATE", "complete")
     argument = _take(words, "ARGUMENT", "complete")
     where = {"resource": target} if "://" in target or "{" in target else {"prompt": target}
-    result = client.complete(argument=argument, value=words[0] if words else "", **where)
+    value = words.pop(0) if words else ""
+    result = client.complete(argument=argument, value=value, context=parse_strings(words), **where)
     if options.json:
         print(as_json(_wire(result, client)))
     else:
@@ -252,12 +305,13 @@ def _complete(client: Any, words: List[str], options: argparse.Namespace) -> int
 
 
 def _ping(client: Any, words: List[str], options: argparse.Namespace) -> int:
+    _no_more(words, "ping")
     client.ping()
     info = client.server_info
     if options.json:
         print(as_json({"server": _wire(info, client), "protocolVersion": client.protocol_version}))
     else:
-        print(clean(f"{info.name} {info.version} answers (protocol {client.protocol_version})"))
+        print(one_line(f"{info.display_name} {info.version} answers (protocol {client.protocol_version})"))
     return 0
 
 

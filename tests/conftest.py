@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import settings
 
 #: Variables that are for the tests themselves.
 TEST_SETTINGS = {"MCPLITE_INTEROP", "MCPLITE_SCHEMAS"}
@@ -36,6 +37,9 @@ wire = _load("wire")
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "bad_wire: makes our side send what the schemas forbid, on purpose")
+    # No limits in wall-clock time: the machine may be busy.
+    settings.register_profile("patient", deadline=None)
+    settings.load_profile("patient")
 
 
 def _descriptors():

@@ -1,4 +1,4 @@
-"""The command line of the client's side, in parts: arguments, printing, asking, commands.
+"""The command line of the client's side, in parts: arguments, asking, printing.
 
 May import: nothing of ours.
 """

@@ -17,16 +17,17 @@ class UsageError(ValueError):
 def parse_arguments(items: List[str], schema: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
     """Return the arguments that *items* spell.
 
-    ``key=value`` is text, unless the tool's schema says that the key is a number or a boolean;
+    ``key=value`` is text, unless the tool's schema says that it is something else, which then is read as JSON;
     ``key:=json`` is any JSON value; ``key=@file`` is a file's text; ``-`` is a JSON object on stdin.
 
     :raises UsageError: an item is none of these, or its JSON or file cannot be read.
     """
     arguments: Dict[str, Any] = {}
-    properties = (schema or {}).get("properties") or {}
+    properties = (schema or {}).get("properties")
+    properties = properties if isinstance(properties, Mapping) else {}
     for item in items:
         if item == "-":
-            value = _json(sys.stdin.read(), "stdin")
+            value = _json("" if sys.stdin is None else sys.stdin.read(), "stdin")
             if not isinstance(value, dict):
                 raise UsageError("stdin must hold a JSON object with the arguments")
             arguments.update(value)
@@ -81,7 +82,8 @@ def _kinds(schema: Any) -> "set[str]":
     if not isinstance(schema, Mapping):
         return set()
     kind = schema.get("type")
-    kinds = set(kind) if isinstance(kind, list) else {kind} if isinstance(kind, str) else set()
-    for branch in schema.get("anyOf") or ():
+    kinds = {item for item in (kind if isinstance(kind, list) else [kind]) if isinstance(item, str)}
+    branches = schema.get("anyOf")
+    for branch in branches if isinstance(branches, list) else ():
         kinds |= _kinds(branch)
     return kinds

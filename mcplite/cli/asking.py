@@ -4,14 +4,20 @@ May import: cli.printing, protocol.forms, types
 """
 
 import json
+import os
+import select
 import sys
+import threading
 from typing import Any, Callable, Dict, List, Mapping, Optional, TextIO, Tuple
 
 from ..protocol import forms
 from ..types import ElicitRequest, ElicitResult, Implementation, accept, cancel, decline
-from .printing import clean
+from .printing import clean, one_line
 
 __all__ = ["Asker"]
+
+#: Seconds after which a thread that waits for the person looks whether the answer is still wanted.
+_SLICE = 0.1
 
 
 class _Stop(Exception):
@@ -26,6 +32,8 @@ class Asker:
     """Answers elicitation by asking a person; without a terminal it declines and says so.
 
     :param who: returns the server's name, which the question shows (ELIC-18).
+    :param source: the terminal to read from; stdin by default.
+    :param out: where the questions go; stderr by default.
     """
 
     def __init__(self, who: Callable[[], Optional[Implementation]], source: Optional[TextIO] = None,
@@ -33,55 +41,80 @@ class Asker:
         self._who = who
         self._source = sys.stdin if source is None else source
         self._out = sys.stderr if out is None else out
+        #: Guards the terminal. It is held while a person thinks: questions come on several threads, and
+        #: only one can be on the screen.
+        self._turn = threading.Lock()
+        self._token: Any = None
 
     def form(self, request: ElicitRequest) -> ElicitResult:
-        """Ask for each field of a form, and at the end whether to send the answers (ELIC-20)."""
-        if not self._begin(request):
-            return decline()
-        schema = request.requested_schema or {}
-        try:
-            content: Dict[str, Any] = {}
-            for name, field in (schema.get("properties") or {}).items():
-                value = self._field(name, field, name in (schema.get("required") or ()))
-                if value is not None:
-                    content[name] = value
-            if content:
-                self._say("  " + ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in content.items()))
-            self._confirm("Send this answer?" if content else "Accept?")
-        except _Stop as stop:
-            return stop.answer
-        except EOFError:
-            return cancel()
-        return accept(content)
+        """Ask for each field of a form, and at the end whether to send or change the answers (ELIC-20)."""
+        return self._asked(request, self._form)
 
     def url(self, request: ElicitRequest) -> ElicitResult:
         """Show a URL and ask for consent; it is opened by the user, never from here (URLE-20, URLE-21)."""
-        if not self._begin(request):
-            return decline()
-        self._say(f"  It wants you to visit {clean(request.url or '')}\n  (on the host {clean(request.host)}).")
-        try:
-            self._confirm("Will you open it yourself?")
-        except _Stop as stop:
-            return stop.answer
-        except EOFError:
-            return cancel()
+        return self._asked(request, self._url)
+
+    def _asked(self, request: ElicitRequest, ask: Callable[[ElicitRequest], ElicitResult]) -> ElicitResult:
+        info = self._who()
+        name = one_line(info.display_name) if info is not None else "The server"
+        # What follows on further lines is indented, so that it does not look like a question of somebody else.
+        message = f"{name} asks: " + request.message.strip().replace("\n", "\n  ")
+        with self._turn:
+            if self._source is None or not self._source.isatty():
+                self._say(f"{message}\n(declined: there is no terminal to ask on)")
+                return decline()
+            self._say(f"\n{message}\n(type !decline to say no, !cancel to stop)")
+            self._token = getattr(request, "token", None)
+            try:
+                return ask(request)
+            except _Stop as stop:
+                return stop.answer
+            except EOFError:
+                self._say("")
+                return cancel()
+
+    def _form(self, request: ElicitRequest) -> ElicitResult:
+        schema = request.requested_schema or {}
+        fields: Dict[str, Any] = schema.get("properties") or {}
+        required = schema.get("required") or ()
+        secret = forms.sensitive_names(schema)
+        if secret:
+            self._say(f"  (careful: it asks for what looks like a secret: {one_line(', '.join(secret))})")
+        content: Dict[str, Any] = {}
+        while True:
+            for name, field in fields.items():
+                value = self._field(name, field, name in required, content.get(name, field.get("default")))
+                if value is not None:
+                    content[name] = value
+            for name, value in content.items():
+                self._say(f"  {one_line(name)} = {_json(value)}")
+            if self._confirmed("Send this answer?" if content else "Accept?", change=bool(content)):
+                return accept(content)
+
+    def _url(self, request: ElicitRequest) -> ElicitResult:
+        self._say(f"  It wants you to visit {one_line(request.url or '')}\n  (on the host {one_line(request.host)}).")
+        if "xn--" in request.host.lower() or not request.host.isascii():
+            self._say("  (careful: the host has letters that can look like others)")  # URLE-24
+        self._confirmed("Will you open it yourself?")
         return accept()
 
-    def _begin(self, request: ElicitRequest) -> bool:
-        info = self._who()
-        name = clean(info.display_name) if info is not None else "The server"
-        if not self._source.isatty():
-            self._say(f"{name} asks: {clean(request.message)}\n(declined: there is no terminal to ask on)")
-            return False
-        self._say(f"\n{name} asks: {clean(request.message)}\n(type !decline to say no, !cancel to stop)")
-        return True
-
     def _say(self, text: str) -> None:
-        print(text, file=self._out, flush=True)
+        print(clean(text), file=self._out, flush=True)
+
+    def _line(self) -> str:
+        # A thread that is inside of readline() holds the lock of stdin, which the interpreter needs at its
+        # end; so after Ctrl-C none must be there. Elsewhere than on POSIX only sockets can be waited for.
+        while os.name == "posix":
+            if self._token is not None and self._token.cancelled:
+                self._say("\n(the answer is not wanted any more)")
+                raise _Stop(cancel())
+            if select.select([self._source], [], [], _SLICE)[0]:
+                break
+        return self._source.readline()
 
     def _read(self, prompt: str) -> str:
-        print(prompt, end="", file=self._out, flush=True)
-        line = self._source.readline()
+        print(clean(prompt), end="", file=self._out, flush=True)
+        line = self._line()
         if not line:
             raise EOFError
         text = line.strip()
@@ -91,35 +124,40 @@ class Asker:
             raise _Stop(cancel())
         return text
 
-    def _confirm(self, question: str) -> None:
+    def _confirmed(self, question: str, change: bool = False) -> bool:
+        """Return True for yes and False for "change it"; a no ends the whole question."""
         while True:
-            text = self._read(f"{question} [y/n] ").lower()
+            text = self._read(f"{question} [y/n{'/c to change it' if change else ''}] ").lower()
             if text in ("y", "yes"):
-                return
+                return True
             if text in ("n", "no"):
                 raise _Stop(decline())
+            if change and text in ("c", "change"):
+                return False
 
-    def _field(self, name: str, field: Mapping[str, Any], required: bool) -> Any:
+    def _field(self, name: str, field: Mapping[str, Any], required: bool, default: Any) -> Any:
         choices = _choices(field)
-        label = clean(str(field.get("title") or name))
+        several = field.get("type") == "array"
+        label = one_line(str(field.get("title") or name))
         if field.get("description"):
-            self._say(f"  {clean(str(field['description']))}")
+            self._say(f"  {one_line(str(field['description']))}")
         for number, (_, title) in enumerate(choices, 1):
-            self._say(f"    {number}. {clean(title)}")
-        default = field.get("default")
-        notes = [] if default is None else [json.dumps(default, ensure_ascii=False)]
-        notes += ["several, with commas"] if field.get("type") == "array" else []
-        notes += [] if required or default is not None else ["optional"]
+            self._say(f"    {number}. {one_line(title)}")
+        notes = ["yes or no"] if field.get("type") == "boolean" else ["several, with commas"] if several else []
+        notes += [f"Enter for {_json(default)}"] if default is not None else [] if required else ["optional"]
         prompt = f"  {label}{' (' + ', '.join(notes) + ')' if notes else ''}: "
         while True:
             text = self._read(prompt)
             if not text and (default is not None or not required):
                 return default
+            if not text and not several:
+                self._say(f"    {label}: is required")
+                continue
             value = _value(field, text, choices)
             problems = forms.check_answer({"properties": {name: field}, "required": [name]}, {name: value})
             if not problems:
                 return value
-            self._say(f"    {clean('; '.join(problems))}")
+            self._say(f"    {one_line('; '.join(problems))}")
 
 
 def _choices(field: Mapping[str, Any]) -> List[Tuple[Any, str]]:
@@ -131,8 +169,14 @@ def _choices(field: Mapping[str, Any]) -> List[Tuple[Any, str]]:
             return [(item.get("const"), str(item.get("title") or item.get("const"))) for item in source[key]]
     if field.get("type") == "boolean" or not source.get("enum"):
         return []
-    names = source.get("enumNames") or source["enum"]
-    return list(zip(source["enum"], map(str, names)))
+    values, names = source["enum"], source.get("enumNames")
+    if not isinstance(names, list) or len(names) != len(values):
+        names = values
+    return list(zip(values, map(str, names)))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _value(field: Mapping[str, Any], text: str, choices: List[Tuple[Any, str]]) -> Any:
@@ -144,8 +188,8 @@ def _value(field: Mapping[str, Any], text: str, choices: List[Tuple[Any, str]]) 
         return {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}.get(text.lower(), text)
     if field.get("type") in ("integer", "number"):
         try:
-            return json.loads(text)
-        except ValueError:
+            return json.loads(text, parse_constant=str)  # NaN and Infinity are no numbers in JSON
+        except (ValueError, RecursionError):
             return text
     return text
 
@@ -154,6 +198,7 @@ def _choice(text: str, choices: List[Tuple[Any, str]]) -> Any:
     values = [value for value, _ in choices]
     if text in values:
         return text
-    if text.isdigit() and 1 <= int(text) <= len(choices):
-        return values[int(text) - 1]
-    return next((value for value, title in choices if title.lower() == text.lower()), text)
+    titled = [value for value, title in choices if title.lower() == text.lower()]
+    if titled:
+        return titled[0]
+    return values[int(text) - 1] if text.isdecimal() and 1 <= int(text) <= len(choices) else text

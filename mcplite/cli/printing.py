@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 import textwrap
+import unicodedata
 from typing import Any, Dict, Iterable, List, Optional, Sequence, TextIO, Tuple
 
 from ..types import (
@@ -14,22 +15,44 @@ from ..types import (
     TextContent, TextResourceContents,
 )
 
-__all__ = ["ProgressBar", "as_json", "clean", "first_binary", "print_content", "print_result", "table"]
+__all__ = ["ProgressBar", "as_json", "clean", "first_binary", "one_line", "print_content", "print_result", "table"]
+
+#: Controls, lone surrogates, separators of lines, and invisible signs such as those that turn the direction.
+_STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
+#: Joiners are invisible too, but several scripts and many emoji need them.
+_JOINERS = "\u200c\u200d"
 
 
 def clean(text: str) -> str:
-    """Return a server's text without control characters, which could steer the terminal."""
-    return "".join(c if c in "\n\t" or (c.isprintable()) else f"\\x{ord(c):02x}" for c in text)
+    """Return a server's text with its control characters made visible: they could steer the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c in "\n\t" or not _steers(c) else _escape(c) for c in text.replace("\r\n", "\n"))
+
+
+def one_line(text: str) -> str:
+    """Return a server's text as :func:`clean` does, on one line: names and titles must not forge further lines."""
+    return clean(" ".join(text.split()))
+
+
+def _steers(character: str) -> bool:
+    return (not character.isprintable() and character not in _JOINERS
+            and unicodedata.category(character) in _STEERING)
+
+
+def _escape(character: str) -> str:
+    return character.encode("ascii", "backslashreplace").decode("ascii") if character > "\x7f" else f"\\x{ord(character):02x}"
 
 
 def as_json(value: Any) -> str:
-    """Return readable JSON."""
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    """Return readable JSON; what could steer a terminal is escaped as JSON does it, so the value is the same."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return "".join(json.dumps(c)[1:-1] if c != "\n" and _steers(c) else c for c in text)
 
 
 def table(rows: Iterable[Sequence[str]], *, indent: str = "  ") -> str:
     """Return rows of a name and a text; the text is wrapped beside the names."""
-    pairs: List[Tuple[str, str]] = [(clean(row[0]), clean(" ".join(row[1].split()))) for row in rows]
+    pairs: List[Tuple[str, str]] = [(one_line(row[0]), one_line(row[1])) for row in rows]
     width = max(40, shutil.get_terminal_size((80, 24)).columns)
     names = min(max((len(name) for name, _ in pairs), default=0), width // 3)
     lines: List[str] = []
@@ -88,7 +111,7 @@ class ProgressBar:
 
     def __init__(self, out: Optional[TextIO] = None) -> None:
         self._out = sys.stderr if out is None else out
-        self._on = self._out.isatty()
+        self._on = self._out is not None and self._out.isatty()
         self._width = 0
 
     def __call__(self, progress: Progress) -> None:
@@ -103,7 +126,7 @@ class ProgressBar:
         else:
             text = f"{progress.progress:g}"
         if progress.message:
-            text += " " + clean(" ".join(progress.message.split()))
+            text += " " + one_line(progress.message)
         text = text[:columns]
         print("\r" + text.ljust(self._width), end="", file=self._out, flush=True)
         self._width = len(text)

@@ -246,7 +246,9 @@ def describe(message: Message) -> str:
     if isinstance(message, Response):
         return f"result for id {str(message.id)[:50]!r}"
     if isinstance(message, Failure):
-        return f"error {str(message.code)[:20]} for id {str(message.id)[:50]!r}: {str(message.message)[:100]!r}"
+        code = str(message.code)[:50]
+        code = code if type(message.code) is int else repr(code)
+        return f"error {code} for id {str(message.id)[:50]!r}: {str(message.message)[:100]!r}"
     if isinstance(message, Batch):
         return f"batch of {len(message.items)}"
     return f"invalid message: {message.message[:150]}"

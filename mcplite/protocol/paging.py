@@ -8,6 +8,7 @@ nothing else (PAGE-08).
 
 import base64
 import binascii
+import hashlib
 import json
 from typing import Callable, List, Optional, Sequence, Tuple, TypeVar
 
@@ -17,6 +18,7 @@ __all__ = ["page"]
 
 T = TypeVar("T")
 _MAX_CURSOR = 8192
+_MAX_NAME = 256
 
 
 def page(items: Sequence[T], cursor: Optional[str], size: int, list_name: str, *,
@@ -32,7 +34,7 @@ def page(items: Sequence[T], cursor: Optional[str], size: int, list_name: str, *
     start = 0
     if cursor is not None:
         position, last = _decode(cursor, list_name)
-        names = [key(item) for item in items]
+        names = [_mark(key(item)) for item in items]
         if last in names:
             start = names.index(last) + 1
         else:
@@ -41,7 +43,12 @@ def page(items: Sequence[T], cursor: Optional[str], size: int, list_name: str, *
     chosen = list(items[start:start + size])
     if start + size >= len(items):
         return chosen, None
-    return chosen, _encode(list_name, start + size - 1, key(chosen[-1]))
+    return chosen, _encode(list_name, start + size - 1, _mark(key(chosen[-1])))
+
+
+def _mark(name: str) -> str:
+    """Return what stands for an entry in a cursor: its name, unless that is longer than a cursor should be."""
+    return name if len(name) <= _MAX_NAME else hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _encode(list_name: str, position: int, last: str) -> str:
@@ -51,12 +58,12 @@ def _encode(list_name: str, position: int, last: str) -> str:
 
 def _decode(cursor: str, list_name: str) -> Tuple[int, str]:
     try:
-        if len(cursor) > _MAX_CURSOR:
-            raise ValueError("too long")
+        if not isinstance(cursor, str) or len(cursor) > _MAX_CURSOR:
+            raise ValueError("no text, or too long")
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         named, position, last = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
         if named != list_name or type(position) is not int or position < 0 or type(last) is not str:
             raise ValueError("of another list")
     except (ValueError, TypeError, RecursionError, binascii.Error) as error:
-        raise InvalidParams(f"Invalid cursor: {cursor[:100]!r}") from error
+        raise InvalidParams(f"Invalid cursor: {str(cursor)[:100]!r}") from error
     return position, last

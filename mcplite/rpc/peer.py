@@ -103,6 +103,8 @@ class Peer:
         self._error: Optional[Exception] = None
         self._gone = threading.Event()
         self._clock = Clock()
+        #: What the last input was that could not be understood: a hint for calls that never get an answer.
+        self._noise = ""
         self.counters = Counters()
         self._reading: Union[LeaderReading, CallerReading]
         if leading:
@@ -202,11 +204,14 @@ class Peer:
             if remaining is not None and remaining <= 0:
                 raise RequestTimeout(
                     f"{self.name} did not answer {pending.method!r} (id {pending.id}) in time"
-                    f" (timeout={pending.timeout!r} s)")
+                    f" (timeout={pending.timeout!r} s){self._hint()}")
             pending.interrupted = False
             if self._error is not None and pending.outcome is None:
                 raise copy.copy(self._error)
             self._reading.wait(pending)
+
+    def _hint(self) -> str:
+        return f"; it did send something that is no message: {self._noise[:200]}" if self._noise else ""
 
     def _deliver(self, pending: Pending, params: Dict[str, Any]) -> None:
         assert pending.on_progress is not None
@@ -372,6 +377,7 @@ class Peer:
 
     def _reject(self, invalid: jsonrpc.Invalid, batch: Optional[Batch] = None) -> None:
         self.counters.refused += 1
+        self._noise = invalid.message
         if invalid.answers:
             pending = self._pending.get(invalid.id) if type(invalid.id) is int else None
             if pending is not None:

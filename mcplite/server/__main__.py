@@ -38,11 +38,12 @@ and on the first Ctrl-C or SIGTERM. MCPLITE_DEBUG=1 shows every message.
 
 
 def _parser() -> argparse.ArgumentParser:
-    package = __name__.rpartition(".server.")[0]
+    # With -m the name of this module is "__main__"; its package is known all the same.
+    package = (__package__ or "").rpartition(".")[0]
     parser = argparse.ArgumentParser(
         prog=f"python -m {package}.server", description=_DESCRIPTION,
         epilog=_EPILOG.replace("PACKAGE", package), formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("target", metavar="TARGET", help="what to serve, see above")
+    parser.add_argument("target", metavar="TARGET", help="a file or module, as above")
     parser.add_argument("--name", help="the name of a server made of plain functions; by default the module's")
     parser.add_argument("--log-level", default="warning", choices=["debug", "info", "warning", "error", "critical"],
                         help="what is logged to stderr; default warning")

@@ -138,7 +138,7 @@ class Server:
             raise RegistrationError(f"tool {label!r}: timeout must be positive, not {timeout!r}")
         if isinstance(annotations, dict):
             annotations = codec.decode(ToolAnnotations, annotations)
-        tool = Tool(name=label, input_schema={}, title=title, description=compiled.description,
+        tool = Tool(name=label, input_schema={}, title=title, description=description,
                     annotations=annotations, icons=_icons(icons), meta=checked_meta(meta, f"tool {label!r}"))
         self.registry.add("tools", label, ToolEntry(tool, compiled, timeout))
 

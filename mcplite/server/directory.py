@@ -38,7 +38,9 @@ class Directory:
         if os.path.isdir(target):
             names: List[str] = sorted(name + ("/" if os.path.isdir(os.path.join(target, name)) else "")
                                       for name in os.listdir(target))
-            return [TextResourceContents(uri=f"{self._uri}/{path}", mime_type="inode/directory", text="\n".join(names))]
+            # A name that is no text would be no JSON for strict readers.
+            text = "\n".join(names).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+            return [TextResourceContents(uri=f"{self._uri}/{path}", mime_type="inode/directory", text=text)]
         if not os.path.isfile(target):
             raise ResourceNotFound(f"Resource not found: {self._uri}/{path[:200]}",
                                    data={"uri": f"{self._uri}/{path}"})

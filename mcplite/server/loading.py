@@ -9,7 +9,7 @@ import inspect
 import os
 import sys
 from types import ModuleType
-from typing import Optional
+from typing import Any, Callable, Optional
 
 from ..errors import RegistrationError
 from .app import Server
@@ -25,7 +25,8 @@ def load(target: str, name: Optional[str] = None) -> Server:
     """Return the server that *target* names.
 
     ``file.py`` and ``package.module`` are searched for a :class:`Server`; with ``:name`` it is that
-    object. A module without one has its public functions served as tools.
+    object, or what that function returns. A module without one has its public functions that have
+    annotations served as tools.
 
     :param target: ``file.py``, ``file.py:name``, ``package.module`` or ``package.module:name``.
     :param name: what a server that is made of functions is called; by default after the module.
@@ -59,12 +60,18 @@ def _file(path: str) -> ModuleType:
     folder, base = os.path.split(full)
     if folder not in sys.path:
         sys.path.insert(0, folder)  # as ``python file.py`` does, so that its imports work
-    spec = importlib.util.spec_from_file_location(base[:-3], full)
-    if spec is None or spec.loader is None:
-        raise LoadError(f"{full} cannot be loaded as Python")
+    label = base[:-3]
+    if label in sys.modules:
+        label = f"{label} from {full}"  # a file may be called like a module that is in use, such as types.py
+    spec = importlib.util.spec_from_file_location(label, full)
+    assert spec is not None and spec.loader is not None, "the ending is .py"
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    sys.modules[label] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[label]
+        raise
     return module
 
 
@@ -84,7 +91,7 @@ def _module(name: str) -> ModuleType:
 
 def _named(module: ModuleType, attribute: str, target: str) -> Server:
     value = getattr(module, attribute, None)
-    if callable(value) and not isinstance(value, (Server, type)):
+    if callable(value) and not isinstance(value, (Server, type)) and _needs_nothing(value):
         value = value()
     if not isinstance(value, Server):
         there = ", ".join(key for key, item in vars(module).items() if isinstance(item, Server)) or "none"
@@ -92,12 +99,23 @@ def _named(module: ModuleType, attribute: str, target: str) -> Server:
     return value
 
 
+def _needs_nothing(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind()
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 def _from_functions(module: ModuleType, place: str, name: Optional[str]) -> Server:
-    server = Server(name or module.__name__.rpartition(".")[2],
-                    instructions=inspect.getdoc(module) if module.__doc__ else None)
+    short = os.path.basename(place)[:-3] if place.endswith(".py") else place.rpartition(".")[2]
+    server = Server(name or short, instructions=inspect.getdoc(module) if module.__doc__ else None)
     skipped = []
     for key, value in vars(module).items():
         if key.startswith("_") or not inspect.isfunction(value) or value.__module__ != module.__name__:
+            continue
+        if not value.__annotations__:
+            skipped.append(f"  {key}: it has no annotations; annotate it, or hide it as _{key}")
             continue
         try:
             server.add_tool(value)

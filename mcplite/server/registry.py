@@ -32,11 +32,12 @@ class ToolEntry:
     timeout: Optional[float] = None
 
     def listed(self) -> Tool:
-        """Return the definition with its schemas, which are compiled on first use."""
+        """Return the definition with its schemas and description, which are made on first use."""
         tool = self.tool
         if not tool.input_schema:
-            tool.input_schema = self.function.input_schema
+            tool.description = self.function.description
             tool.output_schema = self.function.output_schema
+            tool.input_schema = self.function.input_schema  # last: another thread may be in here as well
         return tool
 
 

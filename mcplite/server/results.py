@@ -61,9 +61,9 @@ def tool_result(value: Any, function: Function) -> CallToolResult:
                 raise BadOutput("an output schema is declared, but the result has no structured_content")
             _check(result.structured_content, function)
         return result
-    if type(value) is output.exact:
-        return CallToolResult(content=[_json_text(value)], structured_content={"result": value})
     data = jsonable(value)
+    if type(value) is output.exact:
+        return CallToolResult(content=[_json_text(data)], structured_content={"result": data})
     structured = {"result": data} if output.wrapped else data
     _check(structured, function)
     return CallToolResult(content=[_json_text(data)], structured_content=structured)

@@ -90,7 +90,7 @@ async def noticed(method, uri=None):
 @asynccontextmanager
 async def connected(python, mode):
     """Give a session whose handshake is done, and what the server said in it."""
-    environment = {key: os.environ[key] for key in ("WIRE_REPORT",) if key in os.environ}
+    environment = {key: os.environ[key] for key in ("WIRE_REPORT", "MCPLITE_SCHEMAS") if key in os.environ}
     server = StdioServerParameters(command=python, args=[str(EVERYTHING)], env=environment)
     capability = types.SamplingCapability.model_validate({"tools": {}, "context": {}})
     options = {"sampling_callback": sample, "elicitation_callback": elicit, "list_roots_callback": roots,

@@ -60,7 +60,10 @@ def test_elements_are_counted(data, elements):
 
 
 def test_a_string_that_never_ends_is_scanned_in_linear_time():
-    for data in (b'["' + b"\\" * 1_000_001 + b"[," * 100_000, b'"' * 1_000_001 + b"," * 200_000):
+    start = b"[" * 60 + b"{}," * 10
+    for data in (b'["' + b"\\" * 1_000_001 + b"[," * 100_000, b'"' * 1_000_001 + b"," * 200_000,
+                 start + b'"' + b'\\"' * 1_000_000, start + b'"' + b'\\' * 2_000_001, start + b'\\"' * 1_000_000,
+                 start + b'"a' * 1_000_000 + b"\\"):
         with pytest.raises(ValueError):
             load(data)
 

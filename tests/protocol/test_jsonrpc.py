@@ -381,7 +381,7 @@ def test_descriptions(message, text):
 @given(st.text(), st.integers(0, 1))
 def test_descriptions_are_short_lines(text, size):
     # SEC-39
-    text *= 100_000 if size else 1
+    text *= 10_000 if size else 1
     for message in (Request(text, text), Notification(text), Response(text, {}), Failure(text, text, text),
                     parse(wire(id=1, method="m", params=text)), parse(text.encode("utf-8", "replace")),
                     parse(json.dumps({text: 1})[:-1].encode() + b"," + json.dumps(text).encode() + b":1}")):

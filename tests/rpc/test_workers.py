@@ -5,7 +5,6 @@ import threading
 import pytest
 
 from mcplite.rpc.deadline import Deadline
-from mcplite.rpc.mailbox import Mailbox
 from mcplite.rpc.workers import Workers
 
 
@@ -161,40 +160,3 @@ def test_an_idle_thread_ends_by_itself(make, monkeypatch):
         pass
     seen[0].join(20)
     assert not seen[0].is_alive()
-
-
-def test_mailbox_keeps_the_order_and_survives_failures(caplog):
-    box, seen, done = Mailbox("test mailbox"), [], threading.Event()
-    for number in range(100):
-        box.post(lambda number=number: seen.append(number))
-    box.post(lambda: 1 / 0)
-    box.post(done.set)
-    assert done.wait(20)
-    assert box.flush(20)
-    assert seen == list(range(100))
-    assert "a notification handler failed" in caplog.text
-    box.stop()
-    box.post(done.clear)
-    assert done.is_set()
-
-
-def test_a_full_mailbox_drops_the_oldest_and_says_so_once(caplog):
-    box, seen, go, inside = Mailbox("test mailbox", limit=2), [], threading.Event(), threading.Event()
-    box.post(lambda: (inside.set(), go.wait(20)))
-    assert inside.wait(20)
-    for number in range(5):
-        box.post(lambda number=number: seen.append(number))
-    assert box.dropped == 3
-    go.set()
-    assert box.flush(20)
-    assert seen == [3, 4]
-    assert caplog.text.count("slower than what arrives") == 1
-    box.stop()
-
-
-def test_flush_on_the_mailbox_itself_does_not_wait():
-    box, answers, done = Mailbox("test mailbox"), [], threading.Event()
-    box.post(lambda: (answers.append(box.flush(20)), done.set()))
-    assert done.wait(20)
-    assert answers == [False]
-    box.stop()

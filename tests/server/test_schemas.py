@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import inspect
 import json
 import math
 import pathlib
@@ -24,6 +25,7 @@ from hypothesis import strategies as st
 
 from mcplite.errors import RegistrationError
 from mcplite.protocol.validation import check_schema
+from mcplite.server.functions import BadArguments, compile_function
 from mcplite.server.scalars import Mismatch
 from mcplite.server.schemas import Schemas
 
@@ -791,3 +793,46 @@ def test_nothing_is_accepted_that_the_schema_forbids(given_pair):
     node, schema = compiled(annotation)
     if accepts(node, value):
         assert fits(schema, as_json(value)), schema
+
+
+class FakeContext:
+    __mcplite_context__ = True
+
+
+@st.composite
+def with_arguments(draw):
+    """Return a function, and arguments that mostly fit it."""
+    kind, empty = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
+    chosen = [draw(plain_leaves | containers(plain_leaves, KINDS)) for _ in range(draw(st.integers(0, 3)))]
+    parameters, arguments = [], {}
+    for name, (annotation, values) in zip("abc", chosen):
+        parameters.append(inspect.Parameter(name, kind, annotation=annotation, default=draw(st.sampled_from([empty, None]))))
+        if draw(st.integers(0, 5)):
+            arguments[name] = draw(values | json_scalars)
+    if draw(st.booleans()):
+        parameters.append(inspect.Parameter("d", kind, annotation=FakeContext))
+    if draw(st.booleans()):
+        parameters.append(inspect.Parameter("rest", inspect.Parameter.VAR_KEYWORD, annotation=draw(plain_leaves)[0]))
+    if draw(st.integers(0, 3)) == 0:
+        arguments.update(draw(st.dictionaries(names | st.just("rest"), json_scalars, max_size=2)))
+
+    def it(**arguments):
+        return arguments
+
+    it.__signature__ = inspect.Signature(parameters)
+    return it, arguments
+
+
+@given(with_arguments())
+@settings(max_examples=300, deadline=None)
+def test_arguments_are_bound_when_jsonschema_accepts_them(given_pair):
+    function, arguments = given_pair
+    compiled = compile_function(function)
+    check_schema(compiled.input_schema, what="it")
+    verdict = fits(compiled.input_schema, as_json(arguments))
+    try:
+        bound = compiled.bind(arguments)
+    except BadArguments as error:
+        assert not verdict or error.problems == ["the number is too large"], (compiled.input_schema, error.problems)
+    else:
+        assert verdict and bound.keys() == arguments.keys(), compiled.input_schema

@@ -1,0 +1,211 @@
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcplite.protocol import paths
+from mcplite.protocol.paths import check_root_uri, file_uri, is_within, path_of, safe_join
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A root with a file, a folder, and links that stay and links that leave; and what is outside of it."""
+    base = os.path.realpath(tmp_path)
+    for name in ("root/folder", "root-sibling", "outside"):
+        os.makedirs(os.path.join(base, name))
+    for name in ("root/file.txt", "root/folder/inner.txt", "root-sibling/secret", "outside/secret"):
+        with open(os.path.join(base, name), "w") as file:
+            file.write(name)
+    root = os.path.join(base, "root")
+    os.symlink("folder", os.path.join(root, "stays"))
+    os.symlink(os.path.join(base, "outside"), os.path.join(root, "leaves"))
+    os.symlink("../outside/secret", os.path.join(root, "secret"))
+    os.symlink("..", os.path.join(root, "up"))
+    os.symlink("leaves", os.path.join(root, "folder", "twice"))
+    os.symlink("loop", os.path.join(root, "loop"))
+    return base
+
+
+def test_paths_below_the_root(tree):
+    root = os.path.join(tree, "root")
+    assert safe_join(root, "file.txt") == os.path.join(root, "file.txt")
+    assert safe_join(root, "folder/inner.txt") == os.path.join(root, "folder", "inner.txt")
+    assert safe_join(root, "folder//./inner.txt") == os.path.join(root, "folder", "inner.txt")
+    assert safe_join(root, "stays/inner.txt") == os.path.join(root, "folder", "inner.txt")
+    assert safe_join(root, "not/yet/there") == os.path.join(root, "not", "yet", "there")
+    for same in ("", ".", "./", "folder/."):
+        assert safe_join(root, same).startswith(root)
+    assert safe_join(root, ".hidden..file") == os.path.join(root, ".hidden..file")
+    assert safe_join(root, "100% sure") == os.path.join(root, "100% sure")
+    assert safe_join(root, "a%20b") == os.path.join(root, "a%20b")
+    assert safe_join(root, "é😀") == os.path.join(root, "é😀")
+
+
+def test_the_root_may_be_reached_by_a_link(tree):
+    link = os.path.join(tree, "link")
+    os.symlink("root", link)
+    assert safe_join(link, "file.txt") == os.path.join(tree, "root", "file.txt")
+
+
+@pytest.mark.parametrize("relative", [
+    # SEC-71
+    "..", "../outside", "../root-sibling/secret", "folder/../../outside", "folder/..", "./..", "a/../../root/file.txt",
+    "%2e%2e", "%2e%2e/outside", "..%2foutside", "%2E%2E%2Foutside", ".%2e/outside", "folder%2f..%2f..%2foutside",
+    "folder%5c..%5coutside", "%00", "a%00b", "folder%2finner.txt", "%2fetc%2fpasswd", "..%c0%afoutside",
+    "/etc/passwd", "//host/share", "\\\\host\\share", "\\etc", "C:", "C:/x", "c:\\x", "C:x", "folder\\..\\..\\outside",
+    "a\\b", "..\\outside", "\0", "file.txt\0", "../\0", "file.txt ", "file.txt.", "folder /inner.txt", "folder./x",
+    "...", ".. ", " ..  /x", "folder/ ..", ".. /outside", "con", "NUL", "aux.txt", "folder/Com1.x", "lpt9", "PRN.",
+    "leaves", "leaves/secret", "secret", "up", "up/outside/secret", "up/root/../outside", "folder/twice/../../x",
+    "stays/../../outside",
+])
+def test_paths_that_leave_or_mean_something_else(tree, relative):
+    with pytest.raises(ValueError) as caught:
+        safe_join(os.path.join(tree, "root"), relative)
+    assert len(str(caught.value)) < 400 and "\0" not in str(caught.value)
+
+
+def test_a_link_that_leads_to_a_sibling_with_the_same_beginning(tree):
+    root = os.path.join(tree, "root")
+    os.symlink("../root-sibling", os.path.join(root, "sibling"))
+    with pytest.raises(ValueError, match="leaves"):
+        safe_join(root, "sibling/secret")
+
+
+def test_a_link_to_itself_ends(tree):
+    root = os.path.join(tree, "root")
+    try:
+        assert safe_join(root, "loop/x").startswith(root)
+    except ValueError:
+        pass  # refusing it is as good
+
+
+def test_very_long_paths(tree):
+    root = os.path.join(tree, "root")
+    assert safe_join(root, "/".join(["a"] * 500)).startswith(root)
+    with pytest.raises(ValueError):
+        safe_join(root, "a/" * 500 + "..")
+
+
+def test_the_root_of_everything():
+    assert safe_join("/", "etc") == os.path.realpath("/etc")
+
+
+@given(st.lists(st.sampled_from(["..", ".", "", "folder", "leaves", "up", "stays", "secret", "root", "outside", "file.txt",
+                                 "%2e%2e", "%2f", "\\", " ", "C:", "twice", "\0", "é", "root-sibling"]), max_size=6),
+       st.sampled_from(["/", "/", "//", "\\", "%2f", "%5C", "%252f"]), st.booleans())
+def test_nothing_escapes(parts, separator, absolute):
+    relative = ("/" if absolute else "") + separator.join(parts)
+    root = os.path.join(test_nothing_escapes.base, "root")
+    try:
+        target = safe_join(root, relative)
+    except ValueError:
+        return
+    assert os.path.realpath(target) == target
+    assert target == root or target.startswith(root + os.sep)
+
+
+@given(st.text(max_size=30))
+def test_no_text_escapes(relative):
+    root = os.path.join(test_nothing_escapes.base, "root")
+    try:
+        target = safe_join(root, relative)
+    except ValueError:
+        return
+    assert target == root or target.startswith(root + os.sep)
+
+
+@pytest.fixture(autouse=True)
+def base_of_the_generated(request, tree):
+    # Hypothesis calls a test many times within one fixture.
+    test_nothing_escapes.base = tree
+
+
+# ---- roots ----
+
+def test_is_within(tree):
+    root = os.path.join(tree, "root")
+    assert is_within(root, [root]) and is_within(os.path.join(root, "x", "y"), [root])
+    assert is_within(root, ["/nowhere", root + os.sep])
+    assert not is_within(tree, [root])
+    assert not is_within(os.path.join(tree, "root-sibling"), [root])
+    assert not is_within(os.path.join(root, "leaves", "secret"), [root])
+    assert is_within(os.path.join(root, "up", "root", "file.txt"), [root])
+    assert not is_within(root, [])
+
+
+def test_a_root_on_another_drive_is_no_error(tree, monkeypatch):
+    def commonpath(names):
+        raise ValueError("Paths don't have the same drive")
+
+    monkeypatch.setattr(os.path, "commonpath", commonpath)
+    assert not is_within(tree, [tree])
+
+
+def test_file_uris():
+    assert file_uri("/home/me/a b#c?d%é") == "file:///home/me/a%20b%23c%3Fd%25%C3%A9"
+    assert file_uri("/") == "file:///"
+    assert file_uri("x") == "file://" + file_uri(os.getcwd())[7:] + "/x"
+    assert file_uri("/a/../b") == "file:///b"
+    assert file_uri("/caf\udce9") == "file:///caf%E9"
+
+
+@pytest.mark.parametrize("uri, path", [
+    ("file:///home/me/a%20b", "/home/me/a b"), ("file://localhost/x", "/x"), ("FILE:///x", "/x"), ("file:///", "/"),
+    ("file:///caf%C3%A9", "/café"), ("file:///caf%e9", "/caf\udce9"), ("file:///100%", "/100%"), ("file://", "/"),
+    ("file:///a+b", "/a+b"), ("file:///C:/x", "C:/x"),
+])
+def test_paths_of_uris(uri, path):
+    assert path_of(uri) == path
+
+
+@pytest.mark.parametrize("uri, reason", [
+    ("http://x/y", "not a file"), ("", "not a file"), ("/x", "not a file"), ("file:/x", "not a file"),
+    ("file://other/x", "on the host 'other'"), ("file://C:/x", "on the host 'C:'"), ("file://127.0.0.1/x", "on the host"),
+])
+def test_uris_without_a_path_here(uri, reason):
+    with pytest.raises(ValueError, match=reason):
+        path_of(uri)
+
+
+@given(st.binary().map(os.fsdecode) | st.text(st.characters(blacklist_categories=["Cs"])))
+def test_file_uris_and_back(text):
+    path = os.path.abspath("/base/" + text.replace("\0", ""))
+    if path.startswith("//"):
+        return
+    uri = file_uri(path)
+    assert uri.isascii() and uri.startswith("file:///") and not set(uri) & set(" ?#\\\n")
+    assert path_of(uri) == path
+
+
+class Windows:
+    """What the module would see of ``os`` on Windows."""
+
+    sep = "\\"
+    fsencode, fsdecode = staticmethod(str.encode), staticmethod(bytes.decode)
+
+    class path:
+        abspath = staticmethod(lambda path: path)
+
+
+def test_windows_paths(monkeypatch):
+    # ROOT-18
+    monkeypatch.setattr(paths, "os", Windows)
+    assert file_uri("C:\\Users\\a b") == "file:///C:/Users/a%20b"
+    assert path_of("file:///C:/Users/a%20b") == "C:\\Users\\a b"
+    assert file_uri("\\\\host\\share\\x") == "file://host/share/x"
+
+
+@pytest.mark.parametrize("uri", ["file:///", "file:///a/b", "file:///a..b/c", "file:///C:/x", "file:///a/..."])
+def test_root_uris(uri):
+    assert check_root_uri(uri) is uri
+
+
+@pytest.mark.parametrize("uri, reason", [
+    # ROOT-04, ROOT-07
+    ("https://example.com", "file://"), ("", "file://"), (None, "file://"), (5, "file://"), ("/home", "file://"),
+    ("file:///a/../b", "'..'"), ("file:///..", "'..'"), ("file:///a/%2e%2e/b", "'..'"), ("file:///a%2f..%2Fb", "'..'"),
+])
+def test_what_is_no_root(uri, reason):
+    with pytest.raises(ValueError, match=reason):
+        check_root_uri(uri)

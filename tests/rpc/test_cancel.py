@@ -1,0 +1,40 @@
+"""A cancel token: set once, waitable, with callbacks and a reason."""
+
+import threading
+
+import pytest
+
+from mcplite.errors import Cancelled
+from mcplite.rpc.cancel import CancelToken
+
+
+def test_token_is_set_once_with_the_first_reason():
+    token = CancelToken()
+    token.check()
+    assert token.cancel("enough")
+    assert not token.cancel("later")
+    assert token.cancelled and token.reason == "enough" and token.wait(0)
+    with pytest.raises(Cancelled, match="enough") as caught:
+        token.check()
+    assert caught.value.reason == "enough"
+
+
+def test_token_callbacks_run_once_and_may_be_taken_off(caplog):
+    token, seen = CancelToken(), []
+    token.add_callback(lambda: seen.append("first"))
+    token.add_callback(lambda: 1 / 0)
+    token.add_callback(lambda: seen.append("off"))()
+    token.add_callback(lambda: seen.append("last"))
+    token.cancel()
+    token.cancel()
+    assert seen == ["first", "last"]
+    assert "a cancel callback failed" in caplog.text
+    token.add_callback(lambda: seen.append("late"))()
+    assert seen[-1] == "late"
+
+
+def test_token_wakes_a_waiter():
+    token = CancelToken()
+    threading.Timer(0.01, token.cancel).start()
+    assert token.wait(20)
+    assert not CancelToken().wait(0)

@@ -1,0 +1,101 @@
+"""What ``conftest.py`` promises for every test, it keeps: each of these tests leaves or sends something wrong."""
+
+import os
+import subprocess
+import sys
+from importlib import util
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+
+
+def _load(name):
+    spec = util.spec_from_file_location(name, HERE / f"{name}.py")
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+schemas = _load("schemas")
+
+_BAD = '''
+import os, subprocess, sys, threading
+import conftest, pytest
+import mcplite
+
+conftest.PATIENCE = 0.3
+kept = []
+
+
+def test_thread():
+    stop = threading.Event()
+    kept.append(stop)
+    threading.Thread(target=stop.wait, name="left over", daemon=True).start()
+
+
+def test_descriptor():
+    kept.append(os.pipe())
+
+
+def test_child():
+    # It ends with us, as its stdin does.
+    kept.append(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
+
+
+def wrong():
+    mcp = mcplite.Server("wrong")
+    mcp.add_tool(lambda: "x", name="x")
+    with mcplite.connect(mcp) as client:
+        with pytest.raises(mcplite.RemoteError):
+            client.request("tools/call", {"arguments": "none"})
+
+
+def test_wire():
+    wrong()
+
+
+@pytest.mark.bad_wire
+def test_wire_on_purpose():
+    wrong()
+
+
+def test_settings():
+    assert "MCPLITE_DEBUG" not in os.environ and "MCPLITE_INTEROP" in os.environ
+
+
+def test_nothing():
+    threading.Thread(target=print).start()
+    with open(__file__):
+        subprocess.run([sys.executable, "-c", ""])
+'''
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bad")
+    (folder / "test_bad.py").write_text(_BAD)
+    path = os.pathsep.join([str(HERE), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, "MCPLITE_DEBUG": "1", "MCPLITE_INTEROP": "here", "PYTEST_ADDOPTS": ""}
+    ran = subprocess.run([sys.executable, "-m", "pytest", "-p", "conftest", "-c", os.devnull, "--rootdir", str(folder),
+                          "-rA", "-p", "no:cacheprovider", str(folder)], cwd=folder, env=environment, timeout=100,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
+    return ran.stdout
+
+
+@pytest.mark.parametrize("name, words", [
+    ("test_thread", "left behind: thread left over"), ("test_descriptor", "left behind: descriptor"),
+    ("test_child", "child"), ("test_wire", "our side sent what the protocol forbids")])
+def test_what_is_wrong_is_an_error(outcome, name, words):
+    if name == "test_wire" and schemas.FOLDER is None:
+        pytest.skip(schemas.REASON)
+    assert any(line.startswith("ERROR") and line.split("::")[-1].split(" ")[0] == name
+               for line in outcome.splitlines()), outcome[-6000:]
+    assert words in outcome
+
+
+@pytest.mark.parametrize("name", ["test_wire_on_purpose", "test_settings", "test_nothing"])
+def test_what_is_right_passes(outcome, name):
+    lines = [line for line in outcome.splitlines() if line.endswith(f"::{name}")]
+    assert [line.split(" ")[0] for line in lines] == ["PASSED"], outcome[-6000:]
