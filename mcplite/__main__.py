@@ -58,9 +58,10 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("--debug", action="store_true", help="show every message, the server's stderr and tracebacks on stderr")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (text, arguments) in _COMMANDS.items():
-        one = commands.add_parser(name, usage=f"{program} {name} [options] {arguments}", help=text, description=text[0].upper() + text[1:] + ".", parents=[common],
-                                  epilog=_EPILOG.replace("%(prog)s", program),
-                                  formatter_class=argparse.RawDescriptionHelpFormatter)
+        one = commands.add_parser(
+            name, usage=f"{program} {name} [options] {arguments}", help=text, parents=[common],
+            description=text[0].upper() + text[1:] + ".", epilog=_EPILOG.replace("%(prog)s", program),
+            formatter_class=argparse.RawDescriptionHelpFormatter)
         one.add_argument("words", nargs="*", help=argparse.SUPPRESS)  # named by the usage
         if name in ("call", "read"):
             one.add_argument("--output", metavar="FILE", help="save the first binary content, or the text")
@@ -130,7 +131,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.server and not options.config:
         raise UsageError("--server names a server in a file: give the file with --config")
     words = list(options.words)
-    target = _configured(options) if options.config else _take(words, "TARGET", options.command)
+    _check_words(words, options)
+    target = _configured(options) if options.config else words.pop(0)
     handler = _ACTIONS[options.command]
     asker = Asker(lambda: client.server_info)
     options.bar = ProgressBar()
@@ -183,15 +185,14 @@ def _variable(item: str) -> Any:
     return name, value
 
 
-def _take(words: List[str], what: str, command: str) -> str:
-    if not words:
-        raise UsageError(f"{command}: {what} is missing; it takes {_COMMANDS[command][1]}")
-    return words.pop(0)
-
-
-def _no_more(words: List[str], command: str) -> None:
-    if words:
-        raise UsageError(f"{command}: {words[0]!r} is too much; it takes {_COMMANDS[command][1]}")
+def _check_words(words: List[str], options: argparse.Namespace) -> None:
+    """Refuse too few and too many words before anything is started."""
+    form = _COMMANDS[options.command][1]
+    names = form.partition(" [")[0].split()[1 if options.config else 0:]
+    if len(words) < len(names):
+        raise UsageError(f"{options.command}: {names[len(words)]} is missing; it takes {form}")
+    if len(words) > len(names) and "..." not in form:
+        raise UsageError(f"{options.command}: {words[len(names)]!r} is too much; it takes {form}")
 
 
 def _wire(value: Any, client: Any) -> Any:
@@ -201,7 +202,6 @@ def _wire(value: Any, client: Any) -> Any:
 
 
 def _list(client: Any, words: List[str], options: argparse.Namespace) -> int:
-    _no_more(words, "list")
     found: Dict[str, List[Any]] = {}
     offered = client.server_capabilities
     if offered.tools is not None:
@@ -238,7 +238,7 @@ def _label(item: Any) -> str:
 
 
 def _call(client: Any, words: List[str], options: argparse.Namespace) -> int:
-    name = _take(words, "TOOL", "call")
+    name, *words = words
     schema = next((tool.input_schema for tool in client.list_tools() if tool.name == name), None)
     arguments = parse_arguments(words, schema)
     try:
@@ -267,9 +267,7 @@ def _save(items: List[Any], options: argparse.Namespace) -> None:
 
 
 def _read(client: Any, words: List[str], options: argparse.Namespace) -> int:
-    uri = _take(words, "URI", "read")
-    _no_more(words, "read")
-    result = client.read_resource(uri)
+    result = client.read_resource(words[0])
     _save(result.contents, options)
     if options.json:
         print(as_json(_wire(result, client)))
@@ -279,7 +277,7 @@ def _read(client: Any, words: List[str], options: argparse.Namespace) -> int:
 
 
 def _prompt(client: Any, words: List[str], options: argparse.Namespace) -> int:
-    name = _take(words, "PROMPT", "prompt")
+    name, *words = words
     result = client.get_prompt(name, parse_strings(words))
     if options.json:
         print(as_json(_wire(result, client)))
@@ -291,8 +289,7 @@ def _prompt(client: Any, words: List[str], options: argparse.Namespace) -> int:
 
 
 def _complete(client: Any, words: List[str], options: argparse.Namespace) -> int:
-    target = _take(words, "PROMPT_OR_TEMPLATE", "complete")
-    argument = _take(words, "ARGUMENT", "complete")
+    target, argument, *words = words
     where = {"resource": target} if "://" in target or "{" in target else {"prompt": target}
     value = words.pop(0) if words else ""
     result = client.complete(argument=argument, value=value, context=parse_strings(words), **where)
@@ -305,7 +302,6 @@ def _complete(client: Any, words: List[str], options: argparse.Namespace) -> int
 
 
 def _ping(client: Any, words: List[str], options: argparse.Namespace) -> int:
-    _no_more(words, "ping")
     client.ping()
     info = client.server_info
     if options.json:

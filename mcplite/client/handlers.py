@@ -123,10 +123,10 @@ class Handlers:
         #: Who asks; set once the server has said its name.
         self.server_info = Implementation(name="", version="")
 
-    def capabilities(self, revision: Revision) -> ClientCapabilities:
-        """Return what the client can be asked for in a revision."""
+    def capabilities(self) -> ClientCapabilities:
+        """Return what the client can be asked for; the codec trims it to a revision."""
         modes: Dict[str, Any] = {"form": {}} if self._elicit else {}
-        if self._elicit_url and revision.elicitation_modes:
+        if self._elicit_url:
             modes["url"] = {}
         elicitation = modes or None  # an empty object would promise forms (ELIC-02)
         flags: Dict[str, Any] = {name: {} for name, on in self._sampling_flags.items() if on}

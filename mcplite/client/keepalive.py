@@ -7,7 +7,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from ..errors import ConnectionClosed, MCPError, RemoteError
+from ..errors import ConnectionClosed, MCPError, RemoteError, RequestTimeout
 
 if TYPE_CHECKING:
     from .client import Client
@@ -50,16 +50,18 @@ class KeepAlive:
             if now != received:
                 received = now  # PING-07: other traffic has shown that the server is there
                 continue
-            if self._client.state != "open":
-                return  # it ended for a reason of its own, which is the one to report
             try:
                 self._client.ping(timeout=self._timeout)
             except RemoteError as error:
                 _log.debug("a ping was answered with an error, which is an answer too: %s", error)
             except MCPError as error:
+                cause: Exception = error
+                if isinstance(error, RequestTimeout):
+                    cause = ConnectionClosed(
+                        f"the server did not answer a ping within {self._timeout:g} s, so the connection was closed")
+                # A connection that ended by itself has a cause of its own, which is the one to report.
                 if not self._stop.is_set() and self._client.state == "open":
-                    _log.warning("no answer to a ping, so the connection is closed: %s", error)
-                    self._client.fail(ConnectionClosed(
-                        f"the server did not answer a ping within {self._timeout:g} s, so the connection was closed"))
+                    _log.warning("a ping failed, so the connection is closed: %s", error)
+                    self._client.fail(cause)
                 return
             received = self._client.counters.messages_received

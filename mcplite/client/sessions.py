@@ -112,7 +112,7 @@ class LegacySession(Handler):
         :raises ConnectionClosed, RemoteError: as for every call.
         """
         self.peer.start()
-        params = {"protocolVersion": wanted.name, "capabilities": codec.encode(self._handlers.capabilities(wanted), wanted),
+        params = {"protocolVersion": wanted.name, "capabilities": codec.encode(self._handlers.capabilities(), wanted),
                   "clientInfo": codec.encode(self._info, wanted)}
         try:
             answer = self.peer.call("initialize", params, timeout=timeout, cancel_notice=False)

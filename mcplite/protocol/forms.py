@@ -3,7 +3,6 @@
 May import: revisions
 """
 
-import datetime
 import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
@@ -12,9 +11,15 @@ from ..revisions import Revision
 __all__ = ["adapt_form", "check_answer", "check_form", "fill_defaults", "sensitive_names"]
 
 _PRIMITIVES = ("string", "number", "integer", "boolean")
+_BOUNDS: Dict[str, Tuple[type, ...]] = {
+    "minimum": (int, float), "maximum": (int, float), "minLength": (int,), "maxLength": (int,), "minItems": (int,),
+    "maxItems": (int,),
+}
 _FORMATS = ("email", "uri", "date", "date-time")
 _SECRET = re.compile(r"pass(word|phrase|wd)|secret|api_?key|token|credential|private_?key|\bpin\b|cvv|ssn", re.IGNORECASE)
 _EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s.]+(\.[^@\s.]+)*\Z")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
+_DATE_TIME = re.compile(r"([0-9-]{10})[Tt]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})\Z")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]+\Z")
 
 
@@ -33,7 +38,7 @@ def check_form(schema: Any) -> None:
         if problem is not None:
             raise ValueError(f"the form field {name!r} {problem}")
     required = schema.get("required", [])
-    if not isinstance(required, list) or any(name not in properties for name in required):
+    if not isinstance(required, list) or any(not isinstance(name, str) or name not in properties for name in required):
         raise ValueError("\"required\" must list fields of the form")
 
 
@@ -44,13 +49,21 @@ def _field_problem(field: Any) -> Optional[str]:
     if kind == "array":
         if _options(field.get("items")) is None:
             return "is a list: only a choice of several, with items.enum or items.anyOf, can be asked for"
-        return None
+        return _bound_problem(field)
     if kind == "object" or "properties" in field:
         return "is an object: forms are flat, so ask for its members one by one"
     if kind not in _PRIMITIVES and _options(field) is None:
         return f"has the type {kind!r}; possible are {', '.join(_PRIMITIVES)}, enums, and lists of choices"
     if "format" in field and field["format"] not in _FORMATS:
         return f"has the format {field['format']!r}; possible are {', '.join(_FORMATS)}"
+    return _bound_problem(field)
+
+
+def _bound_problem(field: Mapping[str, Any]) -> Optional[str]:
+    for keyword, kinds in _BOUNDS.items():
+        value = field.get(keyword)
+        if keyword in field and (isinstance(value, bool) or not isinstance(value, kinds)):
+            return f"has {keyword} {value!r}, which is no number of that kind"
     return None
 
 
@@ -141,7 +154,7 @@ def _value_problem(field: Mapping[str, Any], value: Any) -> Optional[str]:
     choices = _options(field)
     if choices is not None:
         values = [item for item, _ in choices]
-        return None if value in values and not isinstance(value, bool) else f"{value!r} is none of {values}"
+        return None if _is_among(value, values) else f"{value!r} is none of {values}"
     if kind == "boolean":
         return None if isinstance(value, bool) else f"{value!r} is not true or false"
     if kind in ("integer", "number"):
@@ -151,12 +164,17 @@ def _value_problem(field: Mapping[str, Any], value: Any) -> Optional[str]:
     return _text_problem(field, value)
 
 
+def _is_among(value: Any, values: List[Any]) -> bool:
+    # JSON's true is not 1.
+    return any(value == item and isinstance(value, bool) == isinstance(item, bool) for item in values)
+
+
 def _choices_problem(field: Mapping[str, Any], value: Any) -> Optional[str]:
     if not isinstance(value, list):
         return f"{value!r} is not a list"
     values = [item for item, _ in _options(field.get("items")) or []]
     for item in value:
-        if item not in values:
+        if not _is_among(item, values):
             return f"{item!r} is none of {values}"
     if len(value) < field.get("minItems", 0):
         return f"choose at least {field['minItems']}"
@@ -193,16 +211,17 @@ def _text_problem(field: Mapping[str, Any], value: str) -> Optional[str]:
 
 
 def _is_time(value: str, wanted: str) -> bool:
+    import datetime  # for forms with dates only
+
     try:
         if wanted == "date":
-            return len(value) == 10 and bool(datetime.date.fromisoformat(value))
-        # Before 3.11 fromisoformat knows neither Z nor fractions of any length.
-        head, dot, rest = value.replace("Z", "+00:00").replace("z", "+00:00").partition(".")
-        if dot:
-            digits = len(rest) - len(rest.lstrip("0123456789"))
-            if not digits:
-                return False
-            head += rest[digits:]
-        return "T" in value.upper() and datetime.datetime.fromisoformat(head.upper()).tzinfo is not None
+            return _DATE.match(value) is not None and bool(datetime.date.fromisoformat(value))
+        # Before 3.11 fromisoformat knows neither Z nor fractions of any length, and since then much that
+        # RFC 3339 does not have.
+        parts = _DATE_TIME.match(value)
+        if parts is None:
+            return False
+        zone = parts.group(3).upper().replace("Z", "+00:00")
+        return bool(datetime.datetime.fromisoformat(f"{parts.group(1)}T{parts.group(2)}{zone}"))
     except ValueError:
         return False

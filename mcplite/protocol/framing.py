@@ -100,8 +100,8 @@ class LineBuffer:
             if b"\n" not in chunk:
                 size += len(chunk)
                 seen += 1
-                # One byte more than the limit may be the carriage return of the line end.
-                if discarding or size > self.limit + 1:
+                # One byte more than the limit may be the carriage return of the line end, three may be the mark.
+                if discarding or size > self.limit + (1 if self._started else 1 + len(_BOM)):
                     # Said at once, not when the line ends: it may never end (SEC-60).
                     oversize += not discarding
                     chunks, seen, discarding = chunks[seen:], 0, True

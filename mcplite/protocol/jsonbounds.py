@@ -52,31 +52,45 @@ class DuplicateKey(ValueError):
     """An object has the same key twice."""
 
 
-_ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _STRING = re.compile(rb'"[^"]*"?')
-_OPENERS = frozenset(b"[{")
-_NOT_STRUCTURAL = bytes(set(range(256)) - set(b"[]{},"))
-#: Digits in a row from which on integers are looked at one by one.
-_LONG = 1000
-_LONG_NUMBER = re.compile(rb"[0-9]{%d}" % _LONG)
+_STRUCTURE = b'"[]{},:'
+_NOT_STRUCTURE = bytes(set(range(256)) - set(_STRUCTURE))
+_SQUARE = bytes.maketrans(b"{}", b"[]")
 
 
 def _scan(data: bytes, limits: JSONLimits) -> None:
     """Count depth and elements exactly, skipping strings."""
-    # Three passes that never go back, so that no text takes more than linear time: without the escapes
-    # each string ends at the next quote, and without the strings only structure is left.
-    bare = _STRING.sub(b"", _ESCAPE.sub(b"", data)).translate(None, _NOT_STRUCTURAL)
-    depth = 0
-    # What comes later is over the number of elements, or closes more than was opened, which is no JSON.
-    for byte in bare[:2 * limits.elements]:
-        if byte in _OPENERS:
-            depth += 1
-            if depth > limits.nesting:
-                raise TooLarge(f"Parse error: nested more than {limits.nesting} levels deep", PARSE_ERROR)
-        elif byte != 0x2C:
-            depth -= 1
-    if bare.count(b"[") + bare.count(b"{") + bare.count(b",") > limits.elements:
-        raise TooLarge(f"more than {limits.elements} keys and items in one message", INVALID_REQUEST)
+    # Passes in C that never go back, so that no text takes more than linear time. Without the escapes
+    # each string ends at the next quote; most strings then have nothing but their quotes left.
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    bare = data.translate(_SQUARE, _NOT_STRUCTURE).replace(b'""', b"")
+    if bare.count(b'"') > 4 * limits.elements:
+        raise _too_many(limits)  # no JSON has more than two strings for each element
+    bare = _STRING.sub(b"", bare)
+    # The innermost pairs go first, so each round is one level. What comes later than this is over the
+    # number of elements, or closes more than was opened, which is no JSON.
+    brackets = bare.translate(None, b",:")[:2 * limits.elements]
+    for _ in range(limits.nesting):
+        shorter = brackets.replace(b"[]", b"")
+        if len(shorter) == len(brackets):
+            break
+        brackets = shorter
+    if b"[]" in brackets or brackets.count(b"[") > limits.nesting:
+        raise TooLarge(f"Parse error: nested more than {limits.nesting} levels deep", PARSE_ERROR)
+    if bare.count(b"[") + bare.count(b",") > limits.elements:
+        raise _too_many(limits)
+
+
+def _too_many(limits: JSONLimits) -> TooLarge:
+    return TooLarge(f"more than {limits.elements} keys and items in one message", INVALID_REQUEST)
+
+
+def _has_digits(data: bytes, count: int) -> bool:
+    """Whether more than *count* digits may come in a row; never wrong when it says no."""
+    # So many digits in a row fill one of these blocks, wherever they begin.
+    block = max(count // 2, 1)
+    return any(data[at:at + block].isdigit() for at in range(0, len(data), block))
 
 
 def _refuse_constant(name: str) -> Any:
@@ -130,8 +144,7 @@ def load(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Any:
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start}") from None
     try:
-        if len(data) > limits.digits and (limits.digits < _LONG or _LONG_NUMBER.search(data)):
-            # Only a text this long can hold such an integer, so the slow way is off the common path.
+        if len(data) > limits.digits and _has_digits(data, limits.digits):
             return json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite,
                                     parse_int=_bounded_int(limits.digits),
                                     object_pairs_hook=None if limits.duplicate_keys else _unique).decode(text)

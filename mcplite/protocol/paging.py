@@ -8,7 +8,6 @@ nothing else (PAGE-08).
 
 import base64
 import binascii
-import hashlib
 import json
 from typing import Callable, List, Optional, Sequence, Tuple, TypeVar
 
@@ -48,7 +47,11 @@ def page(items: Sequence[T], cursor: Optional[str], size: int, list_name: str, *
 
 def _mark(name: str) -> str:
     """Return what stands for an entry in a cursor: its name, unless that is longer than a cursor should be."""
-    return name if len(name) <= _MAX_NAME else hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    if len(name) <= _MAX_NAME:
+        return name
+    import hashlib  # for names that hardly anybody has; it brings OpenSSL along
+
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _encode(list_name: str, position: int, last: str) -> str:

@@ -27,7 +27,7 @@ _EPILOG = """\
 examples:
   %(prog)s weather.py
   %(prog)s weather.py:mcp --log-level debug
-  %(prog)s json --name json-tools
+  %(prog)s tools.py --name my-tools
 
 A host starts it with a configuration such as
   {"mcpServers": {"weather": {"command": "python", "args": ["-m", "PACKAGE.server", "/full/path/weather.py"]}}}

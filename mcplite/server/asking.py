@@ -7,7 +7,6 @@ beside it with the same three methods.
 """
 
 import logging
-import secrets
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from ..errors import MissingCapability, ProtocolError
@@ -127,7 +126,7 @@ class BackChannel:
         if scheme.lower() == "http" and not host.startswith(("localhost", "127.", "[::1]")):
             _log.warning("URL questions should use https outside development (URLE-19): %.200r", host)
         self._require("elicitation/create", {"elicitation": {"url": {}}}, "url")
-        identity = question.elicitation_id or secrets.token_urlsafe(16)
+        identity = question.elicitation_id or _random_id()
         request = ElicitRequest(message=question.message, mode="url", url=url, elicitation_id=identity)
         answer = codec.decode(ElicitResult, self._call("elicitation/create", codec.encode(request, self._revision)))
         return Elicited(answer.action)
@@ -179,3 +178,9 @@ def _sampling_message(item: Any) -> SamplingMessage:
     message: PromptMessage = item if isinstance(item, PromptMessage) else user(item)
     content = message.content
     return SamplingMessage(role=message.role, content=content if isinstance(content, list) else [content])
+
+
+def _random_id() -> str:
+    import secrets  # it brings OpenSSL along, which few servers need
+
+    return secrets.token_urlsafe(16)

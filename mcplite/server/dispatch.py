@@ -1,15 +1,15 @@
 """From a method to the registry to a result: era-blind, one function for each method.
 
-May import: errors, types, protocol.codec, protocol.paging, server.calling, server.context, server.functions, server.registry, server.results
+May import: errors, types, protocol.codec, server.calling, server.context, server.functions, server.registry, server.results
 """
 
 import logging
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ..errors import (
-    Cancelled, InternalError, InvalidParams, MCPError, MethodNotFound, RemoteError, ResourceNotFound,
+    Cancelled, InternalError, InvalidParams, RemoteError, ResourceNotFound,
 )
-from ..protocol import codec, paging
+from ..protocol import codec
 from ..types import (
     Completion, CompleteResult, GetPromptResult, ReadResourceResult,
 )

@@ -203,7 +203,7 @@ def compile_function(function: Callable[..., Any], *, name: Optional[str] = None
         raise RegistrationError(f"a {kind} must be a function, not {function!r}{advice}")
     label = name or name_of(function)
     if label == "<lambda>":
-        raise RegistrationError(f"a lambda has no name; give it one: name='...'")
+        raise RegistrationError("a lambda has no name; give it one: name='...'")
     where = f"{kind} {label!r}"
     refuse_async(function, where)
     compiled = Function(function, label, description)

@@ -1,21 +1,18 @@
 """From Python data to JSON data: the mirror of how arguments are converted.
 
-May import: server.scalars
+May import: server.moments, server.scalars
 """
 
 import base64
 import collections.abc
 import dataclasses
-import datetime
-import decimal
 import enum
 import inspect
 import math
 import os
-import uuid
 from typing import Any
 
-from .scalars import duration_text
+from .scalars import OTHERS
 
 __all__ = ["jsonable"]
 
@@ -64,12 +61,12 @@ def _scalar(value: Any) -> Any:
         return int.__int__(value)
     if isinstance(value, float):
         return jsonable(float.__float__(value))
-    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
-        return value.isoformat()
-    if isinstance(value, datetime.timedelta):
-        return duration_text(value)
-    if isinstance(value, (uuid.UUID, decimal.Decimal)):
-        return str(value)
+    if not OTHERS.isdisjoint(base.__module__ for base in type(value).__mro__):
+        from .moments import text_of
+
+        text = text_of(value)
+        if text is not None:
+            return text
     if isinstance(value, os.PathLike):
         return os.fsdecode(value)
     if isinstance(value, (bytes, bytearray, memoryview)):

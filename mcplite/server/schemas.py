@@ -10,7 +10,6 @@ date is a string to jsonschema).
 import collections.abc
 import enum
 import math
-import pathlib
 import types
 import typing
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union, get_args, get_origin
@@ -21,7 +20,7 @@ from .constraints import add_keywords
 from .docstrings import parse
 from .fields import NOTHING, Field, Unresolved, is_named, is_typed_dict, members
 from .jsonable import jsonable
-from .scalars import SIMPLE, Convert, Mismatch, Node, expect, from_text, shown
+from .scalars import SIMPLE, Convert, Mismatch, Node, expect, from_text, shown, simple
 
 __all__ = ["UNIONS", "Schemas", "as_default", "described_schema", "fits", "unwrap_annotated"]
 
@@ -51,11 +50,12 @@ def as_default(value: Any) -> Any:
         return NOTHING
 
 
-def _looked_up(table: Any, annotation: Any) -> Any:
+def _is_hashable(annotation: Any) -> bool:
     try:
-        return table.get(annotation)
+        hash(annotation)
     except TypeError:
-        return None  # not hashable, such as Literal[[]]
+        return False  # such as Literal[[]]
+    return True
 
 
 class Schemas:
@@ -88,7 +88,7 @@ class Schemas:
         :param name: of the parameter, for errors.
         :raises RegistrationError: JSON has no form of it; with the parameter, the reason and the fix.
         """
-        node: Optional[Node] = _looked_up(SIMPLE, annotation)
+        node = simple(annotation) if _is_hashable(annotation) else None
         if node is not None:
             return node
         base, extras = unwrap_annotated(annotation)
@@ -99,7 +99,7 @@ class Schemas:
             return self._union(get_args(annotation), name)
         if is_named(origin, "Literal"):
             return self._enumeration(list(get_args(annotation)), name)
-        if origin in _ARRAYS or _looked_up(_ARRAYS, annotation) is not None:
+        if origin in _ARRAYS or (_is_hashable(annotation) and annotation in _ARRAYS):
             return self._array(origin or annotation, get_args(annotation), getattr(annotation, "__args__", None) == (), name)
         if origin in _MAPPINGS or any(annotation is item for item in _MAPPINGS):
             return self._mapping(get_args(annotation), name)
@@ -146,7 +146,7 @@ class Schemas:
         for node in nodes:
             if node.schema not in schemas:
                 schemas.append(node.schema)
-        direct = {part for part in parts if _looked_up(_KINDS, part)}
+        direct = {part for part in parts if _is_hashable(part) and part in _KINDS}
         real = [at for at, part in enumerate(parts) if part is not type(None)]
 
         def convert(value: Any) -> Any:
@@ -308,8 +308,8 @@ class Schemas:
 
     def _based(self, cls: Any, name: str) -> Node:
         """Return the node of a class that is a number, a text or a path with a name of its own."""
-        if issubclass(cls, pathlib.PurePath):
-            return Node(SIMPLE[pathlib.Path].schema, from_text(cls, "a path"))
+        if any(base.__name__ == "PurePath" and base.__module__.startswith("pathlib") for base in cls.__mro__):
+            return Node({"type": "string", "format": "path"}, from_text(cls, "a path"))
         for base in (int, str, float):
             if issubclass(cls, base):
                 schema, plain = SIMPLE[base]

@@ -110,6 +110,12 @@ class Fake:
         with self._changed:
             return [message["method"] for message in self.sent if "method" in message]
 
+    def all_methods(self):
+        """Return the methods of everything that the client sent before it closed the connection."""
+        self._thread.join(LIMIT)
+        assert not self._thread.is_alive(), "the client has not closed the connection"
+        return self.methods()
+
     # --- the thread -------------------------------------------------------------------------------
 
     def _serve(self):

@@ -252,6 +252,18 @@ def test_all_pages_together_have_one_deadline():
         assert 1 < fake.methods().count("tools/list") < 100
 
 
+def test_no_page_is_asked_for_after_the_deadline():
+    def late(method, params, proceed):
+        result = proceed()
+        threading.Event().wait(0.4)
+        return result
+
+    with Fake({"tools/list": {"tools": [], "nextCursor": "x"}}) as fake, fake.connect(middleware=[late]) as client:
+        with pytest.raises(RequestTimeout, match="all pages of its tools"):
+            client.list_tools(max_timeout=0.2)
+        assert fake.methods().count("tools/list") == 1
+
+
 def test_options_reach_every_page():
     with Fake({"tools/list": lambda params: SILENCE}) as fake, fake.connect() as client:
         with pytest.raises(RequestTimeout):

@@ -238,6 +238,13 @@ def test_an_undeclared_mode_is_refused(handlers, mode):
                **handlers)
 
 
+def test_pages_do_not_exist_before_november_2025():
+    with Fake(version="2025-06-18") as fake, fake.connect(elicitation_handler=print, url_elicitation_handler=print):
+        reply = fake.asked("elicitation/create", {"mode": "url", "message": "?", "url": "https://example.com",
+                                                  "elicitationId": "e1"})
+        assert reply["error"]["code"] == -32602
+
+
 def test_completion_is_told_once_and_only_for_what_was_agreed_to():
     replies = {"e1": mcplite.accept(), "e2": mcplite.decline(), "e3": mcplite.accept()}
     told, done = [], threading.Event()

@@ -2,15 +2,21 @@
 
 import dataclasses
 import datetime
+import decimal
+import enum
 import functools
 import inspect
+import json
 import sys
 import types
 import typing
+import uuid
 from typing import Annotated, Any, Dict, List, Mapping, Optional, Tuple
 
 import jsonschema
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from mcplite.errors import RegistrationError
 from mcplite.server import Context, Elicit
@@ -532,6 +538,7 @@ RAW_REFUSED = [
     (lambda a, b: 1, RAW, "tool 'it': the parameters ['b'] have no default, but input_schema does not require them; give"
                           " defaults or list them under \"required\""),
     (lambda: 1, RAW, "tool 'it': input_schema has the properties ['a', 'b']"),
+    (functools.partial(Shop.tax), RAW, "tool 'it': input_schema has the properties ['a', 'b'], which the function does not"),
     (lambda *a: 1, RAW, "tool 'it': parameter 'a' is *args"),
 ]
 
@@ -590,3 +597,147 @@ def test_a_tool_takes_no_text_for_a_number():
 def test_prompts_and_resources_promise_no_structured_result():
     for kind in ("prompt", "resource", "completion"):
         assert compile_function(add, kind=kind).output_schema is None
+
+
+# --- the binder's verdict is jsonschema's ------------------------------------------------------------------
+
+NAMES = st.sampled_from(["a", "b", "c", "d"])
+SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.integers(-3, 3).map(float) | st.floats(
+    allow_nan=False, allow_infinity=False) | st.sampled_from(["", "a", "b", "red", "1", "true", "2024-05-06", "x" * 40])
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+                      max_leaves=8)
+
+
+class Color(enum.Enum):
+    RED = "red"
+    ONE = 1
+
+
+class Options(typing.TypedDict, total=False):
+    a: int
+    b: "List[Point]"
+
+
+class Pair(typing.NamedTuple):
+    a: float
+    b: "Optional[Pair]" = None
+
+
+@dataclasses.dataclass
+class Branch:
+    a: Any
+    b: "Dict[str, Branch]" = dataclasses.field(default_factory=dict)
+
+
+LEAVES = st.sampled_from([
+    str, int, float, bool, None, Any, dict, list, tuple, Color, typing.Literal["a", 1, True], typing.Literal[2, None],
+    Options, Pair, Branch, Point, Annotated[int, {"minimum": -1}, "text"], Annotated[str, {"maxLength": 3, "pattern": "^[a-z]"}],
+    typing.NewType("Own", int), typing.TypeVar("Bound", bound=str)])
+TEXTS_OF_SOMETHING = st.sampled_from([datetime.date, datetime.datetime, datetime.time, uuid.UUID, decimal.Decimal, bytes])
+CONVERSION = ("is not a date (YYYY-MM-DD)", "is not a date and time (ISO 8601)", "is not a time (HH:MM:SS)", "is not a UUID",
+              "is not a decimal number", "is not base64")
+
+
+def grown(inner):
+    return st.one_of(
+        inner.map(lambda one: List[one]), inner.map(lambda one: typing.Sequence[one]), inner.map(lambda one: Dict[str, one]),
+        inner.map(lambda one: Tuple[one, ...]), st.tuples(inner, inner).map(lambda both: Tuple[both]),
+        inner.map(lambda one: Annotated[one, "described"]), inner.map(_or_none),
+        st.tuples(inner, inner).map(lambda both: dataclasses.make_dataclass("Made", [
+            ("a", both[0]), ("b", both[1], dataclasses.field(default=None))])))
+
+
+def _or_none(one):
+    try:
+        return Optional[one]
+    except TypeError:
+        return one  # before 3.13 no union can hold Annotated with a dict, which has no hash
+
+
+ANNOTATIONS = st.recursive(LEAVES, grown, max_leaves=4)
+EITHER = st.recursive(LEAVES | TEXTS_OF_SOMETHING, grown, max_leaves=4)
+
+
+@st.composite
+def handlers(draw, annotations):
+    """Return a function of up to three parameters, each with a default or without, and maybe ``**rest``."""
+    parameters = []
+    for name in draw(st.lists(NAMES, unique=True, max_size=3)):
+        default = draw(st.sampled_from([inspect.Parameter.empty, None]))
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default,
+                                            annotation=draw(annotations)))
+    if draw(st.booleans()):
+        parameters.append(inspect.Parameter("rest", inspect.Parameter.VAR_KEYWORD, annotation=draw(annotations)))
+
+    def it(**kwargs):
+        return kwargs
+
+    it.__signature__ = inspect.Signature(parameters)
+    return it
+
+
+def value_like(draw, schema, definitions, depth=0):
+    """Return a value that mostly fits *schema*, so that not only refusals are compared."""
+    if depth > 4 or draw(st.integers(0, 9)) == 0:
+        return draw(VALUES)
+    if "$ref" in schema:
+        return value_like(draw, definitions[schema["$ref"].rpartition("/")[2]], definitions, depth + 1)
+    if "anyOf" in schema:
+        return value_like(draw, draw(st.sampled_from(schema["anyOf"])), definitions, depth + 1)
+    if "enum" in schema:
+        return draw(st.sampled_from(schema["enum"]))
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        kind = draw(st.sampled_from(kind))
+    if kind == "object":
+        inner = schema.get("additionalProperties")
+        made = {name: value_like(draw, inner, definitions, depth + 1)
+                for name in draw(st.lists(NAMES, unique=True, max_size=2))} if isinstance(inner, dict) else {}
+        for name, part in schema.get("properties", {}).items():
+            if name in schema.get("required", ()) or draw(st.booleans()):
+                made[name] = value_like(draw, part, definitions, depth + 1)
+        return made
+    if kind == "array":
+        items = schema.get("prefixItems", [schema.get("items", {})] * draw(st.integers(0, 2)))
+        return [value_like(draw, item, definitions, depth + 1) for item in items]
+    texts = {"date": "2024-05-06", "date-time": "2024-05-06T07:08:09Z", "time": "07:08", "uuid": "0" * 32}
+    return draw({"string": st.sampled_from(["a", "b", texts.get(schema.get("format"), "AAAA")]), "boolean": st.booleans(),
+                 "integer": st.integers(-3, 3) | st.integers(-3, 3).map(float), "null": st.none(),
+                 "number": st.floats(-9, 9) | st.integers(-3, 3)}.get(kind, VALUES))
+
+
+@st.composite
+def calls(draw, annotations):
+    compiled = compile_function(draw(handlers(annotations)))
+    schema = compiled.input_schema
+    arguments = value_like(draw, schema, schema.get("$defs", {}))
+    return compiled, arguments if isinstance(arguments, dict) else {}
+
+
+def verdicts(compiled, arguments):
+    """Return the binder's problems, and whether jsonschema accepts the same under the schema."""
+    jsonschema.Draft202012Validator.check_schema(compiled.input_schema)
+    fits = jsonschema.Draft202012Validator(json.loads(json.dumps(compiled.input_schema))).is_valid(
+        json.loads(json.dumps(arguments)))
+    try:
+        compiled.bind(arguments)
+    except BadArguments as error:
+        return error.problems, fits
+    return [], fits
+
+
+@given(calls(ANNOTATIONS))
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_arguments_are_accepted_if_and_only_if_they_fit_the_schema(call):
+    found, fits = verdicts(*call)
+    assert bool(found) != fits, (call[0].input_schema, call[1], found)
+
+
+@given(calls(EITHER))
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_what_fits_the_schema_is_refused_only_when_it_cannot_be_converted(call):
+    found, fits = verdicts(*call)
+    if not fits:
+        assert found, (call[0].input_schema, call[1])
+    else:
+        assert all(problem.endswith(CONVERSION) for problem in found), (call[0].input_schema, call[1], found)

@@ -6,9 +6,12 @@ import dataclasses
 import datetime
 import enum
 import json
-from typing import Any, Dict, List, NamedTuple, Optional, TypedDict
+from typing import Any, Dict, List, NamedTuple, Optional, Set, TypedDict
 
+import jsonschema
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcplite.server import Audio, Image
 from mcplite.server.functions import compile_function
@@ -388,3 +391,28 @@ def test_what_is_no_message_is_refused(value, kind, text):
 def test_texts_are_json_that_anyone_can_read():
     result = result_of({"a": [1, "é\n", None, True], "b": {"c": 1e300}})
     assert json.loads(result.content[0].text) == result.structured_content
+
+
+@pytest.mark.parametrize("annotation, values", [
+    (float, st.floats(allow_nan=False, allow_infinity=False) | st.integers(-2 ** 53, 2 ** 53)),
+    (Optional[int], st.none() | st.integers()),
+    (Day, st.builds(Day, st.dates(), st.floats(allow_nan=False, allow_infinity=False))),
+    (List[Pair], st.lists(st.builds(Pair, st.integers(), st.text()))), (datetime.timedelta, st.timedeltas()),
+    (Dict[str, Set[int]], st.dictionaries(st.text(), st.sets(st.integers()))),
+], ids=str)
+def test_what_fits_the_annotation_fits_the_schema_and_comes_back(annotation, values):
+    def it(value): ...
+
+    it.__annotations__ = {"value": annotation, "return": annotation}
+    compiled = compile_function(it)
+    validator = jsonschema.Draft202012Validator(compiled.output_schema)
+
+    @given(values)
+    def check(value):
+        result = tool_result(value, compiled)
+        validator.validate(result.structured_content)
+        data = result.structured_content["result"] if compiled.wrapped else result.structured_content
+        assert compiled.bind({"value": data}) == {"value": value}
+        assert result.text == data if isinstance(data, str) else json.loads(result.text) == data
+
+    check()

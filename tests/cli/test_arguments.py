@@ -1,0 +1,105 @@
+"""Arguments as typed: text, JSON, files, stdin, and what a schema says they are."""
+
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcplite.cli.arguments import UsageError, parse_arguments, parse_strings
+
+
+def schema(**properties):
+    return {"type": "object", "properties": properties}
+
+
+def test_text_is_text_without_a_schema():
+    assert parse_arguments(["city=Rome", "days=3", "empty=", "formula=a=b", "two=a b"]) == {
+        "city": "Rome", "days": "3", "empty": "", "formula": "a=b", "two": "a b"}
+
+
+def test_json_has_its_own_sign():
+    assert parse_arguments(["days:=3", 'names:=["a", "b"]', "on:=true", "none:=null", 'at:="@x"']) == {
+        "days": 3, "names": ["a", "b"], "on": True, "none": None, "at": "@x"}
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z]{1,8}", fullmatch=True),
+                       st.recursive(st.none() | st.booleans() | st.integers() | st.text(),
+                                    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))))
+def test_any_json_value_can_be_typed(values):
+    assert parse_arguments([f"{key}:={json.dumps(value)}" for key, value in values.items()]) == values
+
+
+@pytest.mark.parametrize("kind, text, value", [
+    ({"type": "integer"}, "3", 3),
+    ({"type": "number"}, "2.5", 2.5),
+    ({"type": "boolean"}, "true", True),
+    ({"type": "array"}, "[1, 2]", [1, 2]),
+    ({"type": "object"}, '{"a": 1}', {"a": 1}),
+    ({"type": ["integer", "null"]}, "null", None),
+    ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "4", 4),
+    ({"type": "string"}, "3", "3"),
+    ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, "3", "3"),
+    ({"enum": ["a", "b"]}, "a", "a"),
+    ({}, "3", "3"),
+    (True, "3", "3"),
+    ({"type": 7, "anyOf": 7}, "3", "3"),
+    ({"type": [{}, "integer"]}, "3", 3),
+])
+def test_the_schema_says_what_text_means(kind, text, value):
+    assert parse_arguments([f"key={text}"], schema(key=kind)) == {"key": value}
+
+
+@pytest.mark.parametrize("strange", [None, {}, {"properties": None}, {"properties": ["key"]}])
+def test_a_schema_that_says_nothing_leaves_text(strange):
+    assert parse_arguments(["key=3"], strange) == {"key": "3"}
+
+
+@pytest.mark.parametrize("text", ["three", '"3"', "[" * 100_000])
+def test_what_is_not_of_the_schemas_type_is_refused(text):
+    with pytest.raises(UsageError, match="days must be of the type integer or number, not "):
+        parse_arguments([f"days={text}"], schema(days={"type": ["integer", "number", "null"]}))
+
+
+@pytest.mark.parametrize("item", ["city", "=Rome", ":=3", ""])
+def test_what_is_no_argument_is_refused_with_the_ways_to_write_one(item):
+    with pytest.raises(UsageError, match="write key=value for text, key:=json for anything else"):
+        parse_arguments([item])
+
+
+@pytest.mark.parametrize("text", ["Rome", "{", "[" * 100_000])
+def test_bad_json_is_refused(text):
+    with pytest.raises(UsageError, match="city: .* is not JSON .*; strings need quotes there"):
+        parse_arguments([f"city:={text}"])
+
+
+def test_a_files_text(tmp_path):
+    (tmp_path / "question.txt").write_text("Ça va?\n", "utf-8")
+    (tmp_path / "list.json").write_text("[1, 2]", "utf-8")
+    assert parse_arguments([f"q=@{tmp_path / 'question.txt'}", f"items=@{tmp_path / 'list.json'}"],
+                           schema(items={"type": "array"})) == {"q": "Ça va?\n", "items": [1, 2]}
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\xfd")
+    for name in ("missing", "binary"):
+        with pytest.raises(UsageError, match=f"cannot read .*{name}: "):
+            parse_arguments([f"q=@{tmp_path / name}"])
+
+
+def test_a_dash_is_a_json_object_on_stdin(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"city": "Rome", "days": 3}'))
+    assert parse_arguments(["city=Paris", "-", "days:=4"]) == {"city": "Rome", "days": 4}
+
+
+@pytest.mark.parametrize("text, problem", [
+    ("[1]", "stdin must hold a JSON object"), ("", "stdin: '' is not JSON"), (None, "stdin: '' is not JSON")])
+def test_stdin_must_hold_an_object(monkeypatch, text, problem):
+    monkeypatch.setattr("sys.stdin", None if text is None else io.StringIO(text))
+    with pytest.raises(UsageError, match=problem):
+        parse_arguments(["-"])
+
+
+def test_prompts_take_text_only():
+    assert parse_strings(["a=1", "b:=2", 'c:={"é": [1]}', 'd:="x"']) == {"a": "1", "b": "2", "c": '{"é": [1]}', "d": "x"}
