@@ -35,7 +35,7 @@ _SERVER_NOTIFICATIONS = frozenset({
 })
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Revision:
     """One protocol revision as a row of facts."""
 
@@ -100,6 +100,9 @@ class Revision:
     def has(self, since: Optional["Revision"], until: Optional["Revision"] = None) -> bool:
         """Tell whether something marked *since* (and *until*, inclusive) exists in this revision."""
         return (since is None or self.rank >= since.rank) and (until is None or self.rank <= until.rank)
+
+    def __repr__(self) -> str:
+        return f"<Revision {self.name}>"
 
     def __str__(self) -> str:
         return self.name

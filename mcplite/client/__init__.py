@@ -1,15 +1,16 @@
 """The client's side: start or reach a server, and use it.
 
-May import: client.client, client.connect, client.group, types
+May import: client.client, client.completing, client.connect, client.group, types
 """
 
 from typing import Any
 
 from ..types import accept, cancel, decline
 from .client import Client
+from .completing import Completer
 from .connect import connect
 
-__all__ = ["Client", "accept", "cancel", "connect", "connect_all", "decline"]
+__all__ = ["Client", "Completer", "accept", "cancel", "connect", "connect_all", "decline"]
 
 
 def connect_all(config: Any, **options: Any) -> Any:

@@ -51,6 +51,8 @@ class Client(Calls):
     :param middleware: callables ``(method, params, proceed)`` around every request, the first one
         outermost: the place for approval, audit and rate limits (LIFE-29). Raise to stop a request.
     :param max_handlers: how many of the handlers may run at once; default 16.
+    :param questions_per_minute: how many questions of the server are taken in any minute; more are refused.
+        Default 1,000, which is for programs that answer; None for any number.
     :param ping_interval: seconds without traffic after which the server is pinged; a ping that is not
         answered within *ping_timeout* closes the connection. None, the default, never pings.
     :param ping_timeout: seconds; default 10.
@@ -68,18 +70,20 @@ class Client(Calls):
                  timeout: Optional[float] = 60.0, max_timeout: Optional[float] = 300.0, open_timeout: float = 60.0,
                  client_info: Optional[Implementation] = None, validate: bool = True,
                  middleware: Sequence[Middleware] = (), max_handlers: int = 16,
+                 questions_per_minute: Optional[int] = 1000,
                  ping_interval: Optional[float] = None, ping_timeout: float = 10.0,
                  debug: Union[None, bool, str] = None, **handlers: Any) -> None:
         self._transport = transport
         self._pinned = _revision(revision)
         for name, seconds in (("timeout", timeout), ("max_timeout", max_timeout), ("open_timeout", open_timeout),
-                              ("ping_interval", ping_interval), ("ping_timeout", ping_timeout)):
+                              ("ping_interval", ping_interval), ("ping_timeout", ping_timeout),
+                              ("max_handlers", max_handlers), ("questions_per_minute", questions_per_minute)):
             _check_positive(name, seconds)
         self._timeout, self._max_timeout, self._open_timeout = timeout, max_timeout, open_timeout
         self._info = client_info or Implementation(name=__name__.partition(".")[0], version=__version__)
         self._outputs = Outputs(validate)
         self._middleware = tuple(middleware)
-        self._max_handlers = max_handlers
+        self._max_handlers, self._per_minute = max_handlers, questions_per_minute
         self._ping_interval, self._ping_timeout = ping_interval, ping_timeout
         self._debug = debug
         self._handlers = Handlers(**handlers)
@@ -116,8 +120,8 @@ class Client(Calls):
         try:
             channel = self._channel = self._transport()
             session = LegacySession(
-                channel, self._handlers, self._info, places=self._max_handlers, on_notification=self._told,
-                custom=self._custom, trace=trace_for(self._debug, channel.name))
+                channel, self._handlers, self._info, places=self._max_handlers, per_minute=self._per_minute,
+                on_notification=self._told, custom=self._custom, trace=trace_for(self._debug, channel.name))
             self._session = session
             if self._state == "closed":
                 raise self._closed_error()
@@ -350,9 +354,9 @@ class Client(Calls):
             self.notify("notifications/roots/list_changed")
 
 
-def _check_positive(name: str, seconds: Optional[float]) -> None:
-    if seconds is not None and not seconds > 0:
-        raise ValueError(f"{name} must be positive, not {seconds!r}")
+def _check_positive(name: str, value: Optional[float]) -> None:
+    if value is not None and not value > 0:
+        raise ValueError(f"{name} must be positive, not {value!r}")
 
 
 def _revision(wanted: Union[None, str, Revision]) -> Optional[Revision]:

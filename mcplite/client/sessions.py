@@ -1,6 +1,6 @@
 """The ways of talking to a server: LegacySession, which begins with a handshake.
 
-May import: client.handlers, client.stderr, errors, protocol.codec, protocol.jsonrpc, revisions, rpc.cancel, rpc.channel,
+May import: client.handlers, client.pace, client.stderr, errors, protocol.codec, protocol.jsonrpc, revisions, rpc.cancel, rpc.channel,
     rpc.incoming, rpc.mailbox, rpc.peer, rpc.workers, types
 """
 
@@ -10,7 +10,7 @@ import threading
 from typing import Any, Callable, Dict, Iterator, Optional
 
 from ..errors import (
-    INVALID_PARAMS, INVALID_REQUEST, ProtocolError, RemoteError, RequestTimeout, UnsupportedVersion,
+    INVALID_PARAMS, INVALID_REQUEST, SERVER_BUSY, ProtocolError, RemoteError, RequestTimeout, UnsupportedVersion,
     UrlElicitationRequired,
 )
 from ..protocol import codec, jsonrpc
@@ -23,6 +23,7 @@ from ..rpc.peer import Handler, Peer, Trace
 from ..rpc.workers import Workers
 from ..types import Implementation, InitializeResult
 from .handlers import Handlers
+from .pace import Pace
 
 __all__ = ["LegacySession"]
 
@@ -71,12 +72,14 @@ class LegacySession(Handler):
     :param handlers: answer what the server asks.
     :param info: who this client is.
     :param places: how many handlers may run at once.
+    :param per_minute: how many questions the server may ask in a minute; None for any number.
     :param on_notification: called with the method of each notification, on the reader, before its handler.
     :param custom: handlers of methods of the user's own, by method.
     :param trace: notes every message.
     """
 
     def __init__(self, channel: Channel, handlers: Handlers, info: Implementation, *, places: int,
+                 per_minute: Optional[int],
                  on_notification: Callable[[str], object], custom: Dict[str, Callable[[Dict[str, Any]], Any]],
                  trace: Optional[Trace]) -> None:
         self._channel = channel
@@ -84,6 +87,7 @@ class LegacySession(Handler):
         self._info = info
         self._told = on_notification
         self._custom = custom
+        self._pace = Pace(per_minute)
         self._workers = Workers(places, 1024, "mcplite handler")
         self._mailbox = Mailbox("mcplite notifications")
         self._revision: Optional[Revision] = None
@@ -201,6 +205,9 @@ class LegacySession(Handler):
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
         if incoming.method == "ping":
             incoming.respond({})
+            return None
+        if not self._pace.admit():
+            incoming.fail(SERVER_BUSY, "the client takes no more questions for now; ask again in a minute")
             return None
         return lambda: self._answer(incoming)
 

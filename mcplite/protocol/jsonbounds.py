@@ -49,7 +49,11 @@ class TooLarge(ValueError):
 
 
 class DuplicateKey(ValueError):
-    """An object has the same key twice."""
+    """An object has the same key twice; ``key`` is which."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the key {key[:100]!r} comes twice in one object")
+        self.key = key
 
 
 _STRING = re.compile(rb'"[^"]*"?')
@@ -110,7 +114,7 @@ def _unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
         seen = set()
         for key, _ in pairs:
             if key in seen:
-                raise DuplicateKey(f"the key {key[:100]!r} comes twice in one object")
+                raise DuplicateKey(key)
             seen.add(key)
     return value
 

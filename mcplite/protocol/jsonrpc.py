@@ -5,7 +5,7 @@ May import: errors, protocol.jsonbounds, protocol.jsontext
 ``parse`` never raises: what is no message becomes an :class:`Invalid`, which says what to answer.
 """
 
-import json
+from dataclasses import replace
 from typing import Any, Dict, List, Optional, Union
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR
@@ -18,6 +18,8 @@ __all__ = [
 ]
 
 Id = Union[int, str]
+#: Integers between this and its opposite need no count of their digits.
+_SHORT = 2 ** 63
 
 
 class Request:
@@ -69,7 +71,7 @@ class Invalid:
     :param id: of the request or answer, as far as it could be read.
     :param code: the error to answer with, and
     :param message: its text.
-    :param answers: whether it looked like an answer, which is never answered in turn.
+    :param answers: whether it gets no answer in turn: it looked like one itself, or like a notification (RPC-15).
     """
 
     __slots__ = ("id", "code", "message", "answers")
@@ -118,21 +120,33 @@ def parse(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Message:
     """
     try:
         value = load(data, limits)
+        if type(value) is dict:
+            return _message(value, limits)
+        if type(value) is list:
+            if not value:
+                return Invalid(None, INVALID_REQUEST, "an empty array is no message")
+            if len(value) > limits.batch:
+                return Invalid(None, INVALID_REQUEST, f"a batch may have {limits.batch} messages, not {len(value)}")
+            return Batch([_message(item, limits) for item in value])
+        return Invalid(None, INVALID_REQUEST, f"a message is an object, not {_kind(value)}")
     except DuplicateKey as error:
-        return Invalid(None, INVALID_REQUEST, str(error))
+        return _ambiguous(data, limits, error)
     except TooLarge as error:
         return Invalid(None, error.code, str(error))
     except ValueError as error:
         return Invalid(None, PARSE_ERROR, f"Parse error: {error}")
-    if type(value) is dict:
-        return _message(value, limits)
-    if type(value) is list:
-        if not value:
-            return Invalid(None, INVALID_REQUEST, "an empty array is no message")
-        if len(value) > limits.batch:
-            return Invalid(None, INVALID_REQUEST, f"a batch may have {limits.batch} messages, not {len(value)}")
-        return Batch([_message(item, limits) for item in value])
-    return Invalid(None, INVALID_REQUEST, f"a message is an object, not {_kind(value)}")
+    except RecursionError:
+        return Invalid(None, PARSE_ERROR, "Parse error: nested too deeply")  # for the little stack that was left
+
+
+def _ambiguous(data: bytes, limits: JSONLimits, error: DuplicateKey) -> Invalid:
+    """Refuse a text with a duplicate key, to the one who waits for the answer, or for whom it was one (RPC-11)."""
+    message = parse(data, replace(limits, duplicate_keys=True))
+    if isinstance(message, Invalid) and message.code == PARSE_ERROR:
+        return message
+    id = None if error.key == "id" else getattr(message, "id", None)
+    answers = message.answers if isinstance(message, Invalid) else isinstance(message, (Response, Failure, Notification))
+    return Invalid(id, INVALID_REQUEST, str(error), answers)
 
 
 def _message(value: Any, limits: JSONLimits) -> "Union[Request, Notification, Response, Failure, Invalid]":
@@ -141,7 +155,8 @@ def _message(value: Any, limits: JSONLimits) -> "Union[Request, Notification, Re
     has_id = "id" in value
     id = value.get("id")
     # bool is an int to Python, and True would be taken for the id 1 (SEC-28).
-    readable = type(id) is int or (type(id) is str and len(id) <= limits.id_length)
+    readable = ((type(id) is int and (-_SHORT < id < _SHORT or len(str(id)) <= limits.id_length))
+                or (type(id) is str and len(id) <= limits.id_length))
     if value.get("jsonrpc") != "2.0":
         return Invalid(id if readable else None, INVALID_REQUEST, "the member jsonrpc must be \"2.0\"",
                        "method" not in value and ("result" in value or "error" in value))
@@ -149,24 +164,25 @@ def _message(value: Any, limits: JSONLimits) -> "Union[Request, Notification, Re
     if type(method) is str:
         if has_id and not readable:
             return Invalid(None, INVALID_REQUEST,
-                           f"a request id is a string of at most {limits.id_length} characters or an integer,"
-                           f" not {_kind(id)}")
+                           f"a request id is a string or an integer, of at most {limits.id_length} characters")
         if len(method) > limits.method_length:
-            return Invalid(id, INVALID_REQUEST, f"a method has at most {limits.method_length} characters")
+            return Invalid(id, INVALID_REQUEST, f"a method has at most {limits.method_length} characters", not has_id)
         params = value.get("params")
         if params is not None and type(params) is not dict:
-            return Invalid(id, INVALID_REQUEST, f"params must be an object, not {_kind(params)}")
+            return Invalid(id, INVALID_REQUEST, f"params must be an object, not {_kind(params)}", not has_id)
         return Request(id, method, params) if has_id else Notification(method, params)  # type: ignore[arg-type]
     answers = "result" in value or "error" in value
     if not answers or method is not None:
-        return Invalid(id if readable else None, INVALID_REQUEST, "a message has a method, a result or an error",
-                       answers)
+        return Invalid(id if readable else None, INVALID_REQUEST,
+                       "a message has a method, which is a string, or a result or an error", answers)
     if "error" in value:
         error = value["error"]
         if "result" in value:
             return Invalid(id if readable else None, INVALID_REQUEST, "an answer has a result or an error, not both", True)
-        if type(error) is not dict or (id is not None and not readable):
+        if type(error) is not dict:
             return Invalid(id if readable else None, INVALID_REQUEST, "the error of an answer must be an object", True)
+        if id is not None and not readable:
+            return Invalid(None, INVALID_REQUEST, "an answer needs the id of its request", True)
         return Failure(id, error.get("code"), error.get("message"), error.get("data"))
     if not readable:
         return Invalid(None, INVALID_REQUEST, "an answer needs the id of its request", True)
@@ -183,23 +199,12 @@ def _kind(value: Any) -> str:
             dict: "an object"}.get(type(value), "a value")
 
 
-_ascii_encoder = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False, check_circular=False)
-
-
 def _encode(value: Any) -> str:
     try:
         return encode_json(value)
     except RecursionError:
         # Without check_circular, which costs a dictionary entry for every container, a cycle ends here.
         raise ValueError("the value is nested too deeply, or contains itself") from None
-
-
-def _bytes(text: str, value: Any) -> bytes:
-    try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError:
-        # A lone surrogate has no UTF-8 form, but an escape (SEC-23).
-        return _ascii_encoder.encode(json.loads(text)).encode("ascii")
 
 
 def dump(message: "Union[Request, Notification, Response, Failure]", *, null_id: bool = True) -> bytes:
@@ -230,7 +235,8 @@ def dump(message: "Union[Request, Notification, Response, Failure]", *, null_id:
         text = '{"jsonrpc":"2.0",' + middle + '"error":' + _encode(error) + "}"
     else:
         raise TypeError(f"{kind.__name__} is no message that can be sent")
-    return _bytes(text, message)
+    # A lone surrogate has no UTF-8 form, but an escape, which Python spells as JSON does (SEC-23).
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _id(id: Optional[Id]) -> str:
@@ -238,17 +244,20 @@ def _id(id: Optional[Id]) -> str:
 
 
 def describe(message: Message) -> str:
-    """Return a short description for logs and errors; what the peer wrote is escaped and cut."""
+    """Return a description of at most 200 characters for logs and errors; what the peer wrote is escaped and cut."""
     if isinstance(message, Request):
-        return f"request {message.method[:100]!r} id {str(message.id)[:50]!r}"
+        return f"request {_shown(message.method, 100)} id {_shown(message.id, 50)}"
     if isinstance(message, Notification):
-        return f"notification {message.method[:100]!r}"
+        return f"notification {_shown(message.method, 100)}"
     if isinstance(message, Response):
-        return f"result for id {str(message.id)[:50]!r}"
+        return f"result for id {_shown(message.id, 50)}"
     if isinstance(message, Failure):
-        code = str(message.code)[:50]
-        code = code if type(message.code) is int else repr(code)
-        return f"error {code} for id {str(message.id)[:50]!r}: {str(message.message)[:100]!r}"
+        return f"error {_shown(message.code, 20)} for id {_shown(message.id, 50)}: {_shown(message.message, 100)}"
     if isinstance(message, Batch):
         return f"batch of {len(message.items)}"
     return f"invalid message: {message.message[:150]}"
+
+
+def _shown(value: Any, most: int) -> str:
+    text = repr(value[:most] if isinstance(value, str) else value)
+    return text if len(text) <= most else text[:most - 3] + "..."

@@ -3,10 +3,11 @@
 May import: nothing of ours.
 
 The subset: ``{var}``, ``{+var}``, ``{#var}``, ``{.var}``, ``{/var}``, ``{?a,b}``, ``{&a,b}``, lists of
-variables, and ``*`` behind a path variable. Two expressions need literal text between them, which is
-what makes matching unambiguous and linear (SEC-70).
+variables, and ``*`` behind a path variable. Two expressions need literal text between them, or an
+operator that tells where the second one begins; that keeps matching linear (SEC-70).
 """
 
+import re
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 __all__ = ["Template"]
@@ -15,9 +16,17 @@ Value = Union[str, List[str]]
 _MAX_TEMPLATE = 8192
 _MAX_VARIABLES = 256
 _MAX_URI = 65_536
-_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-_RESERVED = frozenset(":/?#[]@!$&'()*+,;=")
-_HEX = frozenset("0123456789abcdefABCDEF")
+#: In a character set of a pattern: what stays as it is everywhere, and what has a meaning in URIs.
+_UNRESERVED = r"A-Za-z0-9\-._~"
+_RESERVED = r":/?#\[\]@!$&'()*+,;="
+_NOT_UNRESERVED = re.compile(f"[^{_UNRESERVED}]")
+#: An escape that is there already stays one where reserved characters do (RFC 6570, 3.2.3).
+_NOT_RESERVED = re.compile(f"%(?![0-9A-Fa-f]{{2}})|[^%{_UNRESERVED}{_RESERVED}]")
+#: For a URI from a peer: its escapes, even broken ones, are looked at later.
+_NOT_URI = re.compile(f"[^%{_UNRESERVED}{_RESERVED}]")
+_SEGMENT = re.compile(f"[{_UNRESERVED}%,:@!$&'()*;=+]*")
+_BROKEN_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
+_ESCAPE = re.compile(b"%(..)")
 
 
 class _Expression:
@@ -27,6 +36,8 @@ class _Expression:
         self.operator = operator
         self.names = names
         self.exploded = exploded
+        #: The character that a value brings along; without one a value cannot be absent.
+        self.lead = operator if operator in ("#", ".", "/") else ""
 
     @property
     def is_query(self) -> bool:
@@ -58,14 +69,17 @@ class Template:
         if queries and any(not (isinstance(part, _Expression) and part.is_query) for part in self._parts[queries[0]:]):
             raise ValueError(f"{text!r}: a query expression must come last")
         for before, after in zip(self._parts, self._parts[1:]):
-            if isinstance(before, _Expression) and isinstance(after, _Expression) and after.operator in ("", "+"):
+            if isinstance(before, _Expression) and isinstance(after, _Expression) and _is_unclear(before, after):
                 raise ValueError(f"{text!r}: put text between two expressions, or it is not clear where one ends")
 
     def __repr__(self) -> str:
         return f"Template({self.text!r})"
 
     def expand(self, values: Mapping[str, Union[Value, int, float]]) -> str:
-        """Return the URI for *values*; a variable without one is left out."""
+        """Return the URI for *values*; a variable without one, or with an empty list, is left out.
+
+        In ``{+var}`` and ``{#var}`` reserved characters and escapes stay as they are.
+        """
         out: List[str] = []
         for part in self._parts:
             out.append(part if isinstance(part, str) else _expand(part, values))
@@ -78,6 +92,8 @@ class Template:
         """
         if len(uri) > _MAX_URI:
             return None
+        # Whether the peer has escaped what is no URI character or not: the values are the same.
+        uri = _escape(uri, _NOT_URI)
         parts = self._parts
         query = next((index for index, part in enumerate(parts) if isinstance(part, _Expression) and part.is_query),
                      len(parts))
@@ -87,9 +103,9 @@ class Template:
             assert isinstance(first, _Expression)
             names = [name for part in parts[query:] if isinstance(part, _Expression) for name in part.names]
             if first.operator == "?":
-                uri, mark, asked = uri.partition("?")
+                uri, _, asked = uri.partition("?")
             else:
-                uri, asked, mark = _split_continued(uri, parts[:query], names)
+                uri, asked = _split_continued(uri, names)
             if not _match_query(asked, names, values):
                 return None
         return values if _match_path(uri, parts[:query], values) else None
@@ -104,10 +120,10 @@ def _parse(text: str) -> "Sequence[Union[str, _Expression]]":
         if start < 0 or (0 <= end < start):
             if end >= 0:
                 raise ValueError(f"{text!r}: the '}}' at {end} closes nothing")
-            parts.append(text[at:])
+            parts.append(_escape(text[at:], _NOT_RESERVED))
             break
         if start > at:
-            parts.append(text[at:start])
+            parts.append(_escape(text[at:start], _NOT_RESERVED))
         if end < 0 or "{" in text[start + 1:end]:
             raise ValueError(f"{text!r}: the '{{' at {start} is not closed")
         parts.append(_expression(text[start + 1:end], text, start))
@@ -124,60 +140,53 @@ def _expression(body: str, text: str, at: int) -> _Expression:
             if operator != "/" or len(names) > 1:
                 raise ValueError(f"{text!r}: '*' at {at} is served only in {{/path*}}")
             exploded, names[index] = True, name[:-1]
-        if not names[index].isidentifier():
+        if not (names[index].isidentifier() and names[index].isascii()):
             raise ValueError(f"{text!r}: {name!r} in the expression at {at} is no variable; a variable is a"
-                             f" Python identifier")
+                             f" Python identifier of ASCII characters")
     if len(names) > 1 and operator in ("", "+", "#"):
         raise ValueError(f"{text!r}: write one variable for each expression at {at}")
     return _Expression(operator, names, exploded)
 
 
-def _encode(value: object, allowed: "frozenset[str]") -> str:
-    out: List[str] = []
-    for character in str(value):
-        if character in allowed:
-            out.append(character)
-        else:
-            out.extend(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))
-    return "".join(out)
+def _is_unclear(before: _Expression, after: _Expression) -> bool:
+    """Whether nothing tells where *before* ends when *after* follows at once."""
+    if after.is_query:
+        return False
+    several = before.exploded or len(before.names) > 1
+    return not after.lead or before.operator in ("+", "#") or (several and before.operator == after.operator)
+
+
+def _escape(text: str, which: "re.Pattern[str]") -> str:
+    return which.sub(lambda match: "".join(f"%{byte:02X}" for byte in match.group().encode("utf-8", "surrogatepass")), text)
 
 
 def _expand(part: _Expression, values: Mapping[str, Union[Value, int, float]]) -> str:
-    present = [(name, values[name]) for name in part.names if values.get(name) is not None]
-    if not present:
+    which = _NOT_RESERVED if part.operator in ("+", "#") else _NOT_UNRESERVED
+    pairs: List[str] = []
+    for name in part.names:
+        value = values.get(name)
+        if value is None or value == []:
+            continue
+        items = [_escape(str(item), which) for item in (value if isinstance(value, list) else [value])]
+        if part.is_query:
+            pairs.append(f"{name}={','.join(items)}")
+        else:
+            pairs.extend(items if part.exploded else [",".join(items)])
+    if not pairs:
         return ""
-    allowed = _UNRESERVED | _RESERVED if part.operator in ("+", "#") else _UNRESERVED
     if part.is_query:
-        pairs = [f"{name}={_encode(value, allowed)}" for name, value in present]
         return part.operator + "&".join(pairs)
-    texts: List[str] = []
-    for _, value in present:
-        items = value if isinstance(value, list) else [value]
-        encoded = [_encode(item, allowed) for item in items]
-        texts.extend(encoded if part.exploded else [",".join(encoded)])
-    lead = {"#": "#", ".": ".", "/": "/"}.get(part.operator, "")
-    return lead + (lead if part.operator in (".", "/") else ",").join(texts)
+    return part.lead + (part.lead or ",").join(pairs)
 
 
 def _decode(text: str) -> Optional[str]:
     """Return the percent-decoded text; None when an escape is broken or it is not UTF-8."""
     if "%" not in text:
         return text
-    out = bytearray()
-    at = 0
-    raw = text.encode("utf-8", "surrogatepass")
-    while at < len(raw):
-        if raw[at] == 0x25:
-            digits = raw[at + 1:at + 3].decode("latin-1")
-            if len(digits) < 2 or not _HEX.issuperset(digits):
-                return None
-            out.append(int(digits, 16))
-            at += 3
-        else:
-            out.append(raw[at])
-            at += 1
+    if _BROKEN_ESCAPE.search(text):
+        return None
     try:
-        return out.decode("utf-8")
+        return _ESCAPE.sub(lambda match: bytes([int(match.group(1), 16)]), text.encode("ascii")).decode("utf-8")
     except UnicodeDecodeError:
         return None
 
@@ -198,67 +207,49 @@ def _match_path(uri: str, parts: "Sequence[Union[str, _Expression]]", values: Di
 
 
 def _end_of(uri: str, at: int, part: _Expression, rest: "Sequence[Union[str, _Expression]]") -> int:
-    """Return where the value of *part* ends: at the literal that follows, or where it cannot go on."""
-    if part.operator in ("+", "#") or part.exploded:
-        limit = len(uri)
-    else:
-        limit = at + 1 if part.operator in ("/", ".") and uri.startswith(part.operator, at) else at
-        for _ in range(len(part.names)):
-            while limit < len(uri) and (uri[limit] in _UNRESERVED or uri[limit] in "%,:@!$'()*;=+"):
-                if part.operator == "." and uri[limit] == ".":
-                    break
-                limit += 1
-            if part.operator and _ < len(part.names) - 1 and uri.startswith(part.operator, limit):
-                limit += 1
-            else:
-                break
-    if not rest:
-        return limit
-    follower = rest[0]
-    if isinstance(follower, str):
-        # The last possible place for a greedy variable, the first for a simple one.
-        where = uri.rfind(follower, at, limit + len(follower)) if limit == len(uri) and len(rest) == 1 else \
-            uri.find(follower, at, limit + len(follower))
-        return where
-    lead = follower.operator
-    where = uri.find(lead, at + 1, limit + 1) if lead else -1
-    return where if where >= 0 else limit
+    """Return where the value of *part* ends: at the text or operator that follows; -1 when there is none."""
+    # A value that can be absent may be of no characters at all.
+    least = at if part.lead else at + 1
+    for index, follower in enumerate(rest):
+        if isinstance(follower, str):
+            # Text at the end of the template can be at the end of the URI only; other text comes as soon as it can.
+            return len(uri) - len(follower) if index + 1 == len(rest) else uri.find(follower, least)
+        where = uri.find(follower.lead, at + 1 if part.lead == follower.lead else least)
+        if where >= 0:
+            return where
+    return len(uri)
 
 
 def _assign(text: str, part: _Expression, values: Dict[str, Value]) -> bool:
-    lead = {"#": "#", ".": ".", "/": "/"}.get(part.operator, "")
-    if lead:
+    if part.lead:
         if not text:
             return True  # an undefined variable leaves nothing behind
-        if not text.startswith(lead):
+        if text[0] != part.lead:
             return False
-        text = text[len(lead):]
-    if part.exploded:
-        items = [_decode(item) for item in text.split("/")]
-        if None in items:
-            return False
-        values[part.names[0]] = [item for item in items if item is not None]
-        return True
-    pieces = text.split(part.operator) if len(part.names) > 1 else [text]
-    if len(pieces) > len(part.names):
-        return False
-    for name, piece in zip(part.names, pieces):
+        text = text[1:]
+    several = part.exploded or len(part.names) > 1
+    pieces = text.split(part.lead) if several else [text]
+    decoded: List[str] = []
+    for piece in pieces:
         value = _decode(piece)
-        if value is None or (not value and not lead):
+        if value is None or not (value or part.lead) or (part.operator not in ("+", "#") and not _SEGMENT.fullmatch(piece)):
             return False
-        values[name] = value
-    return True
+        decoded.append(value)
+    if part.exploded:
+        values[part.names[0]] = decoded
+    else:
+        values.update(zip(part.names, decoded))
+    return part.exploded or len(decoded) <= len(part.names)
 
 
-def _split_continued(uri: str, before: "Sequence[Union[str, _Expression]]", names: List[str]) -> Tuple[str, str, str]:
+def _split_continued(uri: str, names: List[str]) -> Tuple[str, str]:
     """Cut off the ``&name=value`` pairs at the end that belong to a ``{&...}`` expression."""
-    pairs: List[str] = []
+    end = len(uri)
     while True:
-        head, mark, last = uri.rpartition("&")
-        if not mark or last.partition("=")[0] not in names:
-            return uri, "&".join(reversed(pairs)), ""
-        pairs.append(last)
-        uri = head
+        start = uri.rfind("&", 0, end)
+        if start < 0 or uri[start + 1:end].partition("=")[0] not in names:
+            return uri[:end], uri[end + 1:]
+        end = start
 
 
 def _match_query(asked: str, names: List[str], values: Dict[str, Value]) -> bool:

@@ -5,6 +5,7 @@ May import: server.loading, server.stdio, version
 
 import argparse
 import logging
+import os
 import sys
 from typing import List, Optional
 
@@ -63,6 +64,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
             server = load(options.target, options.name)
         except LoadError as error:
             print(f"cannot serve {options.target}: {error}", file=sys.stderr)
+            for descriptor in streams:  # serve() would have closed them
+                os.close(descriptor)
             return 1
         if options.debug:
             server.debug = True

@@ -17,7 +17,7 @@ from .fields import NOTHING
 from .outputs import Output, compile_output
 from .scalars import Mismatch, Node
 from .schemas import Schemas, as_default, described_schema, unwrap_annotated
-from .signatures import MISSING, Signature, is_plain, name_of, read_signature, refuse_async, target_of
+from .signatures import MISSING, Signature, inner_of, is_plain, name_of, read_signature, refuse_async, target_of
 from .texts import textual
 
 __all__ = ["BadArguments", "Function", "compile_function"]
@@ -69,8 +69,8 @@ class Function:
     def documentation(self) -> Documentation:
         """What the docstring says; read on first use."""
         if self._documentation is None:
-            target = target_of(self.function)
-            self._documentation = parse(getattr(target, "__doc__", None) or getattr(self.function, "__doc__", None))
+            target, inner = target_of(self.function), inner_of(self.function)
+            self._documentation = parse(getattr(target, "__doc__", None) or getattr(inner, "__doc__", None))
         return self._documentation
 
     @property

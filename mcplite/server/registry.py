@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class ToolEntry:
     """A tool: how it is listed and how it is called."""
 
@@ -41,7 +41,7 @@ class ToolEntry:
         return tool
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class ResourceEntry:
     """A resource at one URI."""
 
@@ -52,7 +52,7 @@ class ResourceEntry:
         return self.resource
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class TemplateEntry:
     """Resources at every URI that a template matches."""
 
@@ -64,7 +64,7 @@ class TemplateEntry:
         return self.template
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class PromptEntry:
     """A prompt."""
 
@@ -75,7 +75,7 @@ class PromptEntry:
         return self.prompt
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class _Kind:
     """All entries of one kind by name, as an immutable snapshot, and how often they have changed."""
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 from ..errors import RegistrationError
 from .fields import Unresolved, resolve
 
-__all__ = ["MISSING", "Parameter", "Signature", "is_plain", "name_of", "read_signature", "refuse_async", "target_of"]
+__all__ = ["MISSING", "Parameter", "Signature", "inner_of", "is_plain", "name_of", "read_signature", "refuse_async", "target_of"]
 
 #: In place of an annotation or a default that is not there.
 MISSING: Any = inspect.Parameter.empty
@@ -35,10 +35,16 @@ class Signature(NamedTuple):
     returns: Any
 
 
-def target_of(function: Any) -> Any:
-    """Return the function that is behind a partial or behind an object with ``__call__``."""
+def inner_of(function: Any) -> Any:
+    """Return what is behind a partial."""
     while isinstance(function, functools.partial):
         function = function.func
+    return function
+
+
+def target_of(function: Any) -> Any:
+    """Return the function that is behind a partial or behind an object with ``__call__``."""
+    function = inner_of(function)
     if inspect.isclass(function) or inspect.isroutine(function):
         return function
     return getattr(type(function), "__call__", function)
@@ -46,8 +52,7 @@ def target_of(function: Any) -> Any:
 
 def name_of(function: Any) -> str:
     """Return the name of a handler: the function's own, also behind a partial, or that of its class."""
-    while isinstance(function, functools.partial):
-        function = function.func
+    function = inner_of(function)
     return str(getattr(function, "__name__", None) or type(function).__name__)
 
 

@@ -17,7 +17,7 @@ __all__ = [
 ]
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ElicitRequest(Model):
     """A question to the user: a form to fill in (``mode`` "form") or a page to visit ("url").
 
@@ -43,7 +43,7 @@ class ElicitRequest(Model):
         return rest.split("/", 1)[0].split("?", 1)[0].split("#", 1)[0].rsplit("@", 1)[-1]
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ElicitResult(Model):
     """The user's answer: ``action`` is "accept", "decline" or "cancel"."""
 
@@ -68,14 +68,14 @@ def cancel() -> ElicitResult:
     return ElicitResult("cancel")
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ModelHint(Model):
     """A part of a model's name that the server would like."""
 
     name: Optional[str] = None
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ModelPreferences(Model):
     """Which model the server would like: hints in order, then priorities from 0 to 1."""
 
@@ -85,7 +85,7 @@ class ModelPreferences(Model):
     intelligence_priority: Optional[float] = None
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ToolChoice(Model):
     """Whether the model may ("auto"), must ("required") or must not ("none") use tools."""
 
@@ -107,7 +107,7 @@ class _Blocks(Model):
         return "\n".join(item.text for item in self.content if isinstance(item, TextContent))
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class SamplingMessage(_Blocks):
     """One message of a sampling conversation.
 
@@ -124,7 +124,7 @@ class SamplingMessage(_Blocks):
                      meta: Optional[Dict[str, Any]] = None) -> None: ...
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class CreateMessageRequest(Model):
     """A request to the client's language model."""
 
@@ -141,7 +141,7 @@ class CreateMessageRequest(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta", until=NOVEMBER_2025)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class CreateMessageResult(_Blocks):
     """What the client's language model wrote.
 
@@ -160,7 +160,7 @@ class CreateMessageResult(_Blocks):
                      stop_reason: Optional[str] = None, meta: Optional[Dict[str, Any]] = None) -> None: ...
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Root(Model):
     """A directory or file that a server may work in; the URI is always a ``file://`` one (ROOT-04)."""
 
@@ -169,7 +169,7 @@ class Root(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ListRootsResult(Model):
     """The client's roots."""
 

@@ -23,7 +23,7 @@ def _decoded(text: str) -> bytes:
     return base64.b64decode("".join(text.split()), validate=True)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Annotations(Model):
     """Hints about content: for whom (``"user"``, ``"assistant"``), how important (0 to 1), how old."""
 
@@ -33,7 +33,7 @@ class Annotations(Model):
     last_modified: Optional[str] = wire(since=JUNE_2025)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Icon(Model):
     """An icon; ``src`` is an https or data URI, which this library never fetches (ICON-05)."""
 
@@ -42,8 +42,13 @@ class Icon(Model):
     sizes: Optional[List[str]] = None
     theme: Optional[str] = None
 
+    @property
+    def is_safe(self) -> bool:
+        """Whether ``src`` is an https or data URI; whoever shows icons refuses any other (ICON-05)."""
+        return self.src[:8].lower() == "https://" or self.src[:5].lower() == "data:"
 
-@dataclass
+
+@dataclass(eq=False, repr=False)
 class TextResourceContents(Model):
     """A resource's contents, as text."""
 
@@ -53,7 +58,7 @@ class TextResourceContents(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class BlobResourceContents(Model):
     """A resource's contents, as base64."""
 
@@ -74,7 +79,7 @@ class BlobResourceContents(Model):
 ResourceContents = Union[TextResourceContents, BlobResourceContents]
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class TextContent(Model):
     """Text."""
 
@@ -84,7 +89,7 @@ class TextContent(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ImageContent(Model):
     """An image, as base64."""
 
@@ -103,7 +108,7 @@ class ImageContent(Model):
         return _decoded(self.data)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class AudioContent(Model):
     """Sound, as base64 (from March 2025 on)."""
 
@@ -122,7 +127,7 @@ class AudioContent(Model):
         return _decoded(self.data)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ResourceLink(Model):
     """A link to a resource, which need not be listed (from June 2025 on)."""
 
@@ -138,7 +143,7 @@ class ResourceLink(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class EmbeddedResource(Model):
     """A resource's contents within other content."""
 
@@ -148,7 +153,7 @@ class EmbeddedResource(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ToolUseContent(Model):
     """A model's wish to use a tool, in sampling (from November 2025 on)."""
 
@@ -159,7 +164,7 @@ class ToolUseContent(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ToolResultContent(Model):
     """What came of a :class:`ToolUseContent`, in sampling (from November 2025 on)."""
 
@@ -172,7 +177,7 @@ class ToolResultContent(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class UnknownContent(Model):
     """Content of a kind that we do not know, kept as it came (TOOL-24)."""
 

@@ -17,7 +17,7 @@ __all__ = [
 Flags = Optional[Dict[str, Any]]
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Implementation(Model):
     """The name and version of a program."""
 
@@ -34,7 +34,7 @@ class Implementation(Model):
         return self.title or self.name
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ClientCapabilities(Model):
     """What a client can be asked for; each is an object, or None when it is not there."""
 
@@ -45,7 +45,7 @@ class ClientCapabilities(Model):
     extensions: Flags = wire(since=JULY_2026)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ServerCapabilities(Model):
     """What a server offers; each is an object, or None when it is not there."""
 
@@ -58,7 +58,7 @@ class ServerCapabilities(Model):
     extensions: Flags = wire(since=JULY_2026)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class InitializeResult(Model):
     """A server's half of the handshake."""
 
@@ -69,7 +69,7 @@ class InitializeResult(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Progress(Model):
     """How far a request has come: ``progress`` rises, to ``total`` when that is known."""
 
@@ -78,7 +78,7 @@ class Progress(Model):
     message: Optional[str] = wire(since=MARCH_2025)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class LogMessage(Model):
     """A log message of a server: one of eight syslog levels, and any JSON value."""
 

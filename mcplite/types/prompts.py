@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class PromptArgument(Model):
     """One argument of a prompt; its value is always a string."""
 
@@ -26,7 +26,7 @@ class PromptArgument(Model):
     title: Optional[str] = wire(since=JUNE_2025)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Prompt(Model):
     """A prompt's definition."""
 
@@ -43,7 +43,7 @@ class Prompt(Model):
         return self.title or self.name
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class PromptMessage(Model):
     """One message of a prompt: a role and one content."""
 
@@ -51,7 +51,7 @@ class PromptMessage(Model):
     content: Content
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class GetPromptResult(Model):
     """The messages of a prompt with its arguments filled in."""
 
@@ -61,7 +61,7 @@ class GetPromptResult(Model):
     result_type: Optional[str] = wire(since=JULY_2026)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ListPromptsResult(Model):
     """One page of prompts."""
 
@@ -73,7 +73,7 @@ class ListPromptsResult(Model):
     cache_scope: Optional[str] = wire(since=JULY_2026)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Completion(Model):
     """Values that complete an argument, best first; at most a hundred."""
 
@@ -82,7 +82,7 @@ class Completion(Model):
     has_more: Optional[bool] = None
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class CompleteResult(Model):
     """The answer to a completion request."""
 

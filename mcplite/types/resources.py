@@ -15,7 +15,7 @@ __all__ = [
 ]
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Resource(Model):
     """A resource at one URI."""
 
@@ -36,7 +36,7 @@ class Resource(Model):
         return self.title or self.name
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ResourceTemplate(Model):
     """Resources at every URI that a template (RFC 6570) expands to."""
 
@@ -56,7 +56,7 @@ class ResourceTemplate(Model):
         return self.title or self.name
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ListResourcesResult(Model):
     """One page of resources."""
 
@@ -68,7 +68,7 @@ class ListResourcesResult(Model):
     cache_scope: Optional[str] = wire(since=JULY_2026)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ListResourceTemplatesResult(Model):
     """One page of templates."""
 
@@ -80,7 +80,7 @@ class ListResourceTemplatesResult(Model):
     cache_scope: Optional[str] = wire(since=JULY_2026)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ReadResourceResult(Model):
     """The contents that one read gave: often one, several for a directory."""
 

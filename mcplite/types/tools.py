@@ -14,7 +14,7 @@ from .content import Content, Icon, TextContent
 __all__ = ["CallToolResult", "ListToolsResult", "Tool", "ToolAnnotations"]
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ToolAnnotations(Model):
     """A server's hints about a tool; from a server that is not trusted they prove nothing (TOOL-19)."""
 
@@ -45,7 +45,7 @@ class ToolAnnotations(Model):
         return self.open_world_hint is not False
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Tool(Model):
     """A tool's definition."""
 
@@ -64,7 +64,7 @@ class Tool(Model):
         return self.title or (self.annotations.title if self.annotations else None) or self.name
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class ListToolsResult(Model):
     """One page of tools."""
 
@@ -76,7 +76,7 @@ class ListToolsResult(Model):
     cache_scope: Optional[str] = wire(since=JULY_2026)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class CallToolResult(Model):
     """What a tool returned: content for people and models, and structured content for programs."""
 

@@ -300,6 +300,19 @@ def test_a_socket_pair_is_a_transport(adder):
         conversation.close()
 
 
+def test_closing_does_not_wait_for_a_reader_that_only_the_end_can_wake(adder):
+    here, there = socket.socketpair()
+    conversation = adder.serve_channel(StreamChannel(there, there))
+    try:
+        client = mcplite.connect(StreamChannel(here, here), timeout=LIMIT).open()
+        closer, _ = start(client._session.peer.close, timeout=3 * LIMIT)
+        closer.join(LIMIT)
+        assert not closer.is_alive()
+        client.close()
+    finally:
+        conversation.close()
+
+
 def test_a_pair_of_streams_is_a_transport(adder):
     here, there = socket.socketpair()
     conversation = adder.serve_channel(StreamChannel(there, there, name="the client"))
@@ -351,6 +364,8 @@ def test_a_channel_class_of_ones_own_is_a_transport():
     ({"open_timeout": 0}, ValueError, "open_timeout"),
     ({"ping_interval": 0}, ValueError, "ping_interval"),
     ({"ping_timeout": -2}, ValueError, "ping_timeout"),
+    ({"max_handlers": 0}, ValueError, "max_handlers"),
+    ({"questions_per_minute": 0}, ValueError, "questions_per_minute"),
     ({"timeout": float("nan")}, ValueError, "timeout"),
     ({"revision": "1999-01-01"}, ValueError, "1999-01-01"),
     ({"revision": revisions.NEWEST}, ValueError, "does not speak"),

@@ -476,6 +476,14 @@ def test_questions_beyond_all_places_wait_for_one():
         assert [fake.answer_of(id)["result"]["action"] for id in ids] == ["accept"] * 6
 
 
+def test_a_server_that_asks_too_often_is_refused():
+    with Fake() as fake, fake.connect(roots=[], questions_per_minute=3) as client:
+        assert ["result" in fake.asked("roots/list") for _ in range(5)] == [True] * 3 + [False] * 2  # ELIC-22
+        assert fake.asked("roots/list")["error"]["code"] == -31001
+        assert fake.asked("ping")["result"] == {}
+        client.ping()
+
+
 # --- notifications ---------------------------------------------------------------------------------------
 
 

@@ -306,6 +306,20 @@ def test_everything_that_can_be_called_can_be_served(function, name, text, argum
     assert compiled.call(compiled.bind(arguments)) == result
 
 
+class Quiet:
+    """A quiet object."""
+
+    def __call__(self, a: int) -> int:
+        return a
+
+
+@pytest.mark.parametrize("function, text", [
+    (functools.partial(lambda a: a), None), (Quiet(), "A quiet object."), (functools.partial(Quiet(), a=1), "A quiet object."),
+    (Quiet().__call__, None), (Shop("").sell, "Sell something.")])
+def test_the_description_is_that_of_what_is_called(function, text):
+    assert compile_function(function, name="it").description == text
+
+
 def test_a_class_is_served_by_its_making():
     compiled = compile_function(Adder)
     assert compiled.name == "Adder" and list(compiled.input_schema["properties"]) == ["a", "b"]

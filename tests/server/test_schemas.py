@@ -190,6 +190,7 @@ TABLE = [
     (Literal["a", 1, None], {"type": ["string", "integer", "null"], "enum": ["a", 1, None]},
      {'"a"': "a", "1": 1, "null": None}, ["true", "0", '"None"']),
     (Literal[Color.RED, "x"], {"type": "string", "enum": ["red", "x"]}, {'"red"': Color.RED, '"x"': "x"}, ['"blue"']),
+    (Literal[Level.LOW, 1, 2], {"type": "integer", "enum": [1, 2]}, {"1": Level.LOW, "2": 2}, ["3"]),
     (Color, {"type": "string", "enum": ["red", "blue"]}, {'"red"': Color.RED}, ['"RED"', '"green"', "1"]),
     (Level, {"type": "integer", "enum": [1, 2]}, {"1": Level.LOW, "2.0": Level.HIGH}, ["3", '"LOW"', "true"]),
     (Mixed, {"type": ["string", "integer", "null"], "enum": ["a", 1, None]},

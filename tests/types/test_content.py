@@ -31,3 +31,13 @@ def test_each_kind_knows_its_name_on_the_wire():
 def test_a_list_of_its_own_for_each_tool_result():
     ToolResultContent("1").content.append(TextContent("x"))
     assert ToolResultContent("2").content == []
+
+
+@pytest.mark.parametrize("src, safe", [
+    ("https://example.com/i.png", True), ("HTTPS://example.com/i.png", True), ("data:image/png;base64,aGk=", True),
+    ("Data:image/png,x", True), ("http://example.com/i.png", False), ("javascript:alert(1)", False), ("", False),
+    ("file:///etc/passwd", False), ("ftp://example.com/i.png", False), ("ws://example.com", False), ("myapp:icon", False),
+    (" https://example.com/i.png", False), ("/i.png", False), ("https:i.png", False),
+])
+def test_icons_come_from_https_and_data_uris_only(src, safe):
+    assert Icon(src).is_safe is safe  # ICON-05

@@ -1,0 +1,39 @@
+"""How often a server may ask in a minute (ELIC-22, SAMP-21).
+
+May import: nothing of ours.
+"""
+
+import threading
+import time
+from collections import deque
+from typing import Callable, Deque, Optional
+
+__all__ = ["Pace"]
+
+
+class Pace:
+    """Admits so many questions in any sixty seconds.
+
+    :param per_minute: how many; None for any number.
+    :param clock: returns seconds.
+    """
+
+    def __init__(self, per_minute: Optional[int], clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._per_minute = per_minute
+        #: Guards ``_admitted``: when the latest questions were asked, oldest first.
+        self._lock = threading.Lock()
+        self._admitted: Deque[float] = deque()
+
+    def admit(self) -> bool:
+        """Whether one more question may be asked now."""
+        if self._per_minute is None:
+            return True
+        now = self._clock()
+        with self._lock:
+            while self._admitted and now - self._admitted[0] >= 60:
+                self._admitted.popleft()
+            if len(self._admitted) >= self._per_minute:
+                return False
+            self._admitted.append(now)
+            return True

@@ -1,0 +1,94 @@
+import threading
+from importlib import util
+from pathlib import Path
+
+import pytest
+
+import mcplite
+from mcplite.client import Completer
+
+
+def _load(name):
+    spec = util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+fakes = _load("fakes")
+Fake, Refusal, LIMIT, SILENCE = fakes.Fake, fakes.Refusal, fakes.LIMIT, fakes.SILENCE
+CITIES = ["Rome", "Rouen", "Paris"]
+COMPLETE = "completion/complete"
+
+
+def complete(params):
+    return {"completion": {"values": [city for city in CITIES if city.startswith(params["argument"]["value"])]}}
+
+
+def test_each_text_is_asked_for_once():
+    with Fake({COMPLETE: complete}) as fake, fake.connect() as client:
+        completer = Completer(client, prompt="briefing", pause=0)
+        assert completer.values("city", "Ro") == ["Rome", "Rouen"]
+        completer.values("city", "Ro").append("changed by the caller")
+        assert completer.values("city", "Ro") == ["Rome", "Rouen"]
+        assert fake.methods().count(COMPLETE) == 1  # COMP-14
+        assert completer.values("city", "Ro", {"country": "IT"}) == ["Rome", "Rouen"]
+        assert fake.got(COMPLETE, 2)["params"]["context"] == {"arguments": {"country": "IT"}}
+
+
+def test_what_is_overtaken_during_the_pause_is_never_asked_for():
+    with Fake({COMPLETE: complete}) as fake, fake.connect() as client:
+        completer = Completer(client, resource="a://{city}", pause=0)
+        completer.values("city", "Ro")
+        completer._pause, outcome = LIMIT, []
+        first = threading.Thread(target=lambda: outcome.append(completer.values("city", "R")), daemon=True)
+        before = completer._latest
+        first.start()
+        assert before.wait(LIMIT)  # the call is under way
+        assert completer.values("city", "Ro") == ["Rome", "Rouen"]
+        first.join(LIMIT)
+        assert outcome == [None]
+        assert [message["params"]["argument"]["value"] for message in fake.sent if message.get("method") == COMPLETE] == ["Ro"]
+
+
+def test_what_is_overtaken_on_its_way_is_called_off():
+    answers = {"R": SILENCE}
+    with Fake({COMPLETE: lambda params: answers.get(params["argument"]["value"]) or complete(params)}) as fake:
+        with fake.connect() as client:
+            completer = Completer(client, prompt="briefing", pause=0)
+            outcome = []
+            first = threading.Thread(target=lambda: outcome.append(completer.values("city", "R")), daemon=True)
+            first.start()
+            fake.got(COMPLETE)
+            assert completer.values("city", "P") == ["Paris"]
+            first.join(LIMIT)
+            assert outcome == [None]
+            fake.got("notifications/cancelled")
+
+
+@pytest.mark.parametrize("answer", [
+    {"completion": {"values": []}}, Refusal(-32602, "no such argument"), Refusal(-32603), SILENCE])
+def test_a_server_that_has_nothing_gives_nothing(answer):
+    with Fake({COMPLETE: lambda params: answer}) as fake, fake.connect(timeout=0.2) as client:
+        assert Completer(client, prompt="briefing", pause=0).values("city", "Ro") == []  # COMP-15
+
+
+def test_what_is_remembered_is_bounded():
+    with Fake({COMPLETE: complete}) as fake, fake.connect() as client:
+        completer = Completer(client, prompt="briefing", pause=0, remembered=2)
+        for value in ("a", "b", "c", "c", "b", "a"):
+            completer.values("city", value)
+        assert fake.methods().count(COMPLETE) == 4
+
+
+def test_errors_of_the_connection_are_told():
+    with Fake(capabilities={}) as fake, fake.connect() as client, pytest.raises(mcplite.NotSupported):
+        Completer(client, prompt="briefing", pause=0).values("city", "")
+    with pytest.raises(mcplite.ConnectionClosed):
+        Completer(client, prompt="briefing", pause=0).values("city", "")
+
+
+def test_one_reference_is_needed():
+    for wrong in ({}, {"prompt": "p", "resource": "r"}):
+        with pytest.raises(ValueError, match="prompt= or resource="):
+            Completer(None, **wrong)

@@ -1,0 +1,488 @@
+"""``python -m mcplite``: what each command prints, where, and with which exit status."""
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mcplite
+from mcplite import __main__ as command_line
+from mcplite.errors import (
+    Cancelled, ConnectionClosed, InvalidParams, MCPError, NotSupported, RequestTimeout, TransportError,
+)
+from mcplite.revisions import JUNE_2025, NOVEMBER_2025
+
+PACKAGE = Path(mcplite.__file__).resolve().parent
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PACKAGE.parent), "PYTHONIOENCODING": "utf-8"}
+
+TARGET = '''
+import base64
+import os
+import sys
+import time
+from typing import List
+
+import mcplite
+
+mcp = mcplite.Server("wea\\x1bther", version="2.0")
+
+@mcp.tool()
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers.
+
+    Whatever they are."""
+    return a + b
+
+@mcp.tool()
+def say(text: str) -> str:
+    return text
+
+@mcp.tool(structured_output=False)
+def picture() -> mcplite.Image:
+    return mcplite.Image(b"\\x89PNG\\x00", mime_type="image/png")
+
+@mcp.tool()
+def fail() -> str:
+    raise mcplite.ToolError("it went\\x07 wrong")
+
+@mcp.tool()
+def where() -> str:
+    return f"{os.getcwd()} {os.environ.get('COLOR')}"
+
+@mcp.tool()
+def roots(ctx: mcplite.Context) -> List[str]:
+    return [root.uri for root in ctx.list_roots()]
+
+@mcp.tool()
+def end() -> str:
+    print("last words", file=sys.stderr, flush=True)
+    os._exit(7)
+
+@mcp.tool()
+def hang(ctx: mcplite.Context) -> str:
+    ctx.info("hanging")
+    ctx.sleep(60)
+    return "woke up"
+
+@mcp.tool()
+def log(ctx: mcplite.Context) -> str:
+    ctx.debug("too quiet")
+    ctx.warning({"storm": "\\x1b[2J"}, logger="sky")
+    ctx.error("plain")
+    return "logged"
+
+@mcp.tool()
+def ask(ctx: mcplite.Context) -> str:
+    return ctx.elicit("Go on?").action
+
+@mcp.tool()
+def lines(count: int) -> str:
+    return "\\n".join(str(number) for number in range(count))
+
+@mcp.resource("note://today")
+def today() -> str:
+    "Today's\\x07 note."
+    return "rain\\x1b"
+
+@mcp.resource("note://icon", mime_type="image/png")
+def icon() -> bytes:
+    return b"\\x89PNG"
+
+@mcp.resource("city://{name}")
+def city(name: str) -> str:
+    return f"about {name}"
+
+@mcp.prompt()
+def travel(city: str, days: str = "3") -> str:
+    """Plan a journey."""
+    return f"{days} days in {city}"
+
+@mcp.completion(resource="city://{name}", argument="name")
+def names(value: str):
+    return [name for name in ("Rome", "Riga") if name.startswith(value)]
+
+@mcp.completion(prompt="travel", argument="city")
+def cities(value: str, context: dict):
+    return [f"{value}:{context.get('days')}"]
+'''
+
+
+@pytest.fixture
+def target(tmp_path):
+    (tmp_path / "weather.py").write_text(TARGET)
+    return str(tmp_path / "weather.py")
+
+
+@pytest.fixture
+def run(capsys):
+    """Run the command line in this process; return the status, stdout and stderr."""
+
+    def run(*arguments):
+        capsys.readouterr()
+        status = command_line.main(list(arguments))
+        return (status, *capsys.readouterr())
+
+    return run
+
+
+def process(*arguments, **options):
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL,
+               "env": ENVIRONMENT, "timeout": 60, **options}
+    return subprocess.run([sys.executable, "-m", "mcplite", *arguments], **options)
+
+
+# --- commands ----------------------------------------------------------------------------------------
+
+
+def test_list_is_a_table(run, target):
+    status, out, err = run("list", target)
+    assert (status, err) == (0, "")
+    assert out.startswith(f"wea\\x1bther 2.0 (protocol {NOVEMBER_2025.name})\n\ntools:\n  add(a, b?)")
+    assert "  add(a, b?)    Add two numbers. Whatever they are.\n" in out
+    assert "\nresources:\n  note://today  Today's\\x07 note.\n" in out
+    assert "\nresource templates:\n  city://{name}\n" in out
+    assert "\nprompts:\n  travel(city, days?)  Plan a journey.\n" in out
+
+
+def test_list_as_json(run, target):
+    status, out, _ = run("list", "--json", target)
+    listed = json.loads(out)
+    assert status == 0
+    assert sorted(listed) == ["prompts", "resource_templates", "resources", "tools"]
+    assert listed["tools"][0]["inputSchema"]["required"] == ["a"]
+    assert listed["resource_templates"][0]["uriTemplate"] == "city://{name}"
+
+
+def test_list_of_a_server_without_anything(run, tmp_path):
+    (tmp_path / "empty.py").write_text("import mcplite\nmcp = mcplite.Server('empty')\n")
+    status, out, _ = run("list", str(tmp_path / "empty.py"))
+    assert (status, out.splitlines()[1:]) == (0, ["it offers no tools, resources or prompts"])
+
+
+def test_a_label_bears_any_schema():
+    def label(schema):
+        return command_line._label(mcplite.types.Tool(name="t", input_schema=schema))
+
+    assert label({"properties": ["a"], "required": 3}) == "t()"
+    assert label({"properties": {"a": 1, "b": True}, "required": ["b"]}) == "t(a?, b)"
+    assert label({}) == "t()"
+
+
+@pytest.mark.parametrize("words, printed", [
+    (["add", "a=2"], "3\n"), (["add", "a=2", "b:=5"], "7\n"), (["say", "text=7"], "7\n"),
+    (["say", "text=\x1b[31mred"], "\\x1b[31mred\n"), (["picture"], "[image, image/png, 5 bytes; --output FILE saves it]\n")])
+def test_call_prints_the_content(run, target, words, printed):
+    assert run("call", target, *words) == (0, printed, "")
+
+
+def test_call_as_json(run, target):
+    status, out, _ = run("call", target, "add", "a=2", "--json")
+    assert (status, json.loads(out)["structuredContent"]) == (0, {"result": 3})
+
+
+def test_options_may_stand_between_the_words(run, target):
+    status, out, _ = run("call", "--timeout", "30", target, "--json", "add", "a=2", "--revision", JUNE_2025.name, "b=2")
+    assert (status, json.loads(out)["structuredContent"]) == (0, {"result": 4})
+
+
+def test_arguments_from_a_file_and_from_stdin(run, target, tmp_path, monkeypatch):
+    (tmp_path / "text").write_text("from a file")
+    assert run("call", target, "say", f"text=@{tmp_path / 'text'}")[1] == "from a file\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"a": 20, "b": 22}'))
+    assert run("call", target, "add", "-")[1] == "42\n"
+
+
+@pytest.mark.parametrize("words, saved", [
+    (["call", "picture"], b"\x89PNG\x00"), (["call", "say", "text=a\x1b"], b"a\x1b"),
+    (["read", "note://icon"], b"\x89PNG"), (["read", "note://today"], b"rain\x1b")])
+def test_output_saves_what_came_and_prints_nothing(run, target, tmp_path, words, saved):
+    path = tmp_path / "saved"
+    assert run(words[0], target, *words[1:], "--output", str(path)) == (0, "", "")
+    assert path.read_bytes() == saved
+
+
+def test_output_is_for_results_and_not_for_errors(run, target, tmp_path):
+    path = tmp_path / "saved"
+    assert run("call", target, "fail", "--output", str(path)) == (1, "", "it went\\x07 wrong\n")
+    assert not path.exists()
+
+
+def test_output_that_cannot_be_written_or_has_nothing_to_save(run, target, tmp_path, monkeypatch):
+    status, _, err = run("call", target, "add", "a=1", "--output", str(tmp_path / "no" / "folder"))
+    assert (status, err) == (2, f"--output: cannot write {tmp_path / 'no' / 'folder'}: No such file or directory\n")
+    monkeypatch.setattr(command_line, "first_binary", lambda items: None)
+    assert run("read", target, "note://today", "--output", str(tmp_path / "saved")) == (
+        2, "", "--output: there is nothing to save in the result\n")
+
+
+def test_read(run, target):
+    assert run("read", target, "city://Rome") == (0, "about Rome\n", "")
+    assert run("read", target, "note://today")[1] == "rain\\x1b\n"
+    assert run("read", target, "note://icon")[1] == "[note://icon, image/png, 4 bytes; --output FILE saves it]\n"
+    assert json.loads(run("read", "--json", target, "note://today")[1])["contents"][0]["text"] == "rain\x1b"
+
+
+def test_prompt(run, target):
+    assert run("prompt", target, "travel", "city=Rome", "days:=5") == (0, "user:\n5 days in Rome\n", "")
+    assert json.loads(run("prompt", "--json", target, "travel", "city=Rome")[1])["description"] == "Plan a journey."
+
+
+def test_complete(run, target):
+    assert run("complete", target, "city://{name}", "name", "R") == (0, "Rome\nRiga\n", "")
+    assert run("complete", target, "city://{name}", "name")[1] == "Rome\nRiga\n"
+    assert run("complete", target, "travel", "city", "x", "days=5")[1] == "x:5\n"
+    assert json.loads(run("complete", target, "city://{name}", "name", "Ro", "--json")[1])["completion"]["values"] == ["Rome"]
+
+
+def test_ping(run, target):
+    assert run("ping", target) == (0, f"wea\\x1bther 2.0 answers (protocol {NOVEMBER_2025.name})\n", "")
+    answer = json.loads(run("ping", "--json", "--revision", JUNE_2025.name, target)[1])
+    assert (answer["server"]["name"], answer["protocolVersion"]) == ("wea\x1bther", JUNE_2025.name)
+
+
+# --- options -----------------------------------------------------------------------------------------
+
+
+def test_env_and_cwd_are_the_servers(run, target, tmp_path):
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    assert run("call", target, "where", "--cwd", str(folder), "--env", "COLOR=a=b")[1] == f"{folder} a=b\n"
+    assert run("call", target, "where", "--cwd", str(folder))[1] == f"{folder} None\n"
+
+
+def test_roots(run, target, tmp_path):
+    (tmp_path / "two").mkdir()
+    status, out, _ = run("call", target, "roots", "--json", "--root", str(tmp_path), "--root", str(tmp_path / "two"))
+    assert json.loads(out)["structuredContent"]["result"] == [tmp_path.as_uri(), (tmp_path / "two").as_uri()]
+
+
+def test_log_level_shows_the_servers_messages_on_stderr(run, target):
+    status, out, err = run("call", "--log-level", "warning", target, "log")
+    assert (status, out) == (0, "logged\n")
+    assert err == 'warning sky: {"storm": "\\u001b[2J"}\nerror server: plain\n'
+    assert run("call", target, "log")[2] == ""
+
+
+def test_questions_are_declined_without_a_terminal(run, target, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert run("call", target, "ask") == (
+        0, "decline\n", "wea\\x1bther asks: Go on?\n(declined: there is no terminal to ask on)\n")
+
+
+def test_debug_shows_messages_the_servers_stderr_and_tracebacks(target):
+    ran = process("call", "--debug", target, "end")
+    err = ran.stderr.decode()
+    assert ran.returncode == 4
+    assert "tools/call" in err and "last words\n" in err and "Traceback" in err
+
+
+@pytest.fixture
+def config(tmp_path, target):
+    def config(**servers):
+        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+        return str(tmp_path / "mcp.json")
+
+    return config
+
+
+def entry(target, **more):
+    return {"command": sys.executable, "args": ["-m", "mcplite.server", target],
+            "env": {"PYTHONPATH": str(PACKAGE.parent), "COLOR": "red"}, **more}
+
+
+def test_a_server_of_a_configuration(run, config, target, tmp_path):
+    one = config(weather=entry(target, cwd=str(tmp_path)))
+    assert run("call", "--config", one, "where") == (0, f"{tmp_path} red\n", "")
+    assert run("call", "--config", one, "where", "--env", "COLOR=blue")[1] == f"{tmp_path} blue\n"
+    several = config(other=entry("nothing.py", disabled=True), weather=entry(target))
+    assert run("call", "--config", several, "add", "a=1")[1] == "2\n"
+    several = config(other={}, weather=entry(target))
+    assert run("call", "--config", several, "--server", "weather", "add", "a=1")[1] == "2\n"
+
+
+def test_doubts_about_a_configuration_are_told(run, config, target, monkeypatch):
+    monkeypatch.chdir(os.path.dirname(target))
+    status, out, err = run("call", "--config", config(weather=entry("weather.py")), "add", "a=1")
+    assert (status, out) == (0, "2\n")
+    assert err.startswith("warning: argument 'weather.py' looks like a relative path")
+
+
+@pytest.mark.parametrize("servers, options, problem", [
+    ({}, [], "choose one with --server: there are none"),
+    ({"a": {"command": "x"}, "b": {"command": "y"}}, [], "choose one with --server: a, b"),
+    ({"a": {"command": "x"}, "b": {}}, [], "choose one with --server: a, b"),
+    ({"a": {"command": "x"}}, ["--server", "c"], "choose one with --server: a"),
+    ({"a": {"command": "x"}, "b": {}}, ["--server", "b"], "server 'b': needs a 'command'"),
+    ({"b": {}}, [], "server 'b': needs a 'command'"),
+])
+def test_a_configuration_that_does_not_say_which(run, config, servers, options, problem):
+    status, out, err = run("list", "--config", config(**servers), *options)
+    assert (status, out) == (2, "")
+    assert problem in err
+
+
+# --- exit statuses -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words, problem", [
+    (["list"], "list: TARGET is missing; it takes TARGET"),
+    (["list", "a.py", "more"], "list: 'more' is too much; it takes TARGET"),
+    (["call", "a.py"], "call: TOOL is missing; it takes TARGET TOOL [key=value ...]"),
+    (["read", "a.py"], "read: URI is missing"),
+    (["read", "a.py", "n://1", "n://2"], "read: 'n://2' is too much"),
+    (["prompt", "a.py"], "prompt: PROMPT is missing"),
+    (["complete", "a.py", "p"], "complete: ARGUMENT is missing"),
+    (["ping", "a.py", "more"], "ping: 'more' is too much"),
+    (["ping", "--config", "a.json", "more"], "ping: 'more' is too much"),
+    (["call", "--config", "a.json"], "call: TOOL is missing"),
+    (["ping", "--config", "missing.json"], "there is no configuration file"),
+    (["ping", "--server", "x", "a.py"], "--server names a server in a file: give the file with --config"),
+    (["ping", "a.py", "--env", "COLOR"], "--env 'COLOR': write KEY=VALUE"),
+    (["ping", "a.py", "--env", "=red"], "--env '=red': write KEY=VALUE"),
+    (["ping", ""], "the command is empty"),
+    (["ping", "a.py", "--timeout", "0"], "timeout"),
+    (["ping", "a.py", "--revision", "1999-01-01"], "1999-01-01"),
+])
+def test_2_wrong_usage(run, tmp_path, monkeypatch, words, problem):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.py").write_text("")
+    status, out, err = run(*words)
+    assert (status, out) == (2, "")
+    assert problem in err
+
+
+@pytest.mark.parametrize("words", [[], ["dance"], ["list", "a.py", "--loud"], ["list", "a.py", "--json", "b", "-x"],
+                                   ["list", "a.py", "--timeout", "soon"], ["list", "a.py", "--output", "x"]])
+def test_2_what_argparse_refuses(capsys, words):
+    with pytest.raises(SystemExit) as caught:
+        command_line.main(words)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: python -m mcplite")
+
+
+def test_2_an_argument_of_the_wrong_type(run, target):
+    assert run("call", target, "add", "a=two") == (2, "", "a must be of the type integer, not 'two'\n")
+
+
+def test_1_the_tool_reported_an_error(run, target):
+    assert run("call", target, "fail") == (1, "", "it went\\x07 wrong\n")
+    status, out, _ = run("call", target, "fail", "--json")
+    assert (status, json.loads(out)["isError"]) == (1, True)
+
+
+@pytest.mark.parametrize("words", [["call", "nothing"], ["read", "note://nothing"], ["prompt", "nothing"]])
+def test_3_the_server_answered_with_an_error(run, target, words):
+    status, out, err = run(words[0], target, *words[1:])
+    assert (status, out) == (3, "")
+    assert "nothing" in err
+
+
+@pytest.mark.parametrize("place", ["missing.py", "no-such-program-anywhere", f"{sys.executable} -c pass"])
+def test_4_no_connection(run, tmp_path, monkeypatch, place):
+    monkeypatch.chdir(tmp_path)
+    status, out, err = run("ping", place)
+    assert (status, out) == (4, "")
+    assert err
+
+
+def test_4_the_connection_was_lost(run, target):
+    status, out, err = run("call", target, "end")
+    assert (status, out) == (4, "")
+    assert "exited with status 7" in err and "last words" in err
+
+
+def test_5_no_answer_in_time(run, target):
+    status, out, err = run("call", target, "hang", "--timeout", "1")
+    assert (status, out) == (5, "")
+    assert err
+
+
+@pytest.mark.parametrize("error, status", [
+    (RequestTimeout("x"), 5), (TransportError("x"), 4), (ConnectionClosed("x"), 4), (InvalidParams("x"), 3),
+    (NotSupported("x"), 3), (Cancelled("x"), 3), (MCPError("x"), 3), (ValueError("x"), 2), (TypeError("x"), 2)])
+def test_each_error_has_its_status(monkeypatch, capsys, error, status):
+    def fail(options):
+        raise error
+
+    monkeypatch.setattr(command_line, "_run", fail)
+    assert command_line.main(["ping", "x"]) == status
+    assert capsys.readouterr().err == f"{error}\n"
+
+
+def test_130_interrupted_in_this_process(monkeypatch, capsys):
+    def interrupt(options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command_line, "_run", interrupt)
+    assert command_line.main(["ping", "x"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGINT can be sent to one process on POSIX only")
+def test_130_interrupted(target):
+    child = subprocess.Popen([sys.executable, "-m", "mcplite", "call", "--log-level", "info", target, "hang"],
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT)
+    try:
+        assert b"hanging" in child.stderr.readline()
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
+        child.communicate()
+    assert (child.returncode, out) == (130, b"")
+    assert err.decode().splitlines()[-1] == "interrupted"
+    assert b"Traceback" not in err
+
+
+# --- where the output goes ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [10, 200_000])
+def test_a_reader_that_has_seen_enough_is_no_error(target, count):
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        ran = process("call", target, "lines", f"count={count}", stdout=write)
+    finally:
+        os.close(write)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+def test_output_in_an_encoding_that_lacks_letters(target):
+    ran = process("call", target, "say", "text=città 🌍", env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"})
+    assert (ran.returncode, ran.stdout.decode().strip(), ran.stderr) == (0, "citt\\xe0 \\U0001f30d", b"")
+
+
+# --- help --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words, taught", [
+    (["--help"], "usage: python -m mcplite [-h]"),
+    (["call", "--help"], "usage: python -m mcplite call [options] TARGET TOOL [key=value ...]"),
+    (["list", "--help"], "python -m mcplite call weather.py forecast city=Rome days:=3"),
+    (["complete", "--help"], "Complete an argument of a prompt or of a resource template."),
+    (["--version"], f"mcplite {mcplite.__version__}\n"),
+])
+def test_help_teaches(words, taught):
+    ran = process(*words)
+    assert ran.returncode == 0
+    assert taught in ran.stdout.decode()
+
+
+def test_help_of_a_copy_under_another_name(tmp_path):
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours" / "__init__.py").write_text("")
+    shutil.copytree(PACKAGE, tmp_path / "ours" / "copied", ignore=shutil.ignore_patterns("__pycache__"))
+    for module, extra in (("ours.copied", "list weather.py"), ("ours.copied.server", '"ours.copied.server"')):
+        ran = subprocess.run([sys.executable, "-m", module, "--help"], cwd=str(tmp_path), stdout=subprocess.PIPE,
+                             timeout=60, env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=True)
+        text = ran.stdout.decode()
+        assert text.startswith(f"usage: python -m {module} ")
+        assert extra in text
+        assert "mcplite" not in text
