@@ -30,7 +30,7 @@ class _Promise:
         if not self._ready:
             try:
                 check_schema(self._schema, what=f"tool {self._tool[:100]!r}: outputSchema", trusted=False)
-                self._validator = Validator(self._schema)
+                self._validator = Validator(self._schema, trusted=False)
             except RegistrationError as error:
                 _log.warning("%s: results are not checked: %.500s", server, error)
             except ImportError as error:

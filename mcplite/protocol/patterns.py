@@ -10,6 +10,7 @@ the safe side: some patterns are refused that would do no harm.
 """
 
 import importlib
+import re
 import sys
 from typing import Any, Callable, Dict, List
 
@@ -50,14 +51,14 @@ def longest_subject(pattern: str) -> int:
     try:
         parser = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
         tree = parser.parse(pattern)
-        if tree.state.flags & ~32:  # all but the one that every pattern of text has
+        if tree.state.flags & ~re.UNICODE:  # (?i) and the like
             return 0
-        nodes = [(str(kind), value) for kind, value in tree]
         judge.sequence(tree, 0, False)
     except (_Dangerous, RecursionError, OverflowError, AttributeError, ImportError):
         return 0
+    anchored = len(tree) > 0 and str(tree[0][1]).startswith("AT_BEGINNING")
     # Without an anchor the match is tried at each character.
-    power = 1 + judge.power + (not nodes or nodes[0] != ("AT", "AT_BEGINNING") and str(nodes[0][1]) != "AT_BEGINNING")
+    power = judge.power + (1 if anchored else 2)
     longest = min(MAX_SUBJECT, int((_STEPS / judge.factor) ** (1 / power) + 0.001))
     return longest if longest >= _MIN_SUBJECT else 0
 

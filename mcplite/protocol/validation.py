@@ -1,6 +1,6 @@
 """Validation against JSON Schemas that somebody else may have written: bounded, and never fetching.
 
-May import: errors, protocol.quickcheck
+May import: errors, protocol.patterns, protocol.quickcheck, protocol.schemarules
 
 The only user of ``jsonschema``, which is imported on first use. Dialects: 2020-12, also when a schema
 names none (JSCH-01), and draft-07; any other is refused (JSCH-04). ``format`` is an annotation.
@@ -8,42 +8,43 @@ names none (JSCH-01), and draft-07; any other is refused (JSCH-04). ``format`` i
 
 import json
 import re
-import threading
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 from ..errors import RegistrationError
+from .patterns import MAX_SUBJECT, longest_subject
 from .quickcheck import Check, compile_check
+from .schemarules import check_rules, is_draft7
 
 __all__ = ["Validator", "check_schema"]
 
-_MAX_BYTES = 256 << 10
-_MAX_DEPTH = 64
-_MAX_SUBSCHEMAS = 10_000
 _MAX_STEPS = 50_000
 _MAX_LEVELS = 200
-_MAX_PATTERN = 512
-_MAX_SUBJECT = 8 << 10
 _MAX_PROBLEMS = 10
-_DIALECTS = {
-    "json-schema.org/draft/2020-12/schema": "Draft202012Validator",
-    "json-schema.org/draft-07/schema": "Draft7Validator",
-}
+#: Characters of a member's name that is matched against patterns.
+_MAX_NAME = 256
+#: What a pattern costs that takes as long as it may, which is about a tenth of a second.
+_PATTERN_STEPS = 6_000
 
 
-class _Exhausted(Exception):
-    """A validation took more steps than it may."""
+class _Stopped(Exception):
+    """A validation came to one of its limits."""
 
 
-def _dialect(schema: Mapping[str, Any], what: str) -> str:
-    named = schema.get("$schema")
-    if named is None:
-        return "Draft202012Validator"
-    if isinstance(named, str):
-        found = _DIALECTS.get(named.partition("://")[2].rstrip("#"))
-        if found is not None:
-            return found
-    raise RegistrationError(f"{what}: the JSON Schema dialect {str(named)[:200]!r} is not supported;"
-                            f" use 2020-12 (or leave $schema out) or draft-07")
+class _Budget:
+    """What one validation may still do."""
+
+    __slots__ = ("left", "levels", "patterns")
+
+    def __init__(self, patterns: int) -> None:
+        self.left = _MAX_STEPS
+        self.levels = 0
+        #: How many patterns for names the schema has; each may be tried with each name.
+        self.patterns = patterns
+
+    def spend(self, steps: int) -> None:
+        self.left -= steps
+        if self.left < 0:
+            raise _Stopped(f"validation was stopped after {_MAX_STEPS} steps: the schema or the value is too complex")
 
 
 def check_schema(schema: Any, *, what: str, trusted: bool = True) -> None:
@@ -54,140 +55,66 @@ def check_schema(schema: Any, *, what: str, trusted: bool = True) -> None:
     :raises RegistrationError: it is no schema, too large, too deep, of another dialect, invalid, or refers
         to something outside of itself.
     """
-    if not isinstance(schema, dict):
-        raise RegistrationError(f"{what}: a JSON Schema is an object, not {type(schema).__name__}")
-    dialect = _dialect(schema, what)
+    check_rules(schema, what, trusted)
+    draft7 = is_draft7(schema)
     try:
-        text = json.dumps(schema, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise RegistrationError(f"{what}: it is not JSON: {error}") from error
-    if len(text) > _MAX_BYTES:
-        raise RegistrationError(f"{what}: it has {len(text)} bytes; at most {_MAX_BYTES} are possible")
-    count = 0
-    for depth, keyword, value in _walk(schema, 0):
-        count += isinstance(value, dict)
-        if depth > _MAX_DEPTH or count > _MAX_SUBSCHEMAS:
-            raise RegistrationError(f"{what}: it is nested too deeply or has too many parts")
-        if keyword in ("$ref", "$dynamicRef", "$recursiveRef") and isinstance(value, str):
-            _check_reference(schema, value, what)
-        if not trusted and keyword == "pattern" and isinstance(value, str):
-            _check_pattern(value, what)
-        if not trusted and keyword == "patternProperties" and isinstance(value, dict):
-            for pattern in value:
-                _check_pattern(pattern, what)
-    import jsonschema
-
-    try:
-        getattr(jsonschema, dialect).check_schema(schema)
-    except jsonschema.SchemaError as error:
-        place = "/".join(str(step) for step in error.absolute_path)
-        raise RegistrationError(f"{what}: it is not valid JSON Schema at {place or 'its top'}: {error.message[:300]}") from error
-    except (RecursionError, re.error, OverflowError) as error:
+        for error in _Engine(_dialect(draft7).META_SCHEMA, draft7, _unformatted).errors(schema):
+            place = "/".join(str(step) for step in error.absolute_path)
+            raise RegistrationError(f"{what}: it is not valid JSON Schema at {place[:200] or 'its top'}:"
+                                    f" {_cut(error.message)}")
+    except (RecursionError, OverflowError) as error:
         raise RegistrationError(f"{what}: it cannot be checked: {error}") from error
-
-
-def _walk(value: Any, depth: int) -> Iterator[Tuple[int, str, Any]]:
-    stack: List[Tuple[int, str, Any]] = [(depth, "", value)]
-    while stack:
-        level, keyword, item = stack.pop()
-        yield level, keyword, item
-        if isinstance(item, dict):
-            stack.extend((level + 1, key, child) for key, child in item.items())
-        elif isinstance(item, list):
-            stack.extend((level + 1, "", child) for child in item)
-
-
-def _check_reference(schema: Mapping[str, Any], reference: str, what: str) -> None:
-    if not reference.startswith("#"):
-        own = schema.get("$id")
-        if not (isinstance(own, str) and reference.startswith(own)) and not _has_id(schema, reference):
-            raise RegistrationError(f"{what}: {reference[:200]!r} refers to something outside of the schema, which is"
-                                    f" never fetched; put it under $defs")
-        return
-    if reference == "#" or not reference.startswith("#/"):
-        if reference != "#" and not _has_anchor(schema, reference[1:]):
-            raise RegistrationError(f"{what}: {reference[:200]!r} refers to nothing in the schema")
-        return
-    target: Any = schema
-    for step in reference[2:].split("/"):
-        step = step.replace("~1", "/").replace("~0", "~").replace("%25", "%").replace("%22", '"')
-        if isinstance(target, dict) and step in target:
-            target = target[step]
-        elif isinstance(target, list) and step.isdigit() and int(step) < len(target):
-            target = target[int(step)]
-        else:
-            raise RegistrationError(f"{what}: {reference[:200]!r} refers to nothing in the schema")
-
-
-def _has_anchor(schema: Any, name: str) -> bool:
-    return any(keyword in ("$anchor", "$dynamicAnchor") and value == name for _, keyword, value in _walk(schema, 0)) \
-        or _has_id(schema, "#" + name)
-
-
-def _has_id(schema: Any, reference: str) -> bool:
-    return any(keyword == "$id" and value == reference.partition("#")[0] for _, keyword, value in _walk(schema, 0)) \
-        or any(keyword == "$id" and value == reference for _, keyword, value in _walk(schema, 0))
-
-
-#: A group that repeats without bound and is repeated without bound itself, or two unbounded repeats
-#: side by side of things that overlap: the shapes behind catastrophic backtracking (SEC-78).
-_NESTED_REPEAT = re.compile(r"\([^()]*(?:[*+]|\{\d+,\d*\})[^()]*\)\s*(?:[*+]|\{\d+,\})")
-_ALTERNATING_REPEAT = re.compile(r"\([^()]*\|[^()]*\)\s*(?:[*+]|\{\d+,\})")
-_ADJACENT_REPEAT = re.compile(r"(\.|\\w|\\d|\\s|\[[^\]]*\]|[A-Za-z0-9])[*+](?:\??)(?:\1|\.|\\w)[*+]")
-
-
-def _check_pattern(pattern: str, what: str) -> None:
-    if len(pattern) > _MAX_PATTERN:
-        raise RegistrationError(f"{what}: a pattern has more than {_MAX_PATTERN} characters")
-    for shape in (_NESTED_REPEAT, _ALTERNATING_REPEAT, _ADJACENT_REPEAT):
-        if shape.search(pattern):
-            raise RegistrationError(f"{what}: the pattern {pattern[:100]!r} could take exponential time")
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise RegistrationError(f"{what}: {pattern[:100]!r} is not a pattern: {error}") from error
 
 
 class Validator:
     """One schema, compiled on first use; any number of threads may use it at once.
 
     :param schema: a JSON Schema that :func:`check_schema` has accepted.
+    :param trusted: False for a peer's schema: its patterns are then matched only against texts so short
+        that each takes a tenth of a second at most (SEC-78).
     """
 
-    def __init__(self, schema: Dict[str, Any]) -> None:
+    def __init__(self, schema: Dict[str, Any], *, trusted: bool = True) -> None:
         self._schema = schema
+        self._trusted = trusted
+        # Both are made at first use, perhaps by two threads at once; it does not matter whose stays.
         self._quick: Optional[Check] = None
-        self._full: Any = None
-        #: The steps and the depth of the validation that runs on this thread.
-        self._state = threading.local()
+        self._full: Optional[_Engine] = None
+        self._patterns = 0
 
     def is_valid(self, instance: Any) -> bool:
         """Whether *instance* fits; one whose validation had to be stopped does not."""
-        return not self.problems(instance)
+        verdict = self._verdict(instance)
+        return not self._slow(instance, "") if verdict is None else verdict
 
     def problems(self, instance: Any, name: str = "") -> List[str]:
         """Return what is wrong as sentences, at most ten; none when *instance* fits.
 
+        A validation that comes to its limits (50,000 steps, 200 levels, long texts for patterns) is stopped,
+        which is the last of the sentences then.
+
         :param name: stands before each path, such as "arguments".
         """
+        return [] if self._verdict(instance) else self._slow(instance, name)
+
+    def _verdict(self, instance: Any) -> Optional[bool]:
         if self._quick is None:
-            self._quick = compile_check(self._schema)
-        if self._quick(instance):
-            return []
-        return self._slow(instance, name)
+            self._quick = compile_check(self._schema, draft7=is_draft7(self._schema), patterns=self._trusted)
+        return self._quick(instance)
 
     def _slow(self, instance: Any, name: str) -> List[str]:
         if self._full is None:
-            self._full = _build(self._schema, self._state)
-        state = self._state
-        state.steps, state.depth = 0, 0
+            self._patterns = _count_patterns(self._schema)
+            self._full = _Engine(self._schema, is_draft7(self._schema), _bounded(self._trusted))
         found: List[str] = []
         try:
-            for error in self._full.iter_errors(instance):
+            if self._patterns:
+                _check_names(instance)
+            for error in self._full.errors(instance, _Budget(self._patterns)):
                 found.append(_sentence(error, name))
                 if len(found) == _MAX_PROBLEMS:
                     break
-        except _Exhausted as error:
+        except _Stopped as error:
             found.append(str(error))
         except RecursionError:
             found.append("the value or its schema is nested too deeply to be validated")
@@ -201,58 +128,124 @@ class Validator:
 def _sentence(error: Any, name: str) -> str:
     path = name
     for step in error.absolute_path:
-        path += f"[{step}]" if isinstance(step, int) else (f".{step}" if path else str(step))
-    message = error.message
-    if len(message) > 300:
-        message = message[:200] + " … " + message[-80:]
-    return f"{path}: {message}" if path else message
+        if isinstance(step, str) and step.isidentifier():
+            path += f".{step[:100]}" if path else step[:100]
+        else:
+            path += f"[{step!r:.100}]"
+    text = _cut(error.message)
+    if error.context:
+        # "Not valid under any of the given schemas" alone does not say what to do.
+        text += f" ({'; or '.join(_cut(inner.message, 100) for inner in error.context[:3])})"
+    return f"{path}: {text}" if path else text
 
 
-def _build(schema: Dict[str, Any], state: threading.local) -> Any:
+def _cut(text: str, size: int = 300) -> str:
+    return text if len(text) <= size else f"{text[:size * 2 // 3]} ... {text[-size // 4:]}"
+
+
+class _Engine:
+    """A validator of jsonschema's that fetches nothing and stays in charge of all parts of a schema.
+
+    :param keywords: what replaces or adds to the dialect's own keywords.
+    """
+
+    def __init__(self, schema: Any, draft7: bool, change: Callable[[Dict[str, Any]], Dict[str, Any]]) -> None:
+        import jsonschema
+
+        base: Any = _dialect(draft7)
+        # extend() of older versions forgets that draft-07 ignores what stands beside a $ref.
+        create: Callable[..., Any] = jsonschema.validators.create
+        cls = create(base.META_SCHEMA, change({**base.VALIDATORS, "uniqueItems": _unique_items}),
+                     type_checker=base.TYPE_CHECKER, id_of=base.ID_OF, **{"applicable_validators": _alone} if draft7 else {})
+        fields = [(field.name, getattr(field, "alias", None) or field.name.lstrip("_"))
+                  for field in cls.__attrs_attrs__ if field.init]
+
+        def evolve(self: Any, **changes: Any) -> Any:
+            # The original takes another class for a part that names its $schema, which would not count steps.
+            for field, argument in fields:
+                if argument not in changes:
+                    changes[argument] = getattr(self, field)
+            return cls(**changes)
+
+        cls.evolve = evolve
+        self._resolver: Optional[Callable[[], Any]] = None
+        if any(field == "_registry" for field, _ in fields):
+            from referencing import Registry
+
+            self._validator = cls(schema, registry=Registry())
+        else:
+            # jsonschema before 4.18: the resolver remembers where it is, so each validation has its own.
+            class Refusing(jsonschema.RefResolver):
+                def resolve_remote(self, uri: str) -> Any:
+                    raise jsonschema.RefResolutionError(f"{uri[:200]!r} is not fetched")
+
+            self._resolver = lambda: Refusing.from_schema(schema, id_of=base.ID_OF)
+            self._validator = cls(schema, resolver=self._resolver())
+
+    def errors(self, instance: Any, budget: Optional[_Budget] = None) -> Iterator[Any]:
+        """Yield jsonschema's errors."""
+        # The budget rides in the field for the format checker, the one thing that each part of a schema
+        # hands on to the next in all versions; formats are not checked.
+        changes: Dict[str, Any] = {"format_checker": budget}
+        if self._resolver is not None:
+            changes["resolver"] = self._resolver()
+        yield from self._validator.evolve(**changes).iter_errors(instance)
+
+
+def _dialect(draft7: bool) -> Any:
     import jsonschema
 
-    base = getattr(jsonschema, _dialect(schema, "schema"))
-    keywords = dict(base.VALIDATORS)
-    keywords["uniqueItems"] = _unique_items
-    keywords["pattern"] = _pattern
-    counted = {keyword: _counted(check, state) for keyword, check in keywords.items()}
-    extend: Callable[..., Any] = jsonschema.validators.extend
-    cls = extend(base, counted)
-    try:
-        from referencing import Registry
-    except ImportError:
-        # jsonschema before 4.18: a resolver that refuses whatever is not in the schema itself.
-        class Refusing(jsonschema.RefResolver):
-            def resolve_remote(self, uri: str) -> Any:
-                raise jsonschema.RefResolutionError(f"{uri[:200]!r} is not fetched")
-
-        return cls(schema, resolver=Refusing.from_schema(schema, id_of=base.ID_OF))
-    return cls(schema, registry=Registry())
+    return jsonschema.Draft7Validator if draft7 else jsonschema.Draft202012Validator
 
 
-def _counted(check: Callable[..., Any], state: threading.local) -> Callable[..., Any]:
+def _alone(schema: Mapping[str, Any]) -> Any:
+    return [("$ref", schema["$ref"])] if "$ref" in schema else schema.items()
+
+
+def _unformatted(keywords: Dict[str, Any]) -> Dict[str, Any]:
+    return {keyword: check for keyword, check in keywords.items() if keyword != "format"}
+
+
+def _bounded(trusted: bool) -> Callable[[Dict[str, Any]], Dict[str, Any]]:
+    """Return what makes keywords count their steps and look after their patterns."""
+
+    def change(keywords: Dict[str, Any]) -> Dict[str, Any]:
+        keywords = {**_unformatted(keywords), "pattern": _pattern(trusted)}
+        return {keyword: _counted(keyword, check) for keyword, check in keywords.items()}
+
+    return change
+
+
+def _counted(keyword: str, check: Callable[..., Any]) -> Callable[..., Any]:
+    names = keyword in ("patternProperties", "additionalProperties", "unevaluatedProperties")
+    square = keyword in ("unevaluatedItems", "unevaluatedProperties")
+
     def run(validator: Any, argument: Any, instance: Any, schema: Any) -> Iterator[Any]:
-        state.steps += 1
-        state.depth += 1
-        if state.steps > _MAX_STEPS or state.depth > _MAX_LEVELS:
-            raise _Exhausted(f"validation was stopped after {state.steps} steps: the schema or the value is too complex")
+        budget: _Budget = validator.format_checker
+        steps = 1
+        # Long lists and objects are gone through within one step.
+        if isinstance(argument, (list, dict)):
+            steps += len(argument) >> 4
+        if isinstance(instance, (list, dict)):
+            size = len(instance)
+            steps += size >> 8
+            if names:
+                steps += size * budget.patterns >> 4
+            if square:
+                steps += size * size >> 10
+        budget.spend(steps)
+        budget.levels += 1
         try:
-            yield from check(validator, argument, instance, schema) or ()
+            if budget.levels > _MAX_LEVELS:
+                raise _Stopped(f"validation was stopped at {_MAX_LEVELS} levels: the schema or the value is too complex")
+            for error in check(validator, argument, instance, schema) or ():
+                # The message quotes the value, which takes its time when that is large.
+                budget.spend(len(error.message) >> 10)
+                yield error
         finally:
-            state.depth -= 1
+            budget.levels -= 1
 
     return run
-
-
-def _canonical(value: Any) -> Any:
-    """Return a hashable form in which JSON-equal values are equal, and true is not 1."""
-    if isinstance(value, bool) or value is None or isinstance(value, str):
-        return (type(value).__name__, value)
-    if isinstance(value, (int, float)):
-        return ("number", value)
-    if isinstance(value, list):
-        return ("array", tuple(_canonical(item) for item in value))
-    return ("object", frozenset((key, _canonical(item)) for key, item in value.items()))
 
 
 def _unique_items(validator: Any, argument: Any, instance: Any, schema: Any) -> Iterator[Any]:
@@ -260,22 +253,73 @@ def _unique_items(validator: Any, argument: Any, instance: Any, schema: Any) -> 
     if argument and isinstance(instance, list):
         seen = set()
         for item in instance:
-            key = _canonical(item)
+            key = json.dumps(_normal(item), sort_keys=True)
             if key in seen:
-                yield _error(f"{str(item)[:100]} comes more than once")
+                yield _error(f"{_cut(repr(item), 100)} comes more than once")
                 return
             seen.add(key)
 
 
-def _pattern(validator: Any, argument: str, instance: Any, schema: Any) -> Iterator[Any]:
-    if isinstance(instance, str):
-        if len(instance) > _MAX_SUBJECT:
-            yield _error(f"a text of more than {_MAX_SUBJECT} characters is not matched against a pattern")
-        elif not re.search(argument, instance):
-            yield _error(f"{instance!r} does not match {argument!r}")
+def _normal(value: Any) -> Any:
+    """Return a value in which numbers are texts, so that those that are equal are written alike."""
+    if isinstance(value, list):
+        return [_normal(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _normal(item) for key, item in value.items()}
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        # Texts, because integers can be made to have the same hash; hexadecimal, which is quick for long ones.
+        return ["%x" % int(value)] if value == value // 1 else [repr(value)]
+    return value
+
+
+def _pattern(trusted: bool) -> Callable[..., Any]:
+    longest: Dict[str, int] = {}
+
+    def check(validator: Any, argument: str, instance: Any, schema: Any) -> Iterator[Any]:
+        if not isinstance(instance, str):
+            return
+        size = longest.get(argument)
+        if size is None:
+            size = longest[argument] = MAX_SUBJECT if trusted else longest_subject(argument)
+        if len(instance) > size:
+            yield _error(f"a text of {len(instance)} characters is not matched against {_cut(repr(argument), 100)};"
+                         f" at most {size} are")
+            return
+        validator.format_checker.spend(len(instance) ** 2 * _PATTERN_STEPS // (size * size or 1))
+        if not re.search(argument, instance):
+            yield _error(f"{_cut(repr(instance), 200)} does not match {_cut(repr(argument), 100)}")
+
+    return check
 
 
 def _error(message: str) -> Any:
     from jsonschema import ValidationError
 
     return ValidationError(message)
+
+
+def _count_patterns(schema: Any) -> int:
+    """Return how many patterns for names a schema has in all its parts."""
+    count = 0
+    waiting = [schema]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            patterns = item.get("patternProperties")
+            count += len(patterns) if isinstance(patterns, dict) else 0
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)
+    return count
+
+
+def _check_names(instance: Any) -> None:
+    waiting = [instance]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            if any(len(name) > _MAX_NAME for name in item):
+                raise _Stopped(f"names of more than {_MAX_NAME} characters are not matched against patterns")
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)

@@ -1,6 +1,6 @@
 """What a handler may ask of its request: progress, logs, cancellation, questions, who is calling.
 
-May import: errors, types, rpc.cancel, rpc.incoming, server.asking, server.questions, server.throttle
+May import: errors, types, rpc.cancel, rpc.incoming, server.questions, server.throttle
 
 Every call through the context is a cancellation point: once the request is cancelled it raises
 ``Cancelled``, so that a loop which reports progress stops by itself.
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 
 from ..errors import Cancelled
 from ..types import CreateMessageResult, ModelPreferences, PromptMessage, Root, SamplingMessage, Tool, ToolChoice
-from .asking import BackChannel
 from .questions import Elicit, Elicited, ListRoots, Question, Sample
 from .throttle import Throttle
 
 if TYPE_CHECKING:
+    from .asking import BackChannel
     from ..rpc.cancel import CancelToken
     from ..rpc.incoming import Incoming
     from ..types import ClientCapabilities, Implementation
@@ -48,7 +48,7 @@ class Context:
     _held: Optional[Dict[str, Any]] = None
     _dropped = 0
     _notes: Optional[Dict[str, Any]] = None
-    _asker: Optional[BackChannel] = None
+    _asker: "Optional[BackChannel]" = None
     #: How often the handler has been entered before, for this one request.
     round = 0
     #: The answers to an ``InputRequired`` that this handler returned, by key.
@@ -243,7 +243,7 @@ class Context:
     # --- questions --------------------------------------------------------------------------------
 
     @property
-    def asker(self) -> BackChannel:
+    def asker(self) -> "BackChannel":
         """How this request's questions reach the client."""
         if self._asker is None:
             self._asker = self._session.asker(self.incoming.token)

@@ -14,13 +14,13 @@ from ..rpc.cancel import CancelToken
 from ..rpc.incoming import Incoming
 from ..rpc.peer import Handler, Peer
 from ..types import ClientCapabilities, Implementation, Root
-from .asking import BackChannel
 from .alarm import waiting
 from .calls import serve
 from .context import LEVELS, Context, log_params, rank
 from .throttle import Throttle
 
 if TYPE_CHECKING:
+    from .asking import BackChannel
     from .app import Server
     from .limits import Limits
 
@@ -95,8 +95,10 @@ class LegacySession(Handler):
         if self._ready and self.wants_log(level):
             self.peer.notify("notifications/message", log_params(level, data, logger))
 
-    def asker(self, token: Optional[CancelToken] = None) -> BackChannel:
+    def asker(self, token: Optional[CancelToken] = None) -> "BackChannel":
         """Return how questions reach this client."""
+        from .asking import BackChannel  # forms and sampling are loaded by the first handler that asks
+
         return BackChannel(self, token)
 
     def waiting(self, incoming: Incoming, ask: Callable[[], Any]) -> Any:

@@ -264,6 +264,12 @@ def test_no_page_is_asked_for_after_the_deadline():
         assert fake.methods().count("tools/list") == 1
 
 
+def test_a_list_may_take_for_ever_when_the_caller_says_so():
+    pages = {None: {"tools": [], "nextCursor": "x"}, "x": {"tools": [tool("last")]}}
+    with Fake({"tools/list": lambda params: pages[(params or {}).get("cursor")]}) as fake, fake.connect() as client:
+        assert [item.name for item in client.list_tools(timeout=None, max_timeout=None)] == ["last"]
+
+
 def test_options_reach_every_page():
     with Fake({"tools/list": lambda params: SILENCE}) as fake, fake.connect() as client:
         with pytest.raises(RequestTimeout):

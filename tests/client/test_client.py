@@ -167,6 +167,22 @@ def test_close_reaches_an_opening_that_has_no_channel_yet():
         theirs.read(LIMIT)  # closed, and not even the offer was sent
 
 
+def test_close_at_the_last_moment_of_opening_counts():
+    class Watched(MemoryChannel):
+        def write(self, data, timeout=None):
+            super().write(data, timeout)
+            if b"notifications/initialized" in data:
+                client.close()
+
+    with Fake() as fake:
+        fake.channel.__class__ = Watched
+        client = fake.connect()
+        with pytest.raises(ConnectionClosed):
+            client.open()
+        assert client.state == "closed"
+        assert fake.all_methods() == ["initialize", "notifications/initialized"]
+
+
 def test_close_fails_all_calls_that_wait():
     with Fake({"slow": lambda params: SILENCE}) as fake:
         client = fake.connect().open()

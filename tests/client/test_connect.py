@@ -132,6 +132,8 @@ def test_a_configuration_is_a_target(started):
     transport(config, {"cwd": "/other"})()
     assert started[0] == (["uvx", "mcp-server-git"], {"env": {"A": "1", "B": "3"}, "cwd": "/srv"})
     assert started[1][1]["cwd"] == "/other"
+    transport(ServerConfig("plain", "stdio", command="server"), {})()
+    assert started[2] == (["server"], {"env": {}})
 
 
 def test_a_module_is_served_by_our_own_command_line(folder):

@@ -272,6 +272,16 @@ def test_a_page_may_be_done_with_before_the_answer_is():
         assert reply["result"] == {"action": "accept"}
 
 
+def test_a_page_without_an_id_can_be_visited_too():
+    assert visit(lambda request: mcplite.accept(), elicitationId=None) == {"action": "accept"}
+
+
+def test_ids_that_are_no_strings_are_not_remembered():
+    handlers = Handlers(on_elicitation_complete=print)
+    handlers.expect([{"elicitationId": 3}, {}, {"elicitationId": "e1"}])
+    assert handlers._expected == {"e1": None}
+
+
 def test_the_ids_that_are_remembered_are_bounded():
     handlers = Handlers(on_elicitation_complete=lambda id: None)
     handlers.expect([{"elicitationId": str(number)} for number in range(1500)])

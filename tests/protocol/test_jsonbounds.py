@@ -1,4 +1,5 @@
 import json
+import time
 from fractions import Fraction
 
 import pytest
@@ -43,7 +44,8 @@ def test_brackets_side_by_side_are_not_nested():
 
 def test_brackets_in_strings_do_not_count():
     limits = JSONLimits(nesting=2, elements=3)
-    for text in ("[[[[[[", "{{{{", ",,,,,,,", '\\"[[[[,,,', "\\", "\\\\", '"', '"[', "\n[[[[", "]]]]"):
+    for text in ("[[[[[[", "{{{{", ",,,,,,,", '\\"[[[[,,,', "\\", "\\\\", '"', '"[', "\n[[[[", "]]]]",
+                 '","', '\\","[', '\\\\"', ':":[', "[]", '""', '"[]"'):
         data = json.dumps({"a": text}).encode()
         assert load(data, limits) == {"a": text}
         with pytest.raises(TooLarge):
@@ -111,6 +113,39 @@ def test_long_integers(duplicate_keys):
     # digits in a string are no number, and a fraction is no integer
     assert load(b'"' + b"9" * 5000 + b'"', limits) == "9" * 5000
     assert load(b"0." + b"9" * 5000, limits) == pytest.approx(1)
+
+
+@given(st.integers(2, 40), st.integers(0, 60), st.integers(0, 60), st.integers(0, 60))
+def test_the_digit_limit_is_exact_wherever_the_number_is(digits, before, count, after):
+    text = b'["' + b"x" * before + b'",-' + b"9" * (count + 1) + b',"' + b"x" * after + b'"]'
+    try:
+        value = load(text, JSONLimits(digits=digits))
+    except ValueError as error:
+        assert count + 1 > digits and "digits" in str(error)
+    else:
+        assert count + 1 <= digits and value[1] == -int("9" * (count + 1))
+
+
+@pytest.mark.parametrize("data", [
+    b'["' + (b"9" * 999 + b"x") * 1000 + b'"]', b'["' + (b"9" * 4299 + b"x") * 240 + b'"]',
+    b"[" + (b"9" * 2000 + b",") * 200 + b"0]", b'["' + b"iVBORw0KGgo123" * 70_000 + b'"]',
+    b"[" * 60 + b"]" * 60 + b"]" * 1_000_000, b"[" + (b"[" * 60 + b"]" * 60 + b",") * 700 + b"[]]",
+    b'[["' + b'\\"[' * 300_000 + b'"]]', b"[" + b",".join([b'["[,",' * 10 + b"0" + b"]" * 10] * 9000) + b"]",
+], ids=["runs of digits", "long runs", "long numbers", "base64", "closers", "deep", "escapes", "strings"])
+def test_the_bounds_cost_little_beside_parsing(data):
+    # SEC-27: in C, and without going back; the first two took a thousand times as long when they were not
+    def seconds(function):
+        best = 1000.0
+        for _ in range(3):
+            start = time.perf_counter()
+            try:
+                function(data)
+            except ValueError:
+                pass
+            best = min(best, time.perf_counter() - start)
+        return best
+
+    assert seconds(load) < 60 * max(seconds(lambda text: json.loads(text.decode())), 0.002)
 
 
 def test_a_tight_digit_limit_holds_for_short_texts():

@@ -1,7 +1,7 @@
 import pytest
 
 from mcplite.types import (
-    AudioContent, BlobResourceContents, EmbeddedResource, ImageContent, ResourceLink, TextContent,
+    AudioContent, BlobResourceContents, EmbeddedResource, Icon, ImageContent, ResourceLink, TextContent,
     TextResourceContents, ToolResultContent, ToolUseContent, UnknownContent,
 )
 
