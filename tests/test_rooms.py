@@ -26,6 +26,7 @@ LAYERS = {
     "rpc": ["errors", "protocol.jsonrpc", "protocol.framing"],
     "server": ["errors", "revisions", "types", "protocol", "rpc", "version"],
     "client": ["errors", "revisions", "types", "protocol", "rpc", "version"],
+    "testing": ["rpc"],
     "cli": ["errors", "types", "protocol"],
     "__main__": ["cli", "errors", "types", "protocol", "client", "version"],
     "": ["errors", "revisions", "types", "rpc.cancel", "server", "client", "version"],

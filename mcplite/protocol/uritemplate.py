@@ -24,7 +24,8 @@ _NOT_UNRESERVED = re.compile(f"[^{_UNRESERVED}]")
 _NOT_RESERVED = re.compile(f"%(?![0-9A-Fa-f]{{2}})|[^%{_UNRESERVED}{_RESERVED}]")
 #: For a URI from a peer: its escapes, even broken ones, are looked at later.
 _NOT_URI = re.compile(f"[^%{_UNRESERVED}{_RESERVED}]")
-_SEGMENT = re.compile(f"[{_UNRESERVED}%,:@!$&'()*;=+]*")
+_SEGMENT = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~%,:@!$&'()*;=+"
+_ANY = "".join(map(chr, range(128)))
 _BROKEN_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 _ESCAPE = re.compile(b"%(..)")
 
@@ -38,6 +39,9 @@ class _Expression:
         self.exploded = exploded
         #: The character that a value brings along; without one a value cannot be absent.
         self.lead = operator if operator in ("#", ".", "/") else ""
+        #: What a value can consist of. A list has its operator between the values, so not in them.
+        self.characters = (_ANY if operator in ("+", "#") else _SEGMENT + "/" if exploded
+                           else _SEGMENT.replace(self.lead, "") if len(names) > 1 else _SEGMENT)
 
     @property
     def is_query(self) -> bool:
@@ -192,54 +196,93 @@ def _decode(text: str) -> Optional[str]:
 
 
 def _match_path(uri: str, parts: "Sequence[Union[str, _Expression]]", values: Dict[str, Value]) -> bool:
+    if parts and isinstance(parts[0], str):
+        if not uri.startswith(parts[0]):
+            return False
+        uri, parts = uri[len(parts[0]):], parts[1:]
+    if not parts:
+        return not uri
+    places = _places(uri, parts)
+    if not places[0] >> len(uri) & 1:
+        return False
     at = 0
-    for index, part in enumerate(parts):
+    for part, after in zip(parts, places[1:]):
         if isinstance(part, str):
-            if not uri.startswith(part, at):
-                return False
             at += len(part)
             continue
-        end = _end_of(uri, at, part, parts[index + 1:])
-        if end < at or not _assign(uri[at:end], part, values):
+        end = at
+        if not part.lead or uri.startswith(part.lead, at):
+            # As little as leaves the rest something that it matches; a variable with an operator takes it if it can.
+            possible = after & ((1 << (len(uri) - at)) - 1)
+            nearest = len(uri) - possible.bit_length() + 1
+            if possible and (not part.lead or nearest <= _reach(uri, at, part)):
+                end = nearest
+        if end > at and not _assign(uri[at + len(part.lead):end], part, values):
             return False
         at = end
-    return at == len(uri)
+    return True
 
 
-def _end_of(uri: str, at: int, part: _Expression, rest: "Sequence[Union[str, _Expression]]") -> int:
-    """Return where the value of *part* ends: at the text or operator that follows; -1 when there is none."""
-    # A value that can be absent may be of no characters at all.
-    least = at if part.lead else at + 1
-    for index, follower in enumerate(rest):
-        if isinstance(follower, str):
-            # Text at the end of the template can be at the end of the URI only; other text comes as soon as it can.
-            return len(uri) - len(follower) if index + 1 == len(rest) else uri.find(follower, least)
-        where = uri.find(follower.lead, at + 1 if part.lead == follower.lead else least)
-        if where >= 0:
-            return where
-    return len(uri)
+def _places(uri: str, parts: "Sequence[Union[str, _Expression]]") -> List[int]:
+    """Return for each part, and for the end, the places in the URI from which it and all that follow match.
+
+    A set of places is an integer, whose bit n stands for the place n characters before the end. So one
+    addition moves all places at once through any number of characters, and nothing is ever tried twice.
+    """
+    kinds: Dict[str, int] = {}
+
+    def among(characters: str) -> int:
+        if characters not in kinds:
+            table = "".join("01"[chr(code) in characters] for code in range(128))
+            kinds[characters] = int("0" + uri.translate(table), 2)  # type: ignore[arg-type]
+        return kinds[characters]
+
+    found = [1]
+    for part in reversed(parts):
+        here = after = found[-1]
+        if isinstance(part, str):
+            for character in reversed(part):
+                here = (here & among(character)) << 1
+        elif part.lead:
+            some = among(part.characters)
+            for _ in range(1 if part.exploded else len(part.names)):
+                here = after | (_through(here, some) & among(part.lead)) << 1
+        else:
+            some = among(part.characters)
+            here = _through((after & some) << 1, some)
+        found.append(here)
+    found.reverse()
+    return found
+
+
+def _through(places: int, some: int) -> int:
+    """Return the places, and those from which only characters of *some* lead to one of them."""
+    return (((places & some) + some) ^ some) | places
+
+
+def _reach(uri: str, at: int, part: _Expression) -> int:
+    """Return the last place where a variable, or a list of them, that begins with an operator can end."""
+    for _ in range(1 if part.exploded else len(part.names)):
+        if not uri.startswith(part.lead, at):
+            break
+        at += 1
+        at += len(uri) - at - len(uri[at:].lstrip(part.characters))
+    return at
 
 
 def _assign(text: str, part: _Expression, values: Dict[str, Value]) -> bool:
-    if part.lead:
-        if not text:
-            return True  # an undefined variable leaves nothing behind
-        if text[0] != part.lead:
-            return False
-        text = text[1:]
     several = part.exploded or len(part.names) > 1
-    pieces = text.split(part.lead) if several else [text]
     decoded: List[str] = []
-    for piece in pieces:
+    for piece in text.split(part.lead) if several else [text]:
         value = _decode(piece)
-        if value is None or not (value or part.lead) or (part.operator not in ("+", "#") and not _SEGMENT.fullmatch(piece)):
+        if value is None:
             return False
         decoded.append(value)
     if part.exploded:
         values[part.names[0]] = decoded
     else:
         values.update(zip(part.names, decoded))
-    return part.exploded or len(decoded) <= len(part.names)
+    return True
 
 
 def _split_continued(uri: str, names: List[str]) -> Tuple[str, str]:

@@ -1,6 +1,6 @@
 """Validation against JSON Schemas that somebody else may have written: bounded, and never fetching.
 
-May import: errors, protocol.patterns, protocol.quickcheck, protocol.schemarules
+May import: errors, protocol.patterns, protocol.quickcheck, protocol.schemarules, protocol.stepcount
 
 The only user of ``jsonschema``, which is imported on first use. Dialects: 2020-12, also when a schema
 names none (JSCH-01), and draft-07; any other is refused (JSCH-04). ``format`` is an annotation.
@@ -14,37 +14,13 @@ from ..errors import RegistrationError
 from .patterns import MAX_SUBJECT, longest_subject
 from .quickcheck import Check, compile_check
 from .schemarules import check_rules, is_draft7
+from .stepcount import Budget, Stopped, check_names, count_patterns, counted
 
 __all__ = ["Validator", "check_schema"]
 
-_MAX_STEPS = 50_000
-_MAX_LEVELS = 200
 _MAX_PROBLEMS = 10
-#: Characters of a member's name that is matched against patterns.
-_MAX_NAME = 256
 #: What a pattern costs that takes as long as it may, which is about a tenth of a second.
 _PATTERN_STEPS = 6_000
-
-
-class _Stopped(Exception):
-    """A validation came to one of its limits."""
-
-
-class _Budget:
-    """What one validation may still do."""
-
-    __slots__ = ("left", "levels", "patterns")
-
-    def __init__(self, patterns: int) -> None:
-        self.left = _MAX_STEPS
-        self.levels = 0
-        #: How many patterns for names the schema has; each may be tried with each name.
-        self.patterns = patterns
-
-    def spend(self, steps: int) -> None:
-        self.left -= steps
-        if self.left < 0:
-            raise _Stopped(f"validation was stopped after {_MAX_STEPS} steps: the schema or the value is too complex")
 
 
 def check_schema(schema: Any, *, what: str, trusted: bool = True) -> None:
@@ -104,17 +80,17 @@ class Validator:
 
     def _slow(self, instance: Any, name: str) -> List[str]:
         if self._full is None:
-            self._patterns = _count_patterns(self._schema)
+            self._patterns = count_patterns(self._schema)
             self._full = _Engine(self._schema, is_draft7(self._schema), _bounded(self._trusted))
         found: List[str] = []
         try:
             if self._patterns:
-                _check_names(instance)
-            for error in self._full.errors(instance, _Budget(self._patterns)):
+                check_names(instance)
+            for error in self._full.errors(instance, Budget(self._patterns)):
                 found.append(_sentence(error, name))
                 if len(found) == _MAX_PROBLEMS:
                     break
-        except _Stopped as error:
+        except Stopped as error:
             found.append(str(error))
         except RecursionError:
             found.append("the value or its schema is nested too deeply to be validated")
@@ -182,7 +158,7 @@ class _Engine:
             self._resolver = lambda: Refusing.from_schema(schema, id_of=base.ID_OF)
             self._validator = cls(schema, resolver=self._resolver())
 
-    def errors(self, instance: Any, budget: Optional[_Budget] = None) -> Iterator[Any]:
+    def errors(self, instance: Any, budget: Optional[Budget] = None) -> Iterator[Any]:
         """Yield jsonschema's errors."""
         # The budget rides in the field for the format checker, the one thing that each part of a schema
         # hands on to the next in all versions; formats are not checked.
@@ -211,64 +187,39 @@ def _bounded(trusted: bool) -> Callable[[Dict[str, Any]], Dict[str, Any]]:
 
     def change(keywords: Dict[str, Any]) -> Dict[str, Any]:
         keywords = {**_unformatted(keywords), "pattern": _pattern(trusted)}
-        return {keyword: _counted(keyword, check) for keyword, check in keywords.items()}
+        return {keyword: counted(keyword, check) for keyword, check in keywords.items()}
 
     return change
 
 
-def _counted(keyword: str, check: Callable[..., Any]) -> Callable[..., Any]:
-    names = keyword in ("patternProperties", "additionalProperties", "unevaluatedProperties")
-    square = keyword in ("unevaluatedItems", "unevaluatedProperties")
-
-    def run(validator: Any, argument: Any, instance: Any, schema: Any) -> Iterator[Any]:
-        budget: _Budget = validator.format_checker
-        steps = 1
-        # Long lists and objects are gone through within one step.
-        if isinstance(argument, (list, dict)):
-            steps += len(argument) >> 4
-        if isinstance(instance, (list, dict)):
-            size = len(instance)
-            steps += size >> 8
-            if names:
-                steps += size * budget.patterns >> 4
-            if square:
-                steps += size * size >> 10
-        budget.spend(steps)
-        budget.levels += 1
-        try:
-            if budget.levels > _MAX_LEVELS:
-                raise _Stopped(f"validation was stopped at {_MAX_LEVELS} levels: the schema or the value is too complex")
-            for error in check(validator, argument, instance, schema) or ():
-                # The message quotes the value, which takes its time when that is large.
-                budget.spend(len(error.message) >> 10)
-                yield error
-        finally:
-            budget.levels -= 1
-
-    return run
-
-
 def _unique_items(validator: Any, argument: Any, instance: Any, schema: Any) -> Iterator[Any]:
     # The original compares each item with each other one: seconds for a few thousand objects (SEC-77).
-    if argument and isinstance(instance, list):
-        seen = set()
-        for item in instance:
-            key = json.dumps(_normal(item), sort_keys=True)
-            if key in seen:
-                yield _error(f"{_cut(repr(item), 100)} comes more than once")
-                return
-            seen.add(key)
+    if not argument or not isinstance(instance, list):
+        return
+    size = 0
+    seen = set()
+    for item in instance:
+        key = json.dumps(_normal(item), sort_keys=True)
+        size += len(key)
+        if key in seen:
+            yield _error(f"{_cut(repr(item), 100)} comes more than once")
+            break
+        seen.add(key)
+    if validator.format_checker is not None:
+        validator.format_checker.spend(size >> 10)
 
 
 def _normal(value: Any) -> Any:
-    """Return a value in which numbers are texts, so that those that are equal are written alike."""
+    """Return a value whose JSON text is that of all values that are equal to it, and of no others."""
     if isinstance(value, list):
         return [_normal(item) for item in value]
     if isinstance(value, dict):
         return {key: _normal(item) for key, item in value.items()}
+    if isinstance(value, str):
+        return "s" + value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        # Texts, because integers can be made to have the same hash; hexadecimal, which is quick for long ones.
-        return ["%x" % int(value)] if value == value // 1 else [repr(value)]
+        # Texts, because numbers can be made to have the same hash; hexadecimal, which is quick for long ones.
+        return f"n{int(value):x}" if value == value // 1 else f"n{value!r}"
     return value
 
 
@@ -296,30 +247,3 @@ def _error(message: str) -> Any:
     from jsonschema import ValidationError
 
     return ValidationError(message)
-
-
-def _count_patterns(schema: Any) -> int:
-    """Return how many patterns for names a schema has in all its parts."""
-    count = 0
-    waiting = [schema]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, dict):
-            patterns = item.get("patternProperties")
-            count += len(patterns) if isinstance(patterns, dict) else 0
-            waiting.extend(item.values())
-        elif isinstance(item, list):
-            waiting.extend(item)
-    return count
-
-
-def _check_names(instance: Any) -> None:
-    waiting = [instance]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, dict):
-            if any(len(name) > _MAX_NAME for name in item):
-                raise _Stopped(f"names of more than {_MAX_NAME} characters are not matched against patterns")
-            waiting.extend(item.values())
-        elif isinstance(item, list):
-            waiting.extend(item)

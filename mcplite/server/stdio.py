@@ -10,10 +10,11 @@ REL-19, REL-20). The main thread only waits for the end, so signals never wait b
 import contextlib
 import logging
 import os
+import queue
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Dict, Iterator, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional, Tuple
 
 from ..rpc.deadline import Deadline
 from ..rpc.pipes import PipeChannel
@@ -56,8 +57,8 @@ def own_streams() -> Iterator[Tuple[int, int]]:
 
 
 @contextlib.contextmanager
-def _signals(stop: threading.Event) -> Iterator[None]:
-    """Have the first SIGINT or SIGTERM set *stop*; the second does what it always did."""
+def _signals(stop: Callable[[], object]) -> Iterator[None]:
+    """Have the first SIGINT or SIGTERM call *stop*; the second does what it always did."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may set handlers; whoever runs a server elsewhere keeps their own
         return
@@ -66,7 +67,7 @@ def _signals(stop: threading.Event) -> Iterator[None]:
     def first(number: int, frame: Any) -> None:
         for signum, handler in before.items():
             signal.signal(signum, handler)
-        stop.set()
+        stop()
 
     for which in (signal.SIGINT, signal.SIGTERM):
         before[which] = signal.signal(which, first)
@@ -86,15 +87,21 @@ def serve(server: "Server", *, streams: Optional[Tuple[int, int]] = None) -> Non
     :param streams: the descriptors, when the caller has taken them with :func:`own_streams` already.
     :raises RuntimeError: stdin and stdout are taken already.
     """
-    stop = threading.Event()
+    # No Event: a signal that interrupts the main thread on its way into wait(), where it holds the
+    # event's lock, could never set it. The put() of this queue may interrupt its get().
+    ended: "queue.SimpleQueue[None]" = queue.SimpleQueue()
+
+    def stop() -> None:
+        ended.put(None)
+
     with contextlib.ExitStack() as stack:
         read_fd, write_fd = streams or stack.enter_context(own_streams())
         stack.enter_context(_signals(stop))
         channel = PipeChannel(read_fd, write_fd, name="the client", line_limit=server.limits.line_bytes)
         workers = server.workers
-        peer = server.serve_channel(channel, on_close=stop.set)
+        peer = server.serve_channel(channel, on_close=stop)
         try:
-            stop.wait()
+            ended.get()
         finally:
             peer.cancel_all("the server is stopping")
             if not workers.drain(Deadline(server.limits.grace)):

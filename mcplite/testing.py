@@ -1,0 +1,90 @@
+"""For the tests of those who write servers and clients: a transport that records.
+
+May import: rpc.channel
+
+A server is tested without a process by connecting to the object itself, in any revision::
+
+    with mcplite.connect(mcp, revision=...) as client: ...
+"""
+
+import json
+import threading
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from .rpc.channel import Channel, MemoryChannel
+
+__all__ = ["Recorded", "Recording", "record"]
+
+
+class Recorded(NamedTuple):
+    """One message: "->" for sent and "<-" for received, and what it said."""
+
+    direction: str
+    message: Any
+
+
+class Recording(Channel):
+    """A transport that passes everything on to another one and remembers it.
+
+    :param channel: the transport to listen to.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.name = channel.name
+        self.interruptible = channel.interruptible
+        #: Guards ``_messages``; held for list work only.
+        self._lock = threading.Lock()
+        self._messages: List[Recorded] = []
+
+    @property
+    def messages(self) -> List[Recorded]:
+        """What has passed so far, in order; what is no JSON is kept as bytes."""
+        with self._lock:
+            return list(self._messages)
+
+    def sent(self, method: Optional[str] = None) -> List[Dict[str, Any]]:
+        """Return the messages that this side has sent, all of them or those of one method."""
+        return [item.message for item in self.messages
+                if item.direction == "->" and (method is None or item.message.get("method") == method)]
+
+    @property
+    def buffered(self) -> bool:
+        return self._channel.buffered
+
+    def read(self, timeout: Optional[float] = None) -> Optional[bytes]:
+        data = self._channel.read(timeout)
+        if data is not None:
+            self._note("<-", data)
+        return data
+
+    def consume(self) -> None:
+        self._channel.consume()
+
+    def write(self, data: bytes, timeout: Optional[float] = None) -> None:
+        self._note("->", data)
+        self._channel.write(data, timeout)
+
+    def wake(self) -> None:
+        self._channel.wake()
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _note(self, direction: str, data: bytes) -> None:
+        try:
+            message: Any = json.loads(data)
+        except ValueError:
+            message = data
+        with self._lock:
+            self._messages.append(Recorded(direction, message))
+
+
+def record(server: Any) -> Recording:
+    """Return a recording transport to a Server object in this process; give it to ``connect``.
+
+    :param server: anything with ``serve_channel(channel)``.
+    """
+    ours, theirs = MemoryChannel.pair(("the client", f"the server {getattr(server, 'name', server)!r}"))
+    server.serve_channel(theirs)
+    return Recording(ours)
