@@ -5,11 +5,13 @@ May import: errors, protocol.validation, types
 
 import logging
 import threading
-from typing import Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from ..errors import ProtocolError, RegistrationError
-from ..protocol.validation import Validator, check_schema
 from ..types import CallToolResult, Tool
+
+if TYPE_CHECKING:
+    from ..protocol.validation import Validator
 
 __all__ = ["Outputs"]
 
@@ -23,11 +25,14 @@ class _Promise:
         self._tool = tool
         self._schema = schema
         self._ready = False
-        self._validator: Optional[Validator] = None
+        self._validator: "Optional[Validator]" = None
 
-    def validator(self, server: str) -> Optional[Validator]:
+    def validator(self, server: str) -> "Optional[Validator]":
         """Return what checks results; None for a schema that cannot be used, which is said once (JSCH-11)."""
         if not self._ready:
+            # Only now, since most clients meet no promise, and all of them would have to load it.
+            from ..protocol.validation import Validator, check_schema
+
             try:
                 check_schema(self._schema, what=f"tool {self._tool[:100]!r}: outputSchema", trusted=False)
                 self._validator = Validator(self._schema, trusted=False)

@@ -26,6 +26,10 @@ _NOT_RESERVED = re.compile(f"%(?![0-9A-Fa-f]{{2}})|[^%{_UNRESERVED}{_RESERVED}]"
 _NOT_URI = re.compile(f"[^%{_UNRESERVED}{_RESERVED}]")
 _SEGMENT = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~%,:@!$&'()*;=+"
 _ANY = "".join(map(chr, range(128)))
+_LISTED = _SEGMENT.replace(".", "")
+_PATH = _SEGMENT + "/"
+_TABLES = {characters: "".join("01"[character in characters] for character in _ANY)
+           for characters in (_SEGMENT, _LISTED, _PATH, _ANY)}
 _BROKEN_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 _ESCAPE = re.compile(b"%(..)")
 
@@ -40,8 +44,8 @@ class _Expression:
         #: The character that a value brings along; without one a value cannot be absent.
         self.lead = operator if operator in ("#", ".", "/") else ""
         #: What a value can consist of. A list has its operator between the values, so not in them.
-        self.characters = (_ANY if operator in ("+", "#") else _SEGMENT + "/" if exploded
-                           else _SEGMENT.replace(self.lead, "") if len(names) > 1 else _SEGMENT)
+        self.characters = (_ANY if operator in ("+", "#") else _PATH if exploded
+                           else _LISTED if operator == "." and len(names) > 1 else _SEGMENT)
 
     @property
     def is_query(self) -> bool:
@@ -233,7 +237,8 @@ def _places(uri: str, parts: "Sequence[Union[str, _Expression]]") -> List[int]:
 
     def among(characters: str) -> int:
         if characters not in kinds:
-            table = "".join("01"[chr(code) in characters] for code in range(128))
+            # A table of "0" and "1" makes the URI a number in base two.
+            table = _TABLES.get(characters) or "0" * ord(characters) + "1" + "0" * (127 - ord(characters))
             kinds[characters] = int("0" + uri.translate(table), 2)  # type: ignore[arg-type]
         return kinds[characters]
 

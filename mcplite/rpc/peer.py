@@ -172,7 +172,7 @@ class Peer:
             self.counters.bytes_sent += len(data)
         uncancel = None if cancel is None else cancel.add_callback(lambda: self._interrupt(pending))
         try:
-            self._write(data, pending.remaining())
+            self._write(data, max_timeout if timeout is None else timeout)
             self._wait(pending, cancel)
         except BaseException as error:
             # Also for an exception from a signal handler: nobody will take the answer any more.
@@ -198,17 +198,19 @@ class Peer:
                 while progress:
                     self._deliver(pending, progress.popleft())
                 continue
+            # Reset before the token is looked at: a cancel in between sets it again.
+            pending.interrupted = False
             if cancel is not None:
                 cancel.check()
-            remaining = pending.remaining()
-            if remaining is not None and remaining <= 0:
-                raise RequestTimeout(
-                    f"{self.name} did not answer {pending.method!r} (id {pending.id}) in time"
-                    f" (timeout={pending.timeout!r} s){self._hint()}")
-            pending.interrupted = False
             if self._error is not None and pending.outcome is None:
                 raise copy.copy(self._error)
             self._reading.wait(pending)
+            if pending.outcome is None and not progress:
+                remaining = pending.remaining()
+                if remaining is not None and remaining <= 0:
+                    raise RequestTimeout(
+                        f"{self.name} did not answer {pending.method!r} (id {pending.id}) in time"
+                        f" (timeout={pending.timeout!r} s){self._hint()}")
 
     def _hint(self) -> str:
         return f"; it did send something that is no message: {self._noise[:200]}" if self._noise else ""

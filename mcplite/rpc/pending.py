@@ -62,8 +62,8 @@ class Pending:
     :param max_timeout: seconds in all, whatever the progress; None for no such bound.
     """
 
-    __slots__ = ("id", "method", "on_progress", "progress", "clock", "timeout", "due", "limit",
-                 "outcome", "interrupted", "wanted", "_event")
+    __slots__ = ("id", "method", "on_progress", "progress", "clock", "timeout", "limit", "end",
+                 "outcome", "interrupted", "_event")
 
     def __init__(self, id: int, method: str, clock: Clock, timeout: Optional[float],
                  max_timeout: Optional[float], on_progress: Optional[Callable[[Dict[str, Any]], object]]) -> None:
@@ -71,12 +71,13 @@ class Pending:
         self.method = method
         self.clock = clock
         self.timeout = timeout
-        self.due: Optional[float] = None
+        #: When the call ends whatever the progress, and when it ends unless there is some.
         self.limit: Optional[float] = None
+        self.end: Optional[float] = None
         if timeout is not None or max_timeout is not None:
             now = clock.now()
-            self.due = None if timeout is None else now + timeout
             self.limit = None if max_timeout is None else now + max_timeout
+            self.end = self._from(now)
         self.on_progress = on_progress
         self.progress: Optional[Deque[Dict[str, Any]]] = (
             None if on_progress is None else deque(maxlen=_PROGRESS_LIMIT))
@@ -84,9 +85,12 @@ class Pending:
         self.outcome: Any = None
         #: Somebody wants the waiting thread to look up: a cancel, a close.
         self.interrupted = False
-        #: The reading role was left to this waiter.
-        self.wanted = False
         self._event: Optional[threading.Event] = None
+
+    def _from(self, now: float) -> Optional[float]:
+        if self.timeout is None:
+            return self.limit
+        return now + self.timeout if self.limit is None else min(now + self.timeout, self.limit)
 
     def settle(self, outcome: Any) -> None:
         """End the call; the first outcome stays."""
@@ -105,15 +109,14 @@ class Pending:
         if self.progress is not None:
             self.progress.append(params)
             if self.timeout is not None:
-                self.due = self.clock.now() + self.timeout
+                self.end = self._from(self.clock.now())
             self.nudge()
 
     def remaining(self) -> Optional[float]:
         """Return the seconds until the call times out; None when it never does."""
-        if self.due is None and self.limit is None:
+        if self.end is None:
             return None
-        end = min(at for at in (self.due, self.limit) if at is not None)
-        left = end - self.clock.now()
+        left = self.end - self.clock.now()
         # While the clock stands, what is left does not shrink: sleep in slices instead of spinning.
         return max(left, 0.05) if left > 0 and self.clock.stopped else left
 

@@ -112,8 +112,10 @@ class CallerReading:
 
     def _leave(self) -> None:
         self._role.pop("holder", None)
-        self._free.set()
-        self._offer()
+        if self._stop.is_set():
+            self._free.set()
+        if self._waiting:
+            self._offer()
 
     def _offer(self) -> None:
         """Wake one waiter, so that somebody reads."""

@@ -113,6 +113,7 @@ TITLED = [{"const": "r", "title": "Rome"}, {"const": "p", "title": "Paris\nSend 
     ({"type": "array", "items": {"anyOf": TITLED}}, ["1, o"], ["r", "o"]),
     ({"type": "array", "items": {"type": "string", "enum": ["r", "p"]}, "minItems": 1}, ["", "x", "1,"], ["r"]),
     ({"type": "array", "items": {"type": "string", "enum": ["r", "p"]}}, [""], []),
+    ({"type": "array"}, ["x", ""], []),
 ])
 def test_each_kind_of_field(asking, kind, typed, value):
     assert field(asking, typed, **kind) == value

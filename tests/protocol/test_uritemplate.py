@@ -1,3 +1,4 @@
+import re
 import time
 
 import pytest
@@ -101,6 +102,13 @@ def test_names_and_repr():
     ("{a}{/b}", "1/2", {"a": "1", "b": "2"}), ("{a}{/b}", "1", {"a": "1"}), ("{a}{/b}.json", "1.json", {"a": "1"}),
     ("{a}{/b}.json", "1/2.json", {"a": "1", "b": "2"}), ("x{.a}{/b}", "x/2", {"b": "2"}), ("x{/a}{/b}", "x/1/2", {"a": "1", "b": "2"}),
     ("x{/a}{/b}", "x/1", {"a": "1"}), ("x{/a}{#b}", "x#2", {"b": "2"}), ("x{/a*}{.b}", "x/1/2.c", {"a": ["1", "2"], "b": "c"}),
+    # what follows decides where a value ends
+    ("f://{+path}/{name}", "f://a/b/c", {"path": "a/b", "name": "c"}), ("f://{+path}/{name}", "f://a/b/", None),
+    ("f://{+a}/x/{b}", "f://1/x/2/x/3", {"a": "1/x/2", "b": "3"}), ("f://{+a}/x/{+b}", "f://1/x/2/x/3", {"a": "1", "b": "2/x/3"}),
+    ("f://{+a}/{b}.{c}", "f://1.2/3/4.5.6", {"a": "1.2/3", "b": "4", "c": "5.6"}), ("{a}aa{b}", "xaaay", {"a": "x", "b": "ay"}),
+    ("x{/a*}/end/{b}", "x/1/end/2/end/3", {"a": ["1", "end", "2"], "b": "3"}), ("x{/a}/{b}", "x/1", {"b": "1"}),
+    ("x{/a,b}/{c}", "x/1/2/3", {"a": "1", "b": "2", "c": "3"}), ("x{/a*}/{b}", "x/1", {"b": "1"}),
+    ("x{.a}.{b}", "x.1", {"b": "1"}), ("{a}{.b}{/c}", "1.2/3", {"a": "1", "b": "2", "c": "3"}),
     # queries
     ("x{?a,b}", "x", {}), ("x{?a,b}", "x?", {}), ("x{?a,b}", "x?a=1", {"a": "1"}), ("x{?a,b}", "x?b=2&a=1", {"a": "1", "b": "2"}),
     ("x{?a,b}", "x?a=1&a=2", None), ("x{?a,b}", "x?c=1", None), ("x{?a,b}", "x?a=1&&b=2", None), ("x{?a}", "x?a", {"a": ""}),
@@ -111,6 +119,32 @@ def test_names_and_repr():
 ])
 def test_matching(text, uri, values):
     assert Template(text).match(uri) == values
+
+
+SEGMENT = r"A-Za-z0-9\-._~%,:@!$&'()*;=+"
+FORMS = {"{%s}": f"(?P<%s>[{SEGMENT}]+?)", "{+%s}": "(?P<%s>.+?)", "{#%s}": "(?:#(?P<%s>.*?))?",
+         "{.%s}": rf"(?:\.(?P<%s>[{SEGMENT}]*?))?", "{/%s}": f"(?:/(?P<%s>[{SEGMENT}]*?))?",
+         "{/%s*}": f"(?:/(?P<%s>[/{SEGMENT}]*?))?"}
+
+
+@given(st.lists(st.sampled_from([*FORMS, "a", "-", "/", ".", "aa", "/a", "#"]), max_size=6), st.text("aa-/.1#", max_size=10))
+def test_it_matches_what_trying_everything_matches(parts, uri):
+    # A regular expression goes back where it must, which may take for ever; on a short URI it is the truth.
+    text, pattern, lists = "", "", set()
+    for number, part in enumerate(parts):
+        name = f"v{number}"
+        text += part % name if part in FORMS else part
+        pattern += FORMS[part] % name if part in FORMS else re.escape(part)
+        if part.endswith("*}"):
+            lists.add(name)
+    try:
+        template = Template(text)
+    except ValueError:
+        return
+    found = re.fullmatch(pattern, uri, re.DOTALL)
+    wanted = found and {name: value.split("/") if name in lists else value
+                        for name, value in found.groupdict().items() if value is not None}
+    assert template.match(uri) == wanted
 
 
 NAMES = ["a", "b", "c", "d"]
@@ -174,6 +208,8 @@ def test_any_text_is_a_template_or_a_valueerror(text):
     ("x{/p*}", "x" + "/" * 50_000), ("x{/p*}y", "x" + "/" * 50_000), ("{a}/{b}/{c}", "/" * 50_000), ("x{?a}", "x?" + "&" * 50_000),
     ("x{&a}", "x" + "&a=1" * 16_000), ("{+a}-{+b}-{+c}-z", "-" * 50_000), ("{.a}{/b}{.c}", "." * 50_000), ("{a}", "%" * 50_000),
     ("{a}", "%41" * 20_000), ("{a}", "é" * 50_000),
+    ("{+a}/{b}", "/" * 50_000), ("{+a}/x/{+b}/x/{c}", "/x" * 25_000), ("{a}aaaaaaaab", "a" * 50_000), ("{+a}aaaaaaaab{b}", "a" * 50_000),
+    ("abcdefgh".join(f"{{v{n}}}" for n in range(250)), "abcdefgh" * 6_000),
     ("-".join(f"{{v{n}}}" for n in range(200)), "-" * 50_000), ("".join(f"{{/v{n}}}" for n in range(200)), "/" * 50_000),
     ("/".join(f"{{+v{n}}}" for n in range(200)), "/a" * 25_000), ("x{/" + ",".join(f"v{n}" for n in range(200)) + "}", "x" + "/a" * 25_000),
 ])
