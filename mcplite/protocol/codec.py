@@ -77,7 +77,7 @@ def _compile_encoder(cls: Type[Model], revision: Revision) -> Convert:
     plan: List[Tuple[str, str, Optional[Convert]]] = []
     finishers: List[Finish] = []
     hints = get_type_hints(cls)
-    for field in fields(cls):  # type: ignore[arg-type]
+    for field in fields(cls):
         if not revision.has(field.metadata.get("since"), field.metadata.get("until")):
             continue
         hint, wire = hints[field.name], _wire_name(field)
@@ -221,7 +221,7 @@ def _compile_decoder(cls: Type[Model]) -> Convert:
     required: List[Tuple[str, str, bool]] = []
     defaults: Dict[str, Any] = {}
     factories: Dict[str, Callable[[], Any]] = {}
-    for field in fields(cls):  # type: ignore[arg-type]
+    for field in fields(cls):
         hint, name = hints[field.name], _wire_name(field)
         plan[name] = (field.name, _reader(hint, f"{title}.{name}"))
         if field.default_factory is not MISSING:
