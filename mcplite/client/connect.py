@@ -4,6 +4,7 @@ May import: client.client, client.memory, client.stdio, errors, rpc.channel
 """
 
 import os
+import re
 import shlex
 import sys
 from typing import Any, Callable, Dict, List
@@ -103,7 +104,9 @@ def _python(path: str) -> List[str]:
     """Run a file that starts a server by itself as it is, any other one through our server's command line."""
     with open(path, "r", encoding="utf-8", errors="replace") as file:
         text = file.read()
-    return [path] if "__main__" in text or ".run(" in text else ["-m", _package() + ".server", path]
+    # A statement such as mcp.run() that starts in the first column; subprocess.run() is none of ours.
+    runs = any(match != "subprocess" for match in re.findall(r"^([A-Za-z_]\w*)\.run\(", text, re.MULTILINE))
+    return [path] if "__main__" in text or runs else ["-m", _package() + ".server", path]
 
 
 def _child(argv: List[str], options: Dict[str, Any]) -> Callable[[], Channel]:

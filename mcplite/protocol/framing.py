@@ -107,11 +107,15 @@ class LineBuffer:
                     chunks, seen, discarding = chunks[seen:], 0, True
                 state = self._state = (lines, oversize, chunks, seen, size, discarding)
                 continue
-            head = b"".join(chunks[:seen + 1]) if seen else chunk
+            # All that is there up to the end, so that the lines are copied once however many chunks have gathered.
+            stop = seen + 1
+            while stop < len(chunks) and chunks[stop]:
+                stop += 1
+            head = b"".join(chunks[:stop]) if stop > 1 else chunk
             parts = head.split(b"\n")
             tail = parts.pop()
             lines = deque(lines)
-            rest = chunks[seen + 1:]
+            rest = chunks[stop:]
             if self._started and not discarding and len(head) <= self.limit and b"\r" not in head:
                 lines.extend(filter(bytes.strip, parts))
                 state = self._state = (lines, oversize, [tail, *rest] if tail else rest, 0, 0, False)

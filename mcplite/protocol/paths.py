@@ -12,7 +12,8 @@ __all__ = ["check_root_uri", "file_uri", "is_within", "path_of", "safe_join"]
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 _DRIVE = re.compile(r"[A-Za-z]:")
-_DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"com{n}" for n in range(1, 10)), *(f"lpt{n}" for n in range(1, 10))})
+_DEVICES = frozenset({"con", "prn", "aux", "nul", "conin$", "conout$",
+                      *(port + number for port in ("com", "lpt") for number in "123456789¹²³")})
 
 
 def safe_join(root: str, relative: str) -> str:
@@ -36,7 +37,9 @@ def safe_join(root: str, relative: str) -> str:
     for name in relative.split("/"):
         if "\\" in name or name == "..":
             raise ValueError(f"{relative[:200]!r} leaves its directory")
-        if name not in ("", ".") and (name != name.rstrip(". ") or name.split(".")[0].lower() in _DEVICES):
+        stem = name.partition(".")[0].rstrip(" ").lower()
+        # On Windows what follows a colon is a stream of the file before it; elsewhere it is part of the name.
+        if name not in ("", ".") and (name != name.rstrip(". ") or stem in _DEVICES or (":" in name and os.sep == "\\")):
             raise ValueError(f"{relative[:200]!r} has a name that some systems read as another")
     real_root = os.path.realpath(root)
     target = os.path.realpath(os.path.join(real_root, relative))
@@ -47,31 +50,34 @@ def safe_join(root: str, relative: str) -> str:
 
 def is_within(path: str, roots: Iterable[str]) -> bool:
     """Whether *path* is one of *roots* or below one, links resolved (ROOT-12)."""
-    real = os.path.realpath(path)
     for root in roots:
         try:
-            if os.path.commonpath([real, os.path.realpath(root)]) == os.path.realpath(root):
+            names = [os.path.normcase(os.path.realpath(name)) for name in (path, root)]
+            if os.path.commonpath(names) == names[1]:
                 return True
         except ValueError:
-            continue  # another drive
+            continue  # another drive, or no path at all: with a NUL in it
     return False
 
 
 def file_uri(path: str) -> str:
     """Return the ``file://`` URI of a path on this platform, made absolute first (ROOT-18)."""
-    full = os.path.abspath(path)
-    text = full.replace("\\", "/") if os.sep == "\\" else full
-    if _DRIVE.match(text):
-        return "file:///" + text[:2] + _quote(text[2:])
-    if text.startswith("//"):
-        return "file:" + _quote(text)
-    return "file://" + _quote(text)
+    text = os.path.abspath(path)
+    if os.sep == "\\":
+        text = text.replace("\\", "/")
+        if _DRIVE.match(text):
+            return "file:///" + text[:2] + _quote(text[2:])
+        if text.startswith("//"):
+            return "file:" + _quote(text)
+    # Two slashes at the start, which POSIX lets a path keep, would make its first name a host.
+    return "file:///" + _quote(text.lstrip("/"))
 
 
 def path_of(uri: str) -> str:
     """Return the path of a ``file://`` URI on this platform.
 
-    :raises ValueError: it is none, or of another host.
+    :raises ValueError: it is none, or of another host, or has a NUL in it. A share of a Windows network is on
+        another host; to open it would send the user's credentials there.
     """
     if not uri.lower().startswith("file://"):
         raise ValueError(f"{uri[:200]!r} is not a file:// URI")
@@ -79,20 +85,26 @@ def path_of(uri: str) -> str:
     if host not in ("", "localhost"):
         raise ValueError(f"{uri[:200]!r} is on the host {host!r}, not on this one")
     path = "/" + _unquote(rest)
-    if _DRIVE.match(path[1:]):
-        path = path[1:]
+    if "\0" in path:
+        raise ValueError(f"{uri[:200]!r} has a NUL in its path")
+    if os.sep == "\\":
+        if _DRIVE.match(path[1:]):
+            path = path[1:]
+        elif path.startswith(("//", "/\\")):
+            raise ValueError(f"{uri[:200]!r} is on another host, not on this one")
     return path.replace("/", os.sep)
 
 
 def check_root_uri(uri: str) -> str:
     """Return *uri* if it can be a root.
 
-    :raises ValueError: it is no ``file://`` URI (ROOT-04), or has a ``..`` in it (ROOT-07).
+    :raises ValueError: it is no ``file://`` URI (ROOT-04), or has a ``..`` or a NUL in it (ROOT-07).
     """
     if not isinstance(uri, str) or not uri.startswith("file://"):
         raise ValueError(f"a root is a file:// URI, not {str(uri)[:200]!r}; other schemes are not allowed in any revision")
-    if ".." in _unquote(uri).split("/"):
-        raise ValueError(f"the root {uri[:200]!r} must not contain '..'")
+    path = _unquote(uri)
+    if ".." in path.replace("\\", "/").split("/") or "\0" in path:
+        raise ValueError(f"the root {uri[:200]!r} must not contain '..' or NUL")
     return uri
 
 

@@ -20,8 +20,8 @@ __all__ = ["MAX_PATTERN", "MAX_SUBJECT", "longest_subject"]
 MAX_PATTERN = 512
 #: Characters of a text that is matched against any pattern.
 MAX_SUBJECT = 8 << 10
-#: Steps of the matcher that take about a tenth of a second.
-_STEPS = 10**8
+#: Steps of the matcher that take a tenth of a second, or a few.
+_STEPS = 2 * 10**7
 #: With shorter texts alone a pattern is of no use.
 _MIN_SUBJECT = 100
 #: A choice of more repeats than this counts as one without a bound.
@@ -41,7 +41,7 @@ class _Dangerous(Exception):
 
 
 def longest_subject(pattern: str) -> int:
-    """Return how long a text may be so that it is matched in about a tenth of a second; 0 is never.
+    """Return how long a text may be so that matching it takes a fraction of a second; 0 is never.
 
     :param pattern: a pattern that ``re`` can compile.
     """
@@ -57,8 +57,8 @@ def longest_subject(pattern: str) -> int:
     except (_Dangerous, RecursionError, OverflowError, AttributeError, ImportError):
         return 0
     anchored = len(tree) > 0 and str(tree[0][1]).startswith("AT_BEGINNING")
-    # Without an anchor the match is tried at each character.
-    power = judge.power + (1 if anchored else 2)
+    # Without an anchor the match is tried at each character, and what repeats may go to the end each time.
+    power = judge.power + (1 if anchored or not judge.endless else 2)
     longest = min(MAX_SUBJECT, int((_STEPS / judge.factor) ** (1 / power) + 0.001))
     return longest if longest >= _MIN_SUBJECT else 0
 
@@ -69,6 +69,8 @@ class _Judge:
     def __init__(self) -> None:
         self.factor = 1
         self.power = 0
+        #: Whether anything repeats without a bound.
+        self.endless = False
 
     def sequence(self, nodes: Any, follow: int, repeated: bool) -> None:
         """Judge nodes that stand one after the other.
@@ -98,6 +100,7 @@ class _Judge:
     def _repeat(self, value: Any, follow: int, repeated: bool) -> None:
         low, high, body = value[0], int(value[1]), value[2]
         first = _first_of(body)
+        self.endless = self.endless or high > _MANY
         if high > 1 and first & _EMPTY:
             raise _Dangerous
         if low != high and first & follow:

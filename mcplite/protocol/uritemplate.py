@@ -4,7 +4,8 @@ May import: nothing of ours.
 
 The subset: ``{var}``, ``{+var}``, ``{#var}``, ``{.var}``, ``{/var}``, ``{?a,b}``, ``{&a,b}``, lists of
 variables, and ``*`` behind a path variable. Two expressions need literal text between them, or an
-operator that tells where the second one begins; that keeps matching linear (SEC-70).
+operator that tells where the second one begins. Matching finds the values if there are any, without
+ever trying anything twice (SEC-70).
 """
 
 import re
@@ -70,9 +71,9 @@ class Template:
                 for name in part.names:
                     if name in self.names:
                         raise ValueError(f"the variable {name!r} comes twice in {text!r}")
+                    if len(self.names) == _MAX_VARIABLES:
+                        raise ValueError(f"a URI template has at most {_MAX_VARIABLES} variables")
                     self.names.append(name)
-        if len(self.names) > _MAX_VARIABLES:
-            raise ValueError(f"a URI template has at most {_MAX_VARIABLES} variables")
         queries = [index for index, part in enumerate(self._parts) if isinstance(part, _Expression) and part.is_query]
         if queries and any(not (isinstance(part, _Expression) and part.is_query) for part in self._parts[queries[0]:]):
             raise ValueError(f"{text!r}: a query expression must come last")
@@ -97,6 +98,7 @@ class Template:
         """Return the variables' values, percent-decoded, or None when *uri* is not of this template.
 
         Variables of a query are optional and may come in any order; one that is absent has no entry.
+        Where several ways to match are possible, the first variable gets as little as it can.
         """
         if len(uri) > _MAX_URI:
             return None
@@ -239,7 +241,7 @@ def _places(uri: str, parts: "Sequence[Union[str, _Expression]]") -> List[int]:
         if characters not in kinds:
             # A table of "0" and "1" makes the URI a number in base two.
             table = _TABLES.get(characters) or "0" * ord(characters) + "1" + "0" * (127 - ord(characters))
-            kinds[characters] = int("0" + uri.translate(table), 2)  # type: ignore[arg-type]
+            kinds[characters] = int("0" + uri.translate(table), 2)
         return kinds[characters]
 
     found = [1]

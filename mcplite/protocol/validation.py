@@ -19,7 +19,7 @@ from .stepcount import Budget, Stopped, check_names, count_patterns, counted
 __all__ = ["Validator", "check_schema"]
 
 _MAX_PROBLEMS = 10
-#: What a pattern costs that takes as long as it may, which is about a tenth of a second.
+#: What it costs to match the longest text that a pattern may get, which takes about a tenth of a second.
 _PATTERN_STEPS = 6_000
 
 
@@ -47,7 +47,7 @@ class Validator:
 
     :param schema: a JSON Schema that :func:`check_schema` has accepted.
     :param trusted: False for a peer's schema: its patterns are then matched only against texts so short
-        that each takes a tenth of a second at most (SEC-78).
+        that each takes a fraction of a second (SEC-78).
     """
 
     def __init__(self, schema: Dict[str, Any], *, trusted: bool = True) -> None:

@@ -6,9 +6,9 @@ May import: errors, revisions, types, protocol.codec, protocol.jsonrpc, protocol
 import contextlib
 import logging
 import threading
-from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
+from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
-from ..errors import INVALID_PARAMS, MCPError, RegistrationError
+from ..errors import RegistrationError
 from ..protocol import codec, jsonrpc, paging
 from ..protocol.uritemplate import Template
 from ..revisions import Revision

@@ -3,9 +3,8 @@
 May import: errors, types, protocol.codec, server.alarm, server.context, server.functions, server.questions, server.registry, server.results
 """
 
-import json
 import logging
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 from ..errors import Cancelled, InternalError, InvalidParams, MissingCapability, RemoteError, ToolError, UrlElicitationRequired
 from ..protocol import codec

@@ -11,7 +11,6 @@ import threading
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
-from ..errors import Cancelled
 from ..types import CreateMessageResult, ModelPreferences, PromptMessage, Root, SamplingMessage, Tool, ToolChoice
 from .questions import Elicit, Elicited, ListRoots, Question, Sample
 from .throttle import Throttle

@@ -1,3 +1,4 @@
+import time
 import tracemalloc
 
 import pytest
@@ -146,6 +147,24 @@ def test_a_long_line_in_small_pieces_is_joined_once():
         assert not buffer.ready
     buffer.feed(b"\n")
     assert buffer.next() == b"0123456789" * 100_000
+
+
+def test_chunks_that_gather_are_looked_at_once():
+    # What takes quadratic time takes 64 times as long for eight times as many chunks.
+    def seconds(count):
+        best = 10.0
+        for _ in range(3):
+            buffer = LineBuffer(1000)
+            for _ in range(count):
+                buffer.feed(b"{}\n" * 50)
+            start = time.perf_counter()
+            assert buffer.first() == b"{}"
+            best = min(best, time.perf_counter() - start)
+        lines, oversize = drain(buffer)
+        assert (len(lines), oversize) == (50 * count, 0)
+        return best
+
+    assert seconds(2000) < 30 * seconds(250) + 0.05
 
 
 @given(st.lists(st.sampled_from([b"a", b"\n", b"\r", b"\r\n", b" ", BOM, b"\xef", b"\xbb", b"long" * 4, b'{"a":1}\n',

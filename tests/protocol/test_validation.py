@@ -302,6 +302,18 @@ def test_problems_say_where():
     assert Validator({"items": {"type": "string"}}).problems([1]) == ["[0]: 1 is not of type 'string'"]
 
 
+def test_a_choice_says_what_was_wrong_with_each_branch():
+    schema = {"anyOf": [{"type": "integer"}, {"type": "string", "minLength": 2}]}
+    [problem] = Validator(schema).problems("x", "arguments")
+    assert problem.startswith("arguments: 'x' is not valid under any of the given schemas (")
+    assert "'x' is not of type 'integer'; or 'x' is too short" in problem
+
+
+def test_names_that_are_no_identifiers_stand_in_brackets():
+    schema = {"additionalProperties": {"type": "integer"}}
+    assert Validator(schema).problems({"a b": "x"}, "arguments") == ["arguments['a b']: 'x' is not of type 'integer'"]
+
+
 def test_problems_are_few_and_short():
     found = Validator({"items": {"type": "string"}}).problems(list(range(1000)))
     assert len(found) == 10

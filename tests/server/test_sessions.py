@@ -114,6 +114,7 @@ def test_notifications_are_never_answered(connect, server):
         client.notify("notifications/cancelled", {"requestId": id, "reason": 7})
     client.notify("notifications/progress", {"progressToken": "x", "progress": 1})
     client.notify("tools/list")
+    client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": [1]})
     client.send({"jsonrpc": "2.0", "id": 77, "result": {}})
     client.send({"jsonrpc": "2.0", "id": 78, "error": {"code": 1, "message": "x"}})
     client.send({"jsonrpc": "2.0", "id": 79, "result": {}, "error": {}})
