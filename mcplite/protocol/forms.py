@@ -16,11 +16,14 @@ _BOUNDS: Dict[str, Tuple[type, ...]] = {
     "maxItems": (int,),
 }
 _FORMATS = ("email", "uri", "date", "date-time")
-_SECRET = re.compile(r"pass(word|phrase|wd)|secret|api_?key|token|credential|private_?key|\bpin\b|cvv|ssn", re.IGNORECASE)
-_EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s.]+(\.[^@\s.]+)*\Z")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
-_DATE_TIME = re.compile(r"([0-9-]{10})[Tt]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})\Z")
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s]+\Z")
+# As text: re compiles and keeps each on its first use, and most programs never use one.
+_SECRET = (r"pass(word|phrase|wd|code)|secret(?!ar)|(api|access|private)[_-]?key|token(?!s)|credential|"
+                     r"(?<![a-z])pin(?![a-z])|cv[vc]|ssn")
+_EMAIL = r"[^@\s]{1,64}@[^@\s.]+(\.[^@\s.]+)*\Z"
+_DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z"
+_DATE_TIME = r"([0-9-]{10})[Tt]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})\Z"
+#: The characters of RFC 3986; other ones are written as %XX.
+_URI = r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+\Z"
 
 
 def check_form(schema: Any) -> None:
@@ -34,9 +37,9 @@ def check_form(schema: Any) -> None:
     if not isinstance(properties, Mapping):
         raise ValueError("a form needs \"properties\", an object with its fields")
     for name, field in properties.items():
-        problem = _field_problem(field)
+        problem = _field_problem(field) or _default_problem(field)
         if problem is not None:
-            raise ValueError(f"the form field {name!r} {problem}")
+            raise ValueError(f"the form field {name!r:.100} {problem}")
     required = schema.get("required", [])
     if not isinstance(required, list) or any(not isinstance(name, str) or name not in properties for name in required):
         raise ValueError("\"required\" must list fields of the form")
@@ -47,24 +50,45 @@ def _field_problem(field: Any) -> Optional[str]:
         return "must be an object"
     kind = field.get("type")
     if kind == "array":
-        if _options(field.get("items")) is None:
+        several = _options(field.get("items"))
+        if several is None:
             return "is a list: only a choice of several, with items.enum or items.anyOf, can be asked for"
-        return _bound_problem(field)
+        return _choice_problem(several) or _bound_problem(field)
     if kind == "object" or "properties" in field:
         return "is an object: forms are flat, so ask for its members one by one"
-    if kind not in _PRIMITIVES and _options(field) is None:
+    choices = _options(field)
+    if choices is not None and kind not in ("integer", "number") and _choice_problem(choices):
+        return _choice_problem(choices)
+    if kind not in _PRIMITIVES and (choices is None or kind is not None):
         return f"has the type {kind!r}; possible are {', '.join(_PRIMITIVES)}, enums, and lists of choices"
     if "format" in field and field["format"] not in _FORMATS:
         return f"has the format {field['format']!r}; possible are {', '.join(_FORMATS)}"
     return _bound_problem(field)
 
 
+def _choice_problem(choices: List[Tuple[Any, Optional[str]]]) -> Optional[str]:
+    if all(isinstance(value, str) for value, _ in choices):
+        return None
+    return "offers choices that are not texts; list texts, and say what they mean in titles"
+
+
+def _default_problem(field: Mapping[str, Any]) -> Optional[str]:
+    problem = _value_problem(field, field["default"]) if "default" in field else None
+    return None if problem is None else f"has a default that does not fit: {problem}"
+
+
 def _bound_problem(field: Mapping[str, Any]) -> Optional[str]:
     for keyword, kinds in _BOUNDS.items():
         value = field.get(keyword)
         if keyword in field and (isinstance(value, bool) or not isinstance(value, kinds)):
-            return f"has {keyword} {value!r}, which is no number of that kind"
+            return f"has {keyword} {_shown(value)}, which is no number of that kind"
     return None
+
+
+def _bound(field: Mapping[str, Any], keyword: str) -> Any:
+    """Return a bound; None also for what is no number, since not every form has been checked."""
+    value = field.get(keyword)
+    return value if isinstance(value, _BOUNDS[keyword]) and not isinstance(value, bool) else None
 
 
 def _options(field: Any) -> Optional[List[Tuple[Any, Optional[str]]]]:
@@ -83,9 +107,14 @@ def _options(field: Any) -> Optional[List[Tuple[Any, Optional[str]]]]:
     return None
 
 
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:70]} ... {text[-20:]}"
+
+
 def sensitive_names(schema: Mapping[str, Any]) -> List[str]:
     """Return the fields whose names say that they ask for a secret, which belongs in a URL question (ELIC-16)."""
-    return [name for name in schema.get("properties", {}) if _SECRET.search(name)]
+    return [name for name in schema.get("properties", {}) if re.search(_SECRET, name, re.IGNORECASE)]
 
 
 def adapt_form(schema: Mapping[str, Any], revision: Revision) -> Dict[str, Any]:
@@ -96,28 +125,32 @@ def adapt_form(schema: Mapping[str, Any], revision: Revision) -> Dict[str, Any]:
 
     :raises ValueError: it asks for a choice of several, which has no form in this revision.
     """
-    form = {key: value for key, value in schema.items() if key in ("type", "properties", "required", "$schema")}
-    properties: Dict[str, Any] = {}
-    for name, field in schema["properties"].items():
-        field = dict(field)
-        if revision.elicitation_enums != "titled":
-            if field.get("type") == "array":
-                raise ValueError(f"the form field {name!r} is a choice of several, which {revision} cannot ask for;"
-                                 f" ask for one, or for text")
-            choices = _options(field)
-            if choices is not None:
-                field.pop("oneOf", None)
-                field.pop("anyOf", None)
-                field["type"] = "string"
-                field["enum"] = [value for value, _ in choices]
-                if any(title is not None for _, title in choices):
-                    field["enumNames"] = [str(value) if title is None else title for value, title in choices]
-            if field.get("type") != "boolean":
-                field.pop("default", None)
-            form.pop("$schema", None)
-        properties[name] = field
-    form["properties"] = properties
+    titled = revision.elicitation_enums == "titled"
+    kept = ("type", "properties", "required", "$schema") if titled else ("type", "properties", "required")
+    form = {key: value for key, value in schema.items() if key in kept}
+    form["properties"] = {name: _adapt_field(name, field, titled, revision) for name, field in schema["properties"].items()}
     return form
+
+
+def _adapt_field(name: str, field: Mapping[str, Any], titled: bool, revision: Revision) -> Dict[str, Any]:
+    field = dict(field)
+    choices = _options(field)
+    if choices is not None:
+        field.setdefault("type", "string")
+    if titled:
+        return field
+    if field.get("type") == "array":
+        raise ValueError(f"the form field {name!r} is a choice of several, which {revision} cannot ask for;"
+                         f" ask for one, or for text")
+    if choices is not None:
+        field.pop("oneOf", None)
+        field.pop("anyOf", None)
+        field["enum"] = [value for value, _ in choices]
+        if any(title is not None for _, title in choices):
+            field["enumNames"] = [str(value) if title is None else title for value, title in choices]
+    if field.get("type") != "boolean":
+        field.pop("default", None)
+    return field
 
 
 def fill_defaults(schema: Mapping[str, Any], content: Mapping[str, Any]) -> Dict[str, Any]:
@@ -125,25 +158,27 @@ def fill_defaults(schema: Mapping[str, Any], content: Mapping[str, Any]) -> Dict
     filled = dict(content)
     for name, field in schema.get("properties", {}).items():
         if name not in filled and isinstance(field, Mapping) and "default" in field:
-            filled[name] = field["default"]
+            default = field["default"]
+            filled[name] = list(default) if isinstance(default, list) else default
     return filled
 
 
 def check_answer(schema: Mapping[str, Any], content: Any) -> List[str]:
     """Return what is wrong with an answer, as sentences; both sides check (ELIC-14, ELIC-15).
 
-    Members that the form does not have are ignored.
+    Members that the form does not have are ignored, and so are keywords that forms do not have, such as
+    ``pattern``.
     """
     if not isinstance(content, Mapping):
         return ["the answer must be an object"]
     properties = schema.get("properties", {})
-    problems = [f"{name}: is required" for name in schema.get("required", []) if name not in content]
+    problems = [f"{name:.100}: is required" for name in schema.get("required", []) if name not in content]
     for name, value in content.items():
         field = properties.get(name)
         if isinstance(field, Mapping):
             problem = _value_problem(field, value)
             if problem is not None:
-                problems.append(f"{name}: {problem}")
+                problems.append(f"{name:.100}: {problem}")
     return problems
 
 
@@ -154,13 +189,13 @@ def _value_problem(field: Mapping[str, Any], value: Any) -> Optional[str]:
     choices = _options(field)
     if choices is not None:
         values = [item for item, _ in choices]
-        return None if _is_among(value, values) else f"{value!r} is none of {values}"
+        return None if _is_among(value, values) else f"{_shown(value)} is none of {_shown(values)}"
     if kind == "boolean":
-        return None if isinstance(value, bool) else f"{value!r} is not true or false"
+        return None if isinstance(value, bool) else f"{_shown(value)} is not true or false"
     if kind in ("integer", "number"):
         return _number_problem(field, value, kind)
     if not isinstance(value, str):
-        return f"{value!r} is not a string"
+        return f"{_shown(value)} is not a string"
     return _text_problem(field, value)
 
 
@@ -171,42 +206,45 @@ def _is_among(value: Any, values: List[Any]) -> bool:
 
 def _choices_problem(field: Mapping[str, Any], value: Any) -> Optional[str]:
     if not isinstance(value, list):
-        return f"{value!r} is not a list"
+        return f"{_shown(value)} is not a list"
     values = [item for item, _ in _options(field.get("items")) or []]
     for item in value:
         if not _is_among(item, values):
-            return f"{item!r} is none of {values}"
-    if len(value) < field.get("minItems", 0):
-        return f"choose at least {field['minItems']}"
-    if "maxItems" in field and len(value) > field["maxItems"]:
-        return f"choose at most {field['maxItems']}"
+            return f"{_shown(item)} is none of {_shown(values)}"
+    least, most = _bound(field, "minItems"), _bound(field, "maxItems")
+    if least is not None and len(value) < least:
+        return f"choose at least {least}"
+    if most is not None and len(value) > most:
+        return f"choose at most {most}"
     return None
 
 
 def _number_problem(field: Mapping[str, Any], value: Any, kind: str) -> Optional[str]:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return f"{value!r} is not a number"
+        return f"{_shown(value)} is not a number"
     if kind == "integer" and isinstance(value, float) and not value.is_integer():
-        return f"{value!r} is not a whole number"
-    if "minimum" in field and value < field["minimum"]:
-        return f"{value!r} is less than the minimum of {field['minimum']!r}"
-    if "maximum" in field and value > field["maximum"]:
-        return f"{value!r} is greater than the maximum of {field['maximum']!r}"
+        return f"{_shown(value)} is not a whole number"
+    least, most = _bound(field, "minimum"), _bound(field, "maximum")
+    if least is not None and value < least:
+        return f"{_shown(value)} is less than the minimum of {least!r}"
+    if most is not None and value > most:
+        return f"{_shown(value)} is greater than the maximum of {most!r}"
     return None
 
 
 def _text_problem(field: Mapping[str, Any], value: str) -> Optional[str]:
-    if len(value) < field.get("minLength", 0):
-        return f"needs at least {field['minLength']} characters"
-    if "maxLength" in field and len(value) > field["maxLength"]:
-        return f"has more than {field['maxLength']} characters"
+    least, most = _bound(field, "minLength"), _bound(field, "maxLength")
+    if least is not None and len(value) < least:
+        return f"needs at least {least} characters"
+    if most is not None and len(value) > most:
+        return f"has more than {most} characters"
     wanted = field.get("format")
-    if wanted == "email" and not _EMAIL.match(value):
-        return f"{value!r} is not an email address"
-    if wanted == "uri" and not _URI.match(value):
-        return f"{value!r} is not a URI"
+    if wanted == "email" and not re.match(_EMAIL, value):
+        return f"{_shown(value)} is not an email address"
+    if wanted == "uri" and not re.match(_URI, value):
+        return f"{_shown(value)} is not a URI"
     if wanted in ("date", "date-time") and not _is_time(value, wanted):
-        return f"{value!r} is not a {wanted} of RFC 3339"
+        return f"{_shown(value)} is not a {wanted} of RFC 3339"
     return None
 
 
@@ -215,10 +253,10 @@ def _is_time(value: str, wanted: str) -> bool:
 
     try:
         if wanted == "date":
-            return _DATE.match(value) is not None and bool(datetime.date.fromisoformat(value))
+            return re.match(_DATE, value) is not None and bool(datetime.date.fromisoformat(value))
         # Before 3.11 fromisoformat knows neither Z nor fractions of any length, and since then much that
         # RFC 3339 does not have.
-        parts = _DATE_TIME.match(value)
+        parts = re.match(_DATE_TIME, value)
         if parts is None:
             return False
         zone = parts.group(3).upper().replace("Z", "+00:00")

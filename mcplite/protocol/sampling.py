@@ -3,17 +3,11 @@
 May import: types
 """
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, List, Optional, Sequence
 
 from ..types import ModelPreferences
 
 __all__ = ["check_messages", "pick_model"]
-
-
-def _blocks(message: Dict[str, Any]) -> List[Dict[str, Any]]:
-    content = message.get("content")
-    items = content if isinstance(content, list) else [content]
-    return [item for item in items if isinstance(item, dict)]
 
 
 def check_messages(messages: Sequence[Any]) -> Optional[str]:
@@ -28,9 +22,11 @@ def check_messages(messages: Sequence[Any]) -> Optional[str]:
     for index, message in enumerate(messages):
         if not isinstance(message, dict) or message.get("role") not in ("user", "assistant"):
             return f"messages[{index}] needs a role, 'user' or 'assistant'"
-        blocks = _blocks(message)
-        if not blocks and not isinstance(message.get("content"), list):
-            return f"messages[{index}] needs content"
+        content = message.get("content")
+        items = content if isinstance(content, list) else [content]
+        blocks = [item for item in items if isinstance(item, dict)]
+        if len(blocks) < len(items):
+            return f"messages[{index}] needs content: a block, or a list of blocks"
         results = [str(block.get("toolUseId")) for block in blocks if block.get("type") == "tool_result"]
         if results and (message["role"] != "user" or len(results) != len(blocks)):
             return f"messages[{index}]: tool results stand alone in a user message"

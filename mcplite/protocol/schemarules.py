@@ -8,7 +8,6 @@ Whether it is valid under its dialect's own schema is not asked here.
 import json
 import re
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
-from urllib.parse import unquote, urldefrag, urljoin
 
 from ..errors import RegistrationError
 from .patterns import longest_subject
@@ -20,7 +19,7 @@ _MAX_DEPTH = 64
 _MAX_PARTS = 10_000
 _NEWEST = "https://json-schema.org/draft/2020-12/schema"
 _DRAFT7 = "http://json-schema.org/draft-07/schema"
-_DIALECT = re.compile(r"https?://json-schema\.org/(?:draft/2020-12|(draft-07))/schema#?")
+_DIALECT = r"https?://json-schema\.org/(?:draft/2020-12|(draft-07))/schema#?"
 
 #: Where a schema has schemas: as the value of a keyword, in its list, or in its object.
 _ONE = frozenset({"additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not",
@@ -37,7 +36,7 @@ def is_draft7(schema: Mapping[str, Any], what: str = "schema") -> bool:
     named = schema.get("$schema")
     if named is None:
         return False
-    found = _DIALECT.fullmatch(named) if isinstance(named, str) else None
+    found = re.fullmatch(_DIALECT, named) if isinstance(named, str) else None
     if found is None:
         raise RegistrationError(f"{what}: the JSON Schema dialect {str(named)[:200]!r} is not supported;"
                                 f" use 2020-12 (or leave $schema out) or draft-07")
@@ -144,6 +143,8 @@ class _Rules:
 
     def _join(self, base: str, reference: str) -> Tuple[str, str]:
         """Return the absolute URI that a reference means, and its fragment."""
+        from urllib.parse import unquote, urldefrag, urljoin  # few schemas have references
+
         try:
             uri, fragment = urldefrag(reference)
             return (urljoin(base, uri) if uri else base), unquote(fragment)

@@ -15,14 +15,13 @@ __all__ = ["Trace", "mask", "trace_for"]
 
 _log = logging.getLogger(__name__)
 _WORDS = "authorization|token|password|passwd|passphrase|secret|api_?-?key|private_?-?key|credential|cookie"
-_SECRET = re.compile(_WORDS, re.IGNORECASE)
 #: Names that only look like secrets.
 _HARMLESS = frozenset({"progresstoken", "maxtokens", "inputtokens", "outputtokens"})
 #: The same for what cannot be parsed, or is too long for it. A value that is no plain string, number or
 #: word takes the rest of the text with it, since nobody has found its end.
-_IN_TEXT = re.compile(
+_IN_TEXT = (
     (rb'(\\*"[^"\\]{0,64}(?:%s)[^"\\]{0,64}\\*"\s*:\s*)' % _WORDS.encode())
-    + rb'("(?:[^"\\]|\\.)*"|[^\s,}\]\[{"\\]+|.*)', re.IGNORECASE | re.DOTALL)
+    + rb'("(?:[^"\\]|\\.)*"|[^\s,}\]\[{"\\]+|.*)')
 _SHOWN = 2000
 #: Longer messages are masked as text, and only as far as they are shown.
 _PARSED = 256 << 10
@@ -61,7 +60,7 @@ def _masked(value: Any, within: str = "") -> Any:
 
 
 def _is_secret(key: str, value: Any) -> bool:
-    return (value is not None and not isinstance(value, bool) and _SECRET.search(key) is not None
+    return (value is not None and not isinstance(value, bool) and re.search(_WORDS, key, re.IGNORECASE) is not None
             and key.lower() not in _HARMLESS)
 
 
@@ -71,7 +70,7 @@ def _masked_text(data: bytes) -> bytes:
         return match.group(0) if key.lower() in _HARMLESS else match.group(1) + b'"***"'
 
     # Cut first, so that a megabyte of text costs no megabyte of matching.
-    return _IN_TEXT.sub(replace, data[:20 * _SHOWN])
+    return re.sub(_IN_TEXT, replace, data[:20 * _SHOWN], flags=re.IGNORECASE | re.DOTALL)
 
 
 class Trace:

@@ -10,7 +10,6 @@ from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional,
 
 from ..errors import RegistrationError
 from ..protocol import codec, jsonrpc, paging
-from ..protocol.uritemplate import Template
 from ..revisions import Revision
 from ..rpc.channel import Channel
 from ..rpc.peer import Peer
@@ -194,6 +193,8 @@ class Server:
                                         f" write them into it, as in '{uri}/{{{parameters[0]}}}'")
             self.registry.add("resources", uri, ResourceEntry(Resource(uri=uri, size=size, **common), compiled))
             return
+        from ..protocol.uritemplate import Template  # for servers that have templates
+
         try:
             pattern = Template(uri)
         except ValueError as error:

@@ -8,13 +8,15 @@ Registering and removing work from any thread at any time: readers take a snapsh
 import logging
 import threading
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from ..errors import RegistrationError
 from ..protocol.meta import check_meta
-from ..protocol.uritemplate import Template
 from ..types import Prompt, Resource, ResourceTemplate, Tool
 from .functions import Function
+
+if TYPE_CHECKING:
+    from ..protocol.uritemplate import Template
 
 __all__ = ["PromptEntry", "Registry", "ResourceEntry", "TemplateEntry", "ToolEntry"]
 
@@ -57,7 +59,7 @@ class TemplateEntry:
     """Resources at every URI that a template matches."""
 
     template: ResourceTemplate
-    pattern: Template
+    pattern: "Template"
     function: Function
 
     def listed(self) -> ResourceTemplate:

@@ -23,7 +23,7 @@ def form(*, required=None, **fields):
     {"type": "string"}, {"type": "number"}, {"type": "integer"}, {"type": "boolean"}, {"type": "string", "format": "email"},
     {"type": "string", "format": "uri"}, {"type": "string", "format": "date"}, {"type": "string", "format": "date-time"},
     {"type": "string", "enum": ["a", "b"]}, {"type": "string", "enum": ["a"], "enumNames": ["A"]}, {"enum": ["a"]},
-    TITLED, SEVERAL, {"type": "array", "items": {"type": "string", "enum": ["a"]}},
+    TITLED, SEVERAL, {"type": "integer", "enum": [1, 2]}, dict(SEVERAL, default=["r"]), {"type": "integer", "default": 3}, {"type": "array", "items": {"type": "string", "enum": ["a"]}},
     {"type": "string", "title": "T", "description": "D", "default": "x", "minLength": 1, "maxLength": 5},
 ])
 def test_good_fields(field):
@@ -39,6 +39,10 @@ def test_good_fields(field):
     ({}, "has the type None"), ({"type": ["string", "null"]}, "has the type"),
     ({"type": "string", "format": "hostname"}, "format 'hostname'"), ({"type": "string", "format": []}, "format"),
     ({"type": "string", "minLength": "5"}, "minLength '5'"), ({"type": "string", "maxLength": None}, "maxLength None"),
+    ({"type": "string", "enum": ["a", 1]}, "choices that are not texts"), ({"enum": [1, 2]}, "choices that are not texts"),
+    ({"type": "array", "items": {"enum": [1]}}, "choices that are not texts"), ({"type": "null", "enum": ["a"]}, "has the type 'null'"),
+    ({"type": "string", "default": 5}, "a default that does not fit: 5 is not a string"), (dict(TITLED, default="Red"), "a default that does not fit"),
+    ({"type": "boolean", "default": None}, "a default that does not fit"), (dict(SEVERAL, default=["x"]), "a default that does not fit"),
     ({"type": "number", "minimum": True}, "minimum True"), ({"type": "integer", "maximum": []}, "maximum"),
     (dict(SEVERAL, minItems=1.5), "minItems 1.5"),
 ])
@@ -65,8 +69,9 @@ def test_an_empty_form_and_required_fields():
 
 def test_names_that_ask_for_secrets():
     # ELIC-16
-    names = ["password", "Passphrase", "api_key", "APIKEY", "accessToken", "my_secret", "pin", "cvv", "private_key", "ssn"]
-    fine = ["name", "pinned", "opinion", "keyboard", "compass"]
+    names = ["password", "Passphrase", "api_key", "APIKEY", "accessToken", "my_secret", "pin", "cvv", "private_key", "ssn", "user_pin", "passcode", "cvc",
+             "AccessKey"]
+    fine = ["name", "pinned", "opinion", "keyboard", "compass", "max_tokens", "secretary", "access"]
     assert sensitive_names(form(**{name: {"type": "string"} for name in names + fine})) == names
     assert sensitive_names({}) == []
 
@@ -77,6 +82,16 @@ def test_newer_revisions_get_the_form_as_it_is():
     schema = {**form(a=TITLED, b=SEVERAL, c={"type": "string", "default": "x"}), "title": "left out", "$schema": "s"}
     for revision in (NOVEMBER_2025, JULY_2026):
         assert adapt_form(schema, revision) == {key: schema[key] for key in ("type", "properties", "$schema")}
+
+
+def test_choices_are_texts_unless_they_say_otherwise():
+    schema = form(a={"enum": ["x"]}, b={"type": "integer", "enum": [1, 2]})
+    for revision in (JUNE_2025, NOVEMBER_2025):
+        assert adapt_form(schema, revision) == form(a={"type": "string", "enum": ["x"]}, b={"type": "integer", "enum": [1, 2]})
+
+
+def test_the_dialect_of_a_form_is_not_told_to_older_revisions():
+    assert adapt_form({**form(), "$schema": "s"}, JUNE_2025) == form()
 
 
 def test_older_revisions_get_enum_names_and_few_defaults():
@@ -105,6 +120,9 @@ def test_defaults_fill_what_is_missing():
     assert fill_defaults(schema, content) == {"a": "y", "z": 1, "b": False}
     assert content == {"a": "y", "z": 1}
     assert fill_defaults({}, content) == content
+    several = form(a=dict(SEVERAL, default=["r"]))
+    fill_defaults(several, {})["a"].append("g")
+    assert several["properties"]["a"]["default"] == ["r"]
 
 
 # ---- answers ----
@@ -128,7 +146,8 @@ def test_defaults_fill_what_is_missing():
     ({"type": "array"}, [[]], [["x"]]),
     ({"type": "string", "format": "email"}, ["a@b", "first.last+tag@sub.example.org"],
      ["", "a", "@b", "a@", "a b@c", "a@b@c", "a@b..c", "a@b\n", "x" * 65 + "@b"]),
-    ({"type": "string", "format": "uri"}, ["http://x", "urn:a:b", "mailto:a@b"], ["", "x", "//x", "/x", "http: //x", "1x:y", "a:b\n"]),
+    ({"type": "string", "format": "uri"}, ["http://x", "urn:a:b", "mailto:a@b", "http://[::1]:80/a%20b?c=d#e"], ["", "x", "//x", "/x", "http: //x", "1x:y", "a:b\n", "http://x/<y>",
+     "http://x/%zz", "http://x/é"]),
     ({"type": "string", "format": "date"}, ["2025-11-25", "2024-02-29"],
      ["2025-13-01", "2025-02-30", "20251125", "2025-1-1", "x", "2025-11-25T00:00:00Z", "2025-W01-1"]),
     ({"type": "string", "format": "date-time"},
@@ -146,6 +165,20 @@ def test_answers(field, good, bad):
     for value in bad:
         problems = check_answer(schema, {"name": value})
         assert len(problems) == 1 and problems[0].startswith("name: "), value
+
+
+@pytest.mark.parametrize("field, value", [
+    ({"type": "string", "minLength": "x", "maxLength": True}, "abc"), ({"type": "integer", "minimum": "x", "maximum": None}, 5),
+    (dict(SEVERAL, minItems=[], maxItems="x"), ["r"]),
+])
+def test_bounds_that_are_none_are_ignored(field, value):
+    assert check_answer(form(name=field), {"name": value}) == []
+
+
+def test_problems_are_short():
+    field = {"type": "string", "enum": [str(number) * 50 for number in range(1000)]}
+    [problem] = check_answer(form(**{"n" * 1000: field}), {"n" * 1000: "x" * 10_000})
+    assert len(problem) < 400
 
 
 def test_required_and_unknown_members():

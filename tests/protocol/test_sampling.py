@@ -38,6 +38,7 @@ def test_good_conversations(messages):
     ([{"role": ["user"], "content": WORDS}], "messages[0] needs a role"),
     ([{"role": "user"}], "messages[0] needs content"), ([{"role": "user", "content": "x"}], "messages[0] needs content"),
     ([{"role": "user", "content": None}], "messages[0] needs content"),
+    ([{"role": "user", "content": [WORDS, "x"]}], "messages[0] needs content: a block, or a list of blocks"),
     # SAMP-11
     ([uses("a"), results("a", also=[WORDS])], "messages[1]: tool results stand alone"),
     ([uses("a"), results("a", role="assistant")], "messages[1]: tool results stand alone"),
