@@ -11,7 +11,7 @@ from mcplite.protocol.patterns import MAX_PATTERN, MAX_SUBJECT, longest_subject
 @pytest.mark.parametrize("pattern", [
     "", "^", "^$", "x", "^abc$", "^[a-z]+(-[a-z]+)*$", r"^\d{4}-\d{2}-\d{2}$", r"\d{1,3}", "a|b|cd", r"^https?://\S+$",
     r"^(\d{1,3}\.){3}\d{1,3}$", "^(foo|far)+$", "^(a|ab)*c", r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", r"\bword\b",
-    "^(?:[a-z]+?;)*$", "^[^é]*é", "^(?P<year>[0-9]+)-", r"^[\w.]+:", "^[α-ω]+ [^a-z]", r"^\D+\d", r"^\W\w+$",
+    "^(?:[a-z]+?;)*$", "^[^é]*é", "^(?P<year>[0-9]+)-", r"^[\w.]+:", "^[α-ω]+ [^a-z]", r"^\D+\d", r"^\W\w+$", r"^a*[^\x00-ÿ]", "^a*(b|c)d", "^[^a-\U0010ffff]*a",
 ])
 def test_ordinary_patterns_are_for_long_texts(pattern):
     assert longest_subject(pattern) == MAX_SUBJECT
@@ -45,7 +45,7 @@ def test_choices_that_overlap_make_texts_shorter(pattern, longest):
 
 
 def test_the_newer_repeats():
-    for pattern, longest in (("^(?>a+)b", MAX_SUBJECT), ("^(a++)+$", 0)):
+    for pattern, longest in (("^(?>a+)b", MAX_SUBJECT), ("^x*(?>a+)b", MAX_SUBJECT), ("^(a++)+$", 0)):
         try:
             re.compile(pattern)
         except re.error:

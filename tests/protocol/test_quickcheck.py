@@ -98,6 +98,16 @@ def test_alternatives_within_alternatives_are_given_up():
     assert check("x") is True
 
 
+@pytest.mark.parametrize("schema, value", [
+    ({"items": {"type": "integer"}}, [1] * 10), ({"additionalProperties": {}}, dict.fromkeys(range(10))), ({"required": ["a"] * 10}, {"a": 1}),
+    ({"anyOf": [{"type": "string"}] * 10}, 1), ({"items": {"type": "integer", "minimum": 0}}, [1] * 5),
+])
+def test_each_kind_of_work_is_counted(schema, value, monkeypatch):
+    assert compile_check(schema)(value) is not None
+    monkeypatch.setattr("mcplite.protocol.quickcheck._MAX_STEPS", 9)
+    assert compile_check(schema)(value) is None
+
+
 @pytest.mark.parametrize("keyword", ["items", "properties"])
 def test_deep_schemas_are_given_up(keyword):
     schema = {"type": "integer"}

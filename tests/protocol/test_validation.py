@@ -239,6 +239,49 @@ def test_long_texts_are_not_matched():
     assert "not matched" in problem and len(problem) < 200
 
 
+def test_a_stranger_s_patterns_get_shorter_texts():
+    schema = {"pattern": ".*foo.*"}
+    check_schema(schema, what="it", trusted=False)
+    assert Validator(schema, trusted=False).problems("x" * 100 + "foo") == []
+    assert Validator(schema).problems("x" * 1000 + "foo") == []
+    [problem] = Validator(schema, trusted=False).problems("x" * 1000 + "foo")
+    assert "a text of 1003 characters is not matched against '.*foo.*'; at most 271 are" in problem
+
+
+def test_matching_many_long_texts_is_stopped():
+    found = Validator({"items": {"pattern": "a+b|a"}}).problems(["a" * 8000] * 100)
+    assert found == ["validation was stopped after 50000 steps: the schema or the value is too complex"]
+
+
+def test_long_names_are_not_matched():
+    schema = {"patternProperties": {"^x-": {"type": "string"}}, "additionalProperties": False}
+    assert Validator(schema).problems({"x-" + "a" * 200: "y"}) == []
+    assert Validator(schema).problems({"x-" + "a" * 300: "y"}) == ["names of more than 256 characters are not matched against patterns"]
+    assert "was stopped" in Validator({"patternProperties": {f"^{number}x": {} for number in range(100)}}).problems(
+        {f"{number}y": 1 for number in range(10_000)})[0]
+
+
+def test_alternatives_say_what_each_of_them_wants():
+    schema = {"properties": {"a": {"anyOf": [{"type": "integer"}, {"type": "null"}]}}}
+    [problem] = Validator(schema).problems({"a": "x"}, "arguments")
+    assert problem.startswith("arguments.a: 'x' is not valid under any of")
+    assert problem.endswith("('x' is not of type 'integer'; or 'x' is not of type 'null')")
+
+
+def test_names_in_paths_cannot_pass_for_something_else():
+    schema = {"additionalProperties": {"type": "string"}}
+    assert Validator(schema).problems({"a\nb": 1}, "it") == ["it['a\\nb']: 1 is not of type 'string'"]
+    [problem] = Validator(schema).problems({"x" * 10_000: 1})
+    assert len(problem) < 200
+
+
+def test_numbers_that_are_made_to_have_one_hash_are_compared_at_once():
+    # SEC-77
+    value = [number * (2**61 - 1) for number in range(20_000)]
+    assert Validator({"uniqueItems": True}).is_valid(value)
+    assert not Validator({"uniqueItems": True}).is_valid([*value, 0])
+
+
 def test_patterns_are_searched_and_no_format_is_checked():
     # SEC-83
     assert problems({"pattern": "b"}, "abc") == [] and problems({"pattern": "b"}, 5) == []
