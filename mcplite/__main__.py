@@ -134,8 +134,8 @@ def _run(options: argparse.Namespace) -> int:
     _check_words(words, options)
     target = _configured(options) if options.config else words.pop(0)
     handler = _ACTIONS[options.command]
-    asker = Asker(lambda: client.server_info)
     options.bar = ProgressBar()
+    asker = Asker(lambda: client.server_info, alone=options.bar.hidden)
     extra: Dict[str, Any] = {}
     if options.root:
         extra["roots"] = options.root
@@ -155,9 +155,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _logged(message: LogMessage, options: argparse.Namespace) -> None:
-    options.bar.done()  # the next report draws it again, below
     text = message.data if isinstance(message.data, str) else json.dumps(message.data, ensure_ascii=False)
-    print(clean(f"{message.level} {message.logger or 'server'}: {text}"), file=sys.stderr)
+    with options.bar.hidden():
+        print(clean(f"{message.level} {message.logger or 'server'}: {text}"), file=sys.stderr)
 
 
 def _configured(options: argparse.Namespace) -> Any:

@@ -3,12 +3,13 @@
 May import: cli.printing, protocol.forms, types
 """
 
+import contextlib
 import json
 import os
 import select
 import sys
 import threading
-from typing import Any, Callable, Dict, List, Mapping, Optional, TextIO, Tuple
+from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, TextIO, Tuple
 
 from ..protocol import forms
 from ..types import ElicitRequest, ElicitResult, Implementation, accept, cancel, decline
@@ -34,11 +35,14 @@ class Asker:
     :param who: returns the server's name, which the question shows (ELIC-18).
     :param source: the terminal to read from; stdin by default.
     :param out: where the questions go; stderr by default.
+    :param alone: entered while a question is on the screen; it keeps everything else away from there.
     """
 
     def __init__(self, who: Callable[[], Optional[Implementation]], source: Optional[TextIO] = None,
-                 out: Optional[TextIO] = None) -> None:
+                 out: Optional[TextIO] = None, *,
+                 alone: Callable[[], ContextManager[object]] = contextlib.nullcontext) -> None:
         self._who = who
+        self._alone = alone
         self._source = sys.stdin if source is None else source
         self._out = sys.stderr if out is None else out
         #: Guards the terminal. It is held while a person thinks: questions come on several threads, and
@@ -59,7 +63,7 @@ class Asker:
         name = one_line(info.display_name) if info is not None else "The server"
         # What follows on further lines is indented, so that it does not look like a question of somebody else.
         message = f"{name} asks: " + request.message.strip().replace("\n", "\n  ")
-        with self._turn:
+        with self._turn, self._alone():
             if self._source is None or not self._source.isatty():
                 self._say(f"{message}\n(declined: there is no terminal to ask on)")
                 return decline()

@@ -3,12 +3,14 @@
 May import: types
 """
 
+import contextlib
 import json
 import shutil
 import sys
 import textwrap
+import threading
 import unicodedata
-from typing import Any, Dict, Iterable, List, Optional, Sequence, TextIO, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, TextIO, Tuple
 
 from ..types import (
     AudioContent, BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent, Progress, ResourceLink,
@@ -106,18 +108,29 @@ def first_binary(items: Sequence[Any]) -> Optional[bytes]:
 class ProgressBar:
     """Shows progress on a terminal's last line, and nothing anywhere else.
 
+    Reports, questions and log messages come on threads of their own; whatever else is written belongs into
+    ``with bar.hidden()``.
+
     :param out: where; stderr by default.
     """
 
     def __init__(self, out: Optional[TextIO] = None) -> None:
         self._out = sys.stderr if out is None else out
         self._on = self._out is not None and self._out.isatty()
+        #: Guards the fields below and the line on the screen; held while the line is written.
+        self._lock = threading.RLock()
         self._width = 0
+        self._last: Optional[Progress] = None
+        self._hidden = 0
 
     def __call__(self, progress: Progress) -> None:
-        """Show one report."""
-        if not self._on:
-            return
+        """Show one report, now or when nothing else is on its line any more."""
+        with self._lock:
+            self._last = progress
+            if self._on and not self._hidden:
+                self._draw(progress)
+
+    def _draw(self, progress: Progress) -> None:
         columns = shutil.get_terminal_size((80, 24)).columns - 1
         if progress.total:
             share = min(1.0, max(0.0, progress.progress / progress.total))
@@ -132,7 +145,26 @@ class ProgressBar:
         self._width = len(text)
 
     def done(self) -> None:
-        """Take the bar away."""
+        """Take the bar away for good."""
+        with self._lock:
+            self._last = None
+            self._wipe()
+
+    def _wipe(self) -> None:
         if self._width:
             print("\r" + " " * self._width + "\r", end="", file=self._out, flush=True)
             self._width = 0
+
+    @contextlib.contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Take the bar away while the block writes or asks, and show it again afterwards."""
+        with self._lock:
+            self._hidden += 1
+            self._wipe()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._hidden -= 1
+                if self._last is not None:
+                    self(self._last)

@@ -175,6 +175,24 @@ def test_without_a_total_the_number_is_shown_and_a_line_is_never_full(columns):
     assert bar._out.getvalue() == "\r12.5 " + "x" * 14
 
 
+def test_the_bar_keeps_out_of_the_way(columns):
+    columns(80)
+    bar = ProgressBar(Screen())
+    shown = bar._out
+    with bar.hidden():
+        bar(Progress(1, 4))
+        assert shown.getvalue() == ""
+    line = "[#####...............]  25%"
+    assert shown.getvalue() == "\r" + line
+    with bar.hidden(), bar.hidden():
+        assert shown.getvalue() == "\r" + line + "\r" + " " * len(line) + "\r"
+    assert shown.getvalue().endswith("\r" + line)
+    bar.done()
+    with bar.hidden():
+        pass
+    assert shown.getvalue().endswith("\r" + " " * len(line) + "\r")
+
+
 @pytest.mark.parametrize("out", [Screen(terminal=False), None])
 def test_there_is_no_bar_without_a_terminal(out, monkeypatch):
     monkeypatch.setattr(printing.sys, "stderr", None)
@@ -192,7 +210,7 @@ mcp = mcplite.Server("slow")
 @mcp.tool()
 def work(ctx: mcplite.Context) -> str:
     ctx.report_progress(1, 2, "half")
-    if not ctx.elicit("Go on?", bool).accepted:  # so the bar is seen before the end
+    if not ctx.elicit("Go on?", bool).accepted:
         return "stopped"
     ctx.info("nearly")
     ctx.report_progress(2, 2, "all")
@@ -204,9 +222,10 @@ def test_the_bar_of_a_whole_call_is_on_stderr_and_goes_away(terminal, tmp_path):
     (tmp_path / "slow.py").write_text(TARGET)
     with open(tmp_path / "out", "wb") as stdout:
         terminal.run("call", "--log-level", "info", str(tmp_path / "slow.py"), "work", stdout=stdout)
-        terminal.expect(r"\r\[##########\.\.\.\.\.\.\.\.\.\.\]  50% half")
+        # Progress and the question come on threads of their own; the bar is there again after the question.
         terminal.answer(r"value \(yes or no\): ", "yes")
         terminal.answer(r"Send this answer\?", "y")
+        terminal.expect(r"\r\[##########\.\.\.\.\.\.\.\.\.\.\]  50% half")
         terminal.expect(r"\r +\rinfo [^\n]*nearly\n")
         assert terminal.status() == 0
     assert (tmp_path / "out").read_text() == "finished\n"
