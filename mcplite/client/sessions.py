@@ -240,9 +240,7 @@ class LegacySession(Handler):
                 _log.debug("%s sent progress for a request that is not running: %.100r", self.peer.name, token)
             return
         if method == "notifications/cancelled":
-            id, reason = params.get("requestId"), params.get("reason")
-            if isinstance(id, (int, str)) and not isinstance(id, bool):
-                self.peer.cancel_incoming(id, reason if isinstance(reason, str) else None)
+            self.peer.cancel_incoming(params.get("requestId"), params.get("reason"))
             return
         self._told(method)
         try:

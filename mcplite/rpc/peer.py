@@ -268,12 +268,15 @@ class Peer:
 
     # --- requests of the other side ---------------------------------------------------------------
 
-    def cancel_incoming(self, id: Union[int, str], reason: Optional[str]) -> bool:
-        """Cancel a request in work; False when there is none with this id (CANC-04)."""
-        incoming = self._in_flight.get(id)
+    def cancel_incoming(self, id: Any, reason: Any) -> bool:
+        """Cancel a request in work; False when there is none with this id (CANC-04).
+
+        :param id, reason: as the other side gave them, of any type.
+        """
+        incoming = self._in_flight.get(id) if type(id) in (int, str) else None
         if incoming is None:
             return False
-        incoming.cancelled(reason)
+        incoming.cancelled(reason if isinstance(reason, str) else None)
         return True
 
     def cancel_all(self, reason: str) -> List[Incoming]:

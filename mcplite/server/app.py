@@ -1,19 +1,16 @@
 """Server: the registry and its decorators; it owns no connection.
 
-May import: errors, revisions, types, protocol.codec, protocol.jsonrpc, protocol.paging, protocol.uritemplate, rpc.channel, rpc.peer, rpc.tracing, rpc.workers, server.context, server.directory, server.functions, server.limits, server.logs, server.registry, server.sessions, server.stdio, version
+May import: errors, revisions, types, protocol.codec, protocol.jsonrpc, protocol.paging, protocol.uritemplate, server.context,
+    server.directory, server.functions, server.limits, server.logs, server.registry, server.serving, server.sessions,
+    server.stdio, version
 """
 
-import contextlib
 import logging
-import threading
 from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from ..errors import RegistrationError
 from ..protocol import codec, jsonrpc, paging
 from ..revisions import Revision
-from ..rpc.channel import Channel
-from ..rpc.peer import Peer
-from ..rpc.workers import Workers
 from ..types import (
     Annotations, Icon, Implementation, InitializeResult, Prompt, PromptArgument, Resource, ResourceTemplate,
     ServerCapabilities, Tool, ToolAnnotations,
@@ -23,16 +20,16 @@ from .context import Context
 from .functions import Function, compile_function
 from .limits import Limits
 from .registry import PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry, check_name, checked_meta
+from .serving import Serving
 from .sessions import LegacySession
 
 __all__ = ["Server"]
 
-_log = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
 Middleware = Callable[[Context, Callable[[], Dict[str, Any]]], Dict[str, Any]]
 
 
-class Server:
+class Server(Serving):
     """A collection of tools, resources and prompts that any number of clients can use.
 
     The decorators give the function back unchanged. Registering and removing is possible at any time
@@ -69,12 +66,12 @@ class Server:
                  on_roots_changed: Optional[Callable[[LegacySession], object]] = None,
                  debug: Union[None, bool, str] = None) -> None:
         check_name("server", name)
+        super().__init__(limits or Limits(), lifespan, debug)
         if page_size < 1:
             raise RegistrationError(f"page_size must be at least 1, not {page_size!r}")
         self.info = Implementation(name=name, version=version or __version__, title=title, description=description,
                                    website_url=website_url, icons=_icons(icons))
         self.instructions = instructions
-        self.limits = limits or Limits()
         self.middleware: Tuple[Middleware, ...] = tuple(middleware)
         self.mask_errors = mask_errors
         self.registry = Registry(self._changed)
@@ -84,17 +81,9 @@ class Server:
             self.registry.declare(kind)
         self._page_size = page_size
         self._experimental = experimental
-        self._lifespan = lifespan
         self._on_roots_changed = on_roots_changed
-        self.debug = debug
-        #: Guards the fields below; held for list and dictionary work, and while a lifespan is entered or left.
-        self._lock = threading.RLock()
-        self._sessions: List[LegacySession] = []
-        self._users = 0
-        self._exit: Optional[contextlib.ExitStack] = None
+        #: Guarded by the lock of the serving half.
         self._pages: Dict[Tuple[str, Optional[str], str, int], Any] = {}
-        self._workers: Optional[Workers] = None
-        self.lifespan_value: Any = None
 
     @property
     def name(self) -> str:
@@ -336,80 +325,6 @@ class Server:
 
         serve(self, **options)
 
-    def serve_channel(self, channel: Channel, on_close: Optional[Callable[[], object]] = None) -> Peer:
-        """Begin to serve one client on a channel, and return at once.
-
-        :param on_close: called when the conversation is over.
-        :returns: the conversation; ``wait_closed()`` blocks until it is over, ``close()`` ends it.
-        """
-        self._enter()
-        session = LegacySession(self, on_close)
-        peer = Peer(channel, session, workers=self.workers, leading=True, trace=self._trace(channel), limits=jsonrpc.JSONLimits(
-            nesting=self.limits.json_nesting, elements=self.limits.json_elements, batch=self.limits.batch))
-        session.peer = peer
-        with self._lock:
-            self._sessions.append(session)
-        peer.start()
-        return peer
-
-    def _trace(self, channel: Channel) -> Any:
-        from ..rpc.tracing import trace_for
-
-        return trace_for(self.debug, channel.name)
-
-    @property
-    def workers(self) -> Workers:
-        """The threads that run handlers; made with the first client."""
-        with self._lock:
-            if self._workers is None:
-                self._workers = Workers(self.limits.running, self.limits.queued, "mcplite worker")
-            return self._workers
-
-    @property
-    def sessions(self) -> List[LegacySession]:
-        """The clients that are connected now."""
-        with self._lock:
-            return list(self._sessions)
-
-    def close(self) -> None:
-        """End every conversation, leave the lifespan, and stop the worker threads; idempotent."""
-        for session in self.sessions:
-            session.peer.close()
-        with self._lock:
-            workers, self._workers = self._workers, None
-        if workers is not None:
-            workers.stop()
-
-    def _enter(self) -> None:
-        with self._lock:
-            self._users += 1
-            if self._lifespan is None or self._exit is not None:
-                return
-            stack = contextlib.ExitStack()
-            try:
-                self.lifespan_value = stack.enter_context(self._lifespan(self))
-            except BaseException:
-                self._users -= 1
-                raise
-            self._exit = stack
-
-    def _leave(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users:
-                return
-            workers, self._workers = self._workers, None
-            if workers is not None:
-                workers.stop()  # the last client is gone; the next one gets new threads
-            if self._exit is None:
-                return
-            stack, self._exit = self._exit, None
-            try:
-                stack.close()
-            except Exception:
-                _log.exception("the lifespan of %r failed at its end", self.name)
-            self.lifespan_value = None
-
     # --- what sessions and dispatch ask ---------------------------------------------------------------
 
     def offers(self, area: str) -> bool:
@@ -465,15 +380,6 @@ class Server:
         callback = self._on_roots_changed
         if callback is not None:
             self.workers.submit(lambda: callback(session))
-
-    def session_closed(self, session: LegacySession, error: Exception) -> None:
-        """Forget a session."""
-        with self._lock:
-            if session not in self._sessions:
-                return
-            self._sessions.remove(session)
-        _log.debug("a session ended: %s", error)
-        self._leave()
 
     def _changed(self, kind: str) -> None:
         for session in self.sessions:

@@ -190,9 +190,7 @@ class LegacySession(Handler):
     def on_notification(self, message: jsonrpc.Notification) -> None:
         method, params = message.method, message.params or {}
         if method == "notifications/cancelled":
-            id, reason = params.get("requestId"), params.get("reason")
-            if isinstance(id, (int, str)) and not isinstance(id, bool):
-                self.peer.cancel_incoming(id, reason if isinstance(reason, str) else None)
+            self.peer.cancel_incoming(params.get("requestId"), params.get("reason"))
         elif method == "notifications/initialized":
             self._ready = self._revision is not None
         elif method == "notifications/roots/list_changed":

@@ -1,0 +1,133 @@
+"""The serving half of a server: its clients, its worker threads, its lifespan.
+
+May import: protocol.jsonrpc, rpc.channel, rpc.peer, rpc.tracing, rpc.workers, server.limits, server.sessions
+"""
+
+import contextlib
+import logging
+import threading
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, List, Optional, Union, cast
+
+from ..protocol import jsonrpc
+from ..rpc.channel import Channel
+from ..rpc.peer import Peer
+from ..rpc.workers import Workers
+from .limits import Limits
+from .sessions import LegacySession
+
+if TYPE_CHECKING:
+    from .app import Server
+
+__all__ = ["Serving"]
+
+_log = logging.getLogger(__name__)
+
+
+class Serving:
+    """What a :class:`Server` is besides a registry; the other half says what is served.
+
+    :param limits: every bound.
+    :param lifespan: entered before the first client is served, left after the last.
+    :param debug: logs every message.
+    """
+
+    def __init__(self, limits: Limits, lifespan: Optional[Callable[[Any], ContextManager[Any]]],
+                 debug: Union[None, bool, str]) -> None:
+        self.limits = limits
+        self.debug = debug
+        self._lifespan = lifespan
+        #: Guards the fields below; held for list and dictionary work, and while a lifespan is entered or left.
+        self._lock = threading.RLock()
+        self._sessions: List[LegacySession] = []
+        self._users = 0
+        self._exit: Optional[contextlib.ExitStack] = None
+        self._workers: Optional[Workers] = None
+        self.lifespan_value: Any = None
+
+    @property
+    def name(self) -> str:
+        """How the server calls itself."""
+        raise NotImplementedError
+
+    def serve_channel(self, channel: Channel, on_close: Optional[Callable[[], object]] = None) -> Peer:
+        """Begin to serve one client on a channel, and return at once.
+
+        :param on_close: called when the conversation is over.
+        :returns: the conversation; ``wait_closed()`` blocks until it is over, ``close()`` ends it.
+        """
+        self._enter()
+        session = LegacySession(cast("Server", self), on_close)  # this is a half of one
+        peer = Peer(channel, session, workers=self.workers, leading=True, trace=self._trace(channel), limits=jsonrpc.JSONLimits(
+            nesting=self.limits.json_nesting, elements=self.limits.json_elements, batch=self.limits.batch))
+        session.peer = peer
+        with self._lock:
+            self._sessions.append(session)
+        peer.start()
+        return peer
+
+    def _trace(self, channel: Channel) -> Any:
+        from ..rpc.tracing import trace_for
+
+        return trace_for(self.debug, channel.name)
+
+    @property
+    def workers(self) -> Workers:
+        """The threads that run handlers; made with the first client."""
+        with self._lock:
+            if self._workers is None:
+                self._workers = Workers(self.limits.running, self.limits.queued, "mcplite worker")
+            return self._workers
+
+    @property
+    def sessions(self) -> List[LegacySession]:
+        """The clients that are connected now."""
+        with self._lock:
+            return list(self._sessions)
+
+    def close(self) -> None:
+        """End every conversation, leave the lifespan, and stop the worker threads; idempotent."""
+        for session in self.sessions:
+            session.peer.close()
+        with self._lock:
+            workers, self._workers = self._workers, None
+        if workers is not None:
+            workers.stop()
+
+    def _enter(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._lifespan is None or self._exit is not None:
+                return
+            stack = contextlib.ExitStack()
+            try:
+                self.lifespan_value = stack.enter_context(self._lifespan(self))
+            except BaseException:
+                self._users -= 1
+                raise
+            self._exit = stack
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users:
+                return
+            workers, self._workers = self._workers, None
+            if workers is not None:
+                workers.stop()  # the last client is gone; the next one gets new threads
+            if self._exit is None:
+                return
+            stack, self._exit = self._exit, None
+            try:
+                stack.close()
+            except Exception:
+                _log.exception("the lifespan of %r failed at its end", self.name)
+            self.lifespan_value = None
+
+    def session_closed(self, session: LegacySession, error: Exception) -> None:
+        """Forget a session."""
+        with self._lock:
+            if session not in self._sessions:
+                return
+            self._sessions.remove(session)
+        _log.debug("a session ended: %s", error)
+        self._leave()
