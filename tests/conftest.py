@@ -12,9 +12,8 @@ import gc
 import os
 import threading
 import time
-from importlib import util
-from pathlib import Path
 
+import wire
 import psutil
 import pytest
 from hypothesis import settings
@@ -23,16 +22,6 @@ from hypothesis import settings
 TEST_SETTINGS = {"MCPLITE_INTEROP", "MCPLITE_SCHEMAS"}
 #: Seconds for threads and children that are on their way out.
 PATIENCE = 5
-
-
-def _load(name):
-    spec = util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-wire = _load("wire")
 
 
 def pytest_configure(config):

@@ -3,22 +3,13 @@
 import os
 import subprocess
 import sys
-from importlib import util
 from pathlib import Path
 
+import schemas
 import pytest
 
 HERE = Path(__file__).resolve().parent
 
-
-def _load(name):
-    spec = util.spec_from_file_location(name, HERE / f"{name}.py")
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-schemas = _load("schemas")
 
 _BAD = '''
 import os, subprocess, sys, threading
@@ -76,7 +67,7 @@ def test_nothing():
 def outcome(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bad")
     (folder / "test_bad.py").write_text(_BAD)
-    path = os.pathsep.join([str(HERE), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([str(HERE), str(HERE / "support"), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "MCPLITE_DEBUG": "1", "MCPLITE_INTEROP": "here", "PYTEST_ADDOPTS": ""}
     ran = subprocess.run([sys.executable, "-m", "pytest", "-p", "conftest", "-c", os.devnull, "--rootdir", str(folder),
                           "-rA", "-p", "no:cacheprovider", str(folder)], cwd=folder, env=environment, timeout=100,

@@ -1,22 +1,13 @@
 """The oracle itself: it accepts what the authors of the protocol wrote, and refuses what they did not."""
 
 import json
-from importlib import util
-from pathlib import Path
 
+import schemas
 import pytest
 
 from mcplite.revisions import JULY_2026, JUNE_2025, LEGACY, MARCH_2025, NOVEMBER_2024, NOVEMBER_2025, REVISIONS
 
 
-def load_schemas():
-    spec = util.spec_from_file_location("schemas", Path(__file__).with_name("schemas.py"))
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-schemas = load_schemas()
 validate = schemas.validate_message
 needs_schemas = pytest.mark.skipif(schemas.FOLDER is None, reason=schemas.REASON)
 

@@ -1,23 +1,14 @@
 """The judge is judged: it finds what is wrong, and it does see what goes over the wire."""
 
 import json
-from importlib import util
-from pathlib import Path
 
+import wire
 import pytest
 
 import mcplite
 from mcplite.revisions import JUNE_2025, NOVEMBER_2024, NOVEMBER_2025
 
 
-def _load(name):
-    spec = util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-wire = _load("wire")
 pytestmark = pytest.mark.skipif(wire.schemas.FOLDER is None, reason=wire.schemas.REASON)
 
 

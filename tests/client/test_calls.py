@@ -1,9 +1,8 @@
 import logging
 import threading
-from importlib import util
-from pathlib import Path
 
 import pytest
+from fakes import LIMIT, SILENCE, Fake, Refusal
 
 import mcplite
 from mcplite import revisions
@@ -13,15 +12,6 @@ from mcplite.types import (
 )
 
 
-def _load(name):
-    spec = util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-fakes = _load("fakes")
-Fake, Refusal, LIMIT, SILENCE = fakes.Fake, fakes.Refusal, fakes.LIMIT, fakes.SILENCE
 LEGACY = [revision.name for revision in revisions.LEGACY]
 STRUCTURED = [revision.name for revision in revisions.LEGACY if revision.structured_output]
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

@@ -1,22 +1,12 @@
 import os
 import signal
 
+import children
 import pytest
 
 from mcplite.client import child as child_module
 from mcplite.client.child import Child, describe_exit
 
-
-def load_children():
-    from importlib import util
-    from pathlib import Path
-    spec = util.spec_from_file_location("children", Path(__file__).with_name("children.py"))
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-children = load_children()
 script, wait_until = children.script, children.wait_until
 
 

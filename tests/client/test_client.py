@@ -1,43 +1,17 @@
 import socket
 import sys
 import threading
-from importlib import util
 from pathlib import Path
 
+import children
 import pytest
+from fakes import LIMIT, SILENCE, Fake, Refusal, start
 
 import mcplite
 from mcplite import revisions
 from mcplite.client.client import Client
 from mcplite.errors import ConnectionClosed, NotSupported, ProtocolError, TransportError
 from mcplite.rpc.channel import Channel, MemoryChannel, StreamChannel
-
-
-def _load(name):
-    spec = util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-fakes = _load("fakes")
-children = _load("children")
-Fake, Refusal, LIMIT, SILENCE = fakes.Fake, fakes.Refusal, fakes.LIMIT, fakes.SILENCE
-
-
-def start(target, *arguments, **options):
-    """Run a function on a thread; return the thread and the list that gets the result or the exception."""
-    outcome = []
-
-    def body():
-        try:
-            outcome.append(target(*arguments, **options))
-        except Exception as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=body, daemon=True)
-    thread.start()
-    return thread, outcome
 
 
 # --- opening and closing -------------------------------------------------------------------------------

@@ -1,22 +1,12 @@
 import threading
-from importlib import util
-from pathlib import Path
 
 import pytest
+from fakes import LIMIT, SILENCE, Fake, Refusal
 
 import mcplite
 from mcplite.client import Completer
 
 
-def _load(name):
-    spec = util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-fakes = _load("fakes")
-Fake, Refusal, LIMIT, SILENCE = fakes.Fake, fakes.Refusal, fakes.LIMIT, fakes.SILENCE
 CITIES = ["Rome", "Rouen", "Paris"]
 COMPLETE = "completion/complete"
 

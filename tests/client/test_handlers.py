@@ -1,9 +1,8 @@
 import logging
 import threading
-from importlib import util
-from pathlib import Path
 
 import pytest
+from fakes import LIMIT, Fake
 
 import mcplite
 from mcplite import revisions
@@ -16,15 +15,6 @@ from mcplite.types import (
 )
 
 
-def _load(name):
-    spec = util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-fakes = _load("fakes")
-Fake, LIMIT = fakes.Fake, fakes.LIMIT
 NEWEST = revisions.NEWEST_LEGACY
 OLDEST = revisions.LEGACY[0]
 FORM = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer", "default": 30}},

@@ -1,10 +1,9 @@
 import json
 import logging
 import threading
-from importlib import util
-from pathlib import Path
 
 import pytest
+from fakes import LIMIT, SILENCE, Fake, Refusal, start
 
 import mcplite
 from mcplite import revisions
@@ -12,31 +11,7 @@ from mcplite.errors import ConnectionClosed, ProtocolError, RequestTimeout, Unsu
 from mcplite.types import Implementation
 
 
-def _load(name):
-    spec = util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-fakes = _load("fakes")
-Fake, Refusal, LIMIT, SILENCE = fakes.Fake, fakes.Refusal, fakes.LIMIT, fakes.SILENCE
 LEGACY = [revision.name for revision in revisions.LEGACY]
-
-
-def run(target, *arguments, **options):
-    """Start a thread; return it and the list that gets its result or its exception."""
-    outcome = []
-
-    def body():
-        try:
-            outcome.append(target(*arguments, **options))
-        except Exception as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=body, daemon=True)
-    thread.start()
-    return thread, outcome
 
 
 # --- the handshake ---------------------------------------------------------------------------------
@@ -194,7 +169,7 @@ def test_late_answers_are_dropped_and_the_next_call_works():
 def test_a_token_cancels_and_the_server_is_told_why():
     token = mcplite.CancelToken()
     with Fake({"slow": lambda params: SILENCE}) as fake, fake.connect() as client:
-        thread, outcome = run(client.request, "slow", cancel=token)
+        thread, outcome = start(client.request, "slow", cancel=token)
         sent = fake.got("slow")
         token.cancel("lost interest")
         thread.join(LIMIT)
@@ -307,7 +282,7 @@ def test_answers_in_any_order_find_their_callers():
         return {"echo": params["n"]}
 
     with Fake({"echo": echo}) as fake, fake.connect() as client:
-        calls = [run(client.request, "echo", {"n": n}) for n in range(8)]
+        calls = [start(client.request, "echo", {"n": n}) for n in range(8)]
         for number, (thread, outcome) in enumerate(calls):
             thread.join(LIMIT)
             assert outcome == [{"echo": number}]  # RPC-32
@@ -554,7 +529,7 @@ def test_the_end_of_the_server_fails_calls_closes_the_channel_and_is_told():
     told, ended = threading.Event(), []
     with Fake({"slow": lambda params: SILENCE}) as fake:
         client = fake.connect(on_disconnect=lambda error: (ended.append(error), told.set())).open()
-        thread, outcome = run(client.request, "slow")
+        thread, outcome = start(client.request, "slow")
         fake.got("slow")
         fake.leave()
         thread.join(LIMIT)

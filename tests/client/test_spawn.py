@@ -3,23 +3,12 @@ import os
 import subprocess
 import sys
 
+import children
 import pytest
 
 from mcplite.client import spawn as spawning
 from mcplite.client.stdio import ChildChannel
 from mcplite.errors import TransportError
-
-
-def load_children():
-    from importlib import util
-    from pathlib import Path
-    spec = util.spec_from_file_location("children", Path(__file__).with_name("children.py"))
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-children = load_children()
 
 
 def refusal(command, **options):

@@ -9,6 +9,7 @@ import threading
 import time
 import warnings
 
+import children
 import psutil
 import pytest
 
@@ -17,17 +18,6 @@ from mcplite.client import stdio
 from mcplite.client.stdio import ChildChannel
 from mcplite.errors import ConnectionClosed, ProtocolError, RequestTimeout
 
-
-def load_children():
-    from importlib import util
-    from pathlib import Path
-    spec = util.spec_from_file_location("children", Path(__file__).with_name("children.py"))
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-children = load_children()
 LIMIT, alive, receive, script, send, wait_until = (
     children.LIMIT, children.alive, children.receive, children.script, children.send, children.wait_until)
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(mcplite.__file__)))

@@ -414,12 +414,9 @@ def main() -> None:
     if not report:
         mcp.run()
         return
-    from importlib import util
+    sys.path.insert(0, str(ROOT / "tests" / "support"))
+    import wire
 
-    spec = util.spec_from_file_location("wire", ROOT / "tests" / "wire.py")
-    assert spec is not None and spec.loader is not None
-    wire = util.module_from_spec(spec)
-    spec.loader.exec_module(wire)
     with wire.recording() as recorder:
         mcp.run()
     Path(report).write_text("\n".join(recorder.problems()), "utf-8")

@@ -1,113 +1,18 @@
-"""One conversation: calls, answers, progress, cancellation, batches, faults and the end, over memory."""
+"""One conversation: calls, answers, progress, cancellation, faults and the end, over memory."""
 
 import json
 import threading
 import time
 
 import pytest
+from conversations import reply
 
 from mcplite.errors import (
     Cancelled, ConnectionClosed, InvalidParams, MethodNotFound, ProtocolError, RemoteError, RequestTimeout,
 )
-from mcplite.protocol import jsonrpc
 from mcplite.rpc.cancel import CancelToken
-from mcplite.rpc.channel import MemoryChannel
-from mcplite.rpc.peer import Handler, Peer
-from mcplite.rpc.workers import Workers
 
 pytestmark = pytest.mark.bad_wire
-
-
-class Recorder(Handler):
-    """A handler that does what a test says."""
-
-    def __init__(self):
-        self.notes, self.closed, self.task, self.batches = [], [], None, False
-
-    def on_request(self, incoming):
-        if self.task is None:
-            incoming.respond({"echo": incoming.params})
-            return None
-        return lambda: self.task(incoming)
-
-    def on_notification(self, message):
-        if message.method == "raise":
-            raise ValueError("a note that fails")
-        self.notes.append((message.method, message.params))
-
-    def on_close(self, error):
-        self.closed.append(error)
-
-    def cancel_notice(self, id, reason):
-        return jsonrpc.Notification("cancelled", {"id": id, "reason": reason})
-
-    def accepts_batches(self):
-        return self.batches
-
-
-class Conversation:
-    """A peer and, at the other end of its channel, raw lines."""
-
-    def __init__(self, leading=False, places=4, queue=100):
-        self.raw, ours = MemoryChannel.pair(("the other side", "us"))
-        self.handler = Recorder()
-        self.workers = Workers(places, queue, "test worker")
-        self.peer = Peer(ours, self.handler, workers=self.workers, leading=leading)
-        self.peer.start()
-
-    def say(self, message):
-        self.raw.write(message if isinstance(message, bytes) else json.dumps(message).encode())
-
-    def hear(self, timeout=20):
-        data = self.raw.read(timeout)
-        return None if data is None else json.loads(data)
-
-    def call(self, *arguments, **options):
-        """Start a call on a thread; returns a function that waits for its outcome."""
-        box = {}
-
-        def run():
-            try:
-                box["value"] = self.peer.call(*arguments, **options)
-            except Exception as error:
-                box["value"] = error
-
-        thread = threading.Thread(target=run)
-        thread.start()
-
-        def outcome():
-            thread.join(20)
-            assert not thread.is_alive()
-            return box["value"]
-
-        return outcome
-
-    def close(self):
-        self.peer.close()
-        self.raw.close()
-        self.workers.stop()
-
-
-@pytest.fixture
-def make():
-    made = []
-
-    def make(**options):
-        made.append(Conversation(**options))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
-
-
-@pytest.fixture
-def talk(make):
-    return make()
-
-
-def reply(request, result):
-    return {"jsonrpc": "2.0", "id": request["id"], "result": result}
 
 
 def test_a_call_and_its_answer(talk):
@@ -159,35 +64,6 @@ def test_answers_in_any_order_reach_their_callers(talk):
     assert all(outcome()["n"] == number for number, outcome in outcomes.items())
 
 
-def test_many_threads_many_calls(talk):
-    stop = threading.Event()
-
-    def serve():
-        while not stop.is_set():
-            data = talk.raw.read(0.05)
-            if data is not None:
-                request = json.loads(data)
-                talk.say(reply(request, request["params"]))
-
-    server = threading.Thread(target=serve)
-    server.start()
-    wrong = []
-
-    def caller(number):
-        for step in range(100):
-            if talk.peer.call("x", {"n": [number, step]}, timeout=20) != {"n": [number, step]}:
-                wrong.append((number, step))
-
-    callers = [threading.Thread(target=caller, args=(number,)) for number in range(16)]
-    for thread in callers:
-        thread.start()
-    for thread in callers:
-        thread.join(60)
-    stop.set()
-    server.join(20)
-    assert wrong == []
-
-
 def test_stray_late_and_wrong_answers_wake_nobody(talk, caplog):
     outcome = talk.call("x")
     request = talk.hear()
@@ -233,20 +109,6 @@ def test_progress_extends_the_timeout_up_to_the_maximum(talk):
         time.sleep(0.02)
     assert isinstance(outcome(), RequestTimeout)
     assert time.monotonic() - begun >= 0.9 and len(seen) > 5
-
-
-def test_progress_comes_in_order_and_before_the_result_whoever_reads(talk):
-    seen = []
-    id = talk.peer.new_id()
-    talk.handler.on_notification = lambda message: talk.peer.progress(message.params["t"], message.params)
-    outcome = talk.call("x", id=id, on_progress=lambda params: seen.append(params["n"]))
-    request = talk.hear()
-    for number in range(2000):
-        talk.say({"jsonrpc": "2.0", "method": "p", "params": {"t": id, "n": number}})
-    talk.say(reply(request, {}))
-    assert outcome() == {}
-    assert seen == list(range(2000))
-    assert not talk.peer.progress(id, {}) and not talk.peer.progress("text", {})
 
 
 def test_a_progress_callback_that_fails_or_blocks_harms_nobody(talk, caplog):
@@ -310,102 +172,6 @@ def test_the_clock_stands_still_while_a_question_is_answered(talk):
         assert outcome() == {"in": "time"}
 
 
-@pytest.mark.parametrize("leading", [False, True])
-def test_requests_of_the_other_side_are_answered(make, leading):
-    talk = make(leading=leading)
-    talk.say({"jsonrpc": "2.0", "id": "a", "method": "echo", "params": {"x": 1}})
-    assert talk.hear() == {"jsonrpc": "2.0", "id": "a", "result": {"echo": {"x": 1}}}
-    talk.say({"jsonrpc": "2.0", "id": 0, "method": "echo"})
-    assert talk.hear()["result"] == {"echo": {}}
-
-
-@pytest.mark.parametrize("leading", [False, True])
-@pytest.mark.parametrize("error, answer", [
-    (ValueError("secret"), {"code": -32603, "message": "Internal error"}),
-    (InvalidParams("bad", data=[1]), {"code": -32602, "message": "bad", "data": [1]}),
-    (RemoteError("odd data", code=5, data=object()), {"code": 5, "message": "odd data"}),
-    (Cancelled(), {"code": -32603, "message": "The request was cancelled"}),
-    (SystemExit(), {"code": -32603, "message": "Internal error"}),
-])
-def test_whatever_a_handler_raises_its_request_is_answered(make, leading, error, answer):
-    talk = make(leading=leading)
-
-    def task(incoming):
-        raise error
-
-    talk.handler.task = task
-    talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
-    assert talk.hear()["error"] == answer
-    talk.handler.task = None
-    talk.say({"jsonrpc": "2.0", "id": 2, "method": "x"})
-    assert talk.hear()["result"] == {"echo": {}}
-
-
-def test_a_handler_that_fails_before_it_runs(talk):
-    talk.handler.on_request = lambda incoming: 1 / 0
-    talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
-    assert talk.hear()["error"]["code"] == -32603
-
-
-def test_the_second_answer_is_dropped(talk):
-    def task(incoming):
-        incoming.respond({"first": True})
-        incoming.respond({"second": True})
-        incoming.fail(1, "third")
-
-    talk.handler.task = task
-    talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
-    assert talk.hear()["result"] == {"first": True}
-    assert talk.hear(0.1) is None
-
-
-def test_a_result_that_is_no_json_is_an_internal_error(talk):
-    talk.handler.task = lambda incoming: incoming.respond({"x": object()})
-    talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
-    assert talk.hear()["error"]["code"] == -32603
-
-
-def test_a_cancelled_request_is_not_answered(talk):
-    inside, ended = threading.Event(), threading.Event()
-
-    def task(incoming):
-        inside.set()
-        incoming.token.wait(20)
-        assert not incoming.emit("note", {})
-        ended.set()
-        incoming.token.check()
-
-    talk.handler.task = task
-    talk.say({"jsonrpc": "2.0", "id": "s", "method": "x"})
-    assert inside.wait(20)
-    assert talk.peer.in_flight == 1
-    assert talk.peer.cancel_incoming("s", "why") and not talk.peer.cancel_incoming("t", None)
-    assert ended.wait(20)
-    while talk.peer.in_flight:
-        pass
-    assert talk.hear(0.05) is None
-
-
-def test_a_token_made_after_the_cancelling_is_cancelled(talk):
-    inside, go, seen = threading.Event(), threading.Event(), []
-
-    def task(incoming):
-        inside.set()
-        go.wait(20)
-        seen.append((incoming.token.cancelled, incoming.token.reason))
-        incoming.respond({})
-
-    talk.handler.task = task
-    talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
-    assert inside.wait(20)
-    talk.peer.cancel_incoming(1, "early")
-    talk.peer.cancel_incoming(1, "again")
-    go.set()
-    while talk.peer.in_flight:
-        pass
-    assert seen == [(True, "early")]
-
-
 def test_a_note_whose_handler_fails_is_logged(talk, caplog):
     talk.say({"jsonrpc": "2.0", "method": "raise"})
     talk.say({"jsonrpc": "2.0", "method": "note", "params": {"a": 1}})
@@ -429,37 +195,6 @@ def test_noise_is_left_unanswered_by_a_client_and_answered_by_a_server(make):
             if "error" in answer:
                 break
         assert answer["error"]["code"] == -32600
-
-
-def test_batches_only_where_they_are_legal(make):
-    talk = make(leading=True)
-    batch = [{"jsonrpc": "2.0", "id": 1, "method": "x"}, 3, {"jsonrpc": "2.0", "method": "note"}]
-    talk.say(batch)
-    assert talk.hear()["error"]["code"] == -32600
-    talk.handler.batches = True
-    talk.say(batch)
-    answer = talk.hear()
-    assert [item.get("id") for item in answer] == [1, None]
-    talk.say([{"jsonrpc": "2.0", "id": 9, "result": {}}])
-    talk.say({"jsonrpc": "2.0", "id": 2, "method": "x"})
-    assert talk.hear()["id"] == 2
-
-
-def test_a_cancelled_member_of_a_batch_is_left_out(make):
-    talk = make(leading=True)
-    talk.handler.batches, inside = True, threading.Event()
-
-    def task(incoming):
-        if incoming.id == 1:
-            inside.set()
-            incoming.token.wait(20)
-        incoming.respond({})
-
-    talk.handler.task = task
-    talk.say([{"jsonrpc": "2.0", "id": 1, "method": "x"}, {"jsonrpc": "2.0", "id": 2, "method": "x"}])
-    assert inside.wait(20)
-    talk.peer.cancel_incoming(1, None)
-    assert [item["id"] for item in talk.hear()] == [2]
 
 
 @pytest.mark.parametrize("leading", [False, True])
@@ -513,53 +248,6 @@ def test_closing_with_a_cause_gives_it_to_those_who_wait(talk):
     assert str(error) == "the ping failed" and error.returncode == 3
 
 
-def test_a_quick_request_behind_a_slow_one(make):
-    talk, go = make(leading=True), threading.Event()
-
-    def task(incoming):
-        if incoming.method == "slow":
-            go.wait(20)
-        incoming.respond({"m": incoming.method})
-
-    talk.handler.task = task
-    talk.say({"jsonrpc": "2.0", "id": 1, "method": "slow"})
-    talk.say({"jsonrpc": "2.0", "id": 2, "method": "quick"})
-    assert talk.hear()["result"] == {"m": "quick"}
-    go.set()
-    assert talk.hear()["result"] == {"m": "slow"}
-
-
-def test_the_watchdog_dozes_and_wakes(make):
-    talk, go = make(leading=True), threading.Event()
-    until = time.monotonic() + 20
-    while not talk.peer._reading._dozing and time.monotonic() < until:
-        time.sleep(0.005)
-    assert talk.peer._reading._dozing
-    talk.handler.task = lambda incoming: (go.wait(20) if incoming.id == 1 else None, incoming.respond({}))
-    talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
-    talk.say({"jsonrpc": "2.0", "id": 2, "method": "x"})
-    assert talk.hear()["id"] == 2
-    go.set()
-    assert talk.hear()["id"] == 1
-
-
-def test_a_handler_that_asks_gives_its_role_and_place_away(make):
-    talk = make(leading=True, places=1)
-
-    def task(incoming):
-        incoming.respond(talk.peer.call("question", {"for": incoming.id}, timeout=20))
-
-    talk.handler.task = task
-    for id in ("a", "b", "c"):
-        talk.say({"jsonrpc": "2.0", "id": id, "method": "x"})
-    questions = [talk.hear() for _ in range(3)]
-    for question in reversed(questions):
-        talk.say(reply(question, question["params"]))
-    answers = [talk.hear() for _ in range(3)]
-    assert sorted(answer["id"] for answer in answers) == ["a", "b", "c"]
-    assert all(answer["result"]["for"] == answer["id"] for answer in answers)
-
-
 def test_every_message_is_traced(talk):
     lines = []
     talk.peer._trace = lambda direction, data: lines.append((direction, json.loads(data).get("method")))
@@ -578,26 +266,3 @@ def test_a_message_that_is_no_json_is_not_sent(talk):
     outcome = talk.call("x")
     talk.say(reply(talk.hear(), {}))
     assert outcome() == {}
-
-
-def test_nothing_is_read_by_a_channel_that_cannot_be_interrupted_but_by_the_daemon():
-    class Blocking(MemoryChannel):
-        interruptible = False
-
-    left, right = MemoryChannel.pair()
-    blocking = Blocking(right._inbound, right._outbound, "blocking")
-    workers = Workers(1, 1, "test worker")
-    peer = Peer(blocking, Recorder(), workers=workers)
-    peer.start()
-
-    def serve():
-        for _ in range(3):
-            request = json.loads(left.read(20))
-            left.write(json.dumps(reply(request, {})).encode())
-
-    server = threading.Thread(target=serve)
-    server.start()
-    assert [peer.call("x", timeout=20) for _ in range(3)] == [{}] * 3
-    server.join(20)
-    peer.close()
-    workers.stop()

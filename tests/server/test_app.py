@@ -1,8 +1,7 @@
-"""The server object: registering, refusing, directories, lifespan, closing."""
+"""The server object: registering, refusing, directories."""
 
 import os
 import threading
-from contextlib import contextmanager
 
 import pytest
 
@@ -124,33 +123,6 @@ def test_a_directory_serves_what_is_below_it(connect, server, tmp_path):
     for path in ("../secret.txt", "%2e%2e/secret.txt", "sub/../../secret.txt", "link.txt", "/etc/passwd", "nothing.txt",
                  "..%2fsecret.txt", "rome.txt%00", "con", "rome.txt."):
         assert read(path)["error"]["code"] == -32002, path
-
-
-def test_a_lifespan_that_fails_to_begin_is_raised_and_one_that_fails_to_end_is_logged(connect, caplog):
-    @contextmanager
-    def broken(server):
-        raise ValueError("no database")
-        yield
-
-    with pytest.raises(ValueError, match="no database"):
-        connect(Server("x", lifespan=broken))
-
-    @contextmanager
-    def half(server):
-        yield 1
-        raise ValueError("cannot close")
-
-    client = connect(Server("x", lifespan=half))
-    client.close()
-    assert "lifespan" in caplog.text
-
-
-def test_close_ends_every_conversation(connect, server):
-    clients = [connect(server) for _ in range(3)]
-    server.close()
-    for client in clients:
-        assert client.peer.wait_closed(20)
-    server.close()
 
 
 def test_two_servers_in_one_process_share_nothing(connect):

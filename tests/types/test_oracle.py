@@ -2,9 +2,8 @@
 
 import dataclasses
 import json
-from importlib import util
-from pathlib import Path
 
+import schemas
 import pytest
 
 from mcplite import types
@@ -13,14 +12,6 @@ from mcplite.revisions import JULY_2026, JUNE_2025, LEGACY, MARCH_2025, NOVEMBER
 from mcplite.types import *  # noqa: F403
 
 
-def load_schemas():
-    spec = util.spec_from_file_location("schemas", Path(__file__).parents[1] / "schemas.py")
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-schemas = load_schemas()
 if schemas.FOLDER is None:
     pytest.skip(schemas.REASON, allow_module_level=True)
 

@@ -12,21 +12,12 @@ import contextlib
 import json
 import threading
 import weakref
-from importlib import util
-from pathlib import Path
 
+import schemas
 from mcplite.revisions import NEWEST_LEGACY, REVISIONS, find
 from mcplite.rpc.peer import Peer
 
 
-def _load(name):
-    spec = util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-schemas = _load("schemas")
 #: Outlines of messages that were found valid; tests send the same ones again and again.
 _valid = set()
 

@@ -4,9 +4,6 @@ The schemas are no part of this project. They are looked for in the folder that 
 ``MCPLITE_SCHEMAS`` names, else in ``shared/schema`` beside the checkout; below it each revision has a folder with
 its ``schema.json``. Without them ``FOLDER`` is None, and a test that needs them skips itself with ``REASON``.
 
-The folders of tests are no packages; a test loads this file with ``importlib.util.spec_from_file_location``, as
-``tests/test_schemas.py`` does.
-
 The files differ in dialect and in names (``definitions`` or ``$defs``, ``JSONRPCError`` or
 ``JSONRPCErrorResponse``, params that became types of their own); whoever uses this module sees one shape.
 
@@ -54,7 +51,7 @@ _FREE_FORM = {"inputSchema", "outputSchema", "_meta"}
 def find_folder(environ=os.environ):
     """Return the folder of the official schemas, or None; a folder that was named but lacks one is an error."""
     named = environ.get("MCPLITE_SCHEMAS")
-    folder = Path(named) if named else Path(__file__).resolve().parents[2] / "shared" / "schema"
+    folder = Path(named) if named else Path(__file__).resolve().parents[3] / "shared" / "schema"
     missing = [revision.name for revision in REVISIONS if not (folder / revision.name / "schema.json").is_file()]
     if not missing:
         return folder

@@ -16,6 +16,21 @@ ALL = {"tools": {"listChanged": True}, "resources": {"subscribe": True, "listCha
        "prompts": {"listChanged": True}, "completions": {}, "logging": {}}
 
 
+def start(target, *arguments, **options):
+    """Run a function on a thread; return the thread and the list that gets the result or the exception."""
+    outcome = []
+
+    def body():
+        try:
+            outcome.append(target(*arguments, **options))
+        except Exception as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=body, daemon=True)
+    thread.start()
+    return thread, outcome
+
+
 class Refusal(Exception):
     """An answer that is an error."""
 

@@ -1,0 +1,138 @@
+"""Requests of the other side: one answer each, whatever the handler does; batches."""
+
+import threading
+
+import pytest
+
+from mcplite.errors import (
+    Cancelled, InvalidParams, RemoteError,
+)
+
+pytestmark = pytest.mark.bad_wire
+
+
+@pytest.mark.parametrize("leading", [False, True])
+def test_requests_of_the_other_side_are_answered(make, leading):
+    talk = make(leading=leading)
+    talk.say({"jsonrpc": "2.0", "id": "a", "method": "echo", "params": {"x": 1}})
+    assert talk.hear() == {"jsonrpc": "2.0", "id": "a", "result": {"echo": {"x": 1}}}
+    talk.say({"jsonrpc": "2.0", "id": 0, "method": "echo"})
+    assert talk.hear()["result"] == {"echo": {}}
+
+
+@pytest.mark.parametrize("leading", [False, True])
+@pytest.mark.parametrize("error, answer", [
+    (ValueError("secret"), {"code": -32603, "message": "Internal error"}),
+    (InvalidParams("bad", data=[1]), {"code": -32602, "message": "bad", "data": [1]}),
+    (RemoteError("odd data", code=5, data=object()), {"code": 5, "message": "odd data"}),
+    (Cancelled(), {"code": -32603, "message": "The request was cancelled"}),
+    (SystemExit(), {"code": -32603, "message": "Internal error"}),
+])
+def test_whatever_a_handler_raises_its_request_is_answered(make, leading, error, answer):
+    talk = make(leading=leading)
+
+    def task(incoming):
+        raise error
+
+    talk.handler.task = task
+    talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
+    assert talk.hear()["error"] == answer
+    talk.handler.task = None
+    talk.say({"jsonrpc": "2.0", "id": 2, "method": "x"})
+    assert talk.hear()["result"] == {"echo": {}}
+
+
+def test_a_handler_that_fails_before_it_runs(talk):
+    talk.handler.on_request = lambda incoming: 1 / 0
+    talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
+    assert talk.hear()["error"]["code"] == -32603
+
+
+def test_the_second_answer_is_dropped(talk):
+    def task(incoming):
+        incoming.respond({"first": True})
+        incoming.respond({"second": True})
+        incoming.fail(1, "third")
+
+    talk.handler.task = task
+    talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
+    assert talk.hear()["result"] == {"first": True}
+    assert talk.hear(0.1) is None
+
+
+def test_a_result_that_is_no_json_is_an_internal_error(talk):
+    talk.handler.task = lambda incoming: incoming.respond({"x": object()})
+    talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
+    assert talk.hear()["error"]["code"] == -32603
+
+
+def test_a_cancelled_request_is_not_answered(talk):
+    inside, ended = threading.Event(), threading.Event()
+
+    def task(incoming):
+        inside.set()
+        incoming.token.wait(20)
+        assert not incoming.emit("note", {})
+        ended.set()
+        incoming.token.check()
+
+    talk.handler.task = task
+    talk.say({"jsonrpc": "2.0", "id": "s", "method": "x"})
+    assert inside.wait(20)
+    assert talk.peer.in_flight == 1
+    assert talk.peer.cancel_incoming("s", "why") and not talk.peer.cancel_incoming("t", None)
+    assert ended.wait(20)
+    while talk.peer.in_flight:
+        pass
+    assert talk.hear(0.05) is None
+
+
+def test_a_token_made_after_the_cancelling_is_cancelled(talk):
+    inside, go, seen = threading.Event(), threading.Event(), []
+
+    def task(incoming):
+        inside.set()
+        go.wait(20)
+        seen.append((incoming.token.cancelled, incoming.token.reason))
+        incoming.respond({})
+
+    talk.handler.task = task
+    talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
+    assert inside.wait(20)
+    talk.peer.cancel_incoming(1, "early")
+    talk.peer.cancel_incoming(1, "again")
+    go.set()
+    while talk.peer.in_flight:
+        pass
+    assert seen == [(True, "early")]
+
+
+def test_batches_only_where_they_are_legal(make):
+    talk = make(leading=True)
+    batch = [{"jsonrpc": "2.0", "id": 1, "method": "x"}, 3, {"jsonrpc": "2.0", "method": "note"}]
+    talk.say(batch)
+    assert talk.hear()["error"]["code"] == -32600
+    talk.handler.batches = True
+    talk.say(batch)
+    answer = talk.hear()
+    assert [item.get("id") for item in answer] == [1, None]
+    talk.say([{"jsonrpc": "2.0", "id": 9, "result": {}}])
+    talk.say({"jsonrpc": "2.0", "id": 2, "method": "x"})
+    assert talk.hear()["id"] == 2
+
+
+def test_a_cancelled_member_of_a_batch_is_left_out(make):
+    talk = make(leading=True)
+    talk.handler.batches, inside = True, threading.Event()
+
+    def task(incoming):
+        if incoming.id == 1:
+            inside.set()
+            incoming.token.wait(20)
+        incoming.respond({})
+
+    talk.handler.task = task
+    talk.say([{"jsonrpc": "2.0", "id": 1, "method": "x"}, {"jsonrpc": "2.0", "id": 2, "method": "x"}])
+    assert inside.wait(20)
+    talk.peer.cancel_incoming(1, None)
+    assert [item["id"] for item in talk.hear()] == [2]

@@ -1,0 +1,57 @@
+"""The reading role on the serving side: the watchdog takes it from whoever is busy."""
+
+import threading
+import time
+
+import pytest
+from conversations import reply
+
+
+pytestmark = pytest.mark.bad_wire
+
+
+def test_a_quick_request_behind_a_slow_one(make):
+    talk, go = make(leading=True), threading.Event()
+
+    def task(incoming):
+        if incoming.method == "slow":
+            go.wait(20)
+        incoming.respond({"m": incoming.method})
+
+    talk.handler.task = task
+    talk.say({"jsonrpc": "2.0", "id": 1, "method": "slow"})
+    talk.say({"jsonrpc": "2.0", "id": 2, "method": "quick"})
+    assert talk.hear()["result"] == {"m": "quick"}
+    go.set()
+    assert talk.hear()["result"] == {"m": "slow"}
+
+
+def test_the_watchdog_dozes_and_wakes(make):
+    talk, go = make(leading=True), threading.Event()
+    until = time.monotonic() + 20
+    while not talk.peer._reading._dozing and time.monotonic() < until:
+        time.sleep(0.005)
+    assert talk.peer._reading._dozing
+    talk.handler.task = lambda incoming: (go.wait(20) if incoming.id == 1 else None, incoming.respond({}))
+    talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
+    talk.say({"jsonrpc": "2.0", "id": 2, "method": "x"})
+    assert talk.hear()["id"] == 2
+    go.set()
+    assert talk.hear()["id"] == 1
+
+
+def test_a_handler_that_asks_gives_its_role_and_place_away(make):
+    talk = make(leading=True, places=1)
+
+    def task(incoming):
+        incoming.respond(talk.peer.call("question", {"for": incoming.id}, timeout=20))
+
+    talk.handler.task = task
+    for id in ("a", "b", "c"):
+        talk.say({"jsonrpc": "2.0", "id": id, "method": "x"})
+    questions = [talk.hear() for _ in range(3)]
+    for question in reversed(questions):
+        talk.say(reply(question, question["params"]))
+    answers = [talk.hear() for _ in range(3)]
+    assert sorted(answer["id"] for answer in answers) == ["a", "b", "c"]
+    assert all(answer["result"]["for"] == answer["id"] for answer in answers)

@@ -1,0 +1,79 @@
+"""The reading role on the calling side: callers read for themselves and for each other."""
+
+import json
+import threading
+
+import pytest
+from conversations import Recorder, reply
+
+from mcplite.rpc.channel import MemoryChannel
+from mcplite.rpc.peer import Peer
+from mcplite.rpc.workers import Workers
+
+pytestmark = pytest.mark.bad_wire
+
+
+def test_many_threads_many_calls(talk):
+    stop = threading.Event()
+
+    def serve():
+        while not stop.is_set():
+            data = talk.raw.read(0.05)
+            if data is not None:
+                request = json.loads(data)
+                talk.say(reply(request, request["params"]))
+
+    server = threading.Thread(target=serve)
+    server.start()
+    wrong = []
+
+    def caller(number):
+        for step in range(100):
+            if talk.peer.call("x", {"n": [number, step]}, timeout=20) != {"n": [number, step]}:
+                wrong.append((number, step))
+
+    callers = [threading.Thread(target=caller, args=(number,)) for number in range(16)]
+    for thread in callers:
+        thread.start()
+    for thread in callers:
+        thread.join(60)
+    stop.set()
+    server.join(20)
+    assert wrong == []
+
+
+def test_progress_comes_in_order_and_before_the_result_whoever_reads(talk):
+    seen = []
+    id = talk.peer.new_id()
+    talk.handler.on_notification = lambda message: talk.peer.progress(message.params["t"], message.params)
+    outcome = talk.call("x", id=id, on_progress=lambda params: seen.append(params["n"]))
+    request = talk.hear()
+    for number in range(2000):
+        talk.say({"jsonrpc": "2.0", "method": "p", "params": {"t": id, "n": number}})
+    talk.say(reply(request, {}))
+    assert outcome() == {}
+    assert seen == list(range(2000))
+    assert not talk.peer.progress(id, {}) and not talk.peer.progress("text", {})
+
+
+def test_nothing_is_read_by_a_channel_that_cannot_be_interrupted_but_by_the_daemon():
+    class Blocking(MemoryChannel):
+        interruptible = False
+
+    left, right = MemoryChannel.pair()
+    blocking = Blocking(right._inbound, right._outbound, "blocking")
+    workers = Workers(1, 1, "test worker")
+    peer = Peer(blocking, Recorder(), workers=workers)
+    peer.start()
+
+    def serve():
+        for _ in range(3):
+            request = json.loads(left.read(20))
+            left.write(json.dumps(reply(request, {})).encode())
+
+    server = threading.Thread(target=serve)
+    server.start()
+    assert [peer.call("x", timeout=20) for _ in range(3)] == [{}] * 3
+    server.join(20)
+    peer.close()
+    workers.stop()

@@ -1,0 +1,34 @@
+"""The serving half: the lifespan, and the end of every conversation."""
+
+from contextlib import contextmanager
+
+import pytest
+
+from mcplite.server import Server
+
+
+def test_a_lifespan_that_fails_to_begin_is_raised_and_one_that_fails_to_end_is_logged(connect, caplog):
+    @contextmanager
+    def broken(server):
+        raise ValueError("no database")
+        yield
+
+    with pytest.raises(ValueError, match="no database"):
+        connect(Server("x", lifespan=broken))
+
+    @contextmanager
+    def half(server):
+        yield 1
+        raise ValueError("cannot close")
+
+    client = connect(Server("x", lifespan=half))
+    client.close()
+    assert "lifespan" in caplog.text
+
+
+def test_close_ends_every_conversation(connect, server):
+    clients = [connect(server) for _ in range(3)]
+    server.close()
+    for client in clients:
+        assert client.peer.wait_closed(20)
+    server.close()

@@ -1,0 +1,83 @@
+"""A peer whose other side is a test, line by line."""
+
+import json
+import threading
+
+from mcplite.protocol import jsonrpc
+from mcplite.rpc.channel import MemoryChannel
+from mcplite.rpc.peer import Handler, Peer
+from mcplite.rpc.workers import Workers
+
+
+class Recorder(Handler):
+    """A handler that does what a test says."""
+
+    def __init__(self):
+        self.notes, self.closed, self.task, self.batches = [], [], None, False
+
+    def on_request(self, incoming):
+        if self.task is None:
+            incoming.respond({"echo": incoming.params})
+            return None
+        return lambda: self.task(incoming)
+
+    def on_notification(self, message):
+        if message.method == "raise":
+            raise ValueError("a note that fails")
+        self.notes.append((message.method, message.params))
+
+    def on_close(self, error):
+        self.closed.append(error)
+
+    def cancel_notice(self, id, reason):
+        return jsonrpc.Notification("cancelled", {"id": id, "reason": reason})
+
+    def accepts_batches(self):
+        return self.batches
+
+
+class Conversation:
+    """A peer and, at the other end of its channel, raw lines."""
+
+    def __init__(self, leading=False, places=4, queue=100):
+        self.raw, ours = MemoryChannel.pair(("the other side", "us"))
+        self.handler = Recorder()
+        self.workers = Workers(places, queue, "test worker")
+        self.peer = Peer(ours, self.handler, workers=self.workers, leading=leading)
+        self.peer.start()
+
+    def say(self, message):
+        self.raw.write(message if isinstance(message, bytes) else json.dumps(message).encode())
+
+    def hear(self, timeout=20):
+        data = self.raw.read(timeout)
+        return None if data is None else json.loads(data)
+
+    def call(self, *arguments, **options):
+        """Start a call on a thread; returns a function that waits for its outcome."""
+        box = {}
+
+        def run():
+            try:
+                box["value"] = self.peer.call(*arguments, **options)
+            except Exception as error:
+                box["value"] = error
+
+        thread = threading.Thread(target=run)
+        thread.start()
+
+        def outcome():
+            thread.join(20)
+            assert not thread.is_alive()
+            return box["value"]
+
+        return outcome
+
+    def close(self):
+        self.peer.close()
+        self.raw.close()
+        self.workers.stop()
+
+
+def reply(request, result):
+    return {"jsonrpc": "2.0", "id": request["id"], "result": result}

@@ -1,0 +1,85 @@
+"""The tree of exceptions: what a caller can read from each, and which one an error from the wire becomes."""
+
+import copy
+import pickle
+
+import pytest
+
+from mcplite import errors
+from mcplite.errors import RemoteError, remote_error
+
+CODES = {
+    -32601: errors.MethodNotFound, -32602: errors.InvalidParams, -32603: errors.InternalError,
+    -32002: errors.ResourceNotFound, -32020: errors.HeaderMismatch, -32021: errors.MissingCapability,
+    -32022: errors.UnsupportedVersion, -32042: errors.UrlElicitationRequired,
+}
+
+
+@pytest.mark.parametrize("code, kind", [*CODES.items(), (-31001, RemoteError), (7, RemoteError)])
+def test_a_code_from_the_wire_picks_the_class(code, kind):
+    error = remote_error(code, "no", {"a": 1})
+    assert type(error) is kind and error.received
+    assert (error.code, error.message, error.data) == (code, "no", {"a": 1})
+    assert str(error) == f"no (code {code})"
+
+
+@pytest.mark.parametrize("code", [None, "7", 1.5, True])
+def test_a_code_that_is_no_integer_is_an_internal_error(code):
+    error = remote_error(code, {"not": "text"})
+    assert type(error) is errors.InternalError and error.code == -32603 and error.message == "{'not': 'text'}"  # RPC-10
+
+
+@pytest.mark.parametrize("code, kind", CODES.items())
+def test_what_a_handler_raises_has_the_code_of_its_class(code, kind):
+    error = kind("no")
+    assert error.code == code and not error.received
+    assert kind("no", code=5).code == 5
+
+
+@pytest.mark.parametrize("kind, name, data, found", [
+    (errors.ResourceNotFound, "uri", {"uri": "a://b"}, "a://b"), (errors.ResourceNotFound, "uri", None, None),
+    (errors.UnsupportedVersion, "supported", {"supported": ["x", 1]}, ["x"]),
+    (errors.UnsupportedVersion, "supported", {"supported": "x"}, []),
+    (errors.MissingCapability, "required", {"requiredCapabilities": {"roots": {}}}, {"roots": {}}),
+    (errors.MissingCapability, "required", [], {}),
+    (errors.UrlElicitationRequired, "urls", {"elicitations": [{"url": "https://a"}, 1]}, [{"url": "https://a"}]),
+    (errors.UrlElicitationRequired, "urls", {"elicitations": {}}, []),
+])
+def test_error_data_is_read_with_care(kind, name, data, found):
+    assert getattr(kind("no", data=data), name) == found
+
+
+def test_who_closed_and_what_it_said_last():
+    error = errors.ConnectionClosed("it is gone", stderr_tail="Traceback\nValueError: x\n", returncode=1)
+    assert str(error) == "it is gone\n--- last lines of its stderr ---\nTraceback\nValueError: x"
+    assert str(errors.ConnectionClosed("it is gone")) == "it is gone"
+
+
+def test_what_came_over_http():
+    error = errors.HTTPStatusError("502 from a proxy", status=502, body="<html>")
+    assert (error.status, error.body, str(error)) == (502, "<html>", "502 from a proxy")
+    assert errors.AuthError("log in", challenge="Bearer").challenge == "Bearer"
+
+
+@pytest.mark.parametrize("error, also", [
+    (errors.RequestTimeout("late"), TimeoutError), (errors.RegistrationError("bad"), ValueError),
+    (errors.ConnectionClosed("gone"), errors.TransportError), (errors.ResourceNotFound("no"), errors.InvalidParams)])
+def test_errors_are_also_what_callers_know(error, also):
+    assert isinstance(error, also) and isinstance(error, errors.MCPError)
+
+
+@pytest.mark.parametrize("error", [
+    errors.ConnectionClosed("gone", stderr_tail="x", returncode=3), errors.Cancelled("why"), errors.ProtocolError("bad", b"x"),
+    RemoteError("no", code=5, data=[1])], ids=lambda error: type(error).__name__)
+def test_a_copy_says_the_same(error):
+    # Several threads wait for one connection: each raises a copy of what ended it.
+    twin = copy.copy(error)
+    assert type(twin) is type(error) and str(twin) == str(error) and vars(twin) == vars(error)
+    assert str(pickle.loads(pickle.dumps(errors.ConnectionClosed("gone")))) == "gone"
+
+
+def test_the_tree_in_the_docstring_is_the_tree():
+    for name in errors.__all__:
+        item = getattr(errors, name)
+        if isinstance(item, type):
+            assert name in (errors.__doc__ or ""), name
