@@ -135,17 +135,18 @@ def _run(options: argparse.Namespace) -> int:
     target = _configured(options) if options.config else words.pop(0)
     handler = _ACTIONS[options.command]
     options.bar = ProgressBar()
-    asker = Asker(lambda: client.server_info, alone=options.bar.hidden)
+    asker = Asker(alone=options.bar.hidden)
     extra: Dict[str, Any] = {}
     if options.root:
         extra["roots"] = options.root
     if options.log_level:
         extra["log_handler"] = lambda message: _logged(message, options)
     if options.debug:
-        extra["stderr"] = lambda line: print(clean(line), file=sys.stderr)
-    if options.env or options.cwd:
-        extra["env"] = dict(_variable(item) for item in options.env)
-        extra.update({"cwd": options.cwd} if options.cwd else {})
+        extra["stderr"] = lambda line: _note(line, options)
+    if options.env:
+        extra["env"] = dict(map(_variable, options.env))
+    if options.cwd:
+        extra["cwd"] = options.cwd
     client = connect(target, revision=options.revision, timeout=options.timeout, elicitation_handler=asker.form,
                      url_elicitation_handler=asker.url, debug=True if options.debug else None, **extra)
     with client:
@@ -156,8 +157,12 @@ def _run(options: argparse.Namespace) -> int:
 
 def _logged(message: LogMessage, options: argparse.Namespace) -> None:
     text = message.data if isinstance(message.data, str) else json.dumps(message.data, ensure_ascii=False)
+    _note(f"{message.level} {message.logger or 'server'}: {text}", options)
+
+
+def _note(text: str, options: argparse.Namespace) -> None:
     with options.bar.hidden():
-        print(clean(f"{message.level} {message.logger or 'server'}: {text}"), file=sys.stderr)
+        print(clean(text), file=sys.stderr)
 
 
 def _configured(options: argparse.Namespace) -> Any:
@@ -278,7 +283,7 @@ def _read(client: Any, words: List[str], options: argparse.Namespace) -> int:
 
 def _prompt(client: Any, words: List[str], options: argparse.Namespace) -> int:
     name, *words = words
-    result = client.get_prompt(name, parse_strings(words))
+    result = client.get_prompt(name, parse_arguments(words))
     if options.json:
         print(as_json(_wire(result, client)))
         return 0

@@ -74,7 +74,7 @@ class Recording(Channel):
     def _note(self, direction: str, data: bytes) -> None:
         try:
             message: Any = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             message = data
         with self._lock:
             self._messages.append(Recorded(direction, message))

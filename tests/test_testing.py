@@ -24,6 +24,9 @@ def test_everything_is_passed_on():
     ours, theirs = MemoryChannel.pair()
     channel = Recording(ours)
     assert channel.name == ours.name and channel.interruptible
+    deep = b"[" * 100_000
+    theirs.write(deep)
+    assert channel.read(1) == deep
     theirs.write(b"no json")
     assert channel.buffered and channel.read(1) == b"no json"
     channel.consume()
@@ -31,5 +34,5 @@ def test_everything_is_passed_on():
     assert channel.read(1) is None
     channel.write(b"{}")
     assert theirs.read(1) == b"{}"
-    assert channel.messages == [Recorded("<-", b"no json"), Recorded("->", {})]
+    assert channel.messages == [Recorded("<-", deep), Recorded("<-", b"no json"), Recorded("->", {})]
     channel.close()

@@ -32,16 +32,13 @@ class _Stop(Exception):
 class Asker:
     """Answers elicitation by asking a person; without a terminal it declines and says so.
 
-    :param who: returns the server's name, which the question shows (ELIC-18).
     :param source: the terminal to read from; stdin by default.
     :param out: where the questions go; stderr by default.
     :param alone: entered while a question is on the screen; it keeps everything else away from there.
     """
 
-    def __init__(self, who: Callable[[], Optional[Implementation]], source: Optional[TextIO] = None,
-                 out: Optional[TextIO] = None, *,
+    def __init__(self, source: Optional[TextIO] = None, out: Optional[TextIO] = None, *,
                  alone: Callable[[], ContextManager[object]] = contextlib.nullcontext) -> None:
-        self._who = who
         self._alone = alone
         self._source = sys.stdin if source is None else source
         self._out = sys.stderr if out is None else out
@@ -59,7 +56,7 @@ class Asker:
         return self._asked(request, self._url)
 
     def _asked(self, request: ElicitRequest, ask: Callable[[ElicitRequest], ElicitResult]) -> ElicitResult:
-        info = self._who()
+        info: Optional[Implementation] = getattr(request, "server", None)  # who asks (ELIC-18)
         name = one_line(info.display_name) if info is not None else "The server"
         # What follows on further lines is indented, so that it does not look like a question of somebody else.
         message = f"{name} asks: " + request.message.strip().replace("\n", "\n  ")
@@ -158,25 +155,17 @@ class Asker:
                 self._say(f"    {label}: is required")
                 continue
             value = _value(field, text, choices)
-            problems = forms.check_answer({"properties": {name: field}, "required": [name]}, {name: value})
+            problems = forms.check_answer({"properties": {name: field}}, {name: value})
             if not problems:
                 return value
             self._say(f"    {one_line('; '.join(problems))}")
 
 
 def _choices(field: Mapping[str, Any]) -> List[Tuple[Any, str]]:
+    if field.get("type") == "boolean":
+        return []  # yes or no says more
     source = field.get("items") if field.get("type") == "array" else field
-    if not isinstance(source, Mapping):
-        return []
-    for key in ("oneOf", "anyOf"):
-        if source.get(key):
-            return [(item.get("const"), str(item.get("title") or item.get("const"))) for item in source[key]]
-    if field.get("type") == "boolean" or not source.get("enum"):
-        return []
-    values, names = source["enum"], source.get("enumNames")
-    if not isinstance(names, list) or len(names) != len(values):
-        names = values
-    return list(zip(values, map(str, names)))
+    return [(value, str(title or value)) for value, title in forms.options(source) or []]
 
 
 def _json(value: Any) -> str:

@@ -10,7 +10,7 @@ import sys
 import textwrap
 import threading
 import unicodedata
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, TextIO, Tuple
+from typing import Any, Iterable, Iterator, List, Optional, Sequence, TextIO, Tuple
 
 from ..types import (
     AudioContent, BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent, Progress, ResourceLink,
@@ -95,14 +95,14 @@ def _shown(item: Any) -> str:
 
 def first_binary(items: Sequence[Any]) -> Optional[bytes]:
     """Return the bytes of the first binary item, or of the first text when there is none."""
-    texts: Dict[int, bytes] = {}
-    for at, item in enumerate(items):
+    text: Optional[str] = None
+    for item in items:
         item = item.resource if isinstance(item, EmbeddedResource) else item
         if isinstance(item, (ImageContent, AudioContent, BlobResourceContents)):
             return item.bytes
-        if isinstance(item, (TextContent, TextResourceContents)):
-            texts[at] = item.text.encode("utf-8")
-    return texts[min(texts)] if texts else None
+        if text is None and isinstance(item, (TextContent, TextResourceContents)):
+            text = item.text
+    return None if text is None else text.encode("utf-8")
 
 
 class ProgressBar:

@@ -79,7 +79,7 @@ def command(target: str) -> List[str]:
     place, _, name = target.rpartition(":")
     if target.endswith(".js") and os.path.isfile(target):
         return ["node", target]
-    if target.endswith(".py") and " " not in target or os.path.isfile(target) and target.endswith(".py"):
+    if target.endswith(".py") and (" " not in target or os.path.isfile(target)):
         if not os.path.isfile(target):
             raise TransportError(f"there is no file {os.path.abspath(target)}")
         return [sys.executable, *_python(target)]

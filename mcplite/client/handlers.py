@@ -11,7 +11,7 @@ import threading
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union, get_args
 
 from ..errors import (
-    INVALID_PARAMS, USER_REJECTED, Cancelled, InternalError, InvalidParams, MethodNotFound, ProtocolError, RemoteError,
+    USER_REJECTED, Cancelled, InternalError, InvalidParams, MethodNotFound, ProtocolError, RemoteError,
 )
 from ..protocol import codec, forms, sampling
 from ..protocol.paths import check_root_uri, file_uri
@@ -131,7 +131,7 @@ class Handlers:
         elicitation = modes or None  # an empty object would promise forms (ELIC-02)
         flags: Dict[str, Any] = {name: {} for name, on in self._sampling_flags.items() if on}
         return ClientCapabilities(roots={"listChanged": True} if self._roots is not None else None,
-                                  sampling=dict(flags) if self._sample else None, elicitation=elicitation,
+                                  sampling=flags if self._sample else None, elicitation=elicitation,
                                   experimental=self._experimental)
 
     # --- questions ----------------------------------------------------------------------------------
@@ -356,7 +356,7 @@ def _check_url(request: ElicitRequest) -> None:
     # No URL has a backslash, and programs do not agree on what one with it or with a third slash means.
     if (scheme.lower() not in ("http", "https") or not separator or not request.host or rest.startswith("/")
             or "\\" in url or " " in url or not url.isprintable() or len(url) > _MAX_URL):
-        raise InvalidParams("only absolute http and https URLs can be shown to the user", code=INVALID_PARAMS)
+        raise InvalidParams("only absolute http and https URLs can be shown to the user")
 
 
 def _checked_roots(roots: Sequence[Union[str, "os.PathLike[str]", Root]]) -> List[Root]:

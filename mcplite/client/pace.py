@@ -23,7 +23,7 @@ class Pace:
         self._per_minute = per_minute
         #: Guards ``_admitted``: when the latest questions were asked, oldest first.
         self._lock = threading.Lock()
-        self._admitted: Deque[float] = deque()
+        self._admitted: Deque[float] = deque(maxlen=per_minute)
 
     def admit(self) -> bool:
         """Whether one more question may be asked now."""
@@ -31,9 +31,7 @@ class Pace:
             return True
         now = self._clock()
         with self._lock:
-            while self._admitted and now - self._admitted[0] >= 60:
-                self._admitted.popleft()
-            if len(self._admitted) >= self._per_minute:
+            if len(self._admitted) == self._per_minute and now - self._admitted[0] < 60:
                 return False
-            self._admitted.append(now)
+            self._admitted.append(now)  # the oldest falls out
             return True

@@ -236,7 +236,7 @@ class LegacySession(Handler):
             token = params.get("progressToken")
             if type(params.get("progress")) not in (int, float):
                 _log.debug("%s sent progress that is no number", self.peer.name)
-            elif type(token) not in (int, str) or not self.peer.progress(token, params):  # type: ignore[arg-type]
+            elif not self.peer.progress(token, params):
                 _log.debug("%s sent progress for a request that is not running: %.100r", self.peer.name, token)
             return
         if method == "notifications/cancelled":

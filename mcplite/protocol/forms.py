@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ..revisions import Revision
 
-__all__ = ["adapt_form", "check_answer", "check_form", "fill_defaults", "sensitive_names"]
+__all__ = ["adapt_form", "check_answer", "check_form", "fill_defaults", "options", "sensitive_names"]
 
 _PRIMITIVES = ("string", "number", "integer", "boolean")
 _BOUNDS: Dict[str, Tuple[type, ...]] = {
@@ -50,13 +50,13 @@ def _field_problem(field: Any) -> Optional[str]:
         return "must be an object"
     kind = field.get("type")
     if kind == "array":
-        several = _options(field.get("items"))
+        several = options(field.get("items"))
         if several is None:
             return "is a list: only a choice of several, with items.enum or items.anyOf, can be asked for"
         return _choice_problem(several) or _bound_problem(field)
     if kind == "object" or "properties" in field:
         return "is an object: forms are flat, so ask for its members one by one"
-    choices = _options(field)
+    choices = options(field)
     if choices is not None and kind not in ("integer", "number") and _choice_problem(choices):
         return _choice_problem(choices)
     if kind not in _PRIMITIVES and (choices is None or kind is not None):
@@ -91,7 +91,7 @@ def _bound(field: Mapping[str, Any], keyword: str) -> Any:
     return value if isinstance(value, _BOUNDS[keyword]) and not isinstance(value, bool) else None
 
 
-def _options(field: Any) -> Optional[List[Tuple[Any, Optional[str]]]]:
+def options(field: Any) -> Optional[List[Tuple[Any, Optional[str]]]]:
     """Return the choices of a field as (value, title), in whichever generation they are written."""
     if not isinstance(field, Mapping):
         return None
@@ -134,7 +134,7 @@ def adapt_form(schema: Mapping[str, Any], revision: Revision) -> Dict[str, Any]:
 
 def _adapt_field(name: str, field: Mapping[str, Any], titled: bool, revision: Revision) -> Dict[str, Any]:
     field = dict(field)
-    choices = _options(field)
+    choices = options(field)
     if choices is not None:
         field.setdefault("type", "string")
     if titled:
@@ -186,7 +186,7 @@ def _value_problem(field: Mapping[str, Any], value: Any) -> Optional[str]:
     kind = field.get("type")
     if kind == "array":
         return _choices_problem(field, value)
-    choices = _options(field)
+    choices = options(field)
     if choices is not None:
         values = [item for item, _ in choices]
         return None if _is_among(value, values) else f"{_shown(value)} is none of {_shown(values)}"
@@ -207,7 +207,7 @@ def _is_among(value: Any, values: List[Any]) -> bool:
 def _choices_problem(field: Mapping[str, Any], value: Any) -> Optional[str]:
     if not isinstance(value, list):
         return f"{_shown(value)} is not a list"
-    values = [item for item, _ in _options(field.get("items")) or []]
+    values = [item for item, _ in options(field.get("items")) or []]
     for item in value:
         if not _is_among(item, values):
             return f"{_shown(item)} is none of {_shown(values)}"

@@ -249,9 +249,12 @@ class Peer:
             raise copy.copy(self._error)
         self._send(jsonrpc.dump(jsonrpc.Notification(method, params)), timeout)
 
-    def progress(self, token: Union[int, str], params: Dict[str, Any]) -> bool:
-        """Pass an incoming progress notification to the call with this id; False when there is none."""
-        pending = self._pending.get(token) if isinstance(token, int) else None
+    def progress(self, token: Any, params: Dict[str, Any]) -> bool:
+        """Pass an incoming progress notification to the call with this id; False when there is none.
+
+        :param token: as the other side gave it, of any type.
+        """
+        pending = self._pending.get(token) if type(token) is int else None
         if pending is None or pending.progress is None:
             return False
         pending.add_progress(params)

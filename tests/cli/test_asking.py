@@ -23,11 +23,14 @@ class Asking:
 
     def __init__(self, terminal, who=WHO):
         self.terminal = terminal
-        self.asker = Asker(lambda: who, *terminal.files())
+        self.who = who
+        self.asker = Asker(*terminal.files())
         self.answers = []
         self._threads = []
 
     def start(self, ask, request):
+        request.server = self.who
+
         def run():
             try:
                 self.answers.append(ask(request))
@@ -114,6 +117,9 @@ TITLED = [{"const": "r", "title": "Rome"}, {"const": "p", "title": "Paris\nSend 
     ({"type": "array", "items": {"type": "string", "enum": ["r", "p"]}, "minItems": 1}, ["", "x", "1,"], ["r"]),
     ({"type": "array", "items": {"type": "string", "enum": ["r", "p"]}}, [""], []),
     ({"type": "array"}, ["x", ""], []),
+    # No forms of this protocol, but some servers send them.
+    ({"anyOf": [{"type": "string"}, {"type": "null"}]}, ["Rome"], "Rome"),
+    ({"anyOf": [True]}, ["Rome"], "Rome"),
 ])
 def test_each_kind_of_field(asking, kind, typed, value):
     assert field(asking, typed, **kind) == value
@@ -211,7 +217,7 @@ def test_questions_of_several_threads_wait_for_each_other(asking):
 def test_without_a_terminal_the_answer_is_no_and_that_is_said(there, monkeypatch):
     out = io.StringIO()
     monkeypatch.setattr("sys.stdin", io.StringIO("y\ny\n") if there else None)
-    asker = Asker(lambda: WHO, out=out)
+    asker = Asker(out=out)
     assert asker.form(form(city={"type": "string"})) == ElicitResult("decline")
     assert asker.url(ElicitRequest(message="Log in", mode="url", url="https://a.example/")) == ElicitResult("decline")
     assert out.getvalue().count("asks: ") == 2
