@@ -3,6 +3,7 @@
 May import: errors, types, protocol.codec, server.calling, server.context, server.functions, server.registry, server.results
 """
 
+import copy
 import logging
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
@@ -49,7 +50,7 @@ def dispatch(context: Context, own: Optional[Callable[..., Any]] = None) -> Resu
 
 
 def _own(own: Callable[..., Any], context: Context, params: Dict[str, Any]) -> Result:
-    result = _guarded(context, context.method, lambda: own(params, context))
+    result = _guarded(context.method, lambda: own(params, context))
     return {} if result is None else codec.encode(result, context.session.revision)
 
 
@@ -72,7 +73,7 @@ def _strings(params: Mapping[str, Any], name: str) -> Dict[str, str]:
     return value
 
 
-def _guarded(context: Context, what: str, run: Callable[[], Any]) -> Any:
+def _guarded(what: str, run: Callable[[], Any]) -> Any:
     """Run a handler that is no tool: what it did not mean for the client becomes "Internal error" (SAFE-14)."""
     try:
         return run()
@@ -117,22 +118,25 @@ def _read_resource(context: Context, params: Dict[str, Any]) -> Result:
     uri = _uri(context, params)
     found = session.app.find_resource(uri)
     if found is None:
-        raise ResourceNotFound(f"Resource not found: {uri[:200]}", code=session.revision.not_found, data={"uri": uri})
+        raise _missing(context, uri)
     function, values, mime_type, meta = found
 
-    def read() -> Any:
-        kwargs = _bound(context, lambda: function.bind(values))
-        return settle(context, function, kwargs)
+    def read() -> List[Any]:
+        kwargs = _bound(lambda: function.bind(values))
+        return resource_contents(settle(context, function, kwargs), uri, mime_type)
 
-    value = _guarded(context, f"resource {uri[:200]!r}", read)
-    contents = _guarded(context, f"resource {uri[:200]!r}", lambda: resource_contents(value, uri, mime_type))
+    contents = _guarded(f"resource {uri[:200]!r}", read)
     if not contents:
         # RSRC-19: an empty list would say that the resource is there and holds nothing.
-        raise ResourceNotFound(f"Resource not found: {uri[:200]}", code=session.revision.not_found, data={"uri": uri})
+        raise _missing(context, uri)
     return codec.encode(ReadResourceResult(contents=contents), session.revision)  # type: ignore[no-any-return]
 
 
-def _bound(context: Context, bind: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
+def _missing(context: Context, uri: str) -> ResourceNotFound:
+    return ResourceNotFound(f"Resource not found: {uri[:200]}", code=context.session.revision.not_found, data={"uri": uri})
+
+
+def _bound(bind: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
     try:
         return bind()
     except BadArguments as error:
@@ -150,10 +154,9 @@ def _uri(context: Context, params: Dict[str, Any]) -> str:
 
 def _subscribe(context: Context, params: Dict[str, Any]) -> Result:
     uri = _uri(context, params)
-    session = context.session
-    if session.app.find_resource(uri) is None:
-        raise ResourceNotFound(f"Resource not found: {uri[:200]}", code=session.revision.not_found, data={"uri": uri})
-    session.subscribe(uri)
+    if context.session.app.find_resource(uri) is None:
+        raise _missing(context, uri)
+    context.session.subscribe(uri)
     return {}
 
 
@@ -172,14 +175,20 @@ def _get_prompt(context: Context, params: Dict[str, Any]) -> Result:
         known: List[str] = list(context.session.app.registry.all("prompts"))
         raise InvalidParams(f"Unknown prompt: {name[:200]}{suggestions(name, known)}")
     arguments = _strings(params, "arguments")
-    kwargs = _bound(context, lambda: entry.function.bind(arguments))
-    value = _guarded(context, f"prompt {name!r}", lambda: settle(context, entry.function, kwargs))
-    if not isinstance(value, GetPromptResult):
-        messages = _guarded(context, f"prompt {name!r}", lambda: prompt_messages(value))
-        value = GetPromptResult(messages=messages, description=entry.prompt.description)
-    for message in value.messages:
+    kwargs = _bound(lambda: entry.function.bind(arguments))
+
+    def get() -> GetPromptResult:
+        value = settle(context, entry.function, kwargs)
+        if isinstance(value, GetPromptResult):
+            return copy.copy(value)
+        return GetPromptResult(messages=prompt_messages(value), description=entry.prompt.description)
+
+    result = _guarded(f"prompt {name!r}", get)
+    # Copies: a handler may keep a result, and what an older client cannot read must stay in it for others.
+    result.messages = [copy.copy(message) for message in result.messages]
+    for message in result.messages:
         message.content = codec.downgrade([message.content], context.session.revision)[0]
-    return codec.encode(value, context.session.revision)  # type: ignore[no-any-return]
+    return codec.encode(result, context.session.revision)  # type: ignore[no-any-return]
 
 
 # --- completion and logging -------------------------------------------------------------------------
@@ -214,7 +223,7 @@ def _complete(context: Context, params: Dict[str, Any]) -> Result:
         kwargs[names[1]] = filled
     if function.wants_context:
         kwargs[function.wants_context] = context
-    answer = _guarded(context, f"completion of {target!r}", lambda: function.call(kwargs))
+    answer = _guarded(f"completion of {target!r}", lambda: function.call(kwargs))
     return codec.encode(CompleteResult(completion=_bounded(answer, app.limits.completions)),  # type: ignore[no-any-return]
                         context.session.revision)
 

@@ -278,3 +278,12 @@ def test_completion(connect):
 
 def broken(value):
     raise InvalidParams("x") if value else ValueError("secret")
+
+
+def test_a_kept_prompt_result_stays_what_it_is(connect):
+    kept = types.GetPromptResult([types.PromptMessage("user", types.AudioContent("aGk=", "audio/wav"))])
+    server = Server("kept")
+    server.add_prompt(lambda: kept, name="kept")
+    kinds = [connect(server, name).result("prompts/get", {"name": "kept"})["messages"][0]["content"]["type"]
+             for name in (NAMES[0], NAMES[-1])]
+    assert kinds == ["text", "audio"]
