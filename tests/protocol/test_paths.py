@@ -2,7 +2,7 @@ import ntpath
 import os
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcplite.protocol import paths
@@ -176,9 +176,12 @@ def test_uris_without_a_path_here(uri, reason):
         path_of(uri)
 
 
-@given(st.binary().map(os.fsdecode) | st.text(st.characters(blacklist_categories=["Cs"])))
+# A name has no NUL, and it must go before the bytes are decoded: bytes that it kept apart may make a letter together.
+@given(st.binary().map(lambda raw: os.fsdecode(raw.replace(b"\0", b"")))
+       | st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0")))
+@example(os.fsdecode(b"\xc2\x80"))
 def test_file_uris_and_back(text):
-    path = os.path.abspath("/" + text.replace("\0", ""))
+    path = os.path.abspath("/" + text)
     path = "/" + path.lstrip("/")
     uri = file_uri(path)
     assert uri.isascii() and uri.startswith("file:///") and not set(uri) & set(" ?#\\\n")
