@@ -13,7 +13,7 @@ from .errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
 
 __all__ = [
     "Revision", "NOVEMBER_2024", "MARCH_2025", "JUNE_2025", "NOVEMBER_2025", "JULY_2026",
-    "REVISIONS", "LEGACY", "NEWEST", "NEWEST_LEGACY", "find",
+    "REVISIONS", "LEGACY", "NEWEST", "NEWEST_LEGACY", "DEFAULT_HTTP", "find",
 ]
 
 _CLIENT_REQUESTS = frozenset({
@@ -173,6 +173,8 @@ REVISIONS: Tuple[Revision, ...] = (NOVEMBER_2024, MARCH_2025, JUNE_2025, NOVEMBE
 LEGACY: Tuple[Revision, ...] = tuple(revision for revision in REVISIONS if not revision.modern)
 NEWEST = REVISIONS[-1]
 NEWEST_LEGACY = LEGACY[-1]
+#: What a request over HTTP speaks when nothing says what (HDR-03).
+DEFAULT_HTTP = MARCH_2025
 _BY_NAME: Dict[str, Revision] = {revision.name: revision for revision in REVISIONS}
 
 

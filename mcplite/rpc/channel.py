@@ -9,13 +9,21 @@ inside it any more when ``close`` is called, unless ``interruptible`` is false.
 
 import threading
 from collections import deque
-from typing import Any, Deque, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Deque, Optional, Tuple
 
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout
 from ..protocol.framing import LineBuffer
 from .deadline import Deadline
 
+if TYPE_CHECKING:
+    from .reading import Reading
+    from .workers import Workers
+
 __all__ = ["Channel", "MemoryChannel", "StreamChannel"]
+
+
+#: How long a cancel notice may wait for a peer that does not read, behind a caller that has given up.
+_SOON_SECONDS = 0.1
 
 
 class Channel:
@@ -25,6 +33,9 @@ class Channel:
     name = "the peer"
     #: Whether ``read`` honours its timeout and ``wake``. If not, one thread reads for everybody.
     interruptible = False
+    #: Called with the session that the other side does not know any more, when nobody is in a call that could
+    #: be told; whoever opens sessions sets it.
+    on_lost: Callable[[str], object] = str
 
     @property
     def buffered(self) -> bool:
@@ -56,8 +67,43 @@ class Channel:
         """
         raise NotImplementedError
 
+    def write_soon(self, data: bytes) -> None:
+        """Send a message that nobody waits for; must not take longer than a moment.
+
+        :raises RequestTimeout, TransportError: it was not sent; nothing will be done about it.
+        """
+        self.write(data, _SOON_SECONDS)
+
     def wake(self) -> None:
         """Have the present or the next ``read`` return None; callable from any thread."""
+
+    def reading(self, receive: Callable[[bytes], None], failed: Callable[[Exception], None],
+                workers: "Workers") -> "Optional[Reading]":
+        """Return how this channel is read when that is not by ``read``: over HTTP each caller reads its own answer.
+
+        :param receive: takes each message.
+        :param failed: takes the error that ends the conversation.
+        :param workers: of the side that reads.
+        """
+        return None
+
+    def agreed(self, version: Optional[str]) -> None:
+        """Called when the revision is agreed on.
+
+        :param version: its name, when the transport has to repeat it.
+        """
+
+    def listen(self) -> None:
+        """Called when a handshake is complete: from now on the other side may say what belongs to no call."""
+
+    @property
+    def session(self) -> str:
+        """What the server calls the conversation; empty where the connection itself is the conversation."""
+        return ""
+
+    def alternative(self, error: Exception) -> "Optional[Channel]":
+        """Return another way to reach the same peer, after the handshake failed with *error*; None for none."""
+        return None
 
     def close(self) -> None:
         """End the connection and free what it holds; idempotent, callable from any thread."""

@@ -7,53 +7,86 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Union
 
-from ..errors import INTERNAL_ERROR, Cancelled, ConnectionClosed, RemoteError
+from ..errors import INTERNAL_ERROR, Cancelled, RemoteError, RequestTimeout, TransportError
 from ..protocol import jsonrpc
 from .cancel import CancelToken
 
 if TYPE_CHECKING:
     from .peer import Peer
 
-__all__ = ["Batch", "Incoming"]
+__all__ = ["Batch", "Incoming", "Outlet"]
 
 _log = logging.getLogger(__name__)
+
+
+class Outlet:
+    """Where the messages of one request go when that is not the channel: its own HTTP response."""
+
+    def send(self, data: bytes) -> bool:
+        """Send a message that comes before the answer; False when nothing can come any more.
+
+        It may wait for a peer that reads slowly; callable from any thread.
+        """
+        raise NotImplementedError
+
+    def finish(self, data: Optional[bytes], code: Optional[int] = None) -> None:
+        """Send the answer, or None when there will be none; the last call.
+
+        :param code: of the JSON-RPC error, when the answer is one.
+        """
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        """Called when the handler starts to run; until then the request waits for a place."""
+
+    def pause(self, retry: Optional[float]) -> bool:
+        """Close the connection that carries this, for the peer to come back; False where that cannot be."""
+        return False
 
 
 class Batch:
     """Collects the answers of one array of requests (RPC-23).
 
     :param expected: how many answers there will be, cancelled ones included.
+    :param outlet: where the array goes; None is the channel.
     """
 
-    def __init__(self, expected: int) -> None:
+    def __init__(self, expected: int, outlet: Optional[Outlet] = None) -> None:
+        self.outlet = outlet
         #: Guards the two fields below.
         self._lock = threading.Lock()
         self._missing = expected
         self._answers: List[bytes] = []
 
-    def add(self, data: Optional[bytes]) -> Optional[bytes]:
-        """Note one answer, or that there will be none; return the whole array when it was the last."""
+    def add(self, data: Optional[bytes]) -> bool:
+        """Note one answer, or that there will be none; True when it was the last."""
         with self._lock:
             self._missing -= 1
             if data is not None:
                 self._answers.append(data)
-            if self._missing or not self._answers:
-                return None
-            return b"[" + b",".join(self._answers) + b"]"
+            return not self._missing
+
+    def joined(self) -> Optional[bytes]:
+        """Return the whole array; None when it is empty."""
+        with self._lock:
+            return b"[" + b",".join(self._answers) + b"]" if self._answers else None
 
 
 class Incoming:
     """A request in work. It is answered exactly once, or not at all when it was cancelled."""
 
-    __slots__ = ("peer", "id", "method", "params", "batch", "alarm", "_lock", "_token", "_done", "_cancelled", "_reason")
+    __slots__ = ("peer", "id", "method", "params", "batch", "outlet", "alarm", "_lock", "_token", "_done",
+                 "_cancelled", "_reason")
 
     def __init__(self, peer: "Peer", id: Union[int, str], method: str, params: Dict[str, Any],
-                 batch: Optional[Batch]) -> None:
+                 batch: Optional[Batch], outlet: Optional[Outlet] = None) -> None:
         self.peer = peer
         self.id = id
         self.method = method
         self.params = params
         self.batch = batch
+        #: Where what belongs to this request goes; None is the channel.
+        self.outlet = outlet
         #: Whatever has to stand still while the handler waits for an answer; the serving side sets it.
         self.alarm: Any = None
         #: Guards the four fields below, and keeps every notification of this request before its
@@ -88,11 +121,13 @@ class Incoming:
     def emit(self, method: str, params: Dict[str, Any]) -> bool:
         """Send a notification that belongs to this request; False once it is answered or cancelled."""
         data = jsonrpc.dump(jsonrpc.Notification(method, params))
+        if self.outlet is not None:
+            # The outlet keeps the order itself; it may wait for a slow reader, which must not hold up a cancel.
+            return not (self._done or self._cancelled) and self.peer._send(data, outlet=self.outlet)
         with self._lock:
             if self._done or self._cancelled:
                 return False
-            self.peer._send(data)
-        return True
+            return self.peer._send(data)
 
     def respond(self, result: Any) -> None:
         """Answer with a result; something that is no JSON becomes an internal error (REL-59)."""
@@ -102,7 +137,7 @@ class Incoming:
             _log.error("the result of %r cannot be sent: %s", self.method, error)
             self.fail(INTERNAL_ERROR, "Internal error: the result is not valid JSON")
             return
-        self._answer(data)
+        self._answer(data, None)
 
     def fail(self, code: int, message: str, data: Any = None) -> None:
         """Answer with an error."""
@@ -111,21 +146,25 @@ class Incoming:
         except (TypeError, ValueError) as error:
             _log.error("the error data of %r cannot be sent: %s", self.method, error)
             answer = jsonrpc.dump(jsonrpc.Failure(self.id, code, message, None))
-        self._answer(answer)
+        self._answer(answer, code)
 
-    def _answer(self, data: bytes) -> None:
+    def _answer(self, data: bytes, code: Optional[int]) -> None:
         with self._lock:
             if self._done:
                 return
             self._done = True
             send = not self._cancelled
         try:
-            self.peer._finish(self, data if send else None)
-        except ConnectionClosed as error:
+            self.peer._finish(self, data if send else None, code)
+        except (RequestTimeout, TransportError) as error:
             _log.debug("the answer to %r was not sent: %s", self.method, error)
 
     def run(self, task: Callable[[], object]) -> None:
         """Run a handler; whatever it raises, the request ends answered (REL-58)."""
+        if self._done:
+            return  # it waited too long for its place, and was refused meanwhile
+        if self.outlet is not None:
+            self.outlet.begin()
         try:
             task()
         except RemoteError as error:
@@ -139,6 +178,6 @@ class Incoming:
 
     def _answer_cancelled(self) -> None:
         if self._cancelled:
-            self._answer(b"")
+            self._answer(b"", None)
         else:
             self.fail(INTERNAL_ERROR, "The request was cancelled")

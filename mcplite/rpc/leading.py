@@ -1,6 +1,6 @@
 """Who reads, on the serving side: the thread that read a request runs it, and a watchdog relieves it.
 
-May import: errors, rpc.channel, rpc.pending, rpc.workers
+May import: errors, rpc.channel, rpc.fed, rpc.pending, rpc.reading, rpc.workers
 
 Handing a request to another thread costs more than most handlers do. So the reader runs the handler
 itself; when that has not come back within two milliseconds, the watchdog gives the reading role to
@@ -15,7 +15,9 @@ from typing import Callable, Optional
 
 from ..errors import ConnectionClosed, ProtocolError
 from .channel import Channel
+from .fed import sleep_until_settled
 from .pending import Pending
+from .reading import Reading
 from .workers import Workers
 
 __all__ = ["LeaderReading"]
@@ -26,7 +28,7 @@ _TICK = 0.002
 _QUIET_TICKS = 50
 
 
-class LeaderReading:
+class LeaderReading(Reading):
     """The reading role of a server's channel.
 
     :param channel: what is read.
@@ -39,7 +41,7 @@ class LeaderReading:
     def __init__(self, channel: Channel, receive: Callable[[bytes], None],
                  refused: Callable[[ProtocolError], None], failed: Callable[[Exception], None],
                  workers: Workers) -> None:
-        self._channel = channel
+        super().__init__(channel)
         self._receive = receive
         self._refused = refused
         self._failed = failed
@@ -67,14 +69,7 @@ class LeaderReading:
         """
         self._relieve(threading.get_ident())
         with self._workers.suspended():
-            while True:
-                event = pending.prepare_sleep()
-                if pending.outcome is not None or pending.interrupted or pending.progress:
-                    return
-                remaining = pending.remaining()
-                if remaining is not None and remaining <= 0:
-                    return
-                event.wait(remaining)
+            sleep_until_settled(pending)
 
     def _lead(self) -> None:
         # A leader: blocks on the channel, then on what receive() runs; ends when it was relieved.

@@ -1,6 +1,7 @@
 """One conversation: the calls that wait, the requests in work, cancellation, and the end.
 
-May import: errors, protocol.jsonrpc, rpc.cancel, rpc.channel, rpc.incoming, rpc.leading, rpc.pending, rpc.ratelog, rpc.reading, rpc.workers
+May import: errors, protocol.jsonrpc, rpc.cancel, rpc.channel, rpc.incoming, rpc.leading, rpc.pending, rpc.ratelog,
+    rpc.reading, rpc.workers
 
 A peer knows JSON-RPC and no method name: what a message means is the handler's affair. Locks: ``_lock``
 guards ``_pending``, ``_in_flight``, the counters and the closing state, for dictionary work only.
@@ -15,24 +16,22 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Union
 
 from ..errors import (
     INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, SERVER_BUSY, Cancelled, ConnectionClosed, ProtocolError,
-    RequestTimeout, remote_error,
+    RequestTimeout, TransportError, remote_error,
 )
 from ..protocol import jsonrpc
 from .cancel import CancelToken
 from .channel import Channel
-from .incoming import Batch, Incoming
+from .incoming import Batch, Incoming, Outlet
 from .leading import LeaderReading
 from .pending import Clock, Pending
 from .ratelog import RateLog
-from .reading import CallerReading
+from .reading import CallerReading, Reading
 from .workers import Workers
 
-__all__ = ["Counters", "Handler", "Incoming", "Peer"]
+__all__ = ["Counters", "Handler", "Incoming", "Outlet", "Peer"]
 
 _log = logging.getLogger(__name__)
 Trace = Callable[[str, bytes], None]
-#: How long a cancel notice may wait for a peer that does not read, behind a caller that has given up.
-_NOTICE_SECONDS = 0.1
 _NO_PARAMS: Dict[str, Any] = {}
 
 
@@ -106,8 +105,11 @@ class Peer:
         #: What the last input was that could not be understood: a hint for calls that never get an answer.
         self._noise = ""
         self.counters = Counters()
-        self._reading: Union[LeaderReading, CallerReading]
-        if leading:
+        self._reading: Reading
+        own = channel.reading(self._receive, self._fail, workers)
+        if own is not None:
+            self._reading = own
+        elif leading:
             self._reading = LeaderReading(channel, self._receive, self._refuse, self._fail, workers)
         else:
             self._reading = CallerReading(channel, self._receive, self._fail, "mcplite reader")
@@ -142,7 +144,7 @@ class Peer:
     def call(self, method: str, params: Optional[Dict[str, Any]] = None, *, id: Optional[int] = None,
              timeout: Optional[float] = None, max_timeout: Optional[float] = None,
              cancel: Optional[CancelToken] = None, on_progress: Optional[Callable[[Dict[str, Any]], object]] = None,
-             cancel_notice: bool = True) -> Any:
+             cancel_notice: bool = True, outlet: Optional[Outlet] = None) -> Any:
         """Send a request and wait for its result.
 
         :param id: from :meth:`new_id`, when the params mention it; by default a new one.
@@ -152,6 +154,7 @@ class Peer:
         :param on_progress: called with the params of each progress notification, on this thread, in
             order, all of them before this method returns.
         :param cancel_notice: whether the peer is told when the call is given up.
+        :param outlet: of the peer's request that this one belongs to (HTTP-12).
         :raises RemoteError: the peer answered with an error.
         :raises ProtocolError: the peer's answer broke the rules.
         :raises RequestTimeout: no answer in time.
@@ -172,18 +175,20 @@ class Peer:
             self.counters.bytes_sent += len(data)
         uncancel = None if cancel is None else cancel.add_callback(lambda: self._interrupt(pending))
         try:
-            self._write(data, max_timeout if timeout is None else timeout)
+            self._write(data, max_timeout if timeout is None else timeout, pending, outlet)
             self._wait(pending, cancel)
         except BaseException as error:
             # Also for an exception from a signal handler: nobody will take the answer any more.
-            if cancel_notice and pending.outcome is None and self._error is None:
-                self._give_notice(pending, error)
+            if (cancel_notice and pending.outcome is None and self._error is None
+                    and not isinstance(error, TransportError)):
+                self._give_notice(pending, error, outlet)
             raise
         finally:
             with self._lock:
                 self._pending.pop(id, None)
             if uncancel is not None:
                 uncancel()
+            self._reading.done(pending)
         outcome = pending.outcome
         if type(outcome) is jsonrpc.Response:
             return outcome.result
@@ -226,16 +231,24 @@ class Peer:
         pending.interrupted = True
         pending.nudge()
         if pending.outcome is None:
-            self._channel.wake()
+            self._reading.interrupt(pending)
 
-    def _give_notice(self, pending: Pending, error: BaseException) -> None:
+    def _give_notice(self, pending: Pending, error: BaseException, outlet: Optional[Outlet]) -> None:
         reason = str(error) if isinstance(error, (Cancelled, RequestTimeout)) else "the caller was interrupted"
         notice = self._handler.cancel_notice(pending.id, reason)
         if notice is None:
             return
+        data = jsonrpc.dump(notice)
         try:
-            self._send(jsonrpc.dump(notice), _NOTICE_SECONDS)
-        except (RequestTimeout, ConnectionClosed) as failure:
+            if outlet is not None:
+                self._send(data, outlet=outlet)
+                return
+            with self._lock:
+                self.counters.messages_sent += 1
+                self.counters.bytes_sent += len(data)
+            self._noted("->", data)
+            self._channel.write_soon(data)
+        except (RequestTimeout, TransportError) as failure:
             # A peer that does not read cannot be told; the caller must not wait for it (CANC-03).
             _log.debug("no cancel notice for %r: %s", pending.method, failure)
 
@@ -282,6 +295,12 @@ class Peer:
         incoming.cancelled(reason if isinstance(reason, str) else None)
         return True
 
+    def refuse_incoming(self, id: Union[int, str], code: int, message: str) -> None:
+        """Answer a request in work with an error, whatever becomes of its handler."""
+        incoming = self._in_flight.get(id)
+        if incoming is not None:
+            incoming.fail(code, message)
+
     def cancel_all(self, reason: str) -> List[Incoming]:
         """Cancel every request in work and return them."""
         with self._lock:
@@ -295,7 +314,7 @@ class Peer:
         """How many requests of the other side are in work."""
         return len(self._in_flight)
 
-    def _finish(self, incoming: Incoming, data: Optional[bytes]) -> None:
+    def _finish(self, incoming: Incoming, data: Optional[bytes], code: Optional[int]) -> None:
         """Take *incoming* off the books and send its response, unless it was cancelled (CANC-03)."""
         with self._lock:
             self._in_flight.pop(incoming.id, None)
@@ -303,38 +322,62 @@ class Peer:
                 self.counters.messages_sent += 1
                 self.counters.bytes_sent += len(data)
         if incoming.batch is not None:
-            data = incoming.batch.add(data)
+            self._answer_batch(incoming.batch, data)
+        elif incoming.outlet is not None:
             if data is not None:
-                self._send(data)
+                self._noted("->", data)
+            incoming.outlet.finish(data, code)
         elif data is not None:
             self._write(data, None)
 
-    # --- receiving: on whichever thread holds the reading role -------------------------------------
+    def _answer_batch(self, batch: Batch, data: Optional[bytes]) -> None:
+        if not batch.add(data):
+            return
+        joined = batch.joined()
+        if batch.outlet is not None:
+            if joined is not None:
+                self._noted("->", joined)
+            batch.outlet.finish(joined)
+        elif joined is not None:
+            self._send(joined)
+
+    # --- receiving: on whichever thread holds the reading role, or was handed a message --------------
 
     def _receive(self, data: bytes) -> None:
-        self._observe("<-", data)
-        if self._trace is not None:
-            self._trace("<-", data)
+        self.receive(data, jsonrpc.parse(data, self._limits))
+
+    def receive(self, data: bytes, message: jsonrpc.Message, outlet: Optional[Outlet] = None,
+                inline: bool = True) -> None:
+        """Deal with one message, which a reader read or somebody else was handed.
+
+        :param data: the message as it came.
+        :param message: the same, parsed.
+        :param outlet: where its answers go; None is the channel.
+        :param inline: whether a handler may run on this thread, when the peer is one that leads.
+        """
+        self._noted("<-", data)
         counters = self.counters
         counters.messages_received += 1
         counters.bytes_received += len(data)
-        message = jsonrpc.parse(data, self._limits)
         if type(message) is jsonrpc.Batch:
-            self._receive_batch(message)
+            self._receive_batch(message, outlet)
         else:
-            self._route(message, None)
+            self._route(message, None, outlet, inline)
 
-    def _receive_batch(self, batch: jsonrpc.Batch) -> None:
+    def _receive_batch(self, batch: jsonrpc.Batch, outlet: Optional[Outlet]) -> None:
         if not self._handler.accepts_batches():
-            self._reject(jsonrpc.Invalid(None, INVALID_REQUEST, "arrays of messages are not part of this revision"))
+            self._reject(jsonrpc.Invalid(None, INVALID_REQUEST, "arrays of messages are not part of this revision"),
+                         outlet=outlet)
             return
         expected = sum(type(item) is jsonrpc.Request or (type(item) is jsonrpc.Invalid and not item.answers)
                        for item in batch.items)
-        collector = Batch(expected)
+        collector = Batch(expected, outlet)
         for item in batch.items:
-            self._route(item, collector)
+            self._route(item, collector, outlet, False)
+        if not expected and outlet is not None:
+            outlet.finish(None)
 
-    def _route(self, message: Any, batch: Optional[Batch]) -> None:
+    def _route(self, message: Any, batch: Optional[Batch], outlet: Optional[Outlet], inline: bool) -> None:
         kind = type(message)
         if kind is jsonrpc.Response or kind is jsonrpc.Failure:
             self._answered(message)
@@ -344,9 +387,9 @@ class Peer:
             except Exception:
                 _log.exception("notification %s of %s failed", jsonrpc.describe(message), self.name)
         elif kind is jsonrpc.Request:
-            self._requested(message, batch)
+            self._requested(message, batch, outlet, inline)
         else:
-            self._reject(message, batch)
+            self._reject(message, batch, outlet)
 
     def _answered(self, message: Union[jsonrpc.Response, jsonrpc.Failure]) -> None:
         pending = self._pending.get(message.id) if type(message.id) is int else None
@@ -356,16 +399,17 @@ class Peer:
         else:
             pending.settle(message)
 
-    def _requested(self, request: jsonrpc.Request, batch: Optional[Batch]) -> None:
+    def _requested(self, request: jsonrpc.Request, batch: Optional[Batch], outlet: Optional[Outlet],
+                   inline: bool) -> None:
         incoming = Incoming(self, request.id, request.method,
-                            _NO_PARAMS if request.params is None else request.params, batch)
+                            _NO_PARAMS if request.params is None else request.params, batch, outlet)
         with self._lock:
             duplicate = request.id in self._in_flight
             if not duplicate:
                 self._in_flight[request.id] = incoming
         if duplicate:
             # The first one keeps its place and its answer (SEC-30).
-            self._reject(jsonrpc.Invalid(request.id, INVALID_REQUEST, f"request id {request.id!r} is in use"), batch)
+            self._reject(jsonrpc.Invalid(request.id, INVALID_REQUEST, f"request id {request.id!r} is in use"), batch, outlet)
             return
         try:
             task = self._handler.on_request(incoming)
@@ -375,7 +419,7 @@ class Peer:
             return
         if task is None:
             return
-        if self._leading and self._workers.take():
+        if self._leading and inline and self._workers.take():
             try:
                 incoming.run(task)
             finally:
@@ -383,7 +427,7 @@ class Peer:
         elif not self._workers.submit(lambda: incoming.run(task)):
             incoming.fail(SERVER_BUSY, "Server busy: too many requests are waiting; try again later")
 
-    def _reject(self, invalid: jsonrpc.Invalid, batch: Optional[Batch] = None) -> None:
+    def _reject(self, invalid: jsonrpc.Invalid, batch: Optional[Batch] = None, outlet: Optional[Outlet] = None) -> None:
         self.counters.refused += 1
         self._noise = invalid.message
         if invalid.answers:
@@ -398,12 +442,16 @@ class Peer:
             return
         failure = jsonrpc.Failure(invalid.id, invalid.code, invalid.message, None)
         data = jsonrpc.dump(failure, null_id=self._handler.names_unreadable_ids())
-        if batch is not None:
-            joined = batch.add(data)
-            if joined is None:
-                return
-            data = joined
-        self._send_quietly(data)
+        try:
+            if batch is not None:
+                self._answer_batch(batch, data)
+            elif outlet is not None:
+                self._noted("->", data)
+                outlet.finish(data, invalid.code)
+            else:
+                self._send(data)
+        except ConnectionClosed as error:
+            _log.debug("not sent: %s", error)
 
     def _refuse(self, error: ProtocolError) -> None:
         self._reject(jsonrpc.Invalid(None, PARSE_ERROR, str(error)))
@@ -413,23 +461,27 @@ class Peer:
     def _observe(self, direction: str, data: bytes) -> None:
         """Called with every message; does nothing. Tests replace it to see the wire."""
 
-    def _write(self, data: bytes, timeout: Optional[float]) -> None:
-        self._observe("->", data)
+    def _noted(self, direction: str, data: bytes) -> None:
+        self._observe(direction, data)
         if self._trace is not None:
-            self._trace("->", data)
-        self._channel.write(data, timeout)
+            self._trace(direction, data)
 
-    def _send(self, data: bytes, timeout: Optional[float] = None) -> None:
+    def _write(self, data: bytes, timeout: Optional[float], pending: Optional[Pending] = None,
+               outlet: Optional[Outlet] = None) -> bool:
+        self._noted("->", data)
+        if outlet is not None:
+            return outlet.send(data)
+        if pending is not None:
+            self._reading.send(pending, data, timeout)
+        else:
+            self._channel.write(data, timeout)
+        return True
+
+    def _send(self, data: bytes, timeout: Optional[float] = None, outlet: Optional[Outlet] = None) -> bool:
         with self._lock:
             self.counters.messages_sent += 1
             self.counters.bytes_sent += len(data)
-        self._write(data, timeout)
-
-    def _send_quietly(self, data: bytes) -> None:
-        try:
-            self._send(data)
-        except ConnectionClosed as error:
-            _log.debug("not sent: %s", error)
+        return self._write(data, timeout, None, outlet)
 
     # --- the end -----------------------------------------------------------------------------------
 

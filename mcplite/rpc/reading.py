@@ -9,13 +9,13 @@ sleeps on its own event. The daemon takes the role when nobody has called for 20
 
 import logging
 import threading
-from typing import Callable, Dict, List
+from typing import Callable, Dict, List, Optional
 
 from ..errors import ConnectionClosed, ProtocolError
 from .channel import Channel
 from .pending import Pending
 
-__all__ = ["CallerReading"]
+__all__ = ["CallerReading", "Reading"]
 
 _log = logging.getLogger(__name__)
 #: How long the role must have been unused before the daemon takes it.
@@ -24,7 +24,36 @@ _PAUSE = 0.02
 _BATCH = 256
 
 
-class CallerReading:
+class Reading:
+    """How one conversation gets what the other side says."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def start(self) -> None:
+        """Begin to read."""
+
+    def send(self, pending: Pending, data: bytes, timeout: Optional[float]) -> None:
+        """Send the request that *pending* waits for; see :meth:`Channel.write`."""
+        self._channel.write(data, timeout)
+
+    def wait(self, pending: Pending) -> None:
+        """Return when *pending* is settled or interrupted, has progress to deliver, or is past its time."""
+        raise NotImplementedError
+
+    def interrupt(self, pending: Pending) -> None:
+        """Have :meth:`wait` look up; *pending* was marked and nudged already."""
+        self._channel.wake()
+
+    def done(self, pending: Pending) -> None:
+        """Called when nobody waits for *pending* any more, however that came."""
+
+    def stop(self, timeout: float) -> bool:
+        """End reading for good; return whether nobody reads any more."""
+        raise NotImplementedError
+
+
+class CallerReading(Reading):
     """The reading role of a client's channel.
 
     :param channel: what is read.
@@ -35,7 +64,7 @@ class CallerReading:
 
     def __init__(self, channel: Channel, receive: Callable[[bytes], None],
                  failed: Callable[[Exception], None], name: str) -> None:
-        self._channel = channel
+        super().__init__(channel)
         self._receive = receive
         self._failed = failed
         self._name = name
