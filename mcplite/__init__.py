@@ -15,13 +15,16 @@ if TYPE_CHECKING:
         InvalidParams as InvalidParams, MCPError as MCPError, MethodNotFound as MethodNotFound,
         MissingCapability as MissingCapability, NotSupported as NotSupported, ProtocolError as ProtocolError,
         RegistrationError as RegistrationError, RemoteError as RemoteError, RequestTimeout as RequestTimeout,
-        ResourceNotFound as ResourceNotFound, ToolError as ToolError, TransportError as TransportError,
+        ResourceNotFound as ResourceNotFound, SessionLost as SessionLost, ToolError as ToolError,
+        TransportError as TransportError,
         UnsupportedVersion as UnsupportedVersion, UrlElicitationRequired as UrlElicitationRequired,
     )
     from .rpc.cancel import CancelToken as CancelToken
     from .server import Context as Context, Limits as Limits, Server as Server
+    from .server.httpd import serve as serve
     from .server.media import Audio as Audio, Image as Image
     from .server.questions import Elicit as Elicit, InputRequired as InputRequired, Sample as Sample
+    from .server.wsgi import mount as mount
     from .types import (
         ElicitRequest as ElicitRequest, accept as accept, assistant as assistant, cancel as cancel, decline as decline,
         user as user,
@@ -31,10 +34,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Audio", "AuthError", "CancelToken", "Cancelled", "Client", "ConnectionClosed", "Context", "Elicit",
     "ElicitRequest", "HTTPStatusError", "HeaderMismatch", "Image", "InputRequired", "InternalError",
-    "InvalidParams", "Limits", "MCPError", "MethodNotFound", "MissingCapability", "NotSupported",
-    "ProtocolError",    "RegistrationError", "RemoteError", "RequestTimeout", "ResourceNotFound", "Sample", "Server", "ToolError",
-    "TransportError", "UnsupportedVersion", "UrlElicitationRequired", "__version__", "accept", "assistant",
-    "cancel", "connect", "connect_all", "decline", "errors", "revisions", "types", "user",
+    "InvalidParams", "Limits", "MCPError", "MethodNotFound", "MissingCapability", "NotSupported", "ProtocolError",
+    "RegistrationError", "RemoteError", "RequestTimeout", "ResourceNotFound", "Sample", "Server", "SessionLost",
+    "ToolError", "TransportError", "UnsupportedVersion", "UrlElicitationRequired", "__version__", "accept",
+    "assistant", "cancel", "connect", "connect_all", "decline", "errors", "mount", "revisions", "serve", "types",
+    "user",
 ]
 
 #: Where a name lives. What has no home here is an error; submodules stand for themselves.
@@ -42,8 +46,10 @@ _HOMES = {
     "client": ("Client", "connect", "connect_all"),
     "rpc.cancel": ("CancelToken",),
     "server": ("Context", "Limits", "Server"),
+    "server.httpd": ("serve",),
     "server.media": ("Audio", "Image"),
     "server.questions": ("Elicit", "InputRequired", "Sample"),
+    "server.wsgi": ("mount",),
     "types": ("ElicitRequest", "accept", "assistant", "cancel", "decline", "user"),
     "version": ("__version__",),
     "": ("errors", "revisions", "types"),

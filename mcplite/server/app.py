@@ -1,12 +1,12 @@
 """Server: the registry and its decorators; it owns no connection.
 
 May import: errors, revisions, types, protocol.codec, protocol.jsonrpc, protocol.paging, protocol.uritemplate, server.context,
-    server.directory, server.functions, server.limits, server.logs, server.registry, server.serving, server.sessions,
-    server.stdio, version
+    server.directory, server.functions, server.httpd, server.limits, server.logs, server.registry, server.serving, server.sessions,
+    server.stdio, server.wsgi, version
 """
 
 import logging
-from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from ..errors import RegistrationError
 from ..protocol import codec, jsonrpc, paging
@@ -22,6 +22,9 @@ from .limits import Limits
 from .registry import PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry, check_name, checked_meta
 from .serving import Serving
 from .sessions import LegacySession
+
+if TYPE_CHECKING:
+    from .wsgi import WSGIApp
 
 __all__ = ["Server"]
 
@@ -53,6 +56,10 @@ class Server(Serving):
     :param mask_errors: keeps the text of a tool's exceptions from the client; they are logged only.
     :param limits: every bound, see :class:`Limits`.
     :param on_roots_changed: called with the session when a client says that its roots have changed.
+    :param fleet: several processes serve this name together over HTTP, and a client's requests reach any of them; what is
+        known of a client travels in its session id, signed, and handlers cannot ask clients of the handshake era.
+    :param state_keys: secrets of at least 16 bytes that all of them share; the first signs, all verify, so that a
+        key can be replaced without a break.
     :param debug: logs every message, as in :func:`mcplite.connect`.
     :raises RegistrationError: the name is empty, or an option cannot be used.
     """
@@ -64,6 +71,7 @@ class Server(Serving):
                  declare: Sequence[str] = (), experimental: Optional[Dict[str, Any]] = None,
                  middleware: Sequence[Middleware] = (), mask_errors: bool = False, limits: Optional[Limits] = None,
                  on_roots_changed: Optional[Callable[[LegacySession], object]] = None,
+                 fleet: bool = False, state_keys: Sequence[Union[str, bytes]] = (),
                  debug: Union[None, bool, str] = None) -> None:
         check_name("server", name)
         super().__init__(limits or Limits(), lifespan, debug)
@@ -72,6 +80,11 @@ class Server(Serving):
         self.info = Implementation(name=name, version=version or __version__, title=title, description=description,
                                    website_url=website_url, icons=_icons(icons))
         self.instructions = instructions
+        if fleet and not state_keys:
+            raise RegistrationError("fleet=True needs state_keys=[...]: secrets that all processes share; make one with"
+                                    " python -c 'import secrets; print(secrets.token_hex(32))'")
+        self.fleet = fleet
+        self.state_keys = [_key(key) for key in state_keys]
         self.middleware: Tuple[Middleware, ...] = tuple(middleware)
         self.mask_errors = mask_errors
         self.registry = Registry(self._changed)
@@ -313,17 +326,34 @@ class Server(Serving):
     # --- serving ----------------------------------------------------------------------------------------
 
     def run(self, transport: str = "stdio", **options: Any) -> None:
-        """Serve until the client leaves or the process is told to stop.
+        """Serve until the client leaves (stdio) or the process is told to stop.
 
-        :param transport: "stdio".
-        :raises ValueError: the transport is unknown.
+        :param transport: "stdio" or "streamable-http".
+        :param options: for HTTP those of :class:`HTTPServer`, among them ``host``, ``port`` and ``path``.
+        :raises ValueError: the transport is unknown, or an option is not written right.
         :raises RuntimeError: stdin and stdout are taken by another server in this process.
+        :raises OSError: the port is taken.
         """
-        if transport != "stdio":
-            raise ValueError(f"unknown transport {transport!r}; this version serves 'stdio'")
-        from .stdio import serve
+        if transport == "stdio":
+            from .stdio import serve
 
-        serve(self, **options)
+            serve(self, **options)
+        elif transport == "streamable-http":
+            from .httpd import serve_http
+
+            serve_http(self, **options)
+        else:
+            raise ValueError(f"unknown transport {transport!r}; use 'stdio' or 'streamable-http'")
+
+    def wsgi(self, path: str = "", **options: Any) -> "WSGIApp":
+        """Return a WSGI callable that serves this server.
+
+        :param path: of the endpoint below where the application is mounted.
+        :param options: those of :class:`Exchange`.
+        """
+        from .wsgi import WSGIApp
+
+        return WSGIApp(self, path=path, **options)
 
     # --- what sessions and dispatch ask ---------------------------------------------------------------
 
@@ -331,14 +361,18 @@ class Server(Serving):
         """Whether "tools", "resources" or "prompts" are declared to a client that comes now."""
         return self.registry.declared(area) or (area == "resources" and self.registry.declared("templates"))
 
-    def describe(self, revision: Revision) -> Dict[str, Any]:
-        """Return the encoded result of ``initialize``."""
+    def describe(self, revision: Revision, lasting: bool = True) -> Dict[str, Any]:
+        """Return the encoded result of ``initialize``.
+
+        :param lasting: whether there is a session: without one there is no news, and no log level is remembered.
+        """
+        news = {"listChanged": True} if lasting else {}
         capabilities = ServerCapabilities(
-            experimental=self._experimental, logging={},
+            experimental=self._experimental, logging={} if lasting else None,
             completions={} if self.registry.has_completions else None,
-            tools={"listChanged": True} if self.offers("tools") else None,
-            prompts={"listChanged": True} if self.offers("prompts") else None,
-            resources={"subscribe": True, "listChanged": True} if self.offers("resources") else None)
+            tools=news if self.offers("tools") else None,
+            prompts=news if self.offers("prompts") else None,
+            resources=({"subscribe": True, **news} if lasting else {}) if self.offers("resources") else None)
         result = InitializeResult(protocol_version=revision.name, capabilities=capabilities, server_info=self.info,
                                   instructions=self.instructions)
         return codec.encode(result, revision)  # type: ignore[no-any-return]
@@ -375,6 +409,24 @@ class Server(Serving):
         template, values = match
         return template.function, values, template.template.mime_type, template.template.meta
 
+    def runs_inline(self, method: str, params: Optional[Dict[str, Any]]) -> bool:
+        """Whether a handler may run on the thread of an HTTP request: it can neither say nor ask anything meanwhile."""
+        if self.middleware or self.registry.method(method) is not None:
+            return False
+        name = (params or {}).get("name")
+        found: Any = None
+        if method == "resources/read":
+            return False
+        if method == "tools/call" and isinstance(name, str):
+            entry = self.registry.get("tools", name)
+            if entry is not None and entry.timeout is not None:
+                return False
+            found = None if entry is None else entry.function
+        elif method == "prompts/get" and isinstance(name, str):
+            entry = self.registry.get("prompts", name)
+            found = None if entry is None else entry.function
+        return found is None or (found.wants_context is None and not found.questions)
+
     def roots_changed(self, session: LegacySession) -> None:
         """Pass a client's roots change on to the user's callback, on a worker."""
         callback = self._on_roots_changed
@@ -395,6 +447,14 @@ class Server(Serving):
             return function
 
         return register
+
+
+def _key(key: Union[str, bytes]) -> bytes:
+    secret = key.encode("utf-8") if isinstance(key, str) else key
+    if len(secret) < 16:
+        raise RegistrationError("a key in state_keys has fewer than 16 bytes, which can be guessed; use"
+                                " secrets.token_hex(32)")
+    return secret
 
 
 def _icons(icons: Optional[Sequence[Union[Icon, Dict[str, Any]]]]) -> Optional[List[Icon]]:

@@ -1,6 +1,6 @@
 """How questions get answers: over the back channel of a legacy client.
 
-May import: errors, revisions, types, protocol.codec, protocol.forms, protocol.sampling, rpc.cancel, server.formtypes, server.questions
+May import: errors, revisions, types, protocol.codec, protocol.forms, protocol.sampling, rpc.incoming, server.formtypes, server.questions
 
 ``BackChannel`` sends a request of its own and blocks (legacy); the ways of the modern era stand
 beside it with the same three methods.
@@ -19,7 +19,7 @@ from .questions import Elicit, Elicited, ListRoots, Question, Sample
 
 if TYPE_CHECKING:
     from ..revisions import Revision
-    from ..rpc.cancel import CancelToken
+    from ..rpc.incoming import Incoming
     from .sessions import LegacySession
 
 __all__ = ["BackChannel"]
@@ -32,12 +32,12 @@ class BackChannel:
     """Asks a legacy client by a request of the server's own, and waits for the answer.
 
     :param session: whose client is asked.
-    :param token: the cancel token of the request on whose behalf it is asked; None outside of one.
+    :param incoming: the request on whose behalf it is asked; None outside of one.
     """
 
-    def __init__(self, session: "LegacySession", token: "Optional[CancelToken]") -> None:
+    def __init__(self, session: "LegacySession", incoming: "Optional[Incoming]") -> None:
         self._session = session
-        self._token = token
+        self._incoming = incoming
 
     @property
     def _revision(self) -> "Revision":
@@ -49,7 +49,7 @@ class BackChannel:
         :param method: the protocol's method.
         :param mode: "form" or "url" for elicitation, "tools" for sampling with tools.
         """
-        if method not in self._revision.server_requests:
+        if method not in self._revision.server_requests or not self._session.lasting:
             return False
         declared = self._session.client_capabilities
         if method == "roots/list":
@@ -83,6 +83,12 @@ class BackChannel:
 
     def _require(self, method: str, capability: Dict[str, Any], mode: str = "") -> None:
         if not self.can(method, mode):
+            if not self._session.lasting:
+                raise MissingCapability(
+                    f"this client cannot be asked ({method}): the server keeps no sessions (stateless or fleet), and"
+                    f" revision {self._revision} has no other way; serve it from one process without these"
+                    " switches, or test ctx.can_elicit, ctx.can_sample or ctx.can_list_roots first",
+                    data={"requiredCapabilities": capability})
             names = ".".join([*capability, *next(iter(capability.values()))])
             raise MissingCapability(
                 f"the client did not declare the capability {names!r}, so it cannot be asked ({method});"
@@ -91,7 +97,10 @@ class BackChannel:
 
     def _call(self, method: str, params: Optional[Dict[str, Any]]) -> Dict[str, Any]:
         session = self._session
-        result = session.peer.call(method, params, timeout=session.limits.ask_seconds, cancel=self._token)
+        incoming = self._incoming
+        result = session.peer.call(method, params, timeout=session.limits.ask_seconds,
+                                   cancel=None if incoming is None else incoming.token,
+                                   outlet=None if incoming is None else incoming.outlet)
         if not isinstance(result, dict):
             raise ProtocolError(f"the client answered {method!r} with {type(result).__name__}, not an object", result)
         return result

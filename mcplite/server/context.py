@@ -133,6 +133,19 @@ class Context:
         """
         self.incoming.token.check()
 
+    def close_stream(self, retry: Optional[float] = None) -> bool:
+        """Close the connection that carries this request's event stream; the client comes back for the answer.
+
+        Use it before a long piece of work, so that no connection stands open meanwhile. What is said from
+        now on is kept, within the limits, until the client asks for it. From November 2025 on, over HTTP with
+        sessions; anywhere else nothing happens, and the answer goes the usual way.
+
+        :param retry: seconds after which the client shall come back; by default ``Limits.retry_seconds``.
+        :returns: whether the connection is closed.
+        """
+        outlet = self.incoming.outlet
+        return outlet is not None and outlet.pause(retry)
+
     def sleep(self, seconds: float) -> None:
         """Sleep, and wake at once when the request is cancelled.
 
@@ -245,7 +258,7 @@ class Context:
     def asker(self) -> "BackChannel":
         """How this request's questions reach the client."""
         if self._asker is None:
-            self._asker = self._session.asker(self.incoming.token)
+            self._asker = self._session.asker(self.incoming)
         return self._asker
 
     @property

@@ -5,8 +5,9 @@ May import: protocol.jsonrpc, rpc.channel, rpc.peer, rpc.tracing, rpc.workers, s
 
 import contextlib
 import logging
+import os
 import threading
-from typing import TYPE_CHECKING, Any, Callable, ContextManager, List, Optional, Union, cast
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, List, Optional, Tuple, Union, cast
 
 from ..protocol import jsonrpc
 from ..rpc.channel import Channel
@@ -36,12 +37,14 @@ class Serving:
         self.limits = limits
         self.debug = debug
         self._lifespan = lifespan
+        self._json_limits = jsonrpc.JSONLimits(nesting=limits.json_nesting, elements=limits.json_elements, batch=limits.batch)
         #: Guards the fields below; held for list and dictionary work, and while a lifespan is entered or left.
         self._lock = threading.RLock()
         self._sessions: List[LegacySession] = []
         self._users = 0
         self._exit: Optional[contextlib.ExitStack] = None
         self._workers: Optional[Workers] = None
+        self._pid = 0
         self.lifespan_value: Any = None
 
     @property
@@ -55,15 +58,30 @@ class Serving:
         :param on_close: called when the conversation is over.
         :returns: the conversation; ``wait_closed()`` blocks until it is over, ``close()`` ends it.
         """
-        self._enter()
-        session = LegacySession(cast("Server", self), on_close)  # this is a half of one
-        peer = Peer(channel, session, workers=self.workers, leading=True, trace=self._trace(channel), limits=jsonrpc.JSONLimits(
-            nesting=self.limits.json_nesting, elements=self.limits.json_elements, batch=self.limits.batch))
-        session.peer = peer
-        with self._lock:
-            self._sessions.append(session)
+        session, peer = self.converse(channel, on_close)
         peer.start()
         return peer
+
+    def converse(self, channel: Channel, on_close: Optional[Callable[[], object]] = None, lasting: bool = True
+                 ) -> Tuple[LegacySession, Peer]:
+        """Return the session of one client, and its peer, which nobody reads for yet.
+
+        :param lasting: whether news are published to it; False for a visitor with one message.
+        """
+        session = LegacySession(cast("Server", self), on_close, lasting)  # this is a half of one
+        peer = Peer(channel, session, workers=self.workers, leading=True, trace=self._trace(channel),
+                    limits=self.json_limits)
+        session.peer = peer
+        if lasting:
+            self.enter()
+            with self._lock:
+                self._sessions.append(session)
+        return session, peer
+
+    @property
+    def json_limits(self) -> jsonrpc.JSONLimits:
+        """The bounds of incoming JSON."""
+        return self._json_limits
 
     def _trace(self, channel: Channel) -> Any:
         from ..rpc.tracing import trace_for
@@ -72,9 +90,10 @@ class Serving:
 
     @property
     def workers(self) -> Workers:
-        """The threads that run handlers; made with the first client."""
+        """The threads that run handlers; made with the first client, and anew in a process that was forked."""
         with self._lock:
-            if self._workers is None:
+            if self._workers is None or self._pid != os.getpid():
+                self._pid = os.getpid()
                 self._workers = Workers(self.limits.running, self.limits.queued, "mcplite worker")
             return self._workers
 
@@ -93,7 +112,8 @@ class Serving:
         if workers is not None:
             workers.stop()
 
-    def _enter(self) -> None:
+    def enter(self) -> None:
+        """Note one more user; the first enters the lifespan."""
         with self._lock:
             self._users += 1
             if self._lifespan is None or self._exit is not None:
@@ -106,7 +126,8 @@ class Serving:
                 raise
             self._exit = stack
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Note one user less; the last leaves the lifespan and ends the workers."""
         with self._lock:
             self._users -= 1
             if self._users:
@@ -130,4 +151,4 @@ class Serving:
                 return
             self._sessions.remove(session)
         _log.debug("a session ended: %s", error)
-        self._leave()
+        self.leave()

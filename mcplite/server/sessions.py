@@ -1,6 +1,6 @@
 """The ways of serving one client: LegacySession, with a handshake and a state that lasts.
 
-May import: errors, revisions, types, protocol.codec, protocol.jsonrpc, rpc.cancel, rpc.incoming, rpc.peer, server.alarm, server.asking, server.calls, server.context, server.throttle
+May import: errors, revisions, types, protocol.codec, protocol.jsonrpc, rpc.incoming, rpc.peer, server.alarm, server.asking, server.calls, server.context, server.throttle
 """
 
 import logging
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 from ..errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError, ProtocolError
 from ..protocol import codec, jsonrpc
 from ..revisions import NEWEST_LEGACY, Revision, find
-from ..rpc.cancel import CancelToken
 from ..rpc.incoming import Incoming
 from ..rpc.peer import Handler, Peer
 from ..types import ClientCapabilities, Implementation, Root
@@ -28,6 +27,8 @@ __all__ = ["LegacySession"]
 
 _log = logging.getLogger(__name__)
 _DEFAULT_LEVEL = "info"
+#: What is remembered from one message to the next.
+_LASTING = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 
 
 class LegacySession(Handler):
@@ -37,9 +38,11 @@ class LegacySession(Handler):
     another session (LOG-05, SAFE-16).
     """
 
-    def __init__(self, app: "Server", on_close: Optional[Callable[[], object]] = None) -> None:
+    def __init__(self, app: "Server", on_close: Optional[Callable[[], object]] = None, lasting: bool = True) -> None:
         self.app = app
         self._on_close = on_close
+        #: Whether there is a way back to the client: without one it can neither be asked nor told any news.
+        self.lasting = lasting
         self.peer: Peer
         #: Guards the fields below; held for single assignments and set work only.
         self._lock = threading.Lock()
@@ -60,6 +63,18 @@ class LegacySession(Handler):
     def revision(self) -> Revision:
         """The revision agreed on; the newest with a handshake until then."""
         return self._revision or NEWEST_LEGACY
+
+    @property
+    def agreed(self) -> Optional[Revision]:
+        """The revision agreed on; None until then."""
+        return self._revision
+
+    def assume(self, revision: Revision, info: Optional[Implementation], capabilities: ClientCapabilities) -> None:
+        """Take the handshake as done, with what is known of the client."""
+        self.client_info, self.client_capabilities = info, capabilities
+        self._declare()
+        self._revision = revision
+        self._ready = True
 
     @property
     def limits(self) -> "Limits":
@@ -83,7 +98,7 @@ class LegacySession(Handler):
 
     def wants_log(self, level: str) -> bool:
         """Whether the client wants messages of this level (LOG-04)."""
-        return rank(level) >= rank(self._level)
+        return self.lasting and rank(level) >= rank(self._level)
 
     def log(self, level: str, data: Any, logger: Optional[str] = None) -> None:
         """Send a log message that belongs to no request (LOG-20).
@@ -95,11 +110,14 @@ class LegacySession(Handler):
         if self._ready and self.wants_log(level):
             self.peer.notify("notifications/message", log_params(level, data, logger))
 
-    def asker(self, token: Optional[CancelToken] = None) -> "BackChannel":
-        """Return how questions reach this client."""
+    def asker(self, incoming: Optional[Incoming] = None) -> "BackChannel":
+        """Return how questions reach this client.
+
+        :param incoming: the request on whose behalf it is asked; None outside of one.
+        """
         from .asking import BackChannel  # forms and sampling are loaded by the first handler that asks
 
-        return BackChannel(self, token)
+        return BackChannel(self, incoming)
 
     def waiting(self, incoming: Incoming, ask: Callable[[], Any]) -> Any:
         """Ask while the clock of a tool's ``timeout`` stands still."""
@@ -185,6 +203,8 @@ class LegacySession(Handler):
         area = method.partition("/")[0]
         if area == "completion":
             return self.app.registry.has_completions
+        if not self.lasting and method in _LASTING:
+            return False
         return area == "logging" or area in self._declared
 
     def on_notification(self, message: jsonrpc.Notification) -> None:
@@ -233,11 +253,15 @@ class LegacySession(Handler):
         if revision is None or revision.modern:
             revision = NEWEST_LEGACY  # LIFE-10, LIFE-11
         self.client_capabilities, self.client_info = capabilities, info
-        self._declared = {kind for kind in ("tools", "resources", "prompts") if self.app.offers(kind)}
-        result = self.app.describe(revision)
+        self._declare()
+        result = self.app.describe(revision, self.lasting)
         self._revision = revision
         _log.info("client %.200r speaks %s", info.name, revision)
         incoming.respond(result)
+
+
+    def _declare(self) -> None:
+        self._declared = {kind for kind in ("tools", "resources", "prompts") if self.app.offers(kind)}
 
 
 def _member(params: Dict[str, Any], name: str) -> Dict[str, Any]:

@@ -1,6 +1,6 @@
 """The stdio host: one client on stdin and stdout, which it keeps from everybody else.
 
-May import: rpc.pipes, rpc.deadline, server.app
+May import: rpc.pipes, rpc.deadline, server.app, server.signals
 
 From the start on, descriptor 0 is the null device and descriptor 1 is stderr, so that neither
 ``print`` nor a C library nor a child process can write between the messages or eat one (STD-03,
@@ -11,13 +11,13 @@ import contextlib
 import logging
 import os
 import queue
-import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import TYPE_CHECKING, Iterator, Optional, Tuple
 
 from ..rpc.deadline import Deadline
 from ..rpc.pipes import PipeChannel
+from .signals import sleep_until_told, stop_signals
 
 if TYPE_CHECKING:
     from .app import Server
@@ -56,28 +56,6 @@ def own_streams() -> Iterator[Tuple[int, int]]:
         _CLAIM.release()
 
 
-@contextlib.contextmanager
-def _signals(stop: Callable[[], object]) -> Iterator[None]:
-    """Have the first SIGINT or SIGTERM call *stop*; the second does what it always did."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set handlers; whoever runs a server elsewhere keeps their own
-        return
-    before: Dict[int, Any] = {}
-
-    def first(number: int, frame: Any) -> None:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
-        stop()
-
-    for which in (signal.SIGINT, signal.SIGTERM):
-        before[which] = signal.signal(which, first)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def serve(server: "Server", *, streams: Optional[Tuple[int, int]] = None) -> None:
     """Serve one client on stdin and stdout until it leaves or the process is told to stop.
 
@@ -96,12 +74,12 @@ def serve(server: "Server", *, streams: Optional[Tuple[int, int]] = None) -> Non
 
     with contextlib.ExitStack() as stack:
         read_fd, write_fd = streams or stack.enter_context(own_streams())
-        stack.enter_context(_signals(stop))
-        channel = PipeChannel(read_fd, write_fd, name="the client", line_limit=server.limits.line_bytes)
+        stack.enter_context(stop_signals(stop))
+        channel = PipeChannel(read_fd, write_fd, name="the client", line_limit=server.limits.message_bytes)
         workers = server.workers
         peer = server.serve_channel(channel, on_close=stop)
         try:
-            ended.get()
+            sleep_until_told(ended)
         finally:
             peer.cancel_all("the server is stopping")
             if not workers.drain(Deadline(server.limits.grace)):

@@ -4,11 +4,13 @@ import io
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rawhttp import Wire, begin, call, initialize, post, request
 
 import mcplite
 from mcplite.server import __main__ as command_line
@@ -151,6 +153,141 @@ def test_debug_shows_the_messages(folder):
     with client(folder, "weather_app.py", "--debug") as connected:
         connected.ping()
     assert "initialize" in connected.stderr_tail and "ping" in connected.stderr_tail
+
+
+# --- over HTTP -----------------------------------------------------------------------------------------
+
+
+class Served:
+    """A server over HTTP as a child; its first line on stderr says where."""
+
+    def __init__(self, folder, *arguments):
+        self.child = subprocess.Popen([sys.executable, "-m", "mcplite.server", *arguments], stdin=subprocess.DEVNULL,
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT, cwd=str(folder))
+        self.line = ""
+        while " is served at " not in self.line:
+            self.line = self.child.stderr.readline().decode()
+            assert self.line, "it ended without a word"
+        self.url = self.line.split(" is served at ")[1].split(" ")[0]
+        self.port = int(self.url.rpartition(":")[2].partition("/")[0])
+
+    def stop(self, number=signal.SIGTERM):
+        """Stop it; return the status and what else it wrote to stderr."""
+        self.child.send_signal(number)
+        status = self.child.wait(30)
+        out, err = self.child.communicate()
+        return status, err.decode()
+
+    def close(self):
+        if self.child.poll() is None:
+            self.child.kill()
+            self.child.communicate()
+
+
+@pytest.fixture
+def served(folder):
+    made = []
+
+    def served(*arguments):
+        made.append(Served(folder, *arguments))
+        return made[-1]
+
+    yield served
+    for one in made:
+        one.close()
+
+
+def first_reply(port, path="/mcp", **headers):
+    with Wire(port) as wire:
+        return wire.send(post(initialize(), **headers).replace(b"POST /mcp", b"POST " + path.encode())).reply()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="these signals can be sent to one process on POSIX only")
+@pytest.mark.parametrize("address, number", [("0", signal.SIGTERM), ("127.0.0.1:0", signal.SIGINT), (":0", signal.SIGTERM),
+                                             ("localhost:0", signal.SIGTERM)])
+def test_serving_over_http(served, address, number):
+    server = served("weather_app.py", "--http", address)
+    name = "localhost" if "localhost" in address else "127.0.0.1"
+    assert server.line == f"weather is served at http://{name}:{server.port}/mcp (Ctrl-C stops it)\n"
+    with Wire(server.port) as wire:
+        session = begin(wire)
+        assert wire.post(call("add", a=2, b=3), session).json["result"]["structuredContent"] == {"result": 5}
+        assert wire.post(initialize(), Origin="https://app.example").status == 403
+    status, err = server.stop(number)
+    assert status == 0 and err == ""
+
+
+def test_the_options_over_http(served):
+    server = served("weather_app.py:mcp", "--http", "0.0.0.0:0", "--path", "/deep/er", "--allow-host", "mcp.example.com",
+                    "--allow-host", "other.example:8000", "--allow-origin", "https://app.example", "--legacy-sse")
+    assert server.url == f"http://127.0.0.1:{server.port}/deep/er"
+    assert first_reply(server.port, "/deep/er").status == 421
+    for host in ("mcp.example.com", "mcp.example.com:8000", "other.example:8000"):
+        assert first_reply(server.port, "/deep/er", Host=host).status == 200
+    assert first_reply(server.port, Host="mcp.example.com").status == 404
+    reply = first_reply(server.port, "/deep/er", Host="mcp.example.com", Origin="https://app.example")
+    assert reply.headers["access-control-allow-origin"] == "https://app.example"
+    with Wire(server.port) as wire:
+        wire.send(request("GET", "/deep/sse", headers={"Host": "mcp.example.com", "Accept": "text/event-stream"}))
+        assert wire.head().status == 200
+        assert wire.piece().startswith(b"event: endpoint\ndata: /deep/messages?session_id=")
+    assert server.stop()[0] == 0
+
+
+def test_any_host(served):
+    server = served("weather_app.py", "--http", "0", "--allow-host", "*")
+    assert first_reply(server.port, Host="whoever.example").status == 200
+
+
+def test_serving_without_sessions(served):
+    server = served("small_tools.py", "--name", "mine", "--http", "0", "--stateless")
+    assert server.line.startswith("mine is served at ")
+    assert "mcp-session-id" not in first_reply(server.port).headers
+    with Wire(server.port) as wire:
+        reply = wire.post(call("double", a=4), MCP_Protocol_Version="2025-06-18")
+        assert reply.json["result"]["structuredContent"] == {"result": 8}
+
+
+def test_requests_are_shown_when_asked_for(served):
+    server = served("weather_app.py", "--http", "0", "--log-level", "info")
+    with Wire(server.port) as wire:
+        assert wire.ask("GET", "/secret/path?token=hidden").status == 404
+    status, err = server.stop()
+    line, = [line for line in err.splitlines() if " mcplite.access: " in line]
+    assert status == 0 and " GET '/secret/path' 404 " in line and "hidden" not in err
+
+
+def test_messages_are_shown_with_debug(served):
+    server = served("weather_app.py", "--http", "0", "--debug")
+    with Wire(server.port) as wire:
+        begin(wire)
+    assert "notifications/initialized" in server.stop()[1]
+
+
+@pytest.mark.parametrize("words, status, problem", [
+    (["weather_app.py", "--http", "0.0.0.0:0"], 1, "allowed_hosts"), (["weather_app.py", "--http", "[::]:0"], 1, "allowed_hosts"),
+    (["weather_app.py", "--http", "0", "--path", "mcp"], 1, "must begin with a slash"),
+    (["weather_app.py", "--http", "0", "--allow-origin", "app.example"], 1, "'app.example' in allowed_origins"),
+    (["weather_app.py", "--http", "0", "--allow-host", "http://x"], 1, "'http://x' in allowed_hosts"),
+    (["weather_app.py", "--http", "192.0.2.1:1", "--allow-host", "*"], 1, "cannot listen at 192.0.2.1:1"),
+    (["missing.py", "--http", "0"], 1, "there is no file"),
+    (["weather_app.py", "--http", "port"], 2, "'port' is no PORT and no HOST:PORT"), (["weather_app.py", "--http", "70000"], 2, "70000"),
+    (["weather_app.py", "--http", "-1"], 2, "--http"), (["weather_app.py", "--http", "host:"], 2, "'host:'"),
+    (["weather_app.py", "--path", "/x"], 2, "need --http"), (["weather_app.py", "--stateless"], 2, "need --http"),
+    (["weather_app.py", "--allow-host", "x"], 2, "need --http"), (["weather_app.py", "--allow-origin", "x"], 2, "need --http"),
+    (["weather_app.py", "--legacy-sse"], 2, "need --http"),
+])
+def test_what_cannot_be_served_over_http(folder, words, status, problem):
+    ran = serve(*words, cwd=str(folder))
+    assert ran.returncode == status and problem in ran.stderr.decode()
+    assert "Traceback" not in ran.stderr.decode()
+
+
+def test_a_port_that_is_taken(folder):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = serve("weather_app.py", "--http", str(port), cwd=str(folder))
+    assert ran.returncode == 1 and f"cannot listen at 127.0.0.1:{port}: " in ran.stderr.decode()
 
 
 # --- in this process ---------------------------------------------------------------------------------

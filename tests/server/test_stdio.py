@@ -19,7 +19,7 @@ SERVER = '''
 import ctypes, os, subprocess, sys, threading, time
 from mcplite.server import Context, Limits, Server
 
-mcp = Server("stdio", limits=Limits(grace=0.5, line_bytes=100_000))
+mcp = Server("stdio", limits=Limits(grace=0.5, message_bytes=100_000))
 
 @mcp.tool()
 def noisy() -> str:

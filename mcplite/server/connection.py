@@ -1,0 +1,381 @@
+"""One connection of an HTTP client to our own server: requests off the socket, responses onto it.
+
+May import: protocol.headers, protocol.http1, server.httpmessages, server.limits
+
+A connection has a thread of its own, which the listener starts and which ends with the connection. It
+blocks on the socket, and on the stream of a response. Nothing of a request is believed before the
+strict parser has seen it, and whatever cannot be told apart from the next request ends the connection.
+"""
+
+import logging
+import select
+import socket
+import time
+from http import HTTPStatus
+from typing import Any, Callable, Dict, Optional
+
+from ..protocol.http1 import (
+    BadRequest, ChunkedDecoder, HeadLimits, RequestHead, body_plan, find_head, parse_head,
+)
+from .httpmessages import HTTPRequest, HTTPResponse, UnreadableBody
+from .limits import Limits
+
+__all__ = ["Connection"]
+
+_log = logging.getLogger(__name__)
+#: One line a request, at INFO.
+_access = logging.getLogger(__name__.rpartition(".server.")[0] + ".access")
+_PIECE = 65_536
+#: A slow body is measured after so many seconds.
+_RATE_AFTER = 5.0
+#: What a client still sends is read for so long before the connection is closed, so that the kernel does
+#: not throw our last answer away.
+_LINGER_SECONDS = 2.0
+_LINGER_BYTES = 1 << 20
+_REASONS: Dict[int, str] = {status.value: status.phrase for status in HTTPStatus}
+_BODILESS = frozenset({204, 304})
+#: Bytes that any socket takes at once when nothing waits to be sent.
+_SMALL = 4096
+Watch = Callable[[socket.socket, Callable[[], object]], Callable[[], object]]
+
+
+class Gone(Exception):
+    """The client has closed the connection, or takes too long; there is nobody to answer."""
+
+
+def _unwatched(sock: socket.socket, gone: Callable[[], object]) -> Callable[[], object]:
+    return bool
+
+
+class Connection:
+    """One connection.
+
+    :param sock: connected; this object closes it.
+    :param handle: answers a request; never raises.
+    :param closing: tells whether the server stops, so that this response is the last.
+    :param watch: calls a function when a socket is closed by its client; returns what ends that.
+    """
+
+    def __init__(self, sock: socket.socket, remote: str, handle: Callable[[HTTPRequest], HTTPResponse],
+                 limits: Limits, closing: Callable[[], bool], watch: Watch = _unwatched) -> None:
+        self._sock = sock
+        self._remote = remote
+        self._handle = handle
+        self._limits = limits
+        self._closing = closing
+        self._watch = watch
+        self._head_limits = HeadLimits(limits.header_line_bytes, limits.header_bytes, limits.headers)
+        self._buffer = bytearray()
+        self._timeout: Optional[float] = -1.0
+        #: Whether it waits for a request, and may be closed without a loss.
+        self.idle = True
+        #: Clients repeat themselves: the last head, as bytes and parsed.
+        self._block = b""
+        self._head: Optional[RequestHead] = None
+        self._unread = False
+        #: The time of the last response, and the same as text.
+        self._second, self._time = 0, ""
+
+    def serve(self) -> None:
+        """Serve requests until one side has enough; closes the socket."""
+        try:
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while self._serve_one():
+                continue
+            self._linger()
+        except (Gone, OSError) as error:
+            _log.debug("the connection of %s ended: %s", self._remote, error)
+        except Exception:
+            # A response that cannot be sent, or a stream that fails: what has gone out is all that can be said.
+            _log.exception("a response to %s failed", self._remote)
+        finally:
+            self._sock.close()
+
+    def hang_up(self) -> None:
+        """End the connection from another thread: a read or a write that blocks returns."""
+        self._shut(socket.SHUT_RDWR)
+
+    def stop_reading(self) -> None:
+        """Have an idle connection end; what was sent already is still served."""
+        self._shut(socket.SHUT_RD)
+
+    def _shut(self, how: int) -> None:
+        try:
+            self._sock.shutdown(how)
+        except OSError as error:
+            _log.debug("the connection of %s was closed already: %s", self._remote, error)
+
+    # --- one request ------------------------------------------------------------------------------------
+
+    def _serve_one(self) -> bool:
+        """Serve the next request; False when it was the last."""
+        try:
+            head = self._read_head()
+            if head is None:
+                return False
+            plan = body_plan(head)
+        except BadRequest as error:
+            # Not what it was, which may hold a query (SEC-13).
+            _access.info("%s - %d", self._remote, error.status)
+            self._send_all(_plain(error.status, str(error)))
+            return False
+        started = time.monotonic()
+        self._unread = plan != 0
+        request = HTTPRequest(head.method, head.path, head.headers, head.query, read=lambda limit: self._read_body(
+            head, plan, limit), remote=self._remote, departed=self._departed, inline=True)
+        response = self._handle(request)
+        try:
+            again = self._respond(head, response)
+        finally:
+            response.close()
+        if _access.isEnabledFor(logging.INFO):
+            # Without the query, which may hold what nobody else should see.
+            _access.info("%s %s %.200r %d %.1f ms", self._remote, head.method, head.path, response.status,
+                         (time.monotonic() - started) * 1000)
+        return again and not self._closing()
+
+    def _read_head(self) -> Optional[RequestHead]:
+        limits, buffer = self._limits, self._buffer
+        deadline: Optional[float] = None
+        while True:
+            if buffer:
+                while buffer[:2] == b"\r\n":
+                    del buffer[:2]  # some clients end a body with a line end too many
+                end = find_head(buffer, self._head_limits)
+                if end is not None:
+                    break
+                if deadline is None:
+                    deadline = time.monotonic() + limits.header_seconds
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise BadRequest(408, f"the headers did not come within {limits.header_seconds:g} s")
+                self._set_timeout(left)
+            else:
+                self._set_timeout(limits.idle_seconds)
+                self.idle = True
+                if self._closing():
+                    return None
+            try:
+                data = self._sock.recv(_PIECE)
+            except socket.timeout:
+                if not buffer:
+                    return None  # idle, also behind empty lines
+                continue
+            self.idle = False
+            if not data:
+                if buffer:
+                    raise Gone("it closed in the middle of a request")
+                return None
+            buffer += data
+        block = bytes(buffer[:end])
+        del buffer[:end]
+        if self._head is None or block != self._block:
+            self._head, self._block = parse_head(block, self._head_limits), block
+        return self._head
+
+    # --- the body -----------------------------------------------------------------------------------------
+
+    def _read_body(self, head: RequestHead, plan: Optional[int], limit: int) -> bytes:
+        if plan is not None and plan > limit:
+            raise UnreadableBody(413, f"the body has {plan} bytes; {limit} are read at most")
+        buffer = self._buffer
+        if plan is not None and len(buffer) >= plan:
+            body = bytes(buffer[:plan])
+            del buffer[:plan]
+            self._unread = False
+            return body
+        if head.version == (1, 1) and (head.headers.get("expect") or "").lower() == "100-continue" and not buffer:
+            self._send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
+        body = self._read_chunks(limit) if plan is None else self._read_length(plan)
+        self._unread = False
+        return body
+
+    def _read_length(self, plan: int) -> bytes:
+        body, self._buffer = self._buffer, bytearray()
+        clock = _BodyClock(self._limits)
+        while len(body) < plan:
+            body += self._receive(clock, min(plan - len(body), 1 << 20))
+        return bytes(body)
+
+    def _read_chunks(self, limit: int) -> bytes:
+        decoder = ChunkedDecoder(limit)
+        body = bytearray()
+        clock = _BodyClock(self._limits)
+        data = bytes(self._buffer)
+        try:
+            while True:
+                body += decoder.feed(data)
+                if decoder.done:
+                    break
+                data = self._receive(clock, _PIECE)
+        except BadRequest as error:
+            raise UnreadableBody(error.status, str(error)) from error
+        self._buffer = bytearray(decoder.rest)
+        return bytes(body)
+
+    def _receive(self, clock: "_BodyClock", size: int) -> bytes:
+        self._set_timeout(clock.left())
+        try:
+            data = self._sock.recv(size)
+        except socket.timeout:
+            return b""  # the clock says next whether that was too long
+        if not data:
+            raise UnreadableBody(400, "the body ended early")
+        clock.note(len(data))
+        return data
+
+    def _departed(self) -> bool:
+        """Whether the client has closed its side."""
+        if self._buffer:
+            return False  # there is another request; what is behind it cannot be seen yet
+        try:
+            if not _readable(self._sock):
+                return False
+            return not self._sock.recv(1, socket.MSG_PEEK)
+        except OSError:
+            return True
+
+    # --- the response -----------------------------------------------------------------------------------
+
+    def _respond(self, head: RequestHead, response: HTTPResponse) -> bool:
+        """Send a response; return whether the connection can go on."""
+        status = response.status
+        chunked = response.streaming and head.version == (1, 1)
+        # A body that nobody has read would be taken for the next request.
+        again = (head.keep_alive and not self._unread and not self._closing()
+                 and (chunked or not response.streaming))
+        lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}", f"Date: {self._date()}"]
+        for name, value in response.headers:
+            if name == "Connection":
+                again = again and value != "close"
+            else:
+                lines.append(f"{name}: {value}")
+        body = b""
+        if chunked:
+            lines.append("Transfer-Encoding: chunked")
+        elif not response.streaming and status not in _BODILESS:
+            body = response.content
+            lines.append(f"Content-Length: {len(body)}")
+        if not again:
+            lines.append("Connection: close")
+        elif head.version == (1, 0):
+            lines.append("Connection: keep-alive")
+        joined = "\r\n".join(lines)
+        if joined.count("\n") >= len(lines) or joined.count("\r") >= len(lines) or "\0" in joined:
+            raise ValueError("a header of the response has a line break or NUL in it")  # SEC-18
+        top = joined.encode("latin-1") + b"\r\n\r\n"
+        if head.method == "HEAD":
+            body = b""
+        self._send_all(top + body)
+        if response.streaming and head.method != "HEAD":
+            self._stream(response, chunked)
+        return again
+
+    def _stream(self, response: HTTPResponse, chunked: bool) -> None:
+        body: Any = response.body
+        self._set_timeout(self._limits.write_seconds)
+        unwatch = self._watch(self._sock, getattr(body, "leave", bool))
+        try:
+            for piece in body:
+                if chunked:
+                    piece = b"%x\r\n%b\r\n" % (len(piece), piece)
+                    if getattr(body, "last", False):
+                        # Together: a client that reads as far as its answer finds the end there too.
+                        self._send_all(piece + b"0\r\n\r\n")
+                        return
+                self._send_all(piece)
+            if chunked:
+                self._send_all(b"0\r\n\r\n")
+        finally:
+            unwatch()
+
+    def _send_all(self, data: bytes) -> None:
+        # One call for all of it, so that small responses are one segment. The limit is for each step: a client
+        # may be slow, but not stand still. What fits into the kernel's buffer does not wait, so that the time
+        # is not set, and reset for the next request, for nothing.
+        if len(data) > _SMALL:
+            self._set_timeout(self._limits.write_seconds)
+        try:
+            sent = self._sock.send(data)
+            if sent < len(data):
+                rest = memoryview(data)[sent:]
+                while rest:
+                    rest = rest[self._sock.send(rest):]
+        except socket.timeout:
+            raise Gone(f"it took no byte of a response for {self._limits.write_seconds:g} s") from None
+
+    def _linger(self) -> None:
+        """Close our side, and read what is still on its way."""
+        self._sock.shutdown(socket.SHUT_WR)
+        end = time.monotonic() + _LINGER_SECONDS
+        left = _LINGER_BYTES
+        while left > 0 and time.monotonic() < end and not self._closing():
+            self._set_timeout(max(end - time.monotonic(), 0.01))
+            data = self._sock.recv(_PIECE)
+            if not data:
+                return
+            left -= len(data)
+
+    def _date(self) -> str:
+        now = int(time.time())
+        if now != self._second:
+            self._second, self._time = now, _date(now)
+        return self._time
+
+    def _set_timeout(self, seconds: float) -> None:
+        if seconds != self._timeout:
+            self._timeout = seconds
+            self._sock.settimeout(seconds)
+
+
+class _BodyClock:
+    """Watches how fast a body comes."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._started = time.monotonic()
+        self._bytes = 0
+
+    def note(self, count: int) -> None:
+        """Note that bytes have come."""
+        self._bytes += count
+
+    def left(self) -> float:
+        """Return the seconds until it must be looked at again.
+
+        :raises UnreadableBody: it is too slow (SEC-08).
+        """
+        limits = self._limits
+        passed = time.monotonic() - self._started
+        if passed >= limits.body_seconds:
+            raise UnreadableBody(408, f"the body did not come within {limits.body_seconds:g} s")
+        if passed > _RATE_AFTER and self._bytes < limits.body_rate * passed:
+            raise UnreadableBody(408, f"the body comes slower than {limits.body_rate} bytes a second")
+        return min(limits.body_seconds - passed, 1.0)
+
+
+def _readable(sock: socket.socket) -> bool:
+    if hasattr(select, "poll"):
+        poll = select.poll()  # select() cannot look at descriptors above 1023
+        poll.register(sock, select.POLLIN)
+        return bool(poll.poll(0))
+    return bool(select.select([sock], [], [], 0)[0])
+
+
+def _plain(status: int, message: str) -> bytes:
+    """Return a whole response to what was no request."""
+    body = message.encode("utf-8") + b"\n"
+    head = (f"HTTP/1.1 {status} {_REASONS[status]}\r\nDate: {_date(int(time.time()))}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n")
+    return head.encode("latin-1") + body
+
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def _date(now: int) -> str:
+    """Return a time as HTTP writes it; strftime would write the names of the user's language."""
+    at: Any = time.gmtime(now)
+    return (f"{_DAYS[at.tm_wday]}, {at.tm_mday:02d} {_MONTHS[at.tm_mon - 1]} {at.tm_year} "
+            f"{at.tm_hour:02d}:{at.tm_min:02d}:{at.tm_sec:02d} GMT")

@@ -1,0 +1,35 @@
+"""How a client's session over HTTP comes to be: kept here, sealed into its id, or for one message only.
+
+May import: protocol.jsonrpc, rpc.peer, server.eventstore, server.httpsessions, server.limits, server.sessions, server.streams, server.tickets
+"""
+
+from typing import TYPE_CHECKING, Optional
+
+from .eventstore import EventStore
+from .httpsessions import HTTPChannel, HTTPSession, SessionTable
+from .sessions import LegacySession
+from .streams import StreamSet
+from .tickets import Ticket
+
+if TYPE_CHECKING:
+    from .app import Server
+
+__all__ = ["open_session", "visit"]
+
+
+def open_session(app: "Server", store: Optional[EventStore], principal: Optional[str], now: float,
+                 id: Optional[str] = None) -> HTTPSession:
+    """Return a session that lasts; it is not in the table yet."""
+    id = id or SessionTable.new_id()
+    streams = StreamSet(id, store, app.limits)
+    session, peer = app.converse(HTTPChannel(streams))
+    return HTTPSession(id, principal, session, peer, streams, now)
+
+
+def visit(app: "Server", ticket: Optional[Ticket]) -> HTTPSession:
+    """Return a session for one message, for the client that *ticket* describes; None for one that introduces itself."""
+    streams = StreamSet("", None, app.limits)
+    session, peer = app.converse(HTTPChannel(streams), lasting=False)
+    if ticket is not None:
+        session.assume(ticket.revision, ticket.info, ticket.capabilities)
+    return HTTPSession("", None, session, peer, streams, 0.0)
