@@ -1,6 +1,6 @@
 """The command line: list, call, read, prompt, complete and ping any server.
 
-May import: cli.arguments, cli.asking, cli.printing, client, client.config, errors, protocol.codec, types, version
+May import: cli.arguments, cli.asking, cli.printing, client, client.config, client.placeholders, errors, protocol.codec, types, version
 """
 
 import argparse
@@ -21,13 +21,14 @@ from .version import __version__
 __all__ = ["main"]
 
 _EPILOG = """\
-TARGET is a Python file, module:name, or a command in quotes; with --config it is left out.
+TARGET is a Python file, module:name, a command in quotes or a URL; with --config it is left out.
 
 examples:
   %(prog)s list weather.py
   %(prog)s call weather.py forecast city=Rome days:=3
   %(prog)s call 'npx -y some-server' search query=@question.txt --json
   %(prog)s read notes.py note://today
+  %(prog)s list https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
   %(prog)s list --config mcp.json --server git
 
 arguments: key=value is text (or what the tool's schema says), key:=json is any JSON value,
@@ -53,6 +54,8 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="for each request; default 60")
     common.add_argument("--env", action="append", default=[], metavar="KEY=VALUE", help="a variable for the server; repeatable")
     common.add_argument("--cwd", metavar="FOLDER", help="the server's working directory")
+    common.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'",
+                        help="sent with every request to a URL; ${VAR} is a variable of the environment; repeatable")
     common.add_argument("--root", action="append", default=[], metavar="PATH", help="a folder the server may work in; repeatable")
     common.add_argument("--log-level", metavar="LEVEL", help="show the server's log messages from this level on")
     common.add_argument("--debug", action="store_true", help="show every message, the server's stderr and tracebacks on stderr")
@@ -141,12 +144,18 @@ def _run(options: argparse.Namespace) -> int:
         extra["roots"] = options.root
     if options.log_level:
         extra["log_handler"] = lambda message: _logged(message, options)
-    if options.debug:
-        extra["stderr"] = lambda line: _note(line, options)
-    if options.env:
+    if _is_remote(target):
+        if options.env or options.cwd:
+            raise UsageError("--env and --cwd are for a server that is started here, not for a URL")
+        extra["headers"] = dict(map(_header, options.header))
+    else:
+        if options.header:
+            raise UsageError("--header is for a server behind a URL")
+        if options.debug:
+            extra["stderr"] = lambda line: _note(line, options)
         extra["env"] = dict(map(_variable, options.env))
-    if options.cwd:
-        extra["cwd"] = options.cwd
+        if options.cwd:
+            extra["cwd"] = options.cwd
     client = connect(target, revision=options.revision, timeout=options.timeout, elicitation_handler=asker.form,
                      url_elicitation_handler=asker.url, debug=True if options.debug else None, **extra)
     with client:
@@ -188,6 +197,22 @@ def _variable(item: str) -> Any:
     if not equals or not name:
         raise UsageError(f"--env {item!r}: write KEY=VALUE")
     return name, value
+
+
+def _is_remote(target: Any) -> bool:
+    return bool(target.startswith(("http://", "https://")) if isinstance(target, str) else target.url)
+
+
+def _header(item: str) -> Any:
+    from .client.placeholders import Placeholders
+
+    name, colon, value = item.partition(":")
+    if not colon or not name.strip():
+        raise UsageError(f"--header {item!r}: write 'Name: value'")
+    try:
+        return name.strip(), Placeholders(os.environ, None).fill(value.strip())
+    except TransportError as error:
+        raise UsageError(f"--header {name.strip()}: {error}") from error
 
 
 def _check_words(words: List[str], options: argparse.Namespace) -> None:

@@ -17,6 +17,7 @@ May import: nothing of ours.
     ├── ProtocolError(message, raw)            the peer broke the rules
     ├── TransportError                         could not talk
     │   ├── ConnectionClosed(stderr_tail)      the other side is gone, or we closed
+    │   │   └── SessionLost
     │   ├── HTTPStatusError(status, body)
     │   └── AuthError(challenge)
     ├── RequestTimeout                         the deadline passed (also a TimeoutError)
@@ -37,7 +38,8 @@ __all__ = [
     "UNSUPPORTED_VERSION", "SERVER_BUSY", "USER_REJECTED",
     "MCPError", "RemoteError", "MethodNotFound", "InvalidParams", "ResourceNotFound", "InternalError",
     "UnsupportedVersion", "MissingCapability", "HeaderMismatch", "UrlElicitationRequired",
-    "ProtocolError", "TransportError", "ConnectionClosed", "HTTPStatusError", "AuthError",
+    "ProtocolError", "TransportError", "ConnectionClosed", "SessionLost", "HTTPStatusError",
+    "AuthError",
     "RequestTimeout", "Cancelled", "NotSupported", "ToolError", "RegistrationError", "remote_error",
 ]
 
@@ -205,6 +207,20 @@ class ConnectionClosed(TransportError):
         text = super().__str__()
         tail = self.stderr_tail.strip()
         return f"{text}\n--- last lines of its stderr ---\n{tail}" if tail else text
+
+
+class SessionLost(ConnectionClosed):
+    """The server does not know our session (any more), as after a restart (SESS-09).
+
+    Most calls never meet it: a new session is opened and what is safe to send again is sent again.
+
+    :param unserved: whether it is certain that the call was not served.
+    """
+
+    def __init__(self, message: str, *, session: str = "", unserved: bool = False) -> None:
+        super().__init__(message)
+        self.session = session
+        self.unserved = unserved
 
 
 class HTTPStatusError(TransportError):

@@ -34,9 +34,12 @@ class Calls:
     """The half of :class:`Client` that is about the server's features; the other half is about the connection."""
 
     _outputs: Outputs
-    _result: Optional[InitializeResult]
     _max_timeout: Optional[float]
     _timeout: Optional[float]
+
+    @property
+    def _result(self) -> Optional[InitializeResult]:
+        raise NotImplementedError
 
     def request(self, method: str, params: Optional[Dict[str, Any]] = None, *, timeout: Optional[float] = DEFAULT,
                 max_timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None,

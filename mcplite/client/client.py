@@ -10,7 +10,7 @@ import threading
 from types import TracebackType
 from typing import Any, Callable, Dict, Optional, Sequence, Type, Union
 
-from ..errors import ConnectionClosed
+from ..errors import ConnectionClosed, TransportError
 from ..protocol import codec
 from ..revisions import NEWEST_LEGACY, Revision, find
 from ..rpc.cancel import CancelToken
@@ -94,7 +94,6 @@ class Client(Calls):
         self._opener: Optional[int] = None
         self._settled = threading.Event()
         self._session: Optional[LegacySession] = None
-        self._result: Optional[InitializeResult] = None
         self._last_error: Optional[Exception] = None
         self._channel: Optional[Channel] = None
         self._keepalive: Optional[KeepAlive] = None
@@ -116,21 +115,9 @@ class Client(Calls):
             if self._state != "new":
                 raise RuntimeError(f"this client is {self._state}; a client is opened once, so make a new one")
             self._state, self._opener = "connecting", threading.get_ident()
-        session = None
         try:
-            channel = self._channel = self._transport()
-            session = LegacySession(
-                channel, self._handlers, self._info, places=self._max_handlers, per_minute=self._per_minute,
-                on_notification=self._told, custom=self._custom, trace=trace_for(self._debug, channel.name))
-            self._session = session
-            if self._state == "closed":
-                raise self._closed_error()
-            self._result = session.open(self._pinned or NEWEST_LEGACY, self._pinned is not None, self._open_timeout)
+            session = self._begin(self._transport())
         except BaseException as error:
-            if session is not None:
-                session.close()
-            elif self._channel is not None:
-                self._channel.close()
             self._end("closed", error if isinstance(error, Exception) else None)
             raise
         if not self._end("open", None):
@@ -139,8 +126,39 @@ class Client(Calls):
         if self._ping_interval is not None:
             self._keepalive = KeepAlive(self, self._ping_interval, self._ping_timeout)
             self._keepalive.start()
-        _log.info("connected to %s, %s", channel.name, self.protocol_version)
+        _log.info("connected to %s, %s", self._name, self.protocol_version)
         return self
+
+    def _begin(self, channel: Channel) -> LegacySession:
+        """Do the handshake over *channel*, or over another one to the same server (LSSE-12)."""
+        self._channel = channel
+        session: Optional[LegacySession] = None
+        try:
+            session = self._session = LegacySession(
+                channel, self._handlers, self._info, places=self._max_handlers, per_minute=self._per_minute,
+                on_notification=self._told, custom=self._custom, trace=trace_for(self._debug, channel.name))
+            if self._state == "closed":
+                raise self._closed_error()
+            session.open(self._pinned or NEWEST_LEGACY, self._pinned is not None, self._open_timeout)
+            return session
+        except BaseException as error:
+            if session is not None:
+                session.close()
+            else:
+                channel.close()
+            other = self._alternative(channel, error)
+            if other is None:
+                raise
+        return self._begin(other)
+
+    def _alternative(self, channel: Channel, error: BaseException) -> Optional[Channel]:
+        if self._state == "closed" or not isinstance(error, Exception):
+            return None
+        try:
+            return channel.alternative(error)
+        except TransportError as failure:
+            _log.debug("there is no other way to %s: %s", channel.name, failure)
+            return None
 
     def _end(self, state: str, error: Optional[Exception]) -> bool:
         with self._lock:
@@ -242,11 +260,16 @@ class Client(Calls):
         """How the server wants to be used, for a model to read."""
         return self._handshake().instructions
 
+    @property
+    def _result(self) -> Optional[InitializeResult]:
+        return self._session.result if self._session is not None else None
+
     def _handshake(self) -> InitializeResult:
         self._wait_settled()
-        if self._result is None:
+        result = self._result
+        if result is None:
             raise self._closed_error()
-        return self._result
+        return result
 
     def _closed_error(self) -> Exception:
         if self._state == "new":

@@ -1,6 +1,6 @@
 """From a target to a client: the only place that knows what a target may be.
 
-May import: client.client, client.memory, client.stdio, errors, rpc.channel
+May import: client.client, client.http, client.httpsse, client.memory, client.stdio, errors, rpc.channel
 """
 
 import os
@@ -16,7 +16,8 @@ from .memory import memory_channel
 
 __all__ = ["connect"]
 
-_CHILD_OPTIONS = ("env", "cwd", "stderr", "line_limit", "grace")
+_CHILD_OPTIONS = ("env", "cwd", "stderr", "grace")
+_HTTP_OPTIONS = ("headers", "session", "verify", "cert", "proxies", "auth", "listen", "type")
 _DEFAULT_LINE_LIMIT = 16 << 20
 
 
@@ -25,6 +26,7 @@ def connect(target: Any, **options: Any) -> Client:
 
     *target* is one of
 
+    - a URL of ``http`` or ``https``: Streamable HTTP, or HTTP with SSE when the server knows nothing newer;
     - a command as a list, or as a string that is split as a shell would, but run without one;
     - the path of a Python file, which is run with this Python and has to start a server by itself, or of
       a ``.js`` file, which is run with node;
@@ -39,18 +41,30 @@ def connect(target: Any, **options: Any) -> Client:
     :param cwd: working directory of the child.
     :param stderr: what to do with the child's stderr, besides keeping its end for errors: a callable for
         each line, a logger, a file or a path.
-    :param line_limit: bytes that one message of the server may have; default 16 MiB.
     :param grace: seconds that the child has to end by itself when the client is closed; default 2.
+    :param line_limit: bytes that one message of the server may have; default 16 MiB.
+    :param headers: sent with every HTTP request.
+    :param session: a ``requests.Session`` whose headers, cookies, authentication, proxies and adapters are used; it
+        stays yours to close.
+    :param verify: False, or a file or folder of certificates, as for ``requests``; by default what the environment says.
+    :param cert: a certificate of the client's own, as for ``requests``.
+    :param proxies: as for ``requests``; by default those of the environment.
+    :param auth: a bearer token as a string, or what ``requests`` takes: a pair, any ``AuthBase``.
+    :param listen: False opens no stream for what the server says outside of calls, such as changed lists.
+    :param type: "http" or "sse" for a URL, when it is known which of the two transports it is.
     :param options: everything else that :class:`Client` takes.
     :raises TypeError: the target is none of these, or an option is unknown.
     :raises ValueError: an option has an impossible value.
     """
-    child = {name: options.pop(name) for name in _CHILD_OPTIONS if name in options}
-    return Client(transport(target, child), **options)
+    names = (*_CHILD_OPTIONS, *_HTTP_OPTIONS, "line_limit")
+    given = {name: options.pop(name) for name in names if name in options}
+    return Client(transport(target, given), **options)
 
 
 def transport(target: Any, child: Dict[str, Any]) -> Callable[[], Channel]:
     """Return what makes the channel to *target*."""
+    if isinstance(target, str) and target.startswith(("http://", "https://")):
+        return _remote(target, child)
     if isinstance(target, Channel):
         return _unused(child, lambda: target)
     if hasattr(target, "serve_channel"):
@@ -71,11 +85,9 @@ def transport(target: Any, child: Dict[str, Any]) -> Callable[[], Channel]:
 def command(target: str) -> List[str]:
     """Return the command that a target string stands for.
 
-    :raises TransportError: it is a URL, or names a file that is not there.
+    :raises TransportError: it names a file that is not there.
     :raises ValueError: its quotes do not match.
     """
-    if target.startswith(("http://", "https://")):
-        raise TransportError(f"cannot connect to {target}: this version speaks stdio only; give a command or a file")
     place, _, name = target.rpartition(":")
     if target.endswith(".js") and os.path.isfile(target):
         return ["node", target]
@@ -110,6 +122,10 @@ def _python(path: str) -> List[str]:
 
 
 def _child(argv: List[str], options: Dict[str, Any]) -> Callable[[], Channel]:
+    for name in _HTTP_OPTIONS:
+        if name in options:
+            raise TypeError(f"{name}: only for a server behind a URL")
+
     def start() -> Channel:
         from .stdio import ChildChannel
 
@@ -131,14 +147,33 @@ def _root() -> str:
 
 def _configured(config: Any, child: Dict[str, Any]) -> Callable[[], Channel]:
     if config.url:
-        raise TransportError(f"the server {config.name!r} is at {config.url}: this version speaks stdio only")
+        return _remote(config.url, {"type": config.type, **child, "headers": {**config.headers, **(child.get("headers") or {})}})
     merged = {**child, "env": {**(config.env or {}), **(child.get("env") or {})}}
     if config.cwd is not None:
         merged.setdefault("cwd", config.cwd)
     return _child(list(config.argv), merged)
 
 
+def _remote(url: str, options: Dict[str, Any]) -> Callable[[], Channel]:
+    for name in _CHILD_OPTIONS:
+        if name in options:
+            raise TypeError(f"{name}: only for a server that is started as a process")
+    kind = options.pop("type", None)
+    if kind not in (None, "http", "sse"):
+        raise ValueError(f"type must be 'http' or 'sse', not {kind!r}")
+
+    def reach() -> Channel:
+        from .http import HTTPChannel
+        from .httpsse import SSEChannel
+
+        if kind != "sse":
+            return HTTPChannel(url, **options)
+        return SSEChannel(url, **{name: value for name, value in options.items() if name != "listen"})
+
+    return reach
+
+
 def _unused(child: Dict[str, Any], make: Callable[[], Channel]) -> Callable[[], Channel]:
     if child:
-        raise TypeError(f"{', '.join(sorted(child))}: only for a server that is started as a process")
+        raise TypeError(f"{', '.join(sorted(child))}: only for a server that is started as a process, or behind a URL")
     return make

@@ -1,6 +1,6 @@
 """The ways of talking to a server: LegacySession, which begins with a handshake.
 
-May import: client.handlers, client.pace, client.stderr, errors, protocol.codec, protocol.jsonrpc, revisions, rpc.cancel, rpc.channel,
+May import: client.handlers, client.pace, client.renewal, client.stderr, errors, protocol.codec, protocol.jsonrpc, revisions, rpc.cancel, rpc.channel,
     rpc.incoming, rpc.mailbox, rpc.peer, rpc.workers, types
 """
 
@@ -10,8 +10,8 @@ import threading
 from typing import Any, Callable, Dict, Iterator, Optional
 
 from ..errors import (
-    INVALID_PARAMS, INVALID_REQUEST, SERVER_BUSY, ProtocolError, RemoteError, RequestTimeout, UnsupportedVersion,
-    UrlElicitationRequired,
+    INVALID_PARAMS, INVALID_REQUEST, SERVER_BUSY, ProtocolError, RemoteError, RequestTimeout, SessionLost,
+    UnsupportedVersion, UrlElicitationRequired,
 )
 from ..protocol import codec, jsonrpc
 from ..revisions import LEGACY, Revision, find
@@ -24,6 +24,7 @@ from ..rpc.workers import Workers
 from ..types import Implementation, InitializeResult
 from .handlers import Handlers
 from .pace import Pace
+from .renewal import REPEATABLE, Remembered
 
 __all__ = ["LegacySession"]
 
@@ -96,6 +97,13 @@ class LegacySession(Handler):
         self._closing = False
         #: The pause that the handler on the current thread keeps up.
         self._mine = threading.local()
+        #: The server's answer to the handshake; the last one, when a session was lost.
+        self.result: Optional[InitializeResult] = None
+        self._remembered = Remembered()
+        #: Held by the one thread that opens a lost session anew, for as long as that takes; others wait for it.
+        self._renewing = threading.Lock()
+        self._handshake: Callable[[], InitializeResult]
+        channel.on_lost = self.renew
         self.peer = Peer(channel, self, workers=self._workers, limits=_LIMITS, trace=trace)
 
     @property
@@ -116,6 +124,10 @@ class LegacySession(Handler):
         :raises ConnectionClosed, RemoteError: as for every call.
         """
         self.peer.start()
+        self._handshake = lambda: self._shake(wanted, pinned, timeout)
+        return self._handshake()
+
+    def _shake(self, wanted: Revision, pinned: bool, timeout: float) -> InitializeResult:
         params = {"protocolVersion": wanted.name, "capabilities": codec.encode(self._handlers.capabilities(), wanted),
                   "clientInfo": codec.encode(self._info, wanted)}
         try:
@@ -138,10 +150,27 @@ class LegacySession(Handler):
                                      f" this client was to speak {ours}",
                                      data={"supported": [result.protocol_version], "requested": wanted.name})
         self._handlers.server_info = result.server_info
-        self._revision = revision
+        self._revision, self.result = revision, result
         self._settled.set()
+        self._channel.agreed(revision.name if revision.version_header == "checked" else None)
         self.peer.notify("notifications/initialized", timeout=timeout)
+        self._channel.listen()
         return result
+
+    def renew(self, lost: str) -> None:
+        """Open a new session in the place of one that the server has lost (SESS-09); once, whoever finds out.
+
+        :param lost: the session that was lost; when there is another one by now, nothing is done.
+        :raises RemoteError, ProtocolError, RequestTimeout, TransportError: as for :meth:`open`.
+        """
+        with self._renewing:
+            if self._channel.session != lost or self.peer.closed:
+                return
+            _log.info("%s has lost our session; a new one is opened", self.peer.name)
+            self._handshake()
+            for method, params in self._remembered.again():
+                self.peer.call(method, params, timeout=_HANDSHAKE_SECONDS)
+        self._told("notifications/tools/list_changed")  # it may be another version of the server
 
     def _last_words(self) -> str:
         from .stderr import printable  # only for servers that have one
@@ -160,8 +189,23 @@ class LegacySession(Handler):
                 on_progress: Optional[OnProgress]) -> Dict[str, Any]:
         """Send a request and return its result; see :meth:`Peer.call`.
 
+        When the server has lost our session, a new one is opened, and what was certainly not served or does no
+        harm if it was is sent again.
+
         :raises TypeError, ValueError: the params are no JSON; nothing was sent.
         """
+        try:
+            result = self._call(method, params, timeout, max_timeout, cancel, on_progress)
+        except SessionLost as error:
+            if not error.unserved and method not in REPEATABLE:
+                raise
+            self.renew(error.session)
+            result = self._call(method, params, timeout, max_timeout, cancel, on_progress)
+        self._remembered.note(method, params)
+        return result
+
+    def _call(self, method: str, params: Optional[Dict[str, Any]], timeout: Optional[float], max_timeout: Optional[float],
+              cancel: Optional[CancelToken], on_progress: Optional[OnProgress]) -> Dict[str, Any]:
         id = None
         if on_progress is not None:
             # The request's id is unique, so it serves as its progress token as well (PROG-02).
@@ -186,7 +230,11 @@ class LegacySession(Handler):
 
     def notify(self, method: str, params: Optional[Dict[str, Any]] = None, timeout: Optional[float] = None) -> None:
         """Send a notification; see :meth:`Peer.notify`."""
-        self.peer.notify(method, params, timeout=timeout)
+        try:
+            self.peer.notify(method, params, timeout=timeout)
+        except SessionLost as error:
+            self.renew(error.session)
+            self.peer.notify(method, params, timeout=timeout)
 
     def close(self, error: Optional[Exception] = None) -> None:
         """End the conversation; see :meth:`Peer.close`."""

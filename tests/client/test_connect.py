@@ -54,12 +54,29 @@ def test_a_file_that_is_not_there_is_named(folder):
     assert str(folder) in str(caught.value)  # NS-33: an absolute path
 
 
-@pytest.mark.parametrize("target", ["http://localhost:8000/mcp", "https://example.com/mcp"])
-def test_urls_are_for_later(target):
-    with pytest.raises(TransportError, match="stdio only"):
-        connect(target)
-    with pytest.raises(TransportError, match="stdio only"):
-        connect(ServerConfig("remote", "http", url=target))
+def test_a_url_and_a_configured_url():
+    mcp = mcplite.Server("remote")
+    with mcplite.serve(mcp, legacy_sse=True) as server:
+        with connect(server.url) as client:
+            assert client.server_info.name == "remote"
+        with connect(ServerConfig("remote", "http", url=server.url, headers={"X-A": "1"}), headers={"X-B": "2"}) as client:
+            assert client.state == "open"
+        with connect(ServerConfig("remote", "sse", url=server.url.replace("/mcp", "/sse"))) as client:
+            assert client.state == "open"
+
+
+@pytest.mark.parametrize("target, option", [
+    ("http://127.0.0.1:1/mcp", {"env": {}}), ("http://127.0.0.1:1/mcp", {"cwd": "/"}), (["true"], {"headers": {}}),
+    (["true"], {"auth": "x"}), (mcplite.Server("here"), {"verify": False}),
+])
+def test_options_of_another_transport(target, option):
+    with pytest.raises(TypeError, match="only for a server"):
+        connect(target, **option)
+
+
+def test_an_unknown_type_of_url():
+    with pytest.raises(ValueError, match="'http' or 'sse'"):
+        connect("http://127.0.0.1:1/mcp", type="websocket")
 
 
 @pytest.mark.parametrize("target", ["", "   "])

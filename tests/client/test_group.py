@@ -346,7 +346,7 @@ def test_a_file_with_real_servers(tmp_path):
                for name in ("one", "two")}
     entries["crashes"] = {"command": sys.executable, "args": ["-c", "raise SystemExit('out of order')"]}
     entries["missing"] = {"command": str(tmp_path / "missing")}
-    entries["remote"] = {"url": "https://example.com/mcp"}
+    entries["remote"] = {"url": "http://127.0.0.1:1/mcp"}
     entries["wrong"] = {}
     path = tmp_path / "mcp.json"
     path.write_text(json.dumps({"mcpServers": entries}))
@@ -359,7 +359,7 @@ def test_a_file_with_real_servers(tmp_path):
                                 "remote": "failed", "wrong": "failed"}
         assert "out of order" in str(group.errors["crashes"])
         assert "there is no file" in str(group.errors["missing"])
-        assert "https://example.com/mcp" in str(group.errors["remote"]) and "stdio" in str(group.errors["remote"])
+        assert "cannot reach http://127.0.0.1:1/mcp" in str(group.errors["remote"])
         assert "needs a 'command'" in str(group.errors["wrong"])
         assert [group.call_tool(tool.name).text for tool in group.list_tools()] == ["one", "two"]
     assert {child.pid for child in psutil.Process().children()} == before

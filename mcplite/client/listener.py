@@ -1,0 +1,125 @@
+"""The GET stream of a session: what the server says that belongs to no call.
+
+May import: client.following, client.http, client.httplink, errors
+"""
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Callable, Optional
+
+from ..errors import MCPError, SessionLost, TransportError
+from .following import Following
+from .httplink import Exchange, Reply, Stopped
+
+if TYPE_CHECKING:
+    from .http import HTTPChannel
+
+__all__ = ["Listener"]
+
+_log = logging.getLogger(__name__)
+_SLICE = 1.0
+#: Seconds that the beginning of a session waits for the stream.
+_PATIENCE = 1.0
+
+
+class Listener:
+    """Listens to one session on a daemon thread, and comes back when the stream breaks (HTTP-28, RES-04).
+
+    The thread is started with the session, ended by :meth:`stop`, by a server that offers no such stream
+    or by the end of the session, and blocks on the stream and on its own pauses.
+
+    :param receive: takes each message.
+    :param lost: called when the server does not know the session any more.
+    """
+
+    def __init__(self, channel: "HTTPChannel", receive: Callable[[bytes], None],
+                 lost: Callable[[SessionLost], object]) -> None:
+        self._channel = channel
+        self._following = Following(channel.line_limit, receive)
+        self._lost = lost
+        self._stop = threading.Event()
+        self._exchange: Optional[Exchange] = None
+        #: Set when the server has answered for the first time, in whatever way.
+        self._answered = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mcplite listener", daemon=True)
+
+    def start(self) -> None:
+        """Start to listen; returns when the stream is there, or the server takes long to answer.
+
+        What the server says from then on is not missed. Some servers begin their response with the first event only.
+        """
+        self._thread.start()
+        self._answered.wait(_PATIENCE)
+
+    def stop(self) -> None:
+        """End the thread; callable from any thread, itself included."""
+        self._stop.set()
+        exchange = self._exchange
+        if exchange is not None:
+            exchange.interrupt()
+        if self._thread is not threading.current_thread():
+            self._thread.join(2 * _SLICE)
+
+    def _left(self) -> float:
+        if self._stop.is_set():
+            raise Stopped
+        return _SLICE
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                if not self._listen():
+                    return
+            except Stopped:
+                continue
+            except SessionLost as error:
+                if not self._stop.is_set():
+                    self._renew(error)
+                return
+            except MCPError as error:
+                self._following.failures += 1
+                _log.debug("the GET stream of %s broke: %s", self._channel.name, error)
+            except Exception:
+                _log.exception("listening to %s failed", self._channel.name)
+                return
+            self._stop.wait(self._following.delay())
+
+    def _renew(self, error: SessionLost) -> None:
+        try:
+            self._lost(error)
+        except MCPError as failure:
+            # The next call will meet it as well, and has somebody to tell.
+            _log.warning("%s lost our session, and a new one could not be opened: %s", self._channel.name, failure)
+
+    def _listen(self) -> bool:
+        """Listen until the stream ends; False when there is none."""
+        exchange = self._exchange = Exchange(self._left)
+        try:
+            reply = self._channel.get(exchange, self._following.last_id)
+        finally:
+            self._answered.set()
+        if reply.status != 200 or reply.kind != "text/event-stream":
+            return self._refused(reply)
+        self._following.begin()
+        try:
+            reply.check_plain()
+            while True:
+                data = reply.read1()
+                self._following.failures = 0
+                if not data:
+                    return True
+                self._following.take(data)
+        finally:
+            reply.close()
+
+    def _refused(self, reply: Reply) -> bool:
+        status = reply.status
+        reply.close()
+        if status == 400 and self._following.last_id is not None:
+            self._following.last_id = None  # those events are gone; go on with what comes from now on
+            return True
+        if status >= 500 or status in (408, 409, 429):
+            raise TransportError(f"{self._channel.name} answered GET with {status}")
+        # 405 is how a server says that it has no such stream (HTTP-24); others say so in other ways.
+        _log.debug("%s offers no GET stream (%d)", self._channel.name, status)
+        return False

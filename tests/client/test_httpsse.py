@@ -1,0 +1,150 @@
+"""HTTP with SSE, a client's side: the stream that says everything, and how it is found."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from webscript import WebScript
+
+import mcplite
+
+LIMIT = 30
+
+
+class OldServer(WebScript):
+    """A server of 2024: one stream, and a place to post to."""
+
+    version = "2024-11-05"
+    endpoint = "/post?id=1"
+
+    def __init__(self):
+        super().__init__(path="/sse")
+        self._streams = []
+        self._ready = threading.Event()
+
+    def play(self, request, answer):
+        if request.method == "GET":
+            answer.events(f"event: endpoint\ndata: {self.endpoint}\n\n")
+            self._streams.append(answer)
+            self._ready.set()
+            return answer.hold()
+        if not request.path.startswith("/post"):
+            return answer.status(405)
+        answer.status(202, "Accepted")
+        if "id" in request.message and "method" in request.message:
+            self._ready.wait(LIMIT)
+            self.answer(request)
+        return None
+
+    def answer(self, request):
+        result = {"protocolVersion": self.version, "capabilities": self.capabilities,
+                  "serverInfo": {"name": "old", "version": "1"}} if request.does == "initialize" else {}
+        self._streams[-1].more(self.result(request, result))
+
+
+@pytest.fixture
+def script():
+    with OldServer() as script:
+        yield script
+
+
+def test_it_is_found_by_itself(script):
+    # LSSE-12, LSSE-13: a POST first, then the stream.
+    with mcplite.connect(script.url, timeout=LIMIT) as client:
+        assert client.protocol_version == "2024-11-05"
+        client.ping()
+    assert [(request.method, request.path) for request in script.requests][:3] == [
+        ("POST", "/sse"), ("GET", "/sse"), ("POST", "/post?id=1")]  # LSSE-03
+    assert all("mcp-session-id" not in request.headers for request in script.requests)
+
+
+def test_it_is_used_at_once_when_it_is_known(script):
+    with mcplite.connect(script.url, type="sse", headers={"X-Mine": "yes"}, timeout=LIMIT) as client:
+        client.ping()
+    assert script.requests[0].method == "GET" and all(r.headers["x-mine"] == "yes" for r in script.requests)
+
+
+@pytest.mark.parametrize("status", [400, 404])
+def test_other_statuses_mean_it_as_well(script, status):
+    def refuse(request, answer):
+        return answer.status(status) if request.path == "/sse" else NotImplemented
+
+    script.on_initialize = refuse
+    with mcplite.connect(script.url, timeout=LIMIT) as client:
+        client.ping()
+
+
+@pytest.mark.parametrize("status, error", [(401, mcplite.AuthError), (500, mcplite.HTTPStatusError), (403, mcplite.HTTPStatusError)])
+def test_other_failures_do_not(script, status, error):
+    script.on_initialize = lambda request, answer: answer.status(status)
+    with pytest.raises(error):
+        mcplite.connect(script.url, timeout=LIMIT).open()
+    assert [request.method for request in script.requests] == ["POST"]
+
+
+def test_a_server_that_knows_neither():
+    with WebScript(lambda request, answer: answer.status(404, "nothing here")) as script:
+        with pytest.raises(mcplite.HTTPStatusError, match="'initialize' with 404: nothing here"):
+            mcplite.connect(script.url, timeout=LIMIT).open()
+
+
+@pytest.mark.parametrize("endpoint", ["http://localhost:1/post", "//evil.example/post", "ftp://x/"])
+def test_an_endpoint_elsewhere_is_refused(script, endpoint):
+    script.endpoint = endpoint  # SEC-20
+    with pytest.raises(mcplite.ProtocolError, match="another origin"):
+        mcplite.connect(script.url, type="sse", timeout=LIMIT).open()
+
+
+def test_an_endpoint_as_a_whole_url(script):
+    script.endpoint = script.origin + "/post?id=2"
+    with mcplite.connect(script.url, type="sse", timeout=LIMIT) as client:
+        client.ping()
+
+
+def test_a_stream_that_ends_ends_the_conversation(script):
+    # LSSE-10
+    gone = threading.Event()
+    with mcplite.connect(script.url, type="sse", timeout=LIMIT, on_disconnect=lambda error: gone.set()) as client:
+        script.on_ping = lambda request, answer: (answer.status(202), script._streams[-1].end())
+        with pytest.raises(mcplite.ConnectionClosed, match="ended its event stream"):
+            client.ping()
+        assert gone.wait(LIMIT)
+
+
+def test_a_message_that_is_refused(script):
+    with mcplite.connect(script.url, type="sse", timeout=LIMIT) as client:
+        script.on_ping = lambda request, answer: answer.status(404, "no such session")
+        with pytest.raises(mcplite.HTTPStatusError, match="404: no such session"):
+            client.ping()
+
+
+def test_closing_ends_a_call_that_waits(script):
+    script.on_ping = lambda request, answer: answer.status(202)
+    with mcplite.connect(script.url, type="sse", timeout=LIMIT) as client, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.ping)
+        script.wait_for("ping")
+        client.close()
+        with pytest.raises(mcplite.ConnectionClosed):
+            waiting.result(LIMIT)
+
+
+def test_a_post_that_is_never_answered(script):
+    script.on_ping = lambda request, answer: answer.hold()
+    with mcplite.connect(script.url, type="sse", timeout=LIMIT) as client:
+        with pytest.raises(mcplite.RequestTimeout):
+            client.ping(timeout=0.2)
+
+
+def test_no_stream_at_all():
+    with WebScript(lambda request, answer: answer.status(200, "hello", Content_Type="text/plain")) as script:
+        with pytest.raises(mcplite.HTTPStatusError, match="instead of an event stream"):
+            mcplite.connect(script.url, type="sse", timeout=LIMIT).open()
+
+
+def test_a_compressed_stream():
+    def play(request, answer):
+        answer.events("event: endpoint\ndata: /x\n\n", Content_Encoding="gzip")
+        answer.hold()
+
+    with WebScript(play) as script, pytest.raises(mcplite.ProtocolError, match="compressed"):
+        mcplite.connect(script.url, type="sse", timeout=LIMIT).open()
