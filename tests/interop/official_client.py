@@ -1,9 +1,14 @@
 """The official SDK as a client of ``everything.py``; prints what it saw as one JSON object.
 
-    python official_client.py PYTHON_OF_THE_SERVER [auto|legacy|REVISION]
+    python official_client.py TARGET [auto|legacy|REVISION] [STEP ...]
+    python official_client.py URL begin | resume SESSION REVISION EVENT
 
-Runs in an environment with ``mcp`` 1 or 2. A revision makes it ask for that one in the handshake. What is
-in the report is as on the wire, as far as the SDK's types keep it; an error is {"code", "message", "data"}.
+TARGET is the Python to start the server with, or a URL; one that ends in /sse is for HTTP+SSE. Runs in an
+environment with ``mcp`` 1 or 2. A revision makes it ask for that one in the handshake. What is in the
+report is as on the wire, as far as the SDK's types keep it; an error is {"code", "message", "data"}.
+
+``begin`` calls a tool that works for long, prints session, revision and last event, and waits to be killed;
+``resume`` goes on with that call.
 """
 
 import json
@@ -16,6 +21,10 @@ from pathlib import Path
 import anyio
 import mcp.types as types
 from mcp import ClientSession, StdioServerParameters, stdio_client
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp.shared.message import ClientMessageMetadata
 from pydantic import AnyUrl
 
 FIRST = version("mcp").startswith("1.")
@@ -87,16 +96,30 @@ async def noticed(method, uri=None):
     return False
 
 
-@asynccontextmanager
-async def connected(python, mode):
-    """Give a session whose handshake is done, and what the server said in it."""
+def transport(target):
+    """Return what ``async with`` makes a pair of streams of."""
+    if not target.startswith("http:"):
+        return stdio_client(parameters(target))
+    return sse_client(target) if target.endswith("/sse") else streamable_http_client(target)
+
+
+def parameters(python):
+    """Return how the server is started."""
     environment = {key: os.environ[key] for key in ("WIRE_REPORT", "MCPLITE_SCHEMAS") if key in os.environ}
-    server = StdioServerParameters(command=python, args=[str(EVERYTHING)], env=environment)
+    return StdioServerParameters(command=python, args=[str(EVERYTHING)], env=environment)
+
+
+@asynccontextmanager
+async def connected(target, mode):
+    """Give a session whose handshake is done, and what the server said in it."""
     capability = types.SamplingCapability.model_validate({"tools": {}, "context": {}})
     options = {"sampling_callback": sample, "elicitation_callback": elicit, "list_roots_callback": roots,
                "logging_callback": log, "message_handler": notice, "sampling_capabilities": capability,
                "client_info": types.Implementation(name="official", version=version("mcp"))}
     if mode == "auto":
+        # It knows what to do with a URL, or a command.
+        server = (transport(target) if target.endswith("/sse") else target if target.startswith("http:")
+                  else parameters(target))
         async with Client(server, mode="auto", cache=None, **options) as client:
             yield client.session, client.session.initialize_result
         return
@@ -108,7 +131,7 @@ async def connected(python, mode):
             import mcp.client.session
 
             mcp.client.session.LATEST_HANDSHAKE_VERSION = mode
-    async with stdio_client(server) as (read, write), ClientSession(read, write, **options) as session:
+    async with transport(target) as streams, ClientSession(*streams[:2], **options) as session:
         yield session, await session.initialize()
 
 
@@ -287,15 +310,87 @@ class Trial:
         await self.call("new_tool", key="new_tool_gone")
 
 
-async def main(python, mode="legacy"):
-    async with connected(python, mode) as (session, initialized):
+    async def streams(self):
+        """A stream that the server closes: the client has to come back for the answer."""
+        seen = []
+
+        async def progress(done, total, message):
+            seen.append(done)
+
+        await self.attempt("close_stream", self.session.call_tool("close_stream", {}, progress_callback=progress))
+        self.report["close_stream_progress"] = seen
+
+    async def interrupted(self):
+        """Connections that break off, of a call and of the stream that belongs to none."""
+        seen = []
+
+        async def progress(done, total, message):
+            seen.append(done)
+
+        await self.attempt("interrupted", self.session.call_tool("interrupted", {}, progress_callback=progress))
+        self.report["interrupted_progress"] = seen
+        uri = "notes://cut-here"
+        await self.session.subscribe_resource(AnyUrl(uri) if FIRST else uri)
+        await self.call("write_note", title="cut-here", text="new")
+        self.report["told_before"] = await noticed("notifications/resources/updated", uri)
+        await self.call("grow")  # while there is no connection
+        self.report["told_after"] = [await noticed(f"notifications/{kind}/list_changed")
+                                     for kind in ("tools", "resources", "prompts")]
+
+
+STEPS = ["lists", "results", "errors", "work", "questions", "resources", "prompts", "changes", "streams"]
+
+
+async def main(target, mode="legacy", *steps):
+    if mode == "begin":
+        return await begin(target)
+    if mode == "resume":
+        return await resume(target, *steps)
+    async with connected(target, mode) as (session, initialized):
         trial = Trial(session)
         trial.report["initialize"] = plain(initialized)
-        for step in (trial.lists, trial.results, trial.errors, trial.work, trial.questions, trial.resources, trial.prompts,
-                     trial.changes):
+        for step in steps or STEPS:
             with anyio.fail_after(60):
-                await step()
+                await getattr(trial, step)()
     print(json.dumps(trial.report))
+
+
+def call_request(name):
+    """A call without the list of tools, which the SDKs ask for by themselves: its id may be that of the call in work."""
+    request = types.CallToolRequest(method="tools/call", params=types.CallToolRequestParams(name=name, arguments={}))
+    return types.ClientRequest(request) if FIRST else request
+
+
+async def begin(url):
+    found = {}
+
+    async def note_session(response):
+        found.setdefault("session", response.headers.get("mcp-session-id"))
+
+    async def note_event(event):
+        found["event"] = event
+
+    async def progress(done, total, message):
+        found["revision"] = initialized.protocolVersion if FIRST else initialized.protocol_version
+        while "event" not in found:  # it is told after the message
+            await anyio.sleep(0.01)
+        print(json.dumps(found), flush=True)
+
+    http = create_mcp_http_client()
+    http.event_hooks["response"] = [note_session]
+    async with http, streamable_http_client(url, http_client=http) as streams, ClientSession(*streams[:2]) as session:
+        initialized = await session.initialize()
+        await session.send_request(call_request("work_on"), types.CallToolResult, progress_callback=progress,
+                                   metadata=ClientMessageMetadata(on_resumption_token_update=note_event))
+
+
+async def resume(url, session_id, revision, event):
+    http = create_mcp_http_client(headers={"mcp-session-id": session_id, "mcp-protocol-version": revision})
+    async with http, streamable_http_client(url, http_client=http) as streams, ClientSession(*streams[:2]) as session:
+        await session.send_request(call_request("release"), types.CallToolResult)
+        result = await session.send_request(call_request("work_on"), types.CallToolResult,
+                                            metadata=ClientMessageMetadata(resumption_token=event))
+    print(json.dumps(plain(result)))
 
 
 if __name__ == "__main__":

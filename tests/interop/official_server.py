@@ -1,19 +1,56 @@
-"""A server written with the official SDK, for our client; runs in an environment with ``mcp`` 1 or 2."""
+"""A server written with the official SDK, for our client; runs in an environment with ``mcp`` 1 or 2.
+
+    python official_server.py [stdio | http | json | stateless | sse]
+
+Over HTTP the first line says where it is. "http" keeps events for resumption, "json" answers without event
+streams, "stateless" keeps no sessions, "sse" is HTTP+SSE.
+"""
 
 import json
+import socket
+import sys
 from importlib.metadata import version
 from typing import Literal
 
 import anyio
 import mcp.types as types
+from mcp.server.streamable_http import EventMessage, EventStore
 from pydantic import BaseModel, Field
 
-if version("mcp").startswith("1."):
+FIRST = version("mcp").startswith("1.")
+if FIRST:
     from mcp.server.fastmcp import Context, FastMCP as MCPServer, Image
 else:
     from mcp.server.mcpserver import Context, Image, MCPServer
 
-mcp = MCPServer("official", instructions="Try it.", website_url="https://example.com", log_level="ERROR")
+TRANSPORT = sys.argv[1] if len(sys.argv) > 1 else "stdio"
+
+
+class Events(EventStore):
+    """Keeps events in memory."""
+
+    def __init__(self):
+        self.events = []
+
+    async def store_event(self, stream_id, message):
+        self.events.append((stream_id, message))
+        return str(len(self.events))
+
+    async def replay_events_after(self, last_event_id, send_callback):
+        last = int(last_event_id)
+        stream, _ = self.events[last - 1]
+        for number, (of, message) in enumerate(self.events[last:], last + 1):
+            if of == stream and message is not None:
+                await send_callback(EventMessage(message, str(number)))
+        return stream
+
+
+#: For Streamable HTTP; the first generation takes it when the server is made.
+options = {"event_store": Events(), "retry_interval": 100} if TRANSPORT == "http" else {}
+if TRANSPORT in ("json", "stateless"):
+    options = {"json_response" if TRANSPORT == "json" else "stateless_http": True}
+mcp = MCPServer("official", instructions="Try it.", website_url="https://example.com", log_level="ERROR",
+                **(options if FIRST else {}))
 
 
 def plain(model):
@@ -80,6 +117,25 @@ async def was_cancelled() -> bool:
     with anyio.move_on_after(20):
         await stopped.wait()
     return stopped.is_set()
+
+
+@mcp.tool()
+async def close_stream(ctx: Context) -> str:
+    """Close the connection in the middle of the call."""
+    await ctx.report_progress(1, 2)
+    await ctx.close_sse_stream()
+    await ctx.report_progress(2, 2)
+    return "went on"
+
+
+@mcp.tool()
+async def interrupted(ctx: Context) -> str:
+    """Say something that makes a proxy break off the connection, and go on."""
+    await ctx.report_progress(1, 3, "cut-here")
+    await anyio.sleep(0.2)  # what follows is said while there is no connection
+    await ctx.report_progress(2, 3)
+    await ctx.report_progress(3, 3)
+    return "went on"
 
 
 class Booking(BaseModel):
@@ -169,5 +225,17 @@ async def complete(ref, argument, context):
     return types.Completion(values=[(context.arguments or {}).get("city", "none") if context else "none"])
 
 
+def serve_http():
+    import uvicorn
+
+    if TRANSPORT == "sse":
+        app = mcp.sse_app()
+    else:
+        app = mcp.streamable_http_app(**({} if FIRST else options))
+    listener = socket.create_server(("127.0.0.1", 0))
+    print(f"http://127.0.0.1:{listener.getsockname()[1]}/{'sse' if TRANSPORT == 'sse' else 'mcp'}", flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_level="error")).run(sockets=[listener])
+
+
 if __name__ == "__main__":
-    mcp.run("stdio")
+    mcp.run("stdio") if TRANSPORT == "stdio" else serve_http()

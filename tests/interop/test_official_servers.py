@@ -1,10 +1,12 @@
-"""Our client drives other people's servers: the official SDK in Python, both generations, and the reference servers."""
+"""Our client drives other people's servers over every transport: the official SDK in Python, both generations, the
+reference servers, and FastMCP."""
 
 import contextlib
 import json
 import queue
 import shutil
 import subprocess
+import urllib.parse
 from pathlib import Path
 
 import pytest
@@ -64,9 +66,9 @@ class Listener:
 
 
 @contextlib.contextmanager
-def connected(command, **options):
-    """Connect; what the server wrote to stderr is shown when the test fails."""
-    client = mcplite.connect(command, open_timeout=LIMIT, **options)
+def connected(target, **options):
+    """Connect; what a server that we start wrote to stderr is shown when the test fails."""
+    client = mcplite.connect(target, open_timeout=LIMIT, **options)
     try:
         with client:
             yield client
@@ -89,10 +91,28 @@ def listener():
 # --- servers written with the official SDK ----------------------------------------------------------
 
 
-@pytest.fixture(params=["mcp2", "mcp1"])
-def official(request, installed, listener):
-    command = [installed.python(request.param), str(HERE / "official_server.py")]
-    with connected(command, roots=["file:///srv/data"], env={"PYTHONWARNINGS": "ignore"}, **listener.options()) as client:
+@contextlib.contextmanager
+def target_of(installed, serving, environment, transport, program="official_server.py"):
+    """Give what to connect to: a command, or the URL of a server that runs."""
+    command = [installed.python(environment), str(HERE / program), transport]
+    if transport == "stdio":
+        yield command
+        return
+    with serving(command, PYTHONWARNINGS="ignore") as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module", params=[(environment, transport) for environment in ("mcp2", "mcp1")
+                                        for transport in ("stdio", "http", "sse")], ids="-".join)
+def target(request, installed, serving):
+    with target_of(installed, serving, *request.param) as target:
+        yield target
+
+
+@pytest.fixture
+def official(target, listener):
+    env = {"env": {"PYTHONWARNINGS": "ignore"}} if isinstance(target, list) else {}
+    with connected(target, roots=["file:///srv/data"], **env, **listener.options()) as client:
         yield client
 
 
@@ -193,11 +213,9 @@ def test_changes_of_an_official_server(official, listener):
     assert official.call_tool("new_tool").text == "new"
 
 
-@pytest.mark.parametrize("environment", ["mcp2", "mcp1"])
 @pytest.mark.parametrize("revision", LEGACY, ids=str)
-def test_every_revision_with_an_official_server(environment, revision, installed):
-    command = [installed.python(environment), str(HERE / "official_server.py")]
-    with connected(command, revision=revision) as client:
+def test_every_revision_with_an_official_server(target, revision):
+    with connected(target, revision=revision) as client:
         assert client.protocol_version == revision.name
         client.list_tools()
         result = client.call_tool("add", {"a": 1, "b": 1})
@@ -206,15 +224,70 @@ def test_every_revision_with_an_official_server(environment, revision, installed
         assert client.get_prompt("briefing", {"city": "Rome"}).messages[0].content.text.endswith("for Rome.")
 
 
+@pytest.mark.parametrize("transport", ["http", "sse"])
+def test_the_transport_of_an_official_server_can_be_told(installed, serving, transport):
+    with target_of(installed, serving, "mcp2", transport) as url, connected(url, type=transport) as client:
+        assert client.call_tool("add", {"a": 1}).text == "2"
+
+
+@pytest.mark.parametrize("transport", ["json", "stateless"])
+@pytest.mark.parametrize("environment", ["mcp2", "mcp1"])
+def test_an_official_server_that_says_nothing_but_answers(installed, serving, environment, transport):
+    with target_of(installed, serving, environment, transport) as target, connected(target) as client:
+        assert client.protocol_version == NEWEST_LEGACY.name
+        client.ping()
+        test_results_of_an_official_server(client)
+        test_resources_and_prompts_of_an_official_server(client)
+
+
+@pytest.mark.parametrize("environment", ["mcp2", "mcp1"])
+def test_connections_to_an_official_server_that_break_off(installed, serving, cutting, listener, environment):
+    with target_of(installed, serving, environment, "http") as url, cutting(url, b"cut-here") as proxy:
+        with connected(proxy.url, **listener.options()) as client:
+            for tool in ("interrupted", "close_stream"):
+                seen = []
+                result = client.call_tool(tool, on_progress=lambda progress: seen.append(progress.progress), timeout=LIMIT)
+                assert result.text == "went on"
+                assert seen == ([1, 2, 3] if tool == "interrupted" else [1, 2])
+            assert proxy.cuts == 1
+
+
 # --- the reference servers ----------------------------------------------------------------------------
 
 
+#: Makes a server in JavaScript say where it listens, which it does not do by itself for "any free port".
+TELL = """import http from "node:http";
+const listen = http.Server.prototype.listen;
+http.Server.prototype.listen = function (...given) {
+    this.on("listening", () => console.log(`http://127.0.0.1:${this.address().port}/`));
+    return listen.apply(this, given);
+};"""
+
+
+@contextlib.contextmanager
+def everything_over(installed, serving, transport):
+    """Give the server, and what to connect to."""
+    command = installed.node("server-everything", "--import", "data:text/javascript," + urllib.parse.quote(TELL))
+    with serving([*command, {"http": "streamableHttp"}.get(transport, "sse")], PORT="0") as server:
+        yield server, server.url + {"http": "mcp"}.get(transport, "sse")
+
+
+@pytest.fixture(scope="module", params=["stdio", "http", "sse"])
+def everything_target(request, installed, serving):
+    if request.param == "stdio":
+        yield installed.node("server-everything")
+        return
+    with everything_over(installed, serving, request.param) as (_, url):
+        yield url
+
+
 @pytest.fixture
-def everything(installed, listener):
-    with connected(installed.node("server-everything"), roots=["file:///srv/data"],
-                   **listener.options()) as client:
-        # It registers the tools that need a capability once the handshake is over, and tells.
-        listener.wait_for(("tools",))
+def everything(everything_target, listener):
+    with connected(everything_target, roots=["file:///srv/data"], **listener.options()) as client:
+        # It registers the tools that need a capability once the handshake is over, and tells. Over Streamable HTTP
+        # that is lost when it comes before our GET, but then it is done with the handshake.
+        if not str(everything_target).endswith("/mcp"):
+            listener.wait_for(("tools",))
         yield client
 
 
@@ -306,6 +379,25 @@ def test_prompts_of_everything(everything):
     assert any(isinstance(message.content, types.EmbeddedResource) for message in messages)
 
 
+def test_everything_hears_that_a_session_is_over(installed, serving):
+    with everything_over(installed, serving, "http") as (server, url):
+        with connected(url) as client:
+            client.ping()
+            assert "termination request" not in server.output
+        assert server.heard("termination request for session")
+
+
+def test_a_connection_to_everything_that_breaks_off(installed, serving, cutting):
+    with everything_over(installed, serving, "http") as (_, url), cutting(url, b'"progress":2') as proxy:
+        seen = []
+        with connected(proxy.url) as client:
+            result = client.call_tool("trigger-long-running-operation", {"duration": 0.5, "steps": 5}, timeout=LIMIT,
+                                      on_progress=lambda progress: seen.append(progress.progress))
+        assert "completed" in result.text
+        assert seen == [1, 2, 3, 4, 5]
+        assert proxy.cuts == 1
+
+
 @pytest.fixture
 def repository(tmp_path):
     git = shutil.which("git")
@@ -390,3 +482,52 @@ def test_the_filesystem_server_works_in_our_roots(installed, tmp_path):
             wait_until_it_has_taken_them()
             assert client.call_tool("read_text_file", {"path": str(mine / "a.txt")}).text == f"in {mine.name}"
             assert client.call_tool("read_text_file", {"path": str(foreign / "a.txt")}).is_error
+
+
+# --- a server written with FastMCP ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["stdio", "http", "sse"])
+def fast_target(request, installed, serving):
+    with target_of(installed, serving, "fastmcp4", request.param, "fastmcp_server.py") as target:
+        yield target
+
+
+@pytest.fixture
+def fast(fast_target, listener):
+    with connected(fast_target, roots=["file:///srv/data"], **listener.options()) as client:
+        yield client
+
+
+def test_what_fastmcp_has(fast):
+    assert fast.protocol_version == NEWEST_LEGACY.name
+    assert (fast.server_info.name, fast.server_info.version, fast.instructions) == ("fast", "4.5.6", "Try it.")
+    fast.ping()
+    assert {"add", "weather", "fail"} <= {tool.name for tool in fast.list_tools()}
+    assert fast.call_tool("add", {"a": 41}).structured_content == {"result": 42}
+    assert fast.call_tool("weather", {"city": "Rome"}).structured_content == {"city": "Rome", "high": 21.5}
+    assert fast.call_tool("picture").content[0].bytes == b"\x89PNG\r\n\x1a\nrest"
+    assert "it went wrong" in fast.call_tool("fail").text
+    assert fast.read_resource("config://settings").text == '{"colour": "blue"}'
+    assert fast.read_resource("notes://one").text == "the note one"
+    message, = fast.get_prompt("briefing", {"city": "Rome"}).messages
+    assert message.content.text == "Write a neutral briefing for Rome."
+
+
+def test_what_fastmcp_says_and_asks(fast, listener):
+    seen = []
+    fast.call_tool("count", {"to": 4}, on_progress=lambda progress: seen.append((progress.progress, progress.message)))
+    assert seen == [(n, f"at {n}") for n in range(1, 5)]
+    listener.wait_for(("log", "warning"))
+    listener.answer = mcplite.accept({"name": "Ada", "guests": 2})
+    assert json.loads(fast.call_tool("book").text) == ["accept", {"name": "Ada", "guests": 2}]
+    listener.answer = mcplite.decline()
+    assert json.loads(fast.call_tool("book").text) == ["decline", None]
+    assert fast.call_tool("ask_model").text == "It is late."
+    assert fast.call_tool("list_roots").structured_content == {"result": ["file:///srv/data"]}
+    seen = []
+    result = fast.call_tool("close_stream", on_progress=lambda progress: seen.append(progress.progress))
+    assert result.text == "went on" and seen == [1, 2]
+    fast.call_tool("change")
+    listener.wait_for(("tools",))
+    assert fast.call_tool("new_tool").text == "new"

@@ -1,0 +1,109 @@
+"""The hosts that the behaviour tests run over: real processes, one of each kind for the whole run."""
+
+import contextlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from processes import serving
+
+import mcplite
+from mcplite.revisions import LEGACY
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+LIMIT = 30
+NAMES = [revision.name for revision in LEGACY]
+OLDEST, *STREAMABLE = NAMES
+ENVIRONMENT = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE)])}
+
+
+def load_server():
+    """Return a new copy of the server's module, with a server of its own."""
+    spec = importlib.util.spec_from_file_location("behaviour_server", HERE / "server.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look for the module of theirs
+    spec.loader.exec_module(module)
+    return module
+
+
+class Host:
+    """A server behind one transport: ``connect`` returns a client that is not open yet."""
+
+    def __init__(self, name, target, revisions):
+        self.name, self.target, self.revisions = name, target, revisions
+
+    def connect(self, **options):
+        if self.name == "stdio":
+            options["env"] = ENVIRONMENT
+        return mcplite.connect(self.target, **options)
+
+
+@contextlib.contextmanager
+def memory():
+    yield load_server().mcp
+
+
+@contextlib.contextmanager
+def stdio():
+    yield [sys.executable, str(HERE / "server.py")]
+
+
+@contextlib.contextmanager
+def process(*arguments, path="mcp"):
+    """Run a server as ``python -m`` *arguments*; gives the URL of its endpoint."""
+    with serving([sys.executable, "-m", *arguments], HERE) as url:
+        yield url + path
+
+
+def http():
+    return process("mcplite.server", "server.py", "--http=PORT")
+
+
+def sse():
+    return process("mcplite.server", "server.py", "--http=PORT", "--legacy-sse", path="sse")
+
+
+def waitress():
+    # With the look-ahead it notices a client that has gone.
+    return process("waitress", "--listen=127.0.0.1:PORT", "--threads=48", "--channel-request-lookahead=1",
+                   "server:application")
+
+
+def gunicorn():
+    return process("gunicorn", "--bind=127.0.0.1:PORT", "--worker-class=gthread", "--threads=48", "--workers=1",
+                   "--graceful-timeout=5", "server:application")
+
+
+HOSTS = {"memory": (memory, NAMES), "stdio": (stdio, NAMES), "http": (http, STREAMABLE), "sse": (sse, [OLDEST]),
+         "waitress": (waitress, STREAMABLE)}
+if os.name == "posix":
+    HOSTS["gunicorn"] = gunicorn, STREAMABLE
+
+
+@pytest.fixture(scope="session", params=list(HOSTS))
+def host(request):
+    make, revisions = HOSTS[request.param]
+    with make() as target:
+        yield Host(request.param, target, revisions)
+
+
+@pytest.fixture(params=NAMES)
+def revision(request, host):
+    if request.param not in host.revisions:
+        pytest.skip(f"{host.name} is not a transport of {request.param}")
+    return request.param
+
+
+@pytest.fixture
+def connect(host, revision):
+    """Return a client of the host, of one revision, not open yet."""
+    return lambda **options: host.connect(**{"revision": revision, "timeout": LIMIT, **options})
+
+
+@pytest.fixture
+def client(connect):
+    with connect() as client:
+        yield client

@@ -1,0 +1,142 @@
+"""The server of the behaviour tests: the same object behind every transport.
+
+As a program it serves over stdio; ``application`` is the WSGI application.
+"""
+
+import collections
+import dataclasses
+import threading
+from typing import Counter, Dict, List
+
+import mcplite
+
+mcp = mcplite.Server("behaviour", version="1.0", instructions="Use it for tests.",
+                     limits=mcplite.Limits(running=128, connections=512, running_per_session=128))
+#: How often each effect has happened, and which calls were told to stop.
+effects: "Counter[str]" = collections.Counter()
+stopped: Dict[str, threading.Event] = collections.defaultdict(threading.Event)
+
+
+@dataclasses.dataclass
+class Trip:
+    city: str
+    nights: int = 1
+
+
+@mcp.tool()
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@mcp.tool()
+def echo(text: str) -> str:
+    return text
+
+
+@mcp.tool()
+def fail(how: str) -> str:
+    raise mcplite.ToolError(how) if how else KeyError("a secret")
+
+
+@mcp.tool()
+def big(size: int) -> str:
+    return "x" * size
+
+
+@mcp.tool()
+def count_up(steps: int, ctx: mcplite.Context) -> str:
+    for step in range(1, steps + 1):
+        ctx.report_progress(step, steps)
+    return f"{steps} steps"
+
+
+@mcp.tool()
+def speak(words: List[str], ctx: mcplite.Context) -> int:
+    for word in words:
+        ctx.log("info", word)
+    ctx.log("debug", "not for everybody")
+    return len(words)
+
+
+@mcp.tool()
+def book(key: str, ctx: mcplite.Context) -> str:
+    """Ask, do something that must happen once, and ask again."""
+    where = ctx.elicit("Where to?", Trip)
+    if not where.accepted:
+        return f"no trip: {where.action}"
+    effects[key] += 1
+    sure = ctx.elicit(f"Sure about {where.data.city}?")
+    return f"{where.data.city} for {where.data.nights}, {sure.action}"
+
+
+@mcp.tool()
+def effects_of(key: str) -> int:
+    return effects[key]
+
+
+@mcp.tool()
+def think(question: str, ctx: mcplite.Context) -> str:
+    return ctx.sample(question, max_tokens=50).text
+
+
+@mcp.tool()
+def folders(ctx: mcplite.Context) -> List[str]:
+    return [root.uri for root in ctx.list_roots()]
+
+
+@mcp.tool()
+def block(key: str, ctx: mcplite.Context) -> str:
+    """Wait to be told to stop."""
+    try:
+        ctx.report_progress(0)
+        ctx.sleep(60)
+    except mcplite.Cancelled:
+        stopped[key].set()
+        raise
+    return "nobody came"
+
+
+@mcp.tool()
+def was_stopped(key: str) -> bool:
+    return stopped[key].wait(20)
+
+
+@mcp.tool()
+def grow(name: str) -> str:
+    """Have one tool more."""
+    mcp.add_tool(lambda: name, name=name, description="A new one")
+    return name
+
+
+@mcp.tool()
+def touch() -> None:
+    """Have the resource change."""
+    mcp.resource_updated("memo://greeting")
+
+
+@mcp.resource("memo://greeting", mime_type="text/plain")
+def greeting() -> str:
+    return "hello"
+
+
+@mcp.resource("memo://{name}/length")
+def length(name: str) -> str:
+    return str(len(name))
+
+
+@mcp.prompt()
+def greet(name: str) -> str:
+    """Greet somebody."""
+    return f"Say hello to {name}."
+
+
+@mcp.completion(prompt="greet", argument="name")
+def names(value: str) -> List[str]:
+    return [name for name in ("Ada", "Alan", "Grace") if name.startswith(value)]
+
+
+application = mcp.wsgi(path="/mcp", legacy_sse=True)
+
+if __name__ == "__main__":
+    mcp.run()

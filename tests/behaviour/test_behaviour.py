@@ -1,0 +1,195 @@
+"""What a user may rely on, whichever transport and revision: each test runs over all of them."""
+
+import threading
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import mcplite
+from mcplite.types import LogMessage
+
+LIMIT = 30
+#: The revisions with elicitation, and with structured results.
+ELICITATION = ("2025-06-18", "2025-11-25")
+
+
+@pytest.fixture
+def key():
+    return uuid.uuid4().hex
+
+
+def test_the_handshake(client, revision):
+    assert client.protocol_version == revision
+    assert (client.server_info.name, client.server_info.version) == ("behaviour", "1.0")
+    assert client.instructions == "Use it for tests."
+    assert client.server_capabilities.tools == {"listChanged": True}
+    assert client.server_capabilities.resources == {"subscribe": True, "listChanged": True}
+    client.ping()
+
+
+def test_lists(client):
+    assert {"add", "echo", "book"} <= {tool.name for tool in client.list_tools()}
+    assert [resource.uri for resource in client.list_resources()] == ["memo://greeting"]
+    assert [template.uri_template for template in client.list_resource_templates()] == ["memo://{name}/length"]
+    assert [prompt.name for prompt in client.list_prompts()] == ["greet"]
+
+
+def test_results(client, revision):
+    result = client.call_tool("add", {"a": 2, "b": 3})
+    assert result.text == "5" and not result.is_error
+    assert result.structured_content == ({"result": 5} if revision in ELICITATION else None)
+    assert client.call_tool("echo", {"text": "grüß 🎈\n\u2028\0"}).text == "grüß 🎈\n\u2028\0"
+    assert client.read_resource("memo://greeting").contents[0].text == "hello"
+    assert client.read_resource("memo://Ada/length").contents[0].text == "3"
+    assert client.get_prompt("greet", {"name": "Ada"}).messages[0].content.text == "Say hello to Ada."
+    assert client.complete(prompt="greet", argument="name", value="A").values == ["Ada", "Alan"]
+
+
+def test_errors(client, revision):
+    assert client.call_tool("fail", {"how": "no luck"}).is_error
+    assert "no luck" in client.call_tool("fail", {"how": "no luck"}).text
+    with pytest.raises(mcplite.InvalidParams):
+        client.call_tool("missing")
+    with pytest.raises(mcplite.ResourceNotFound):
+        client.read_resource("memo://nothing")
+    with pytest.raises(mcplite.MethodNotFound):
+        client.request("no/such/method")
+    if revision == "2025-11-25":
+        assert client.call_tool("add", {"a": "x", "b": 1}).is_error
+    else:
+        with pytest.raises(mcplite.InvalidParams):
+            client.call_tool("add", {"a": "x", "b": 1})
+    client.ping()
+
+
+def test_a_big_result_and_a_big_argument(client):
+    assert len(client.call_tool("big", {"size": 1 << 20}).text) == 1 << 20
+    text = "y" * (1 << 20)
+    assert client.call_tool("echo", {"text": text}).text == text
+
+
+def test_progress_comes_in_order_and_before_the_result(client):
+    seen = []
+    result = client.call_tool("count_up", {"steps": 200}, on_progress=lambda progress: seen.append(progress.progress))
+    assert result.text == "200 steps"
+    assert seen[-1] == 200 and seen == sorted(seen)
+
+
+def test_log_messages(connect):
+    seen, last = [], threading.Event()
+
+    def note(message: LogMessage) -> None:
+        seen.append((message.level, message.data))
+        if message.data == "two":
+            last.set()
+
+    with connect(log_handler=note) as client:
+        client.set_log_level("info")
+        client.call_tool("speak", {"words": ["one", "two"]})
+        assert last.wait(LIMIT)
+    assert seen == [("info", "one"), ("info", "two")]
+
+
+def test_two_questions_and_one_effect_in_between(connect, revision, key):
+    asked = []
+
+    def answer(request):
+        asked.append(request.message)
+        return mcplite.accept({"city": "Rome", "nights": 2}) if "Where" in request.message else mcplite.accept()
+
+    with connect(elicitation_handler=answer) as client:
+        result = client.call_tool("book", {"key": key})
+        if revision not in ELICITATION:
+            assert result.is_error and "elicitation" in result.text
+            return
+        assert result.text == "Rome for 2, accept"
+        assert client.call_tool("effects_of", {"key": key}).text == "1"
+    assert asked == ["Where to?", "Sure about Rome?"]
+
+
+def test_a_question_is_declined(connect, revision, key):
+    with connect(elicitation_handler=lambda request: mcplite.decline()) as client:
+        assert ("no trip: decline" in client.call_tool("book", {"key": key}).text) is (revision in ELICITATION)
+        assert client.call_tool("effects_of", {"key": key}).text == "0"
+
+
+def test_sampling_and_roots(connect, tmp_path):
+    with connect(sampling_handler=lambda request: f"{request.messages[0].content[0].text} Because.",
+                 roots=[tmp_path]) as client:
+        assert client.call_tool("think", {"question": "Why?"}).text == "Why? Because."
+        assert tmp_path.as_uri() in client.call_tool("folders").text
+
+
+def test_a_client_that_cannot_be_asked(client):
+    result = client.call_tool("think", {"question": "Why?"})
+    assert result.is_error and "sampling" in result.text
+
+
+def test_a_handler_may_call_the_server(connect):
+    with connect(sampling_handler=lambda request: client.call_tool("echo", {"text": "inside"}).text) as client:
+        assert client.call_tool("think", {"question": "Why?"}).text == "inside"
+
+
+def test_the_list_of_tools_changes(connect, key):
+    changed = threading.Event()
+    with connect(on_tools_changed=changed.set) as client:
+        client.call_tool("grow", {"name": f"t{key}"})
+        assert changed.wait(LIMIT)
+        assert f"t{key}" in {tool.name for tool in client.list_tools()}
+
+
+def test_a_resource_changes_for_those_who_subscribed(connect):
+    heard, silent = threading.Event(), threading.Event()
+    with connect(on_resource_updated=lambda uri: heard.set()) as one:
+        with connect(on_resource_updated=lambda uri: silent.set()) as other:
+            one.subscribe_resource("memo://greeting")
+            one.call_tool("touch")
+            assert heard.wait(LIMIT)
+            heard.clear()
+            one.unsubscribe_resource("memo://greeting")
+            other.subscribe_resource("memo://greeting")
+            other.call_tool("touch")
+            assert silent.wait(LIMIT)
+            assert not heard.is_set()
+
+
+def test_cancelling_reaches_a_handler_that_blocks(client, key):
+    token = mcplite.CancelToken()
+    with pytest.raises(mcplite.Cancelled):
+        client.call_tool("block", {"key": key}, cancel=token, on_progress=lambda progress: token.cancel("enough"))
+    assert client.call_tool("was_stopped", {"key": key}).text == "true"
+
+
+def test_a_time_limit_reaches_a_handler_that_blocks(client, key):
+    with pytest.raises(mcplite.RequestTimeout):
+        client.call_tool("block", {"key": key}, timeout=0.2)
+    assert client.call_tool("was_stopped", {"key": key}).text == "true"
+
+
+def test_closing_ends_calls_that_wait(connect, key):
+    with connect() as client:
+        blocked = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(client.call_tool, "block", {"key": key}, on_progress=lambda progress: blocked.set())
+            assert blocked.wait(LIMIT)
+            client.close()
+            with pytest.raises(mcplite.ConnectionClosed):
+                waiting.result(LIMIT)
+
+
+def test_many_threads_use_one_client(client):
+    with ThreadPoolExecutor(32) as pool:
+        sums = list(pool.map(lambda number: client.call_tool("add", {"a": number, "b": 1}).text, range(320)))
+    assert sums == [str(number + 1) for number in range(320)]
+
+
+def test_clients_do_not_get_what_is_for_others(connect):
+    seen = {"one": [], "two": []}
+    with connect(log_handler=lambda message: seen["one"].append(message.data)) as one:
+        with connect(log_handler=lambda message: seen["two"].append(message.data)) as two:
+            one.set_log_level("info")
+            two.set_log_level("info")
+            with ThreadPoolExecutor(2) as pool:
+                list(pool.map(lambda pair: pair[0].call_tool("speak", {"words": [pair[1]] * 20}), [(one, "a"), (two, "b")]))
+    assert set(seen["one"]) <= {"a"} and set(seen["two"]) <= {"b"}

@@ -1,0 +1,240 @@
+"""The server that the official conformance suite tests.
+
+    python tests/conformance/server.py --port 8000
+
+serves ``http://127.0.0.1:8000/mcp``. Names, texts and values are those that the suite asks for.
+"""
+
+import argparse
+import base64
+import dataclasses
+import logging
+from enum import Enum
+from typing import Any, Dict, List
+
+import mcplite
+from mcplite.types import EmbeddedResource, TextContent, TextResourceContents
+
+PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+WAV = base64.b64decode("UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAAAAA==")
+PAUSE = 0.05
+
+mcp = mcplite.Server("mcplite-conformance", version="1.0.0")
+
+
+# --- tools that answer ------------------------------------------------------------------------------
+
+
+@mcp.tool()
+def test_simple_text() -> str:
+    """Return a text."""
+    return "This is a simple text response for testing."
+
+
+@mcp.tool()
+def test_image_content() -> mcplite.Image:
+    """Return an image."""
+    return mcplite.Image(PNG, "image/png")
+
+
+@mcp.tool()
+def test_audio_content() -> mcplite.Audio:
+    """Return a sound."""
+    return mcplite.Audio(WAV, "audio/wav")
+
+
+def embedded(uri: str, mime_type: str, text: str) -> EmbeddedResource:
+    return EmbeddedResource(resource=TextResourceContents(uri=uri, mime_type=mime_type, text=text))
+
+
+@mcp.tool()
+def test_embedded_resource() -> EmbeddedResource:
+    """Return a resource."""
+    return embedded("test://embedded-resource", "text/plain", "This is an embedded resource content.")
+
+
+@mcp.tool()
+def test_multiple_content_types() -> List[Any]:
+    """Return a text, an image and a resource."""
+    return [TextContent("Multiple content types test:"), mcplite.Image(PNG, "image/png"),
+            embedded("test://mixed-content-resource", "application/json", '{"test":"data","value":123}')]
+
+
+@mcp.tool()
+def test_error_handling() -> str:
+    """Fail."""
+    raise mcplite.ToolError("This tool intentionally returns an error for testing")
+
+
+@mcp.tool()
+def test_tool_with_logging(ctx: mcplite.Context) -> str:
+    """Log three messages."""
+    for text in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+        ctx.log("info", text)
+        ctx.sleep(PAUSE)
+    return "Tool with logging executed successfully"
+
+
+@mcp.tool()
+def test_tool_with_progress(ctx: mcplite.Context) -> str:
+    """Report progress three times."""
+    for done in (0, 50, 100):
+        ctx.report_progress(done, 100)
+        ctx.sleep(PAUSE)
+    return "Tool with progress executed successfully"
+
+
+@mcp.tool(input_schema={
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "$defs": {"address": {"$anchor": "addressDef", "type": "object",
+                          "properties": {"street": {"type": "string"}, "city": {"type": "string"}}}},
+    "properties": {"name": {"type": "string"}, "address": {"$ref": "#/$defs/address"},
+                   "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+                   "phone": {"type": "string"}, "email": {"type": "string"}},
+    "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+    "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+    "then": {"required": ["phone"]},
+    "else": {"required": ["email"]},
+    "additionalProperties": False,
+})
+def json_schema_2020_12_tool(**arguments: Any) -> str:
+    """Has a schema with many keywords of the 2020-12 dialect."""
+    return f"called with {sorted(arguments)}"
+
+
+# --- tools that ask -------------------------------------------------------------------------------------
+
+
+@mcp.tool()
+def test_sampling(prompt: str, ctx: mcplite.Context) -> str:
+    """Ask the client's language model."""
+    return f"LLM response: {ctx.sample(prompt, max_tokens=100).text}"
+
+
+@dataclasses.dataclass
+class Person:
+    username: str
+    email: str
+
+
+@mcp.tool()
+def test_elicitation(message: str, ctx: mcplite.Context) -> str:
+    """Ask the user for a name and an address."""
+    reply = ctx.elicit(message, Person)
+    return f"User response: action={reply.action}, content={reply.content}"
+
+
+class Status(Enum):
+    ACTIVE = "active"
+    INACTIVE = "inactive"
+    PENDING = "pending"
+
+
+@dataclasses.dataclass
+class Defaults:
+    name: str = "John Doe"
+    age: int = 30
+    score: float = 95.5
+    status: Status = Status.ACTIVE
+    verified: bool = True
+
+
+@mcp.tool()
+def test_elicitation_sep1034_defaults(ctx: mcplite.Context) -> str:
+    """Ask with a default for everything."""
+    reply = ctx.elicit("Please review and update the form fields with defaults", Defaults)
+    return f"Elicitation completed: action={reply.action}, content={reply.content}"
+
+
+TITLED = [{"const": f"value{number}", "title": f"{word} Option"} for number, word in enumerate(("First", "Second", "Third"), 1)]
+
+
+@mcp.tool()
+def test_elicitation_sep1330_enums(ctx: mcplite.Context) -> str:
+    """Ask for choices, in every way that there is."""
+    reply = ctx.elicit("Please select options from the enum fields", {"type": "object", "properties": {
+        "untitledSingle": {"type": "string", "enum": ["option1", "option2", "option3"]},
+        "titledSingle": {"type": "string", "oneOf": TITLED},
+        "legacyEnum": {"type": "string", "enum": ["opt1", "opt2", "opt3"],
+                       "enumNames": ["Option One", "Option Two", "Option Three"]},
+        "untitledMulti": {"type": "array", "items": {"type": "string", "enum": ["option1", "option2", "option3"]}},
+        "titledMulti": {"type": "array", "items": {"anyOf": TITLED}},
+    }})
+    return f"Elicitation completed: action={reply.action}, content={reply.content}"
+
+
+@mcp.tool()
+def test_reconnection(ctx: mcplite.Context) -> str:
+    """Let the client come back for the answer."""
+    ctx.close_stream()
+    ctx.sleep(PAUSE)
+    return "Reconnection test completed successfully"
+
+
+# --- resources --------------------------------------------------------------------------------------------
+
+
+@mcp.resource("test://static-text", mime_type="text/plain", description="A text")
+def static_text() -> str:
+    return "This is the content of the static text resource."
+
+
+@mcp.resource("test://static-binary", mime_type="image/png", description="An image")
+def static_binary() -> bytes:
+    return PNG
+
+
+@mcp.resource("test://watched-resource", mime_type="text/plain", description="Can be subscribed to")
+def watched_resource() -> str:
+    return "Watched resource content"
+
+
+@mcp.resource("test://template/{id}/data", mime_type="application/json", description="Data by id")
+def template_data(id: str) -> Dict[str, Any]:
+    return {"id": id, "templateTest": True, "data": f"Data for ID: {id}"}
+
+
+# --- prompts ----------------------------------------------------------------------------------------------
+
+
+@mcp.prompt()
+def test_simple_prompt() -> str:
+    """A prompt without arguments."""
+    return "This is a simple prompt for testing."
+
+
+@mcp.prompt()
+def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
+    """A prompt with two arguments."""
+    return f"Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"
+
+
+@mcp.completion(prompt="test_prompt_with_arguments", argument="arg1")
+def complete_arg1(value: str) -> List[str]:
+    return [word for word in ("test", "testing", "tested") if word.startswith(value)]
+
+
+@mcp.prompt()
+def test_prompt_with_embedded_resource(resourceUri: str) -> List[Any]:
+    """A prompt with a resource in it."""
+    return [mcplite.user(embedded(resourceUri, "text/plain", "Embedded resource content for testing.")),
+            mcplite.user("Please process the embedded resource above.")]
+
+
+@mcp.prompt()
+def test_prompt_with_image() -> List[Any]:
+    """A prompt with an image in it."""
+    return [mcplite.user(mcplite.Image(PNG, "image/png").content()), mcplite.user("Please analyze the image above.")]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Serve what the conformance suite asks for.")
+    parser.add_argument("--port", type=int, default=8000, help="default 8000; 0 for any free one")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING)
+    httpd = mcplite.serve(mcp, port=options.port)
+    print(httpd.url, flush=True)
+    from mcplite.server.httpd import serve_until_stopped
+
+    serve_until_stopped(httpd)

