@@ -1,7 +1,7 @@
 """Who is measured, and how their programs are started and driven.
 
-A peer has two programs below ``parts/``: a server and a driver. Any driver works with any server, so
-that a pair says what both cost together, and a half pair with the floor what one of them costs.
+A peer has programs below ``parts/``: a server for stdio, one for HTTP, and a driver. Any driver works with any
+server, so that a pair says what both cost together, and a half pair with the floor what one of them costs.
 """
 
 import json
@@ -13,9 +13,9 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Union
 
-__all__ = ["Driver", "Failed", "Peer", "find_peers", "run"]
+__all__ = ["Driver", "Failed", "Peer", "WebServer", "find_peers", "run"]
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = Path(__file__).resolve().parent / "parts"
@@ -37,10 +37,16 @@ class Peer:
     #: What to import for a server and for a client.
     server_import: str = "pass"
     client_import: str = "pass"
+    #: Whether it takes part over stdio; all do over HTTP.
+    stdio: bool = True
 
     def server(self, *arguments: str) -> List[str]:
         """Return the command of its server; a number as argument is how many more tools it has."""
         return [self.python, str(PARTS / f"{self.prefix}_server.py"), *arguments]
+
+    def web_server(self, mode: str) -> List[str]:
+        """Return the command of its server over HTTP, which answers in "json" or in "events" if it has to choose."""
+        return [self.python, str(PARTS / f"{self.prefix}_web.py"), mode]
 
     def driver(self, *arguments: str) -> List[str]:
         """Return the command of its driver; with a server's command as arguments it opens, lists, and ends."""
@@ -48,21 +54,33 @@ class Peer:
 
 
 def find_peers(official: Optional[str]) -> Dict[str, Peer]:
-    """Return the peers of this run by key: "floor", "ours" and, when it is installed, "mcp".
+    """Return the peers of this run by key: "floor", "ours", "tuned", and when they are installed "mcp" and "fastmcp".
 
     :param official: a Python that has mcp 2; by default the one that tests/interop/install.sh made.
     """
+    official = official or installed("mcp2")
+    fastmcp = installed("fastmcp4")
     peers = {"floor": Peer("floor", "floor", sys.executable),
              "ours": Peer("mcplite", "ours", sys.executable, "from mcplite import Server", "from mcplite import Client")}
-    if official is None:
-        home = Path(os.environ.get("MCPLITE_INTEROP") or ROOT / ".interop") / "mcp2"
-        found = [path for path in (home / "bin" / "python", home / "Scripts" / "python.exe") if path.exists()]
-        official = str(found[0]) if found else None
     if official is not None:
-        version = run([official, "-c", "import importlib.metadata as m; print(m.version('mcp'))"])
-        peers["mcp"] = Peer(f"mcp {version}", "official", official, "from mcp.server.mcpserver import MCPServer",
-                            "from mcp import Client")
+        peers["mcp"] = Peer(f"mcp {version(official, 'mcp')}", "official", official,
+                            "from mcp.server.mcpserver import MCPServer", "from mcp import Client")
+    peers["tuned"] = Peer("http.server", "tuned", sys.executable, stdio=False)
+    if fastmcp is not None:
+        peers["fastmcp"] = Peer(f"fastmcp {version(fastmcp, 'fastmcp')}", "fastmcp", fastmcp, stdio=False)
     return peers
+
+
+def installed(name: str) -> Optional[str]:
+    """Return the Python of an environment that tests/interop/install.sh made; None when it is not there."""
+    home = Path(os.environ.get("MCPLITE_INTEROP") or ROOT / ".interop") / name
+    found = [path for path in (home / "bin" / "python", home / "Scripts" / "python.exe") if path.exists()]
+    return str(found[0]) if found else None
+
+
+def version(python: str, distribution: str) -> str:
+    """Return the version of what a Python has installed."""
+    return run([python, "-c", f"import importlib.metadata as m; print(m.version({distribution!r}))"])
 
 
 def environment() -> Dict[str, str]:
@@ -83,18 +101,51 @@ def run(command: List[str]) -> str:
     return done.stdout.strip()
 
 
-class Driver:
-    """A driver that runs, with a connection to one server."""
+class WebServer:
+    """A server over HTTP that runs."""
 
-    def __init__(self, peer: Peer, server: List[str]) -> None:
-        self.name = f"{peer.prefix} driver with {' '.join(server[1:])}"
+    def __init__(self, peer: Peer, mode: str) -> None:
+        self._stderr = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(peer.web_server(mode), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                         stderr=self._stderr, env=environment(), encoding="utf-8")
+        self.pid = self._process.pid
+        assert self._process.stdout is not None
+        timer = threading.Timer(LIMIT, self._process.kill)
+        timer.start()
+        try:
+            self.url = self._process.stdout.readline().strip()
+        finally:
+            timer.cancel()
+        if not self.url:
+            self._stderr.seek(0)
+            tail = self._stderr.read()[-3000:].decode("utf-8", "replace")
+            self.close()
+            raise Failed(f"the server of {peer.name} did not start:\n{tail}")
+
+    def close(self) -> None:
+        """End it. Its clients have left before, so there is nothing to wait for."""
+        self._process.kill()
+        self._process.wait(30)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._stderr.close()
+
+
+class Driver:
+    """A driver that runs, with a connection to one server, which it starts by a command or finds by a URL.
+
+    :param options: more arguments for the driver's ``open``.
+    """
+
+    def __init__(self, peer: Peer, server: Union[str, List[str]], **options: Any) -> None:
+        self.name = f"{peer.prefix} driver with {server if isinstance(server, str) else ' '.join(server[1:])}"
         self._stderr = tempfile.TemporaryFile()
         self._process = subprocess.Popen(peer.driver(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                          stderr=self._stderr, env=environment(), encoding="utf-8")
         try:
             self.ask("usage")  # its own start is over
             begun = time.perf_counter()
-            self.tools = self.ask("open", command=server)
+            self.tools = self.ask("open", target=server, **options)
             #: Seconds from the server's start to its first list.
             self.opened_in = time.perf_counter() - begun
         except BaseException:

@@ -31,7 +31,7 @@ class Figure:
         middle = sorted(self.ratios or self.values)
         cut = len(middle) // 10
         middle = middle[cut:len(middle) - cut]
-        return middle[0] <= 0 or middle[-1] / middle[0] > 1.6
+        return len(middle) > 1 and (middle[0] <= 0 or middle[-1] / middle[0] > 1.6)
 
 
 @dataclass

@@ -51,7 +51,9 @@ def as_table(rows: List[Measurement], peers: Mapping[str, Peer]) -> str:
     texts.append("\n(2.00x): by the floor, slice by slice in the same run.  ~: the slices differ by more than 1.6 times."
                  "\nok / MISSED: a requirement.  ok / not yet: an aim.  ?: not measured in this run.")
     for row in rows:
-        texts += [f"\n{row.title}, {peers[name].name} failed: {text}" for name, text in row.failures.items()]
+        # All of the text is in the JSON.
+        texts += [f"\n{row.title}, {peers[name].name} failed: {text.splitlines()[0]}"
+                  for name, text in row.failures.items()]
     return "\n".join(texts)
 
 

@@ -14,12 +14,14 @@ __all__ = ["TARGETS", "Target"]
 
 @dataclass(frozen=True)
 class Target:
-    """At most *bound*: of the value itself, or of its ratio to the "floor" or to "mcp"."""
+    """At most *bound*, or at least: of the value itself, or of its ratio to another peer such as "floor" or "mcp"."""
 
     key: str
     bound: float
     to: str = ""
     required: bool = True
+    #: Whether more is better.
+    least: bool = False
 
     def figure(self, row: Measurement) -> Optional[float]:
         """Return what is compared with the bound; None when it was not measured."""
@@ -33,10 +35,12 @@ class Target:
         if "ours" in row.failures:
             return False
         figure = self.figure(row)
-        return None if figure is None else figure <= self.bound
+        if figure is None:
+            return None
+        return figure >= self.bound if self.least else figure <= self.bound
 
     def __str__(self) -> str:
-        return f"<= {self.bound:.3g}{' x ' + self.to if self.to else ''}"
+        return f"{'>=' if self.least else '<='} {self.bound:.3g}{' x ' + self.to if self.to else ''}"
 
 
 TARGETS = (
@@ -70,4 +74,39 @@ TARGETS = (
     Target("progress.own", 1.6, "floor", required=False),
     Target("register", 0.06, "mcp"),
     Target("list.server", 1.3, "floor", required=False),
+    Target("http.own", 0.25, "mcp"),
+    Target("http.own", 0.2, "mcp", required=False),
+    Target("http.own", 3.5, "floor"),
+    Target("http.own", 3.2, "floor", required=False),
+    Target("http.server", 1.7, "floor"),
+    Target("http.server", 1.4, "floor", required=False),
+    Target("http.server", 1, "tuned", required=False),
+    Target("http.bare", 1.7, "floor", required=False),
+    Target("http.events", 1.7, "floor", required=False),
+    Target("http.progress", 1 / 15, "mcp", required=False),
+    Target("http.progress", 2, "floor", required=False),
+    *(Target(f"http.load.{size}", 6, "mcp", least=True) for size in ("one", "few", "some", "many")),
+    *(Target(f"http.load.{size}", 8, "mcp", required=False, least=True) for size in ("one", "few", "some", "many")),
+    *(Target(f"http.load.{size}", 1.5, "tuned", required=False, least=True) for size in ("one", "few", "some", "many")),
+    Target("http.late.many", 0.35, "mcp", required=False),
+    Target("http.sleep", 95, least=True),
+    Target("http.beside", 1.3, required=False),
+    Target("http.text.small", 1.6, "floor", required=False),
+    Target("http.text.large", 1.6, "floor", required=False),
+    Target("http.growth.text", 1.3, required=False),
+    Target("http.argument.small", 1.6, "floor", required=False),
+    Target("http.argument.large", 1.6, "floor", required=False),
+    Target("http.growth.argument", 1.3, required=False),
+    Target("http.stream.small", 2, "floor", required=False),
+    Target("http.stream.large", 2, "floor", required=False),
+    Target("http.growth.stream", 1.3, required=False),
+    Target("http.memory.json.server", 100, required=False),
+    Target("http.memory.json.client", 80, required=False),
+    Target("http.memory.events.server", 100, required=False),
+    Target("http.memory.events.client", 80, required=False),
+    Target("http.sessions.memory", 50),
+    Target("http.sessions.memory", 45, required=False),
+    Target("http.sessions.each", 75, required=False),
+    Target("http.sessions.threads", 5, required=False),
+    Target("http.sessions.idle", 0.1, required=False),
 )

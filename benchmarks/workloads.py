@@ -1,4 +1,4 @@
-"""The workloads: what is done, with whom, and how often."""
+"""The workloads over stdio: what is done, with whom, and how often."""
 
 import contextlib
 import statistics
@@ -9,7 +9,9 @@ from typing import Callable, Dict, Iterator, List, Mapping
 from .peers import Driver, Failed, Peer, run
 from .slices import Figure, Measurement, take_turns
 
-__all__ = ["Counts", "FULL", "QUICK", "WORKLOADS"]
+__all__ = [
+    "CLIENTS", "Counts", "FULL", "OWN", "Peers", "QUICK", "SERVERS", "STDIO_WORKLOADS", "close", "failed", "warm_up",
+]
 
 Peers = Mapping[str, Peer]
 
@@ -30,15 +32,23 @@ class Counts:
     notifications: int
     tools: int
     list_rounds: int
+    connections: "tuple[int, int, int, int]"
+    load_rounds: int
+    load_seconds: float
+    sleepers: int
+    sessions: int
+    idle_seconds: float
 
 
 FULL = Counts(starts=7, rounds=10, calls=200, warm_up=200, quick_calls=5, sleep=0.3, payload_rounds=4,
-              megabytes=(1, 10), progress_rounds=3, notifications=10_000, tools=1000, list_rounds=6)
+              megabytes=(1, 10), progress_rounds=3, notifications=10_000, tools=1000, list_rounds=6, connections=(1, 8, 32, 128),
+              load_rounds=3, load_seconds=1.0, sleepers=128, sessions=200, idle_seconds=3.0)
 #: The tools that each server has besides the many; all of them fit on one page.
-_OWN_TOOLS = 6
+_OWN_TOOLS = 7
 #: To see that everything works; the figures mean nothing.
 QUICK = Counts(starts=1, rounds=1, calls=10, warm_up=5, quick_calls=1, sleep=0.05, payload_rounds=1,
-               megabytes=(1, 2), progress_rounds=1, notifications=100, tools=20, list_rounds=1)
+               megabytes=(1, 2), progress_rounds=1, notifications=100, tools=20, list_rounds=1, connections=(1, 2, 3, 4),
+               load_rounds=1, load_seconds=0.1, sleepers=4, sessions=5, idle_seconds=0.1)
 
 
 def failed(error: Exception) -> bool:
@@ -59,11 +69,11 @@ def pairs(peers: Peers, wanted: Mapping[str, "tuple[str, str]"], measurement: Me
             except Failed as error:
                 measurement.failures[name] = str(error)
             else:
-                stack.callback(_close, opened[name])
+                stack.callback(close, opened[name])
         yield opened
 
 
-def _close(driver: Driver) -> None:
+def close(driver: Driver) -> None:
     try:
         driver.close()
     except Failed as error:
@@ -129,7 +139,7 @@ def cold_start(peers: Peers, counts: Counts) -> List[Measurement]:
             taken = driver.opened_in
             rss = driver.ask("server_usage")["rss"]
         finally:
-            _close(driver)
+            close(driver)
         if rss is not None:
             memory.figures.setdefault(name, Figure()).values.append(rss / 1048576)
         return 1000 * taken
@@ -245,7 +255,7 @@ def many_tools(peers: Peers, counts: Counts) -> List[Measurement]:
 
 
 #: By the name that ``--only`` takes.
-WORKLOADS: Dict[str, Callable[[Peers, Counts], List[Measurement]]] = {
+STDIO_WORKLOADS: Dict[str, Callable[[Peers, Counts], List[Measurement]]] = {
     "import": imports, "cold": cold_start, "add": add, "quick": quick_call, "payload": payloads, "progress": progress,
     "tools": many_tools,
 }

@@ -2,8 +2,10 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 from importlib import import_module
 from pathlib import Path
 
@@ -29,14 +31,17 @@ def run(*arguments):
 
 def test_every_workload_runs():
     report = json.loads(run("--json"))
-    assert report["peers"] == {"floor": "floor", "ours": "mcplite"}
+    assert report["peers"] == {"floor": "floor", "ours": "mcplite", "tuned": "http.server"}
     rows = {row["key"]: row for row in report["rows"]}
     assert {"import.server", "cold.server", "cold.client", "add.own", "add.server", "add.client", "quick.own",
-            "text.large", "argument.large", "progress.own", "register", "list.server"} <= set(rows)
+            "text.large", "argument.large", "progress.own", "register", "list.server", "http.own", "http.server",
+            "http.load.one", "http.load.many", "http.sleep", "http.progress", "http.stream.large",
+            "http.argument.large", "http.sessions.memory"} <= set(rows)
     assert [row["failures"] for row in report["rows"] if row["failures"]] == []
+    unsure = ("memory", "switches", "http.memory", "http.sessions", "http.cost")
     for key, row in rows.items():
-        # What only /proc or getrusage can tell is not there on every system.
-        assert key.startswith(("memory", "switches")) or row["figures"]["ours"]["value"] > 0, row
+        # What only the system can tell is not there everywhere, or in hundredths of a second.
+        assert key.startswith(unsure) or row["figures"]["ours"]["value"] > 0, row
     targets = {row["key"] for row in report["rows"] if row["targets"]}
     assert targets == {target.key for target in import_module("benchmarks.targets").TARGETS}
 
@@ -76,6 +81,67 @@ def test_a_peer_that_fails_is_left_out_and_noted():
     assert targets.Target("add.own", 3.5, "floor").met(row) is False
     with pytest.raises(KeyError):
         slices.take_turns(row, 1, {"mcp": fail}, lambda error: False)
+
+
+@pytest.mark.parametrize("bound, met", [(5, True), (20, True), (21, False)])
+def test_some_figures_shall_be_high(bound, met):
+    targets = import_module("benchmarks.targets")
+    row = figures(ours=[20], floor=[10, 10])
+    target = targets.Target("add.own", bound, least=True)
+    assert target.met(row) is met and str(target) == f">= {bound}"
+
+
+@pytest.fixture
+def floor_over_http(monkeypatch):
+    """The floor's server, on a thread; gives its URL and its module."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "parts"))
+    floor = import_module("floor_web")
+    listener = socket.create_server(("127.0.0.1", 0))
+    serving = []
+
+    def accept():
+        while True:
+            try:
+                sock, _ = listener.accept()
+            except OSError:
+                return
+            serving.append(threading.Thread(target=floor.serve, args=(sock, floor.tools(0)), daemon=True))
+            serving[-1].start()
+
+    accepting = threading.Thread(target=accept, daemon=True)
+    accepting.start()
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", floor
+    listener.shutdown(socket.SHUT_RDWR)
+    accepting.join(10)
+    listener.close()
+    for thread in serving:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_many_clients_count_only_right_answers(floor_over_http, monkeypatch):
+    url, floor = floor_over_http
+    commands = import_module("load_driver").Commands()
+    commands.open(url)
+    assert commands.load(connections=3, seconds=0.05)["rate"] > 0
+    right = floor.call
+    monkeypatch.setattr(floor, "call", lambda params, send: {**right(params, send), "content": []})
+    with pytest.raises(AssertionError, match="wanted b'\"text\":"):
+        commands.load(connections=3, seconds=0.05)
+
+
+@pytest.mark.parametrize("client", ["http.client", "socket"])
+def test_the_floors_clients_read_answers_and_events(floor_over_http, client):
+    url, _ = floor_over_http
+    web = import_module("web_clients").CLIENTS[client](url)
+    web.initialize()
+    seen = []
+    assert web.call("progress", {"count": 300}, seen.append)["content"][0]["text"] == "done"
+    assert [report["progress"] for report in seen] == list(range(1, 301))
+    assert len(web.call("stream", {"size": 300_000}, seen.append)["content"][0]["text"]) == 300_000
+    assert len(web.call("text", {"size": 300_000})["content"][0]["text"]) == 300_000
+    assert web.call("length", {"text": "x" * 300_000})["content"][0]["text"] == "300000"
+    web.close()
 
 
 @pytest.mark.parametrize("bound, to, met", [(4, "floor", True), (3, "floor", False), (100, "", True), (30, "", False),

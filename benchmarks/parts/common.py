@@ -6,7 +6,6 @@ little of it, because the parts' own start is measured too.
 """
 
 import json
-import os
 import sys
 import time
 
@@ -54,7 +53,6 @@ def peak_rss():
 
 def usage():
     """Return what this process has used so far: CPU seconds, peak memory, voluntary context switches."""
-    times = os.times()
     switches = None
     try:
         import resource
@@ -62,7 +60,19 @@ def usage():
         switches = resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
     except ImportError:
         pass
-    return {"cpu": times.user + times.system, "rss": peak_rss(), "switches": switches}
+    return {"cpu": time.process_time(), "rss": peak_rss(), "switches": switches}
+
+
+def listener():
+    """Return a socket for a server on asyncio, at any free port; its address is printed, as the benchmarks want it."""
+    import socket
+
+    # asyncio switches Nagle's algorithm off only for sockets that say that they are TCP.
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    sock.bind(("127.0.0.1", 0))
+    sock.listen(512)
+    print("http://127.0.0.1:%d/mcp" % sock.getsockname()[1], flush=True)
+    return sock
 
 
 def calls_in(run, count):

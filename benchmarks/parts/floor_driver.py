@@ -1,4 +1,7 @@
-"""The floor as a client: write a line, read lines until the answer is there; no threads, no timeouts."""
+"""The floor as a client: write a line, read lines until the answer is there; no threads, no timeouts.
+
+Over HTTP it is one of ``web_clients.py``.
+"""
 
 import json
 import subprocess
@@ -69,8 +72,13 @@ class Commands:
     def __init__(self):
         self.connection = None
 
-    def open(self, command):
-        self.connection = Connection(command)
+    def open(self, target, client=None):
+        if client is None:
+            self.connection = Connection(target)
+        else:
+            from web_clients import CLIENTS  # which a client over stdio has no use for
+
+            self.connection = CLIENTS[client](target)
         self.connection.initialize()
         return len(self.connection.request("tools/list")["tools"])
 
@@ -86,6 +94,14 @@ class Commands:
         result = self.connection.call("text", {"size": size})
         taken = time.perf_counter_ns() - begun
         expect("text", size, len(result["content"][0]["text"]))
+        return taken
+
+    def stream(self, size):
+        seen = []
+        begun = time.perf_counter_ns()
+        result = self.connection.call("stream", {"size": size}, seen.append)
+        taken = time.perf_counter_ns() - begun
+        expect("stream", (size, 1), (len(result["content"][0]["text"]), len(seen)))
         return taken
 
     def argument(self, size):

@@ -18,7 +18,8 @@ def tools(count):
     listed = [{"name": "add", "description": "Add two numbers.", "inputSchema": _SCHEMA,
                "outputSchema": {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}},
               tool("sleep", seconds={"type": "number"}), tool("text", size={"type": "integer"}),
-              tool("length", text={"type": "string"}), tool("progress", count={"type": "integer"}), tool("usage")]
+              tool("length", text={"type": "string"}), tool("progress", count={"type": "integer"}),
+              tool("stream", size={"type": "integer"}), tool("usage")]
     for n in range(count):
         listed.append({
             "name": "tool_%d" % n,
@@ -48,6 +49,10 @@ def call(params, send):
         return text_result(text_of(arguments["size"]))
     if name == "length":
         return text_result(str(len(arguments["text"])))
+    if name == "stream":
+        send({"jsonrpc": "2.0", "method": "notifications/progress",
+              "params": {"progressToken": params["_meta"]["progressToken"], "progress": 1, "total": 1}})
+        return text_result(text_of(arguments["size"]))
     if name == "progress":
         token, count = params["_meta"]["progressToken"], arguments["count"]
         for n in range(1, count + 1):

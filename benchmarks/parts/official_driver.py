@@ -10,18 +10,23 @@ from mcp import Client, StdioServerParameters
 from common import expect, text_of, usage
 
 
-def connect(command):
-    return Client(StdioServerParameters(command=command[0], args=command[1:], env=None), mode="legacy", cache=None)
+def connect(target):
+    if not isinstance(target, str):
+        target = StdioServerParameters(command=target[0], args=target[1:], env=None)
+    return Client(target, mode="legacy", cache=None)
 
 
 class Commands:
     """What the benchmarks ask of a driver, as in ``floor_driver.py``."""
 
+    #: What ``call_tool`` calls the function that gets progress.
+    progress_option = "progress_callback"
+
     def __init__(self):
         self.client = None
 
-    async def open(self, command):
-        self.client = connect(command)
+    async def open(self, target):
+        self.client = connect(target)
         await self.client.__aenter__()
         return len((await self.client.list_tools()).tools)
 
@@ -43,6 +48,18 @@ class Commands:
         expect("text", size, len(result.content[0].text))
         return taken
 
+    async def stream(self, size):
+        seen = []
+
+        async def note(progress, total, message):
+            seen.append(progress)
+
+        begun = time.perf_counter_ns()
+        result = await self.client.call_tool("stream", {"size": size}, **{self.progress_option: note})
+        taken = time.perf_counter_ns() - begun
+        expect("stream", (size, 1), (len(result.content[0].text), len(seen)))
+        return taken
+
     async def argument(self, size):
         text = text_of(size)
         begun = time.perf_counter_ns()
@@ -58,7 +75,7 @@ class Commands:
             seen.append(progress)
 
         begun = time.perf_counter_ns()
-        await self.client.call_tool("progress", {"count": count}, progress_callback=note)
+        await self.client.call_tool("progress", {"count": count}, **{self.progress_option: note})
         taken = time.perf_counter_ns() - begun
         expect("progress", list(range(1, count + 1)), [int(value) for value in seen])
         return taken

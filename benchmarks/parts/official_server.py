@@ -45,6 +45,13 @@ async def progress(count: int, ctx: Context) -> str:
     return "done"
 
 
+@mcp.tool(structured_output=False)
+async def stream(size: int, ctx: Context) -> str:
+    """Report progress once, then return a text."""
+    await ctx.report_progress(1, 1)
+    return text_of(size)
+
+
 @mcp.tool(name="usage", structured_output=False)
 def usage_tool() -> str:
     """Return what this process has used."""

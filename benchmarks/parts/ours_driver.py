@@ -19,9 +19,9 @@ class Commands:
     def __init__(self):
         self.client = None
 
-    def open(self, command):
-        # A 10 MB line is in both directions within the default; the time of a call is not the matter here.
-        self.client = mcplite.connect(command).open()
+    def open(self, target):
+        # A 10 MB message is in both directions within the default; the time of a call is not the matter here.
+        self.client = mcplite.connect(target).open()
         return len(self.client.list_tools())
 
     def add(self, count):
@@ -36,6 +36,14 @@ class Commands:
         result = self.client.call_tool("text", {"size": size})
         taken = time.perf_counter_ns() - begun
         expect("text", size, len(result.text))
+        return taken
+
+    def stream(self, size):
+        seen = []
+        begun = time.perf_counter_ns()
+        result = self.client.call_tool("stream", {"size": size}, on_progress=seen.append)
+        taken = time.perf_counter_ns() - begun
+        expect("stream", (size, 1), (len(result.text), len(seen)))
         return taken
 
     def argument(self, size):

@@ -12,8 +12,10 @@ import mcplite
 
 from common import make_tools, text_of, usage
 
-# The 10 MB argument and the 10,000 notifications are more than the defaults allow a client.
-mcp = mcplite.Server("ours", limits=mcplite.Limits(line_bytes=64 << 20, messages_per_second=None))
+# The 10 MB argument and the 10,000 notifications are more than the defaults allow a client; over HTTP, so are
+# 200 clients with two connections each, and 128 calls at once that all sleep.
+mcp = mcplite.Server("ours", limits=mcplite.Limits(message_bytes=64 << 20, messages_per_second=None, connections=450,
+                                                   running=160))
 
 
 @mcp.tool()
@@ -47,6 +49,13 @@ def progress(count: int, ctx: mcplite.Context) -> str:
     for n in range(1, count + 1):
         ctx.report_progress(n, count)
     return "done"
+
+
+@mcp.tool(structured_output=False)
+def stream(size: int, ctx: mcplite.Context) -> str:
+    """Report progress once, then return a text."""
+    ctx.report_progress(1, 1)
+    return text_of(size)
 
 
 @mcp.tool(name="usage", structured_output=False)

@@ -1,0 +1,23 @@
+"""fastmcp as a client; runs in an environment that has ``fastmcp`` 4, in its legacy mode."""
+
+import sys
+
+import anyio
+from fastmcp import Client
+
+import official_driver
+
+
+class Commands(official_driver.Commands):
+    """As with the official SDK, of which its client is a layer."""
+
+    progress_option = "progress_handler"
+
+    async def open(self, target):
+        self.client = Client(target, mode="legacy")
+        await self.client.__aenter__()
+        return len(await self.client.list_tools())
+
+
+if __name__ == "__main__":
+    anyio.run(official_driver.answer_commands, Commands())

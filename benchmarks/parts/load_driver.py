@@ -1,0 +1,210 @@
+"""Many clients at once over HTTP, in one process: each sends its next call when the last one is answered.
+
+It is the same for all servers, so it does little itself: sockets, one poll for all of them, and requests
+that are made ahead but for their numbers. Every answer is compared with the right one.
+"""
+
+import json
+import re
+import select
+import statistics
+import time
+
+from common import answer_commands, expect
+from web_clients import SocketWeb
+
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_WAIT = 30
+#: Request numbers are so large from the start that they always have as many digits.
+_FIRST = 1_000_000
+
+
+class Caller:
+    """One client: its session, and the call that it waits for."""
+
+    def __init__(self, url, tool, arguments):
+        self.web = SocketWeb(url)
+        self.web.initialize()
+        self.number = _FIRST
+        body = ('{"jsonrpc":"2.0","id":%%d,"method":"tools/call","params":{"name":"%s","arguments":%s}}'
+                % (tool, arguments)).encode("ascii")
+        self.adds = tool == "add"
+        length = len(body % ((self.number,) * (2 if self.adds else 1)))
+        self.request = self.web.top.replace(b"%d", b"%d" % length).replace(b"%b", body)
+        self.answer = b""
+        self.begun = 0
+
+    def send(self):
+        self.number += 1
+        self.answer = b""
+        data = self.request % ((self.number, self.number) if self.adds else self.number)
+        self.begun = time.perf_counter_ns()
+        self.web.sock.sendall(data)
+
+    def receive(self):
+        """Read what is there; return whether the answer is complete."""
+        self.answer = answer = self.answer + self.web.receive()
+        end = answer.find(b"\r\n\r\n")
+        if end < 0:
+            return False
+        found = _LENGTH.search(answer, 0, end)
+        if found is None:
+            raise AssertionError("wanted an answer in JSON, got %.500r" % answer)
+        return len(answer) == end + 4 + int(found.group(1))
+
+    def check(self):
+        text = b'"text":"%d"' % (self.number + 1) if self.adds else b'"text":"slept"'
+        if self.answer[8:13] != b" 200 " or text not in self.answer or b'"id":%d' % self.number not in self.answer:
+            raise AssertionError("wanted %r, got %.500r" % (text, self.answer))
+
+
+def poll_of(callers):
+    """Return a function that waits, and returns the callers that have something to read."""
+    poll = (getattr(select, "epoll", None) or select.poll)()
+    by_number = {}
+    for caller in callers:
+        by_number[caller.web.sock.fileno()] = caller
+        poll.register(caller.web.sock, select.POLLIN)
+    timeout = _WAIT if hasattr(select, "epoll") else _WAIT * 1000
+
+    def ready():
+        events = poll.poll(timeout)
+        if not events:
+            raise AssertionError("no answer within %d s" % _WAIT)
+        return [by_number[number] for number, _ in events]
+
+    return ready
+
+
+def run(callers, seconds):
+    """Have all of them call for so long; return latencies in nanoseconds, the seconds they stand for, and all calls."""
+    clock = time.perf_counter_ns
+    ready = poll_of(callers)
+    start = clock() + int(seconds * 2e8)  # the first calls of a connection are no measure
+    end = start + int(seconds * 1e9)
+    # From the last answer before the time to the last one within it, as calls that take long end together.
+    first = last = start
+    taken = []
+    for caller in callers:
+        caller.send()
+    waiting = len(callers)
+    while waiting:
+        for caller in ready():
+            if not caller.receive():
+                continue
+            now = clock()
+            caller.check()
+            if now <= start:
+                first = now
+            elif now <= end:
+                last = now
+                taken.append(now - caller.begun)
+            if now < end:
+                caller.send()
+            else:
+                waiting -= 1
+    if len(taken) < 2:
+        raise AssertionError("only %d calls in %g s" % (len(taken), seconds))
+    return taken, (last - first) / 1e9, sum(caller.number - _FIRST for caller in callers)
+
+
+class Commands:
+    """What the benchmarks ask of it; ``open`` comes first."""
+
+    def __init__(self):
+        self.url = ""
+        self.webs = []
+        self.streams = []
+
+    def open(self, target):
+        self.url = target
+        return 0
+
+    def warm_up(self, calls):
+        """Call ``add`` so many times, one after the other."""
+        caller = Caller(self.url, "add", '{"a":%d,"b":1}')
+        try:
+            self._adds(caller, calls, _WAIT)
+        finally:
+            caller.web.close()
+
+    def load(self, connections, seconds, sleep=None):
+        """Return calls a second of ``add``, or of a call that sleeps, what 99 of 100 calls took at most, and all calls."""
+        tool, arguments = ("add", '{"a":%d,"b":1}') if sleep is None else ("sleep", json.dumps({"seconds": sleep}))
+        callers = []
+        try:
+            for _ in range(connections):
+                callers.append(Caller(self.url, tool, arguments))
+            taken, passed, calls = run(callers, seconds)
+        finally:
+            for caller in callers:
+                caller.web.close()
+        taken.sort()
+        return {"rate": len(taken) / passed, "p99": taken[int(len(taken) * 0.99)], "calls": calls}
+
+    def beside(self, seconds, calls):
+        """Return how long an ``add`` takes, when all is quiet and while another client's call sleeps."""
+        sleeper, adder = Caller(self.url, "sleep", json.dumps({"seconds": seconds})), Caller(
+            self.url, "add", '{"a":%d,"b":1}')
+        try:
+            self._adds(adder, calls // 4 + 1, seconds)
+            quiet = self._adds(adder, calls, seconds)
+            sleeper.send()
+            time.sleep(0.02)
+            end = time.perf_counter() + seconds - 0.04
+            loud = self._adds(adder, calls, end - time.perf_counter())
+            while not sleeper.receive():
+                continue
+            sleeper.check()
+        finally:
+            sleeper.web.close()
+            adder.web.close()
+        return {"quiet": quiet, "beside": loud}
+
+    def _adds(self, caller, calls, seconds):
+        end = time.perf_counter() + seconds
+        taken = []
+        while len(taken) < calls and (not taken or time.perf_counter() < end):
+            caller.send()
+            while not caller.receive():
+                continue
+            taken.append(time.perf_counter_ns() - caller.begun)
+            caller.check()
+        return statistics.median(taken)
+
+    def sessions(self, count):
+        """Have so many sessions, each with an open stream; they stay until ``close``."""
+        while len(self.webs) < count:
+            web = SocketWeb(self.url)
+            self.webs.append(web)
+            web.initialize()
+            self.streams.append(web.listen())
+        return len(self.streams)
+
+    def still_there(self):
+        """Call once in the last session, and return how many streams are still open."""
+        result = self.webs[-1].call("add", {"a": 1, "b": 1})
+        expect("add", "2", result["content"][0]["text"])
+        ended = 0
+        for stream in self.streams:
+            stream.sock.setblocking(False)
+            try:
+                ended += not stream.sock.recv(65536)
+            except BlockingIOError:
+                pass
+        return len(self.streams) - ended
+
+    def close(self):
+        for stream in self.streams:
+            stream.disconnect()
+        for web in self.webs:
+            web.close()
+
+
+def main():
+    commands = Commands()
+    answer_commands({name: getattr(commands, name) for name in dir(commands) if not name.startswith("_")})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""mcplite's server over HTTP, with the same tools as over stdio."""
+
+import sys
+import threading
+
+from ours_server import mcp, mcplite
+
+
+def main(mode):
+    # It answers in JSON by itself, and with events what says more than its answer: both modes are one.
+    with mcplite.serve(mcp) as server:
+        print(server.url, flush=True)
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

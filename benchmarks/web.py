@@ -1,0 +1,265 @@
+"""The workloads over HTTP.
+
+The floor's server is a socket with a thread for each connection. Its client is ``http.client`` where a client is
+measured beside it, and a bare socket where it shall cost nothing ("bare"). "tuned" is ``http.server`` with one
+write for each answer and no Nagle. Servers that have to choose answer in JSON, but where there is progress.
+"""
+
+import contextlib
+import os
+import statistics
+import time
+from typing import Callable, Dict, Iterator, List, Mapping, Optional
+
+from .peers import Driver, Failed, Peer, WebServer
+from .slices import Figure, Measurement, take_turns
+from .workloads import CLIENTS, OWN, SERVERS, Counts, Peers, close, failed, warm_up
+
+__all__ = ["WEB_WORKLOADS"]
+
+OWN = {**OWN, "fastmcp": ("fastmcp", "fastmcp")}
+CLIENTS = {**CLIENTS, "fastmcp": ("fastmcp", "floor")}
+SERVERS = {**SERVERS, "tuned": ("floor", "tuned"), "fastmcp": ("floor", "fastmcp")}
+#: What the four numbers of connections are called.
+SIZES = ("one", "few", "some", "many")
+
+
+@contextlib.contextmanager
+def web_pairs(peers: Peers, wanted: "Mapping[str, tuple[str, str]]", measurement: Measurement, mode: str = "json",
+              client: str = "http.client") -> Iterator[Dict[str, Driver]]:
+    """Open a server and a driver for each name in *wanted*; a pair that fails is noted and left out."""
+    with contextlib.ExitStack() as stack:
+        opened: Dict[str, Driver] = {}
+        for name, (driver, server) in wanted.items():
+            if driver not in peers or server not in peers:
+                continue
+            try:
+                web = WebServer(peers[server], mode)
+                stack.callback(web.close)
+                opened[name] = (Driver(peers[driver], web.url, client=client) if driver == "floor"
+                                else Driver(peers[driver], web.url))
+            except Failed as error:
+                measurement.failures[name] = str(error)
+            else:
+                stack.callback(close, opened[name])
+        yield opened
+
+
+@contextlib.contextmanager
+def loads(peers: Peers, counts: Counts, measurement: Measurement) -> "Iterator[Dict[str, tuple[Driver, WebServer]]]":
+    """Open every server, and a driver for each that is many clients."""
+    load = Peer("load", "load", peers["floor"].python)
+    with contextlib.ExitStack() as stack:
+        opened = {}
+        for name, peer in peers.items():
+            try:
+                web = WebServer(peer, "json")
+                stack.callback(web.close)
+                driver = Driver(load, web.url)
+                stack.callback(close, driver)
+                driver.ask("warm_up", calls=counts.warm_up)
+            except Failed as error:
+                measurement.failures[name] = str(error)
+            else:
+                opened[name] = (driver, web)
+        yield opened
+
+
+def add(peers: Peers, counts: Counts) -> List[Measurement]:
+    """Sequential calls of ``add``: the median time of a call."""
+    rows = []
+    for key, title, wanted, client in (
+            ("own", "own client and server", OWN, "http.client"),
+            ("server", "server, with http.client", SERVERS, "http.client"),
+            ("bare", "server, with a bare socket", SERVERS, "socket"),
+            ("client", "client, with the floor's server", CLIENTS, "http.client")):
+        row = Measurement(f"http.{key}", f"HTTP, add: {title}", "us")
+        rows.append(row)
+        with web_pairs(peers, wanted, row, client=client) as drivers:
+            warm_up(drivers, row, lambda driver: driver.ask("add", count=counts.warm_up))
+            steps = {name: (lambda driver=driver: statistics.median(driver.ask("add", count=counts.calls)) / 1000)
+                     for name, driver in drivers.items()}
+            take_turns(row, counts.rounds, steps, failed)
+            if key == "bare":
+                used = Measurement("http.cpu", "its server's CPU time for a call", "us")
+                for name in row.figures:
+                    driver = drivers[name]
+                    before = driver.ask("server_usage")["cpu"]
+                    driver.ask("add", count=counts.calls * 5)
+                    after = driver.ask("server_usage")["cpu"]
+                    used.figures[name] = Figure([(after - before) * 1e6 / (counts.calls * 5 + 1)])
+                rows.append(used)
+    return rows
+
+
+def events(peers: Peers, counts: Counts) -> List[Measurement]:
+    """Answers that come as event streams: a short one, and one with much progress."""
+    short = Measurement("http.events", "HTTP, one progress notification and a result: server, with http.client", "us")
+    with web_pairs(peers, SERVERS, short, "events") as drivers:
+        warm_up(drivers, short, lambda driver: driver.ask("stream", size=10))
+        calls = max(1, counts.calls // 5)
+        steps = {name: (lambda driver=driver: statistics.median(
+            driver.ask("stream", size=10) for _ in range(calls)) / 1000) for name, driver in drivers.items()}
+        take_turns(short, counts.rounds, steps, failed)
+    row = Measurement("http.progress", f"HTTP, a call with {counts.notifications:,} progress notifications", "ms")
+    with web_pairs(peers, OWN, row, "events") as drivers:
+        steps = {name: (lambda driver=driver: driver.ask("progress", count=counts.notifications) / 1e6)
+                 for name, driver in drivers.items()}
+        take_turns(row, counts.progress_rounds, steps, failed)
+    return [short, row]
+
+
+def load(peers: Peers, counts: Counts) -> List[Measurement]:
+    """Many clients that all call ``add``: calls a second; one wrong answer fails."""
+    rows: List[Measurement] = []
+    opening = Measurement("", "", "")
+    with loads(peers, counts, opening) as drivers:
+        for size, connections in zip(SIZES, counts.connections):
+            row = Measurement(f"http.load.{size}", f"HTTP, add, {connections} connection{'s' * (connections > 1)}",
+                              "calls/s", failures=dict(opening.failures))
+            late = Measurement(f"http.late.{size}", "99 of 100 take at most", "ms")
+            cost = Measurement(f"http.cost.{size}", "the server's CPU time for a call", "us")
+
+            def step(name: str, driver: Driver, web: WebServer) -> float:
+                before = cpu_with_ended_threads(web.pid)
+                answer = driver.ask("load", connections=connections, seconds=counts.load_seconds)
+                late.figures.setdefault(name, Figure()).values.append(answer["p99"] / 1e6)
+                after = cpu_with_ended_threads(web.pid)
+                if before is not None and after is not None:
+                    cost.figures.setdefault(name, Figure()).values.append((after - before) * 1e6 / answer["calls"])
+                return float(answer["rate"])
+
+            steps = {name: (lambda name=name, pair=pair: step(name, *pair)) for name, pair in drivers.items()}
+            take_turns(row, counts.load_rounds, steps, failed)
+            rows += [row, late, cost]
+    return rows
+
+
+def sleepers(peers: Peers, counts: Counts) -> List[Measurement]:
+    """Tools that block: all connections at once, and one beside a quick call."""
+    seconds = 0.05
+    share = Measurement("http.sleep", f"HTTP, a {seconds * 1000:.0f} ms tool, {counts.sleepers} connections: share of the"
+                                      " ceiling", "%")
+    beside = Measurement("http.beside", f"HTTP, add beside a {counts.sleep * 1000:.0f} ms tool, by add alone", "x")
+    with loads(peers, counts, share) as drivers:
+
+        def part(driver: Driver) -> float:
+            answer = driver.ask("load", connections=counts.sleepers, seconds=20 * seconds, sleep=seconds)
+            return float(100 * answer["rate"] / (counts.sleepers / seconds))
+
+        def slower(driver: Driver) -> float:
+            answer = driver.ask("beside", seconds=counts.sleep, calls=counts.calls)
+            return float(answer["beside"] / answer["quiet"])
+
+        for row, rounds, value in ((share, counts.load_rounds, part), (beside, counts.quick_calls, slower)):
+            take_turns(row, rounds, {name: (lambda driver=driver, value=value: value(driver))
+                                     for name, (driver, _) in drivers.items()}, failed)
+            for figure in row.figures.values():
+                figure.ratios.clear()  # both are ratios already
+    return [share, beside]
+
+
+def payloads(peers: Peers, counts: Counts) -> List[Measurement]:
+    """Big texts, as result, as result behind progress, and as argument, and the memory that they cost."""
+    rows = []
+    small, large = counts.megabytes
+    for mode, kinds in (("json", (("text", "result"), ("argument", "argument"))),
+                        ("events", (("stream", "result as event"),))):
+        opening = Measurement("", "", "")
+        with web_pairs(peers, OWN, opening, mode) as drivers:
+            for what, title in kinds:
+                for size in counts.megabytes:
+                    row = Measurement(f"http.{what}.{'small' if size == small else 'large'}", f"HTTP, {title} of {size} MB",
+                                      "ms", failures=dict(opening.failures))
+                    usable = dict(drivers)
+                    warm_up(usable, row, lambda driver: driver.ask(what, size=size * 1_000_000))
+                    steps = {name: (lambda driver=driver: driver.ask(what, size=size * 1_000_000) / 1e6)
+                             for name, driver in usable.items()}
+                    take_turns(row, counts.payload_rounds, steps, failed)
+                    rows.append(row)
+                growth = Measurement(f"http.growth.{what}", f"HTTP, {title}: time per byte, {large} MB by {small} MB", "x")
+                for name in drivers:
+                    if name in rows[-1].figures and name in rows[-2].figures:
+                        value = rows[-1].figures[name].value / rows[-2].figures[name].value / (large / small)
+                        growth.figures[name] = Figure([value])
+                rows.append(growth)
+            for side, command in (("server", "server_usage"), ("client", "usage")):
+                row = Measurement(f"http.memory.{mode}.{side}", f"HTTP, peak memory of the {side} after all that", "MiB")
+                for name, driver in drivers.items():
+                    with contextlib.suppress(Failed):
+                        rss = driver.ask(command)["rss"]
+                        if rss is not None:
+                            row.figures[name] = Figure([rss / 1048576])
+                rows.append(row)
+    return rows
+
+
+def sessions(peers: Peers, counts: Counts) -> List[Measurement]:
+    """Many sessions that do nothing, each with an open stream."""
+    count = counts.sessions
+    rows = [Measurement("http.sessions.memory", f"HTTP, {count} sessions, each with a stream: resident memory", "MiB"),
+            Measurement("http.sessions.each", "resident memory for each", "KiB"),
+            Measurement("http.sessions.threads", "threads besides one for each connection", ""),
+            Measurement("http.sessions.idle", "CPU time when nothing happens", "%")]
+    memory, each, threads, idle = rows
+    with loads(peers, counts, memory) as drivers:
+        for name, (driver, web) in drivers.items():
+            try:
+                driver.ask("sessions", count=1)
+                before = status(web.pid, "VmRSS")
+                driver.ask("sessions", count=count)
+                after, used = status(web.pid, "VmRSS"), status(web.pid, "Threads")
+                busy = cpu(web.pid)
+                time.sleep(counts.idle_seconds)
+                spent = None if busy is None else (cpu(web.pid) or 0) - busy
+                left = driver.ask("still_there")
+                if left != count:
+                    raise Failed(f"of {count} streams {left} were left after {counts.idle_seconds:g} s")
+            except Failed as error:
+                memory.failures[name] = str(error)
+                continue
+            if before is not None and after is not None and used is not None:
+                memory.figures[name] = Figure([after / 1024])
+                each.figures[name] = Figure([(after - before) / (count - 1)])
+                threads.figures[name] = Figure([used - 2 * count])
+            if spent is not None:
+                idle.figures[name] = Figure([100 * spent / counts.idle_seconds])
+    return rows
+
+
+def status(pid: int, name: str) -> Optional[int]:
+    """Return a number that the system keeps of a process; None where it cannot be told."""
+    try:
+        with open(f"/proc/{pid}/status") as lines:
+            return next((int(line.split()[1]) for line in lines if line.startswith(name + ":")), None)
+    except OSError:
+        return None
+
+
+def cpu(pid: int) -> Optional[float]:
+    """Return the seconds that the threads of a process have run, exactly; None where it cannot be told."""
+    total = 0
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/schedstat") as file:
+                total += int(file.read().split()[0])
+    except (OSError, IndexError):
+        return None
+    return total / 1e9
+
+
+def cpu_with_ended_threads(pid: int) -> Optional[float]:
+    """Return the seconds that a process has run, in hundredths; None where it cannot be told."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+#: By the name that ``--only`` takes.
+WEB_WORKLOADS: Dict[str, Callable[[Peers, Counts], List[Measurement]]] = {
+    "http-add": add, "http-events": events, "http-load": load, "http-sleep": sleepers, "http-payload": payloads,
+    "http-sessions": sessions,
+}
