@@ -45,7 +45,8 @@ NEVER = {
 }
 #: Heavy or third-party modules, and the only modules that may import them (inside a function).
 GUESTS = {
-    "requests": {"client.http", "client.httpsse", "client.auth", "server.auth"},
+    "requests": {"client.httplink", "client.sockets", "client.auth", "server.auth"},
+    "urllib3": {"client.sockets"},
     "jsonschema": {"protocol.validation"},
     "referencing": {"protocol.validation"},
     "subprocess": {"client"},
