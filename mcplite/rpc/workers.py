@@ -32,14 +32,16 @@ class Workers:
     :param places: how many tasks run at once.
     :param queue_limit: how many more may wait for a place.
     :param name: the threads' name, for debuggers and for :meth:`stuck`.
+    :param keep: how many threads without work are kept for a while; None for all.
     """
 
-    def __init__(self, places: int, queue_limit: int, name: str) -> None:
+    def __init__(self, places: int, queue_limit: int, name: str, keep: Optional[int] = None) -> None:
         if places < 1 or queue_limit < 0:
             raise ValueError("places must be at least 1 and queue_limit at least 0")
         self._places = places
         self._queue_limit = queue_limit
         self._name = name
+        self._keep = keep
         #: Guards every field below; held for list and dictionary work only.
         self._lock = threading.Lock()
         #: Waited on by ``suspended`` (for a place) and by ``drain``.
@@ -179,7 +181,7 @@ class Workers:
             self._guarded(task)
             task = None  # so that the thread keeps nothing of the task alive while it sleeps
             with self._lock:
-                if self._stopped:
+                if self._stopped or self._idle == self._keep:
                     return
                 self._idle += 1
             try:

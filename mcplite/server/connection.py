@@ -2,9 +2,10 @@
 
 May import: protocol.headers, protocol.http1, server.httpmessages, server.limits
 
-A connection has a thread of its own, which the listener starts and which ends with the connection. It
-blocks on the socket, and on the stream of a response. Nothing of a request is believed before the
-strict parser has seen it, and whatever cannot be told apart from the next request ends the connection.
+Between requests a connection waits in the lobby, without a thread. What has come is read, answered and sent
+by whoever leads there, as long as nothing of that has to wait for the client; before it has to, the leader
+steps down and is the connection's own thread until the response is out. Nothing of a request is believed before
+the strict parser has seen it, and whatever cannot be told apart from the next request ends the connection.
 """
 
 import logging
@@ -36,11 +37,21 @@ _REASONS: Dict[int, str] = {status.value: status.phrase for status in HTTPStatus
 _BODILESS = frozenset({204, 304})
 #: Bytes that any socket takes at once when nothing waits to be sent.
 _SMALL = 4096
+#: How long a thread of one's own waits for the next request before the connection may rest.
+_REST_SECONDS = 1.0
 Watch = Callable[[socket.socket, Callable[[], object]], Callable[[], object]]
 
 
 class Gone(Exception):
     """The client has closed the connection, or takes too long; there is nobody to answer."""
+
+
+class Resting(Exception):
+    """No request has come for a moment, and none need be waited for on a thread."""
+
+
+def _never() -> bool:
+    return False
 
 
 def _unwatched(sock: socket.socket, gone: Callable[[], object]) -> Callable[[], object]:
@@ -58,7 +69,8 @@ class Connection:
 
     def __init__(self, sock: socket.socket, remote: str, handle: Callable[[HTTPRequest], HTTPResponse],
                  limits: Limits, closing: Callable[[], bool], watch: Watch = _unwatched) -> None:
-        self._sock = sock
+        #: For whoever waits until it is readable.
+        self.sock = self._sock = sock
         self._remote = remote
         self._handle = handle
         self._limits = limits
@@ -67,8 +79,16 @@ class Connection:
         self._head_limits = HeadLimits(limits.header_line_bytes, limits.header_bytes, limits.headers)
         self._buffer = bytearray()
         self._timeout: Optional[float] = -1.0
+        #: Whether the thread that serves may wait for the client, being this connection's own.
+        self._patient = True
+        #: What to call before it does.
+        self._step_down: Callable[[], object] = bool
+        #: Tells whether the connection may rest between requests.
+        self._may_rest: Callable[[], bool] = _never
         #: Whether it waits for a request, and may be closed without a loss.
         self.idle = True
+        #: Since when it has waited in the lobby.
+        self.since = 0.0
         #: Clients repeat themselves: the last head, as bytes and parsed.
         self._block = b""
         self._head: Optional[RequestHead] = None
@@ -76,20 +96,68 @@ class Connection:
         #: The time of the last response, and the same as text.
         self._second, self._time = 0, ""
 
-    def serve(self) -> None:
-        """Serve requests until one side has enough; closes the socket."""
+    def serve(self) -> bool:
+        """Serve requests on this thread until the connection rests between two of them, which is True, or is closed."""
+        self._patient = True
+        again = self._guarded(self._serve_on)
+        if not again:
+            self.close()
+        return again
+
+    def _serve_on(self) -> bool:
+        while self._buffer or not self._may_rest():
+            if not self._serve_one():
+                self._linger()
+                return False
+        return True
+
+    def enter_lobby(self, step_down: Callable[[], object], may_rest: Callable[[], bool]) -> None:
+        """Note that the connection waits among others, and that whoever serves it there may not wait for its client.
+
+        :param step_down: called when that has to wait all the same; the thread is the connection's own from then on.
+        :param may_rest: tells whether the connection may come back between two requests.
+        """
+        self._step_down, self._may_rest = step_down, may_rest
+        self.idle, self.since = True, time.monotonic()
+
+    def serve_ready(self) -> bool:
+        """Serve what has come, as far as that needs no waiting; False when the connection is over, and to be closed."""
+        self._patient = False
+        again = self._guarded(self._serve_ready)
+        self.since = time.monotonic()
+        return again
+
+    def _serve_ready(self) -> bool:
+        while self._serve_one():
+            if self._patient or not self._buffer:
+                return True
+        self._linger()
+        return False
+
+    def _guarded(self, serve: Callable[[], bool]) -> bool:
         try:
-            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            while self._serve_one():
-                continue
-            self._linger()
+            if serve():
+                return True
+        except Resting:
+            return True
         except (Gone, OSError) as error:
             _log.debug("the connection of %s ended: %s", self._remote, error)
         except Exception:
             # A response that cannot be sent, or a stream that fails: what has gone out is all that can be said.
             _log.exception("a response to %s failed", self._remote)
-        finally:
-            self._sock.close()
+        return False
+
+    def hasten(self) -> None:
+        """Take in what has come already, so that it is served although the server stops."""
+        try:
+            self._set_timeout(0.0)
+            self._buffer += self._sock.recv(_PIECE)
+        except OSError as error:
+            _log.debug("the connection of %s ended: %s", self._remote, error)
+
+    def close(self) -> None:
+        """Close the socket; idempotent."""
+        self._sock.close()
 
     def hang_up(self) -> None:
         """End the connection from another thread: a read or a write that blocks returns."""
@@ -137,6 +205,7 @@ class Connection:
     def _read_head(self) -> Optional[RequestHead]:
         limits, buffer = self._limits, self._buffer
         deadline: Optional[float] = None
+        waited = 0.0
         while True:
             if buffer:
                 while buffer[:2] == b"\r\n":
@@ -146,26 +215,30 @@ class Connection:
                     break
                 if deadline is None:
                     deadline = time.monotonic() + limits.header_seconds
-                left = deadline - time.monotonic()
-                if left <= 0:
+                seconds = deadline - time.monotonic()
+                if seconds <= 0:
                     raise BadRequest(408, f"the headers did not come within {limits.header_seconds:g} s")
-                self._set_timeout(left)
             else:
-                self._set_timeout(limits.idle_seconds)
+                seconds = limits.idle_seconds - waited
+                if self._may_rest is not _never:
+                    seconds = min(seconds, _REST_SECONDS)
                 self.idle = True
                 if self._closing():
                     return None
             try:
-                data = self._sock.recv(_PIECE)
+                data = self._recv(_PIECE, seconds)
             except socket.timeout:
-                if not buffer:
+                if buffer:
+                    continue
+                waited += seconds
+                if self._may_rest():
+                    raise Resting from None
+                if waited >= limits.idle_seconds:
                     return None  # idle, also behind empty lines
                 continue
             self.idle = False
             if not data:
-                if buffer:
-                    raise Gone("it closed in the middle of a request")
-                return None
+                raise Gone("it closed in the middle of a request" if buffer else "it closed")
             buffer += data
         block = bytes(buffer[:end])
         del buffer[:end]
@@ -214,9 +287,8 @@ class Connection:
         return bytes(body)
 
     def _receive(self, clock: "_BodyClock", size: int) -> bytes:
-        self._set_timeout(clock.left())
         try:
-            data = self._sock.recv(size)
+            data = self._recv(size, clock.left())
         except socket.timeout:
             return b""  # the clock says next whether that was too long
         if not data:
@@ -273,8 +345,11 @@ class Connection:
 
     def _stream(self, response: HTTPResponse, chunked: bool) -> None:
         body: Any = response.body
-        self._set_timeout(self._limits.write_seconds)
-        unwatch = self._watch(self._sock, getattr(body, "leave", bool))
+        if getattr(body, "complete", False):
+            unwatch: Callable[[], object] = bool  # all of it is there, so that nobody waits for more
+        else:
+            self._wait(self._limits.write_seconds)
+            unwatch = self._watch(self._sock, getattr(body, "leave", bool))
         try:
             for piece in body:
                 if chunked:
@@ -293,10 +368,16 @@ class Connection:
         # One call for all of it, so that small responses are one segment. The limit is for each step: a client
         # may be slow, but not stand still. What fits into the kernel's buffer does not wait, so that the time
         # is not set, and reset for the next request, for nothing.
-        if len(data) > _SMALL:
+        sent = 0
+        if not self._patient:
+            sent = self._send_now(data)
+            if sent == len(data):
+                return
+            self._wait(self._limits.write_seconds)
+        elif len(data) > _SMALL:
             self._set_timeout(self._limits.write_seconds)
         try:
-            sent = self._sock.send(data)
+            sent = sent or self._sock.send(data)
             if sent < len(data):
                 rest = memoryview(data)[sent:]
                 while rest:
@@ -304,9 +385,38 @@ class Connection:
         except socket.timeout:
             raise Gone(f"it took no byte of a response for {self._limits.write_seconds:g} s") from None
 
+    def _send_now(self, data: bytes) -> int:
+        self._set_timeout(0.0)
+        try:
+            return self._sock.send(data)
+        except BlockingIOError:
+            return 0
+
+    def _recv(self, size: int, seconds: float) -> bytes:
+        """Read from the socket; a thread that may not wait reads what is there, or steps down.
+
+        :raises socket.timeout: nothing came.
+        """
+        if not self._patient:
+            self._set_timeout(0.0)
+            try:
+                return self._sock.recv(size)
+            except BlockingIOError:
+                self._wait(seconds)
+        self._set_timeout(seconds)
+        return self._sock.recv(size)
+
+    def _wait(self, seconds: float) -> None:
+        """From here on reading and writing may wait, each so many seconds."""
+        if not self._patient:
+            self._patient = True
+            self._step_down()
+        self._set_timeout(seconds)
+
     def _linger(self) -> None:
         """Close our side, and read what is still on its way."""
         self._sock.shutdown(socket.SHUT_WR)
+        self._wait(_LINGER_SECONDS)
         end = time.monotonic() + _LINGER_SECONDS
         left = _LINGER_BYTES
         while left > 0 and time.monotonic() < end and not self._closing():

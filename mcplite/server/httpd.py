@@ -1,6 +1,7 @@
-"""The HTTP host of our own: a listener, a thread for each connection, a graceful end.
+"""The HTTP host of our own: a listener, the connections that it accepts, a graceful end.
 
-May import: protocol.headers, server.app, server.connection, server.exchange, server.gate, server.httpmessages, server.signals
+May import: protocol.headers, server.app, server.connection, server.exchange, server.gate, server.httpmessages, server.lobby,
+    server.signals
 
 For a laptop, a desktop application, a test, a service behind a proxy. It speaks plain HTTP; what faces
 the internet stands behind something that speaks TLS.
@@ -10,16 +11,15 @@ import contextlib
 import ipaddress
 import logging
 import queue
-import selectors
 import socket
 import threading
-import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Set
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Set
 
 from .connection import Connection
 from .exchange import Exchange
 from .gate import LOOPBACK
 from .httpmessages import HTTPRequest, HTTPResponse
+from .lobby import Lobby
 from .signals import sleep_until_told, stop_signals
 
 if TYPE_CHECKING:
@@ -59,19 +59,13 @@ class HTTPServer:
         except OSError as error:
             raise OSError(error.errno, f"cannot listen at {host}:{port}: {error.strerror}") from error
         self._listener.setblocking(False)
-        self._alarm, self._bell = socket.socketpair()
-        #: Wakes the listener for new clients, for those on a stream who leave, and for the end.
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
-        self._selector.register(self._alarm, selectors.EVENT_READ, bool)
-        #: Guards the three fields below and who is in the selector; held for set work only. Waited on for the last
-        #: connection to end.
+        self._lobby = Lobby(self.limits.idle_seconds, self._forget)
+        self._lobby.listen(self._listener, self._accept)
+        #: Guards the two fields below; held for set work only. Waited on for the last connection to end.
         self._changed = threading.Condition()
         self._connections: Set[Connection] = set()
-        #: The clients on a stream, and what to call when one has left.
-        self._watched: Dict[socket.socket, Callable[[], object]] = {}
         self._closing = False
-        self._thread: Optional[threading.Thread] = None
+        self._started = False
 
     @property
     def port(self) -> int:
@@ -85,66 +79,33 @@ class HTTPServer:
         return f"http://{f'[{name}]' if ':' in name else name}:{self.port}{self.exchange.path}"
 
     def start(self) -> "HTTPServer":
-        """Serve on a thread of its own from now on, and return at once."""
-        # It ends with close(), and waits for connections and for the alarm only.
-        self._thread = threading.Thread(target=self._listen, name="mcplite listener", daemon=True)
-        self._thread.start()
+        """Serve on threads of its own from now on, and return at once."""
+        self._started = True
+        self._lobby.start()
         return self
 
     def __enter__(self) -> "HTTPServer":
-        return self if self._thread is not None else self.start()
+        return self if self._started else self.start()
 
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _listen(self) -> None:
-        while not self._closing:
-            for key, _ in self._selector.select():
-                key.data()
-
-    def _accept(self) -> None:
-        if self._closing:
-            return
-        try:
-            sock, address = self._listener.accept()
-        except BlockingIOError:
-            return  # it went away before it was accepted
-        except OSError as error:
-            # No descriptors left, most likely: those who are here go on, and new ones wait.
-            _log.warning("no connection could be accepted: %s", error)
-            time.sleep(0.1)
-            return
-        self._welcome(sock, address)
-
-    def _readable(self, sock: socket.socket, gone: Callable[[], object]) -> None:
-        with self._changed:
-            if self._watched.get(sock) is not gone:
-                return  # the stream has ended meanwhile, and the socket is closed or at its next request
-            self._unwatch(sock)
+    def _accept(self) -> bool:
+        if not self._closing:
             try:
-                # This does not wait, since nobody else reads from it until it is not watched any more.
-                left = not sock.recv(1, socket.MSG_PEEK)
-            except OSError:
-                left = True
-        if left:  # if not, it has sent its next request already, behind which nothing can be seen
-            gone()
-
-    def _watch(self, sock: socket.socket, gone: Callable[[], object]) -> Callable[[], object]:
-        with self._changed:
-            if self._closing:
-                return bool
-            self._watched[sock] = gone
-            self._selector.register(sock, selectors.EVENT_READ, lambda: self._readable(sock, gone))
-        return lambda: self._unwatch(sock)
-
-    def _unwatch(self, sock: socket.socket) -> None:
-        with self._changed:
-            if self._watched.pop(sock, None) is not None:
-                self._selector.unregister(sock)
+                sock, address = self._listener.accept()
+            except BlockingIOError:
+                return True  # it went away before it was accepted
+            except OSError as error:
+                # No descriptors left, most likely: those who are here go on, and new ones wait.
+                _log.warning("no connection could be accepted: %s", error)
+                return False
+            self._welcome(sock, address)
+        return True
 
     def _welcome(self, sock: socket.socket, address: Any) -> None:
         connection = Connection(sock, f"{address[0]}:{address[1]}", self._handle, self.limits, lambda: self._closing,
-                                self._watch)
+                                self._lobby.watch)
         with self._changed:
             full = len(self._connections) >= self.limits.connections or self._closing
             if not full:
@@ -152,21 +113,11 @@ class HTTPServer:
         if full:
             _turn_away(sock)
             return
-        # One thread a connection; it ends with the connection, and blocks on its socket and its stream.
-        thread = threading.Thread(target=self._serve, args=(connection,), name="mcplite connection", daemon=True)
         try:
-            thread.start()
-        except RuntimeError as error:
-            # The system gives no more threads: those who are here go on (REL-39).
-            _log.warning("no connection could be served: %s", error)
-            self._forget(connection)
-            _turn_away(sock)
-
-    def _serve(self, connection: Connection) -> None:
-        try:
-            connection.serve()
-        finally:
-            self._forget(connection)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:
+            _log.debug("the connection of %s ended: %s", address[0], error)
+        self._lobby.welcome(connection)
 
     def _forget(self, connection: Connection) -> None:
         with self._changed:
@@ -189,9 +140,7 @@ class HTTPServer:
             connections = list(self._connections)
         if again:
             return
-        self._bell.send(b"x")
-        if self._thread is not None:
-            self._thread.join()
+        self._lobby.close()
         self._listener.close()
         for connection in connections:
             if connection.idle:
@@ -201,11 +150,6 @@ class HTTPServer:
             for connection in self._open():
                 connection.hang_up()
             self._gone(_FLUSH_SECONDS)
-        with self._changed:
-            self._watched.clear()
-            self._selector.close()
-        self._alarm.close()
-        self._bell.close()
 
     def _open(self) -> List[Connection]:
         with self._changed:

@@ -52,13 +52,13 @@ class Limits:
     headers: int = 100
     #: Seconds from the first byte of a request to the end of its headers.
     header_seconds: float = 10.0
-    #: Seconds that a connection may be idle between requests; each holds a thread.
+    #: Seconds that a connection may be idle between requests.
     idle_seconds: float = 15.0
     #: Seconds for a whole request body, and
     body_seconds: float = 30.0
     #: the bytes a second that it has to come at, at least, after the first five seconds.
     body_rate: int = 1024
-    #: Connections at once; one more gets 503. Each is a thread.
+    #: Connections at once; one more gets 503. One whose request takes long is a thread.
     connections: int = 256
     #: Connections that wait to be accepted.
     backlog: int = 128

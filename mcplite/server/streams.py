@@ -267,6 +267,11 @@ class EventStream(Outlet):
             return True
 
     @property
+    def finished(self) -> bool:
+        """Whether everything was said."""
+        return self._finished
+
+    @property
     def reader(self) -> "Optional[EventBody]":
         """The body that reads the stream now."""
         return self._body
@@ -360,6 +365,11 @@ class EventBody(Iterator[bytes]):
         if data is None:
             raise StopIteration
         return data
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is nothing more to come than what is there."""
+        return self._stream.finished
 
     def leave(self) -> None:
         """End the body, whose client has gone, from any thread; its thread closes it."""

@@ -420,7 +420,7 @@ def test_two_hundred_open_streams(served, monkeypatch):
     with made.wire() as control, contextlib.ExitStack() as stack:
         sessions = [begin(control) for _ in range(200)]
         wires = [stack.enter_context(listen(made.port, session)) for session in sessions]
-        assert made.open == 201 and threading.active_count() >= before + 200
+        assert made.open == 201 and threading.active_count() >= 200
         assert control.post(call("add", a=2, b=3), sessions[0]).json["result"]["structuredContent"] == {"result": 5}
         made.server.add_tool(lambda: "new", name="new")  # HTTP-25: news reach each of them
         for wire in wires:
@@ -432,7 +432,7 @@ def test_two_hundred_open_streams(served, monkeypatch):
         for wire in wires[100:]:
             wire.reset()
         assert wait_until(lambda: made.open == 1)
-        assert wait_until(lambda: threading.active_count() <= before + 1)
+        assert wait_until(lambda: threading.active_count() <= before + 8)  # a few are kept for a while
         assert control.post(PING, sessions[0]).status == 200
         listen(made.port, sessions[0]).close()
 
@@ -480,7 +480,7 @@ def test_a_client_with_a_request_behind_its_stream_is_looked_after(served):
         session = begin(control)
         with listen(made.port, session) as wire:
             wire.send(post(PING, session))
-            assert wait_until(lambda: not made.http._watched)
+            assert wait_until(lambda: not made.http._lobby._watched)
             assert made.open == 2
             while wire.piece() != b": keep-alive\n\n":
                 continue
@@ -507,7 +507,7 @@ def test_clients_that_leave_when_the_last_word_is_said(served, caplog):
         thread.start()
     for thread in threads:
         thread.join(LIMIT)
-    assert wait_until(lambda: made.open == 0 and not made.http._watched)
+    assert wait_until(lambda: made.open == 0 and not made.http._lobby._watched)
     with made.wire() as wire:
         begin(wire)  # the listener is there
     assert caplog.records == []
@@ -629,7 +629,7 @@ def test_a_connection_that_cannot_be_accepted_is_waited_for(caplog):
     assert "no connection could be accepted" in record.getMessage() and "Too many open files" in record.getMessage()
 
 
-def test_a_connection_without_a_thread_is_turned_away(served, monkeypatch, caplog):
+def test_a_connection_that_gets_no_thread_is_served_by_who_leads(served, monkeypatch, caplog):
     # REL-39
     made = served()
     real = threading.Thread.start
@@ -639,14 +639,16 @@ def test_a_connection_without_a_thread_is_turned_away(served, monkeypatch, caplo
             raise RuntimeError("can't start new thread")
         real(thread)
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, made.wire() as wire, made.wire() as other:
         patch.setattr(threading.Thread, "start", refuse)
-        with made.wire() as wire:
-            assert wire.reply().status == 503
-            assert wire.ended()
+        session = begin(wire)
+        wire.send(post(PING, session)[:-1])  # the leader has to wait for the rest itself
+        assert wait_until(lambda: "can't start new thread" in caplog.text)
+        wire.send(post(PING, session)[-1:])
+        assert wire.reply().status == 200
+        begin(other)
     with made.wire() as wire:
         begin(wire)
-    assert "can't start new thread" in caplog.text
 
 
 def test_a_lifespan_that_fails_is_tried_again(served, caplog):
