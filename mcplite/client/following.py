@@ -12,6 +12,8 @@ __all__ = ["Following"]
 
 #: Seconds that an attempt waits at most, however many have failed.
 _MOST = 30.0
+#: The same where the server says how long, and at least, so that nobody spins (REL-46).
+_SAID_MOST, _SAID_LEAST = 60.0, 0.1
 
 
 class Following:
@@ -45,7 +47,7 @@ class Following:
             if event.id is not None:
                 self.last_id = event.id
             if event.retry is not None:
-                self._said = event.retry / 1000
+                self._said = min(max(event.retry / 1000, _SAID_LEAST), _SAID_MOST)
             if event.data and event.event == "message":
                 self._receive(event.data)
 

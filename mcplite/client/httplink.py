@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Exchange", "Link", "Reply", "Stopped", "shown"]
 
 _REDIRECTS = 5
+#: For each of the addresses that a name has.
+_CONNECT_SECONDS = 10.0
 _PIECE = 65_536
 #: How much of an error's body is read and shown.
 _SHOWN = 2000
@@ -157,7 +159,6 @@ class Link:
         import requests
         from requests.adapters import HTTPAdapter
         from requests.auth import HTTPBasicAuth
-        from requests.utils import get_netrc_auth
 
         self.origin = _origin(url)
         for name, value in (headers or {}).items():
@@ -170,7 +171,8 @@ class Link:
         # A session's adapter may be there for a purpose; the standard one only lacks what ours has.
         self._theirs = adapter if type(adapter) is not HTTPAdapter else None
         self._settings: Dict[str, Any] = dict(self._session.merge_environment_settings(url, proxies or {}, True, verify, cert))
-        auth = auth or self._session.auth or (get_netrc_auth(url) if self._session.trust_env else None)
+        # Never those of ~/.netrc, which were given for something else (SEC-66).
+        auth = auth or self._session.auth
         if isinstance(auth, str):
             check_header("Authorization", auth)
             self._auth: Any = _Bearer(auth)
@@ -225,7 +227,8 @@ class Link:
                    connect_seconds: Optional[float]) -> Reply:
         request = self._prepared(method, url, headers, body)
         # The exchange bounds reads and writes; connecting is the one step that it cannot.
-        connect = connect_seconds or exchange.left_in_all()
+        left = exchange.left_in_all()
+        connect = connect_seconds or (_CONNECT_SECONDS if left is None else min(left, _CONNECT_SECONDS))
         self._current.exchange = exchange
         try:
             if self._theirs is None and not any(self._session.hooks.values()) and not any(request.hooks.values()):
@@ -240,7 +243,7 @@ class Link:
             raise TransportError(f"cannot reach {shown(url)}: {_explain(error)}") from error
         finally:
             self._current.exchange = None
-        if "Set-Cookie" in raw.headers:
+        if not self._own and "Set-Cookie" in raw.headers:  # a session of our own keeps none (SEC-66)
             from requests import cookies
 
             jar: Any = cookies

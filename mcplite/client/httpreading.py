@@ -25,6 +25,8 @@ __all__ = ["HTTPReading"]
 
 #: How often a thread that reads looks up: another response may have brought its answer.
 _SLICE = 1.0
+#: Seconds without a byte of an event stream after which its connection is taken for broken.
+_SILENT_SECONDS = 300.0
 #: How long the end of a response may come behind its answer, for the connection to be used again.
 _TAIL_SECONDS = 0.05
 #: Attempts to come back to a stream, in a row, before the call fails.
@@ -34,13 +36,15 @@ _ATTEMPTS = 5
 class _Call:
     """One call that is on its way."""
 
-    __slots__ = ("exchange", "reply", "following", "broken", "drain_until")
+    __slots__ = ("exchange", "reply", "following", "heard", "broken", "drain_until")
 
     def __init__(self, following: Following) -> None:
         self.exchange: Optional[Exchange] = None
         #: The event stream that is read now; None before, after, and between two.
         self.reply: Optional[Reply] = None
         self.following = following
+        #: When the stream has said something.
+        self.heard = 0.0
         #: Why the stream is not read any more, if it broke.
         self.broken: Optional[Exception] = None
         self.drain_until: Optional[float] = None
@@ -128,10 +132,11 @@ class HTTPReading(Reading):
         if not data:
             call.reply = None
             return
+        call.heard = time.monotonic()
         call.following.take(data)
 
     def _stream(self, call: _Call, reply: Reply) -> None:
-        call.reply, call.broken = reply, None
+        call.reply, call.broken, call.heard = reply, None, time.monotonic()
         call.following.begin()
 
     def _come_back(self, pending: Pending, call: _Call) -> None:
@@ -211,6 +216,8 @@ class HTTPReading(Reading):
                 seconds: Optional[float] = call.drain_until - time.monotonic()
             elif self._stopped or pending.interrupted or pending.outcome is not None:
                 raise Stopped
+            elif call.reply is not None and time.monotonic() - call.heard > _SILENT_SECONDS:
+                raise TimeoutError(f"nothing came for {_SILENT_SECONDS:g} s")
             else:
                 seconds = pending.remaining()
             if seconds is None:

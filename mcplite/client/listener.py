@@ -5,6 +5,7 @@ May import: client.following, client.http, client.httplink, errors
 
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING, Callable, Optional
 
 from ..errors import MCPError, SessionLost, TransportError
@@ -18,6 +19,9 @@ __all__ = ["Listener"]
 
 _log = logging.getLogger(__name__)
 _SLICE = 1.0
+#: Seconds without a byte, not even a comment, after which the other end is taken for gone; servers say something far
+#: more often to keep a stream alive.
+_SILENT_SECONDS = 300.0
 #: Seconds that the beginning of a session waits for the stream.
 _PATIENCE = 1.0
 
@@ -39,6 +43,10 @@ class Listener:
         self._lost = lost
         self._stop = threading.Event()
         self._exchange: Optional[Exchange] = None
+        #: When the stream has said something; None while there is none.
+        self._heard: Optional[float] = None
+        #: Whether there has been a stream.
+        self._offered = False
         #: Set when the server has answered for the first time, in whatever way.
         self._answered = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mcplite listener", daemon=True)
@@ -63,6 +71,8 @@ class Listener:
     def _left(self) -> float:
         if self._stop.is_set():
             raise Stopped
+        if self._heard is not None and time.monotonic() - self._heard > _SILENT_SECONDS:
+            raise TimeoutError(f"nothing came for {_SILENT_SECONDS:g} s")
         return _SLICE
 
     def _run(self) -> None:
@@ -96,20 +106,29 @@ class Listener:
         exchange = self._exchange = Exchange(self._left)
         try:
             reply = self._channel.get(exchange, self._following.last_id)
+        except SessionLost:
+            if self._offered:
+                raise
+            # There is no such stream at all: the session is as young as it can be.
+            _log.debug("%s offers no GET stream (404)", self._channel.name)
+            return False
         finally:
             self._answered.set()
         if reply.status != 200 or reply.kind != "text/event-stream":
             return self._refused(reply)
         self._following.begin()
+        self._offered = True
         try:
             reply.check_plain()
             while True:
+                self._heard = time.monotonic()
                 data = reply.read1()
                 self._following.failures = 0
                 if not data:
                     return True
                 self._following.take(data)
         finally:
+            self._heard = None
             reply.close()
 
     def _refused(self, reply: Reply) -> bool:

@@ -1,4 +1,4 @@
-"""How often a server may ask in a minute (ELIC-22, SAMP-21).
+"""How often something may happen in a minute: what a server asks (ELIC-22, SAMP-21), sessions that are opened anew.
 
 May import: nothing of ours.
 """
@@ -12,7 +12,7 @@ __all__ = ["Pace"]
 
 
 class Pace:
-    """Admits so many questions in any sixty seconds.
+    """Admits so many in any sixty seconds.
 
     :param per_minute: how many; None for any number.
     :param clock: returns seconds.
@@ -21,12 +21,12 @@ class Pace:
     def __init__(self, per_minute: Optional[int], clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._per_minute = per_minute
-        #: Guards ``_admitted``: when the latest questions were asked, oldest first.
+        #: Guards ``_admitted``: the latest times, oldest first.
         self._lock = threading.Lock()
         self._admitted: Deque[float] = deque(maxlen=per_minute)
 
     def admit(self) -> bool:
-        """Whether one more question may be asked now."""
+        """Whether there may be one more now."""
         if self._per_minute is None:
             return True
         now = self._clock()

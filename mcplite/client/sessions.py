@@ -32,6 +32,8 @@ _log = logging.getLogger(__name__)
 #: A server's list may be long and its structure is not ours to bound tightly; the line limit comes first.
 _LIMITS = jsonrpc.JSONLimits(elements=2_000_000, duplicate_keys=True)
 OnProgress = Callable[[Dict[str, Any]], object]
+#: How often a lost session is opened anew in a minute, before the server is taken for one that keeps none (REL-47).
+_RENEWALS = 3
 #: How long a question that overtook the answer to ``initialize`` waits for it.
 _HANDSHAKE_SECONDS = 30.0
 #: How long closing waits for notifications that have come but were not handed over yet.
@@ -102,6 +104,7 @@ class LegacySession(Handler):
         self._remembered = Remembered()
         #: Held by the one thread that opens a lost session anew, for as long as that takes; others wait for it.
         self._renewing = threading.Lock()
+        self._renewals = Pace(_RENEWALS)
         self._handshake: Callable[[], InitializeResult]
         channel.on_lost = self.renew
         self.peer = Peer(channel, self, workers=self._workers, limits=_LIMITS, trace=trace)
@@ -161,11 +164,15 @@ class LegacySession(Handler):
         """Open a new session in the place of one that the server has lost (SESS-09); once, whoever finds out.
 
         :param lost: the session that was lost; when there is another one by now, nothing is done.
+        :raises SessionLost: that has happened too often of late.
         :raises RemoteError, ProtocolError, RequestTimeout, TransportError: as for :meth:`open`.
         """
         with self._renewing:
             if self._channel.session != lost or self.peer.closed:
                 return
+            if not self._renewals.admit():
+                raise SessionLost(f"{self.peer.name} loses our session again and again: {_RENEWALS} times within a minute",
+                                  session=lost, unserved=False)
             _log.info("%s has lost our session; a new one is opened", self.peer.name)
             self._handshake()
             for method, params in self._remembered.again():

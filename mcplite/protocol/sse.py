@@ -12,7 +12,7 @@ __all__ = ["Event", "EventParser"]
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
-#: Thirty days; what is beyond is no time to wait for a stream.
+#: Thirty days; what is beyond is no time at all. How much of it is waited for is up to the client.
 _MAX_RETRY = 30 * 86_400_000
 
 

@@ -29,6 +29,10 @@ def test_the_time_to_wait():
     assert following.delay() == 5.0
     following.failures = 1
     assert following.delay() >= 5.0
+    following.failures = 0
+    for said, waited in ((0, 0.1), (5, 0.1), (10 ** 9, 60.0)):  # REL-46
+        following.take(b"retry: %d\n\n" % said)
+        assert following.delay() == waited
 
 
 def test_an_event_that_is_too_large():

@@ -12,6 +12,7 @@ from requests.auth import AuthBase, HTTPDigestAuth
 from webscript import WebScript
 
 import mcplite
+from mcplite.client import httpreading, listener
 from mcplite.client.http import HTTPChannel
 
 LIMIT = 30
@@ -347,6 +348,26 @@ def test_a_stream_that_breaks_goes_on_behind_its_last_event(script):
     assert seen == [1, 2] and len(calls) == 1
 
 
+def test_a_stream_that_falls_silent_goes_on_over_another_connection(script, monkeypatch):
+    # REL-44
+    monkeypatch.setattr(httpreading, "_SILENT_SECONDS", 0.5)
+
+    def play(request, answer):
+        answer.events("id: a-0\nretry: 100\ndata:\n\n")
+        answer.hold()
+
+    def listen(request, answer):
+        if request.headers.get("last-event-id") != "a-0":
+            return answer.status(405)
+        call, = script.wait_for("tools/call")
+        answer.events(script.text(call, "over another one"))
+        return answer.end()
+
+    script.on_tools_call, script.on_GET = play, listen
+    with connect(script) as client:
+        assert client.call_tool("t").text == "over another one"
+
+
 def test_a_stream_that_is_polled(script):
     # HTTP-14, HTTP-18: the server ends the response as often as it likes.
     calls = []
@@ -510,6 +531,25 @@ def test_a_server_that_forgets_at_once_is_not_asked_for_ever():
         assert len(script.wait_for("initialize")) == 2
 
 
+def test_a_server_that_forgets_every_session_is_given_up():
+    # REL-47: no more than three new sessions a minute, whoever asks.
+    with WebScript() as script:
+        script.on_ping = lambda request, answer: answer.status(404)
+        with connect(script, listen=False) as client:
+            for _ in range(5):
+                with pytest.raises(mcplite.SessionLost) as caught:
+                    client.ping()
+            assert "3 times within a minute" in str(caught.value)
+        assert len(script.wait_for("initialize")) == 4
+
+
+def test_a_server_without_a_get_stream_that_says_404(script):
+    script.on_GET = lambda request, answer: answer.status(404)
+    with connect(script) as client:
+        client.ping()
+        assert len(script.wait_for("GET")) == len(script.wait_for("initialize")) == 1
+
+
 # --- the GET stream ---------------------------------------------------------------------------------------------------
 
 
@@ -553,6 +593,19 @@ def test_the_stream_begins_anew_when_its_events_are_gone(script):
     script.on_GET = listen
     with connect(script):
         assert [request.headers.get("last-event-id") for request in script.wait_for("GET", 3)] == [None, "g-1", None]
+
+
+def test_a_silent_stream_is_opened_again(script, monkeypatch):
+    # A peer that is gone without a word: nothing breaks, and nothing comes.
+    monkeypatch.setattr(listener, "_SILENT_SECONDS", 0.5)
+
+    def listen(request, answer):
+        answer.events("id: g-1\nretry: 100\ndata:\n\n")
+        answer.hold()
+
+    script.on_GET = listen
+    with connect(script):
+        assert [request.headers.get("last-event-id") for request in script.wait_for("GET", 2)][:2] == [None, "g-1"]
 
 
 def test_the_listener_opens_a_lost_session_anew():
@@ -706,11 +759,21 @@ def test_a_proxy_of_the_environment(script, monkeypatch):
     assert {request.path for request in script.requests} == {"http://inside.example/mcp"}
 
 
-def test_the_password_file_of_the_user(script, monkeypatch, tmp_path):
+def test_the_password_file_of_the_user_is_not_read(script, monkeypatch, tmp_path):
+    # SEC-66
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login me password pw\n")
     netrc.chmod(0o600)
     monkeypatch.setenv("NETRC", str(netrc))
     with connect(script) as client:
         client.ping()
-    assert all(request.headers["authorization"] == "Basic bWU6cHc=" for request in script.requests)
+    assert not any("authorization" in request.headers for request in script.requests)
+
+
+def test_cookies_are_not_kept(script):
+    # SEC-66
+    script.on_ping = lambda request, answer: answer.json(script.result(request, {}), Set_Cookie="track=1; Path=/")
+    with connect(script) as client:
+        client.ping()
+        client.ping()
+    assert not any("cookie" in request.headers for request in script.requests)
