@@ -1,6 +1,6 @@
 """Who reads, on the serving side: the thread that read a request runs it, and a watchdog relieves it.
 
-May import: errors, rpc.channel, rpc.fed, rpc.pending, rpc.reading, rpc.workers
+May import: errors, rpc.channel, rpc.fed, rpc.pending, rpc.reading, rpc.watchdog, rpc.workers
 
 Handing a request to another thread costs more than most handlers do. So the reader runs the handler
 itself; when that has not come back within two milliseconds, the watchdog gives the reading role to
@@ -10,7 +10,6 @@ never behind user code for longer than that.
 
 import logging
 import threading
-import time
 from typing import Callable, Optional
 
 from ..errors import ConnectionClosed, ProtocolError
@@ -18,14 +17,14 @@ from .channel import Channel
 from .fed import sleep_until_settled
 from .pending import Pending
 from .reading import Reading
+from .watchdog import Watchdog
 from .workers import Workers
 
 __all__ = ["LeaderReading"]
 
 _log = logging.getLogger(__name__)
+#: Seconds that a handler may take before somebody else reads on.
 _TICK = 0.002
-#: After this many ticks without a message the watchdog sleeps until the next one.
-_QUIET_TICKS = 50
 
 
 class LeaderReading(Reading):
@@ -46,20 +45,16 @@ class LeaderReading(Reading):
         self._refused = refused
         self._failed = failed
         self._workers = workers
-        #: Guards the three fields below.
+        #: Guards ``_leader`` and the watchdog's fields; its ticket stands for the right to go on reading.
         self._lock = threading.Lock()
-        #: The number of the message in work, which stands for the right to go on reading; 0 between messages.
-        self._ticket = 0
         self._leader: Optional[int] = None
-        self._dozing = False
-        self._count = 0
+        self._watchdog = Watchdog(self._lock, _TICK, self._relieve)
         self._stop = threading.Event()
-        self._awake = threading.Event()
         self._ended = threading.Event()
 
     def start(self) -> None:
         """Start the first leader and the watchdog; both end with :meth:`stop` or with the channel."""
-        threading.Thread(target=self._watch, name="mcplite watchdog", daemon=True).start()
+        self._watchdog.start()
         self._workers.spawn(self._lead)
 
     def wait(self, pending: Pending) -> None:
@@ -67,13 +62,16 @@ class LeaderReading(Reading):
 
         A handler that asks the peer stops leading at once and gives its place back while it waits.
         """
-        self._relieve(threading.get_ident())
+        with self._lock:
+            ticket = self._watchdog.ticket if self._leader == threading.get_ident() else 0
+        if ticket:
+            self._relieve(ticket)
         with self._workers.suspended():
             sleep_until_settled(pending)
 
     def _lead(self) -> None:
         # A leader: blocks on the channel, then on what receive() runs; ends when it was relieved.
-        channel, receive, lock = self._channel, self._receive, self._lock
+        channel, receive, lock, watchdog = self._channel, self._receive, self._lock, self._watchdog
         ident = threading.get_ident()
         with lock:
             self._leader = ident
@@ -94,68 +92,42 @@ class LeaderReading(Reading):
                 continue
             channel.consume()
             with lock:
-                self._count += 1
-                ticket = self._ticket = self._count
-                dozing = self._dozing
-            if dozing:
-                self._awake.set()
+                ticket = watchdog.begin()
             receive(message)
             with lock:
-                if self._ticket != ticket:
+                if not watchdog.end(ticket):
                     return
-                self._ticket = 0
+        self._end()
+
+    def _end(self) -> None:
         self._ended.set()
+        self._watchdog.stop()
 
     def _finish(self, error: Exception) -> None:
-        self._ended.set()
-        self._awake.set()
+        self._end()
         if not self._stop.is_set():
             try:
                 self._failed(error)
             finally:
                 self._channel.close()  # nobody reads any more, and nobody else may come to close it
 
-    def _relieve(self, ident: Optional[int] = None, ticket: Optional[int] = None) -> None:
-        """Take the role from the thread *ident*, or from whoever works on *ticket*, and give it to another."""
-        with self._lock:
-            if not self._ticket or (ident is not None and self._leader != ident):
-                return
-            if ticket is not None and self._ticket != ticket:
-                return
-            self._ticket = 0
-            self._leader = None
+    def _relieve(self, ticket: int) -> None:
+        """Have another thread lead in the place of who is at *ticket*."""
         if not self._stop.is_set():
-            self._workers.spawn(self._lead)
+            self._workers.spawn(lambda: self._succeed(ticket))
 
-    def _watch(self) -> None:
-        # The watchdog: started by start(), ended by stop() or by the end of the channel; it blocks on
-        # its tick, or on _awake when nothing has come for a while, so that an idle server costs nothing.
-        quiet = 0
-        count = 0
-        while not self._stop.is_set() and not self._ended.is_set():
-            ticket = self._ticket
-            time.sleep(_TICK)
-            if ticket and self._ticket == ticket:
-                self._relieve(ticket=ticket)
-            if self._count != count:
-                quiet, count = 0, self._count
-                continue
-            quiet += 1
-            if quiet < _QUIET_TICKS:
-                continue
-            with self._lock:
-                self._dozing = self._count == count and not self._ticket
-                self._awake.clear()
-            if self._dozing and not self._stop.is_set() and not self._ended.is_set():
-                self._awake.wait()
-            with self._lock:
-                self._dozing = False
-            quiet = 0
+    def _succeed(self, ticket: int) -> None:
+        # The role changes hands here, and not before: when the system gives no thread, it stays where it is.
+        with self._lock:
+            if not self._watchdog.end(ticket):
+                return
+            self._leader = None
+        self._lead()
 
     def stop(self, timeout: float) -> bool:
         """End reading for good; return whether nobody reads any more."""
         self._stop.set()
-        self._awake.set()
+        self._watchdog.stop()
         self._channel.wake()
         with self._lock:
             if self._leader == threading.get_ident():

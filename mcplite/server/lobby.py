@@ -1,6 +1,6 @@
 """Where connections wait between requests, and who serves the one that is ready: no thread for each of them.
 
-May import: rpc.workers, server.connection
+May import: rpc.watchdog, rpc.workers, server.connection
 
 One thread, the leader, waits for all of them, and serves a request itself when it comes: to hand it to another
 thread costs more than most requests do, and many threads that each want the interpreter for a moment cost more
@@ -18,17 +18,16 @@ import threading
 import time
 from typing import Callable, Dict, List, Optional
 
+from ..rpc.watchdog import Watchdog
 from ..rpc.workers import Workers
 from .connection import Connection
 
 __all__ = ["Lobby"]
 
 _log = logging.getLogger(__name__)
-#: How often the watchdog looks. It takes the interpreter from the leader for a moment then, which is why it looks no
-#: more often: at two milliseconds that costs a tenth of what the leader gets done.
+#: Seconds that a request may take before another thread leads. To look whether it does takes the interpreter from the
+#: leader for a moment, which is why they are no fewer: two milliseconds would cost a tenth of what it gets done.
 _TICK = 0.005
-#: After this many ticks without a request the watchdog sleeps until the next one.
-_QUIET_TICKS = 20
 #: For how long each connection gets a thread of its own after a request that took long; each time that this turns
 #: out to have been too short it is doubled, up to the longest.
 _CROWDED_SECONDS = 0.1
@@ -65,15 +64,13 @@ class Lobby:
         self._guests: Dict[socket.socket, Connection] = {}
         #: The clients on a stream, and what to call when one has left.
         self._watched: Dict[socket.socket, Callable[[], object]] = {}
-        #: The number of the request that the leader is at, which stands for its role; 0 between requests.
-        self._ticket = 0
         self._served: Optional[Connection] = None
-        self._count = 0
-        self._dozing = False
+        #: Its ticket stands for the leader's role.
+        self._watchdog = Watchdog(self._lock, _TICK, lambda ticket: self._spawn(
+            functools.partial(self._succeed, ticket, late=True)))
         self._crowded_until = 0.0
         self._crowded_for = _CROWDED_SECONDS
         self._closing = False
-        self._awake = threading.Event()
         #: Set when nobody leads any more, and nobody will.
         self._ended = threading.Event()
         self._ended.set()
@@ -85,7 +82,7 @@ class Lobby:
     def start(self) -> None:
         """Start the first leader and the watchdog, which end with :meth:`close`."""
         self._ended.clear()
-        threading.Thread(target=self._watch, name="mcplite watchdog", daemon=True).start()
+        self._watchdog.start()
         self._threads.spawn(self._lead)
 
     def _spawn(self, task: Callable[[], object]) -> bool:
@@ -194,18 +191,15 @@ class Lobby:
         """Serve what a connection has sent; False when another thread leads by then."""
         if self._crowded_until and time.monotonic() < self._crowded_until and self._give_thread(connection):
             return True
+        watchdog = self._watchdog
         with self._lock:
-            self._count += 1
-            ticket = self._ticket = self._count
+            ticket = watchdog.begin()
             self._served = connection
-            dozing = self._dozing
-        if dozing:
-            self._awake.set()
         again = connection.serve_ready()
         with self._lock:
-            leading = self._ticket == ticket
+            leading = watchdog.end(ticket)
             if leading:
-                self._ticket, self._served = 0, None
+                self._served = None
                 if not again:
                     self._take_out(connection)
                 elif connection.sock not in self._guests:
@@ -243,7 +237,7 @@ class Lobby:
     def _step_down(self, connection: Connection) -> None:
         """Called by who serves *connection* and is about to wait: another shall lead, if this thread still does."""
         with self._lock:
-            ticket = self._ticket if self._served is connection else 0
+            ticket = self._watchdog.ticket if self._served is connection else 0
         if ticket:
             self._spawn(lambda: self._succeed(ticket, late=False))
 
@@ -253,38 +247,13 @@ class Lobby:
         :param late: whether it took long.
         """
         with self._lock:
-            if self._ticket != ticket or self._served is None:
+            if self._served is None or not self._watchdog.end(ticket):
                 return
             self._take_out(self._served)
-            self._ticket, self._served = 0, None
+            self._served = None
             if late:
                 self._crowd()
         self._lead()
-
-    def _watch(self) -> None:
-        # The watchdog: started by start(), ended by close(); it blocks on its tick, or on _awake when nothing has come
-        # for a while, so that an idle server costs nothing.
-        quiet = count = late = 0
-        while not self._ended.is_set():
-            ticket = self._ticket
-            time.sleep(_TICK)
-            if ticket and self._ticket == ticket != late:
-                late = ticket
-                self._spawn(functools.partial(self._succeed, ticket, late=True))
-            if self._count != count:
-                quiet, count = 0, self._count
-                continue
-            quiet += 1
-            if quiet < _QUIET_TICKS:
-                continue
-            with self._lock:
-                self._dozing = self._count == count and not self._ticket
-                self._awake.clear()
-            if self._dozing and not self._ended.is_set():
-                self._awake.wait()
-            with self._lock:
-                self._dozing = False
-            quiet = 0
 
     def _sweep(self) -> None:
         now = time.monotonic()
@@ -327,7 +296,7 @@ class Lobby:
             self._closing = True
         self._bell.send(b"x")
         self._ended.wait()  # the watchdog sees to it that this is soon
-        self._awake.set()
+        self._watchdog.stop()
         with self._lock:
             guests = list(self._guests.values())
             self._guests.clear()

@@ -29,9 +29,9 @@ def test_a_quick_request_behind_a_slow_one(make):
 def test_the_watchdog_dozes_and_wakes(make):
     talk, go = make(leading=True), threading.Event()
     until = time.monotonic() + 20
-    while not talk.peer._reading._dozing and time.monotonic() < until:
+    while not talk.peer._reading._watchdog._dozing and time.monotonic() < until:
         time.sleep(0.005)
-    assert talk.peer._reading._dozing
+    assert talk.peer._reading._watchdog._dozing
     talk.handler.task = lambda incoming: (go.wait(20) if incoming.id == 1 else None, incoming.respond({}))
     talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
     talk.say({"jsonrpc": "2.0", "id": 2, "method": "x"})
