@@ -13,7 +13,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional
 
 from .peers import Driver, Failed, Peer, WebServer
 from .slices import Figure, Measurement, take_turns
-from .workloads import CLIENTS, OWN, SERVERS, Counts, Peers, close, failed, warm_up
+from .workloads import CLIENTS, OWN, SERVERS, Counts, Peers, close, failed, growth, peak_memory, warm_up
 
 __all__ = ["WEB_WORKLOADS"]
 
@@ -162,7 +162,7 @@ def sleepers(peers: Peers, counts: Counts) -> List[Measurement]:
 def payloads(peers: Peers, counts: Counts) -> List[Measurement]:
     """Big texts, as result, as result behind progress, and as argument, and the memory that they cost."""
     rows = []
-    small, large = counts.megabytes
+    small = counts.megabytes[0]
     for mode, kinds in (("json", (("text", "result"), ("argument", "argument"))),
                         ("events", (("stream", "result as event"),))):
         opening = Measurement("", "", "")
@@ -177,20 +177,8 @@ def payloads(peers: Peers, counts: Counts) -> List[Measurement]:
                              for name, driver in usable.items()}
                     take_turns(row, counts.payload_rounds, steps, failed)
                     rows.append(row)
-                growth = Measurement(f"http.growth.{what}", f"HTTP, {title}: time per byte, {large} MB by {small} MB", "x")
-                for name in drivers:
-                    if name in rows[-1].figures and name in rows[-2].figures:
-                        value = rows[-1].figures[name].value / rows[-2].figures[name].value / (large / small)
-                        growth.figures[name] = Figure([value])
-                rows.append(growth)
-            for side, command in (("server", "server_usage"), ("client", "usage")):
-                row = Measurement(f"http.memory.{mode}.{side}", f"HTTP, peak memory of the {side} after all that", "MiB")
-                for name, driver in drivers.items():
-                    with contextlib.suppress(Failed):
-                        rss = driver.ask(command)["rss"]
-                        if rss is not None:
-                            row.figures[name] = Figure([rss / 1048576])
-                rows.append(row)
+                rows.append(growth(f"http.growth.{what}", f"HTTP, {title}", counts, *rows[-2:]))
+            rows += peak_memory(f"http.memory.{mode}", "HTTP, ", drivers)
     return rows
 
 

@@ -192,7 +192,7 @@ def payloads(peers: Peers, counts: Counts) -> List[Measurement]:
     """Big texts, as result and as argument, and the memory that they cost."""
     rows = []
     with_memory = Measurement("", "", "")
-    small, large = counts.megabytes
+    small = counts.megabytes[0]
     with pairs(peers, OWN, with_memory) as drivers:
         for what, title in (("text", "result"), ("argument", "argument")):
             for size in counts.megabytes:
@@ -203,20 +203,32 @@ def payloads(peers: Peers, counts: Counts) -> List[Measurement]:
                          for name, driver in drivers.items()}
                 take_turns(row, counts.payload_rounds, steps, failed)
                 rows.append(row)
-            growth = Measurement(f"growth.{what}", f"{title}: time per byte, {large} MB by {small} MB", "x")
-            for name in drivers:
-                if name in rows[-1].figures and name in rows[-2].figures:
-                    value = rows[-1].figures[name].value / rows[-2].figures[name].value / (large / small)
-                    growth.figures[name] = Figure([value])
-            rows.append(growth)
-        for side, command in (("server", "server_usage"), ("client", "usage")):
-            row = Measurement(f"memory.large.{side}", f"peak memory of the {side} after all that", "MiB")
-            for name, driver in drivers.items():
-                with contextlib.suppress(Failed):  # it failed before, and said so
-                    rss = driver.ask(command)["rss"]
-                    if rss is not None:
-                        row.figures[name] = Figure([rss / 1048576])
-            rows.append(row)
+            rows.append(growth(f"growth.{what}", title, counts, *rows[-2:]))
+        rows += peak_memory("memory.large", "", drivers)
+    return rows
+
+
+def growth(key: str, title: str, counts: Counts, small: Measurement, large: Measurement) -> Measurement:
+    """Return the row that compares the time for each byte of two sizes."""
+    sizes = counts.megabytes
+    row = Measurement(key, f"{title}: time per byte, {sizes[1]} MB by {sizes[0]} MB", "x")
+    for name, figure in large.figures.items():
+        if name in small.figures:
+            row.figures[name] = Figure([figure.value / small.figures[name].value / (sizes[1] / sizes[0])])
+    return row
+
+
+def peak_memory(key: str, prefix: str, drivers: Mapping[str, Driver]) -> List[Measurement]:
+    """Return the rows with the most memory that servers and clients have used so far."""
+    rows = []
+    for side, command in (("server", "server_usage"), ("client", "usage")):
+        row = Measurement(f"{key}.{side}", f"{prefix}peak memory of the {side} after all that", "MiB")
+        for name, driver in drivers.items():
+            with contextlib.suppress(Failed):  # it failed before, and said so
+                rss = driver.ask(command)["rss"]
+                if rss is not None:
+                    row.figures[name] = Figure([rss / 1048576])
+        rows.append(row)
     return rows
 
 

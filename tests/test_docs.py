@@ -5,6 +5,7 @@
 
 import dataclasses
 import gc
+import logging
 import re
 import subprocess
 import sys
@@ -27,6 +28,21 @@ def blocks(text):
         yield text.count("\n", 0, found.start(2)) + 1, code, "sketch" not in found.group(1)
 
 
+@pytest.fixture
+def logging_as_before():
+    """Take back what a page does to the loggers of the whole process."""
+    loggers = [logging.getLogger(name) for name in (None, "mcplite", "mcplite.access", "mcplite.wire")]
+    before = [(logger, logger.level, list(logger.handlers)) for logger in loggers]
+    yield
+    for logger, level, handlers in before:
+        logger.setLevel(level)
+        for handler in logger.handlers[:]:
+            if handler not in handlers:
+                logger.removeHandler(handler)
+                handler.close()
+
+
+@pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Tuple
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR
 
-__all__ = ["DEFAULT_LIMITS", "DuplicateKey", "JSONLimits", "TooLarge", "load"]
+__all__ = ["DEFAULT_LIMITS", "DuplicateKey", "JSONLimits", "TooLarge", "TooMany", "load"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,10 @@ class TooLarge(ValueError):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
+
+
+class TooMany(TooLarge):
+    """More elements than the limits allow, whatever they are: a matter of size."""
 
 
 class DuplicateKey(ValueError):
@@ -86,8 +90,8 @@ def _scan(data: bytes, limits: JSONLimits) -> None:
         raise _too_many(limits)
 
 
-def _too_many(limits: JSONLimits) -> TooLarge:
-    return TooLarge(f"more than {limits.elements} keys and items in one message", INVALID_REQUEST)
+def _too_many(limits: JSONLimits) -> TooMany:
+    return TooMany(f"more than {limits.elements} keys and items in one message", INVALID_REQUEST)
 
 
 def _has_digits(data: bytes, count: int) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Dict, List, Optional, Union
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR
-from .jsonbounds import DEFAULT_LIMITS, DuplicateKey, JSONLimits, TooLarge, load
+from .jsonbounds import DEFAULT_LIMITS, DuplicateKey, JSONLimits, TooLarge, TooMany, load
 from .jsontext import encode_json
 
 __all__ = [
@@ -72,15 +72,17 @@ class Invalid:
     :param code: the error to answer with, and
     :param message: its text.
     :param answers: whether it gets no answer in turn: it looked like one itself, or like a notification (RPC-15).
+    :param oversized: whether it was refused for its size alone.
     """
 
-    __slots__ = ("id", "code", "message", "answers")
+    __slots__ = ("id", "code", "message", "answers", "oversized")
 
-    def __init__(self, id: Optional[Id], code: int, message: str, answers: bool = False) -> None:
+    def __init__(self, id: Optional[Id], code: int, message: str, answers: bool = False, oversized: bool = False) -> None:
         self.id = id
         self.code = code
         self.message = message
         self.answers = answers
+        self.oversized = oversized
 
 
 class Batch:
@@ -132,7 +134,7 @@ def parse(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Message:
     except DuplicateKey as error:
         return _ambiguous(data, limits, error)
     except TooLarge as error:
-        return Invalid(None, error.code, str(error))
+        return Invalid(None, error.code, str(error), oversized=isinstance(error, TooMany))
     except ValueError as error:
         return Invalid(None, PARSE_ERROR, f"Parse error: {error}")
     except RecursionError:

@@ -77,12 +77,15 @@ class Workers:
             self._pass_on()
 
     def submit(self, task: Task) -> bool:
-        """Run *task* on a thread as soon as there is a place; False when the queue is full or stopped."""
+        """Run *task* on a thread as soon as there is a place; False when the queue is full or stopped, or without threads."""
         with self._lock:
             if self._stopped or len(self._queue) >= self._queue_limit + self._places - self._running:
                 return False
             self._queue.append(task)
             self._pass_on()
+            if not self._running and self._queue and self._queue[-1] is task:
+                self._queue.pop()  # there is no thread for it, and nobody at work who would take it next
+                return False
         return True
 
     def spawn(self, task: Task) -> None:
@@ -144,9 +147,15 @@ class Workers:
         if self._returning:
             self._changed.notify_all()
         elif self._queue and self._running < self._places:
-            self._running += 1
             task = self._queue.popleft()
-            self._start(task)
+            self._running += 1
+            try:
+                self._start(task)
+            except RuntimeError as error:
+                # The system gives no more threads: whoever gives a place back tries again (REL-39).
+                _log.warning("a task of %s waits: %s", self._name, error)
+                self._running -= 1
+                self._queue.appendleft(task)
         elif not self._running and self._draining:
             self._changed.notify_all()
 

@@ -230,9 +230,7 @@ def _batch(data: bytes, batch: jsonrpc.Batch, session: Optional[HTTPSession], ti
 
 def unreadable(invalid: jsonrpc.Invalid) -> Reject:
     """Return the refusal of a body that is no message."""
-    # Too many elements is a matter of size, as far as HTTP is concerned.
-    status = 413 if invalid.code == INVALID_REQUEST and "keys and items" in invalid.message else 400
-    return Reject(status, invalid.message, invalid.code, None if invalid.answers else invalid.id)
+    return Reject(413 if invalid.oversized else 400, invalid.message, invalid.code, None if invalid.answers else invalid.id)
 
 
 def _session(request: HTTPRequest, rules: Rules) -> Union[HTTPSession, Reject]:

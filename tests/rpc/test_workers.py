@@ -160,3 +160,35 @@ def test_an_idle_thread_ends_by_itself(make, monkeypatch):
         pass
     seen[0].join(20)
     assert not seen[0].is_alive()
+
+
+def test_a_system_without_threads_costs_no_place(make, monkeypatch, caplog):
+    # REL-39
+    workers, done, gate = make(places=2), [], threading.Event()
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert not workers.submit(lambda: done.append("lost"))
+    assert workers.submit(lambda: gate.wait(20))
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert workers.submit(lambda: done.append("later"))  # whoever is at work will see to it
+    gate.set()
+    assert workers.drain(Deadline(20)) and done == ["later"]
+    assert "can't start new thread" in caplog.text
+
+
+def test_threads_beyond_those_that_are_kept_end_at_once():
+    workers, gate = Workers(1, 0, "kept worker", keep=1), threading.Event()
+    before = threading.active_count()
+    for _ in range(3):
+        workers.spawn(lambda: gate.wait(20))
+    gate.set()
+    until = Deadline(20)
+    while threading.active_count() > before + 1 and not until.expired:
+        threading.Event().wait(0.005)
+    assert threading.active_count() == before + 1
+    workers.stop()
