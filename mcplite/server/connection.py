@@ -1,6 +1,6 @@
 """One connection of an HTTP client to our own server: requests off the socket, responses onto it.
 
-May import: protocol.headers, protocol.http1, server.httpmessages, server.limits
+May import: protocol.headers, protocol.http1, server.clientsocket, server.httpmessages, server.limits, server.requestbody
 
 Between requests a connection waits in the lobby, without a thread. What has come is read, answered and sent
 by whoever leads there, as long as nothing of that has to wait for the client; before it has to, the leader
@@ -9,17 +9,16 @@ the strict parser has seen it, and whatever cannot be told apart from the next r
 """
 
 import logging
-import select
 import socket
 import time
 from http import HTTPStatus
 from typing import Any, Callable, Dict, Optional
 
-from ..protocol.http1 import (
-    BadRequest, ChunkedDecoder, HeadLimits, RequestHead, body_plan, find_head, parse_head,
-)
-from .httpmessages import HTTPRequest, HTTPResponse, UnreadableBody
+from ..protocol.http1 import BadRequest, HeadLimits, RequestHead, body_plan, find_head, parse_head
+from .clientsocket import ClientSocket, Gone
+from .httpmessages import HTTPRequest, HTTPResponse
 from .limits import Limits
+from .requestbody import RequestBody
 
 __all__ = ["Connection"]
 
@@ -27,23 +26,15 @@ _log = logging.getLogger(__name__)
 #: One line a request, at INFO.
 _access = logging.getLogger(__name__.rpartition(".server.")[0] + ".access")
 _PIECE = 65_536
-#: A slow body is measured after so many seconds.
-_RATE_AFTER = 5.0
 #: What a client still sends is read for so long before the connection is closed, so that the kernel does
 #: not throw our last answer away.
 _LINGER_SECONDS = 2.0
 _LINGER_BYTES = 1 << 20
 _REASONS: Dict[int, str] = {status.value: status.phrase for status in HTTPStatus}
 _BODILESS = frozenset({204, 304})
-#: Bytes that any socket takes at once when nothing waits to be sent.
-_SMALL = 4096
 #: How long a thread of one's own waits for the next request before the connection may rest.
 _REST_SECONDS = 1.0
 Watch = Callable[[socket.socket, Callable[[], object]], Callable[[], object]]
-
-
-class Gone(Exception):
-    """The client has closed the connection, or takes too long; there is nobody to answer."""
 
 
 class Resting(Exception):
@@ -69,20 +60,13 @@ class Connection:
 
     def __init__(self, sock: socket.socket, remote: str, handle: Callable[[HTTPRequest], HTTPResponse],
                  limits: Limits, closing: Callable[[], bool], watch: Watch = _unwatched) -> None:
-        #: For whoever waits until it is readable.
-        self.sock = self._sock = sock
+        self._client = ClientSocket(sock, remote, limits.write_seconds)
         self._remote = remote
         self._handle = handle
         self._limits = limits
         self._closing = closing
         self._watch = watch
         self._head_limits = HeadLimits(limits.header_line_bytes, limits.header_bytes, limits.headers)
-        self._buffer = bytearray()
-        self._timeout: Optional[float] = -1.0
-        #: Whether the thread that serves may wait for the client, being this connection's own.
-        self._patient = True
-        #: What to call before it does.
-        self._step_down: Callable[[], object] = bool
         #: Tells whether the connection may rest between requests.
         self._may_rest: Callable[[], bool] = _never
         #: Whether it waits for a request, and may be closed without a loss.
@@ -92,20 +76,24 @@ class Connection:
         #: Clients repeat themselves: the last head, as bytes and parsed.
         self._block = b""
         self._head: Optional[RequestHead] = None
-        self._unread = False
         #: The time of the last response, and the same as text.
         self._second, self._time = 0, ""
 
+    @property
+    def sock(self) -> socket.socket:
+        """For whoever waits until it is readable."""
+        return self._client.sock
+
     def serve(self) -> bool:
         """Serve requests on this thread until the connection rests between two of them, which is True, or is closed."""
-        self._patient = True
+        self._client.patient = True
         again = self._guarded(self._serve_on)
         if not again:
             self.close()
         return again
 
     def _serve_on(self) -> bool:
-        while self._buffer or not self._may_rest():
+        while self._client.buffer or not self._may_rest():
             if not self._serve_one():
                 self._linger()
                 return False
@@ -117,19 +105,19 @@ class Connection:
         :param step_down: called when that has to wait all the same; the thread is the connection's own from then on.
         :param may_rest: tells whether the connection may come back between two requests.
         """
-        self._step_down, self._may_rest = step_down, may_rest
+        self._client.step_down, self._may_rest = step_down, may_rest
         self.idle, self.since = True, time.monotonic()
 
     def serve_ready(self) -> bool:
         """Serve what has come, as far as that needs no waiting; False when the connection is over, and to be closed."""
-        self._patient = False
+        self._client.patient = False
         again = self._guarded(self._serve_ready)
         self.since = time.monotonic()
         return again
 
     def _serve_ready(self) -> bool:
         while self._serve_one():
-            if self._patient or not self._buffer:
+            if self._client.patient or not self._client.buffer:
                 return True
         self._linger()
         return False
@@ -149,29 +137,19 @@ class Connection:
 
     def hasten(self) -> None:
         """Take in what has come already, so that it is served although the server stops."""
-        try:
-            self._set_timeout(0.0)
-            self._buffer += self._sock.recv(_PIECE)
-        except OSError as error:
-            _log.debug("the connection of %s ended: %s", self._remote, error)
+        self._client.hasten(_PIECE)
 
     def close(self) -> None:
         """Close the socket; idempotent."""
-        self._sock.close()
+        self._client.close()
 
     def hang_up(self) -> None:
         """End the connection from another thread: a read or a write that blocks returns."""
-        self._shut(socket.SHUT_RDWR)
+        self._client.shut(socket.SHUT_RDWR)
 
     def stop_reading(self) -> None:
         """Have an idle connection end; what was sent already is still served."""
-        self._shut(socket.SHUT_RD)
-
-    def _shut(self, how: int) -> None:
-        try:
-            self._sock.shutdown(how)
-        except OSError as error:
-            _log.debug("the connection of %s was closed already: %s", self._remote, error)
+        self._client.shut(socket.SHUT_RD)
 
     # --- one request ------------------------------------------------------------------------------------
 
@@ -185,15 +163,15 @@ class Connection:
         except BadRequest as error:
             # Not what it was, which may hold a query (SEC-13).
             _access.info("%s - %d", self._remote, error.status)
-            self._send_all(_plain(error.status, str(error)))
+            self._client.send_all(_plain(error.status, str(error)))
             return False
         started = time.monotonic()
-        self._unread = plan != 0
-        request = HTTPRequest(head.method, head.path, head.headers, head.query, read=lambda limit: self._read_body(
-            head, plan, limit), remote=self._remote, departed=self._departed, inline=True)
+        body = RequestBody(self._client, head, plan, self._limits)
+        request = HTTPRequest(head.method, head.path, head.headers, head.query, read=body.read, remote=self._remote,
+                              departed=self._client.departed, inline=True)
         response = self._handle(request)
         try:
-            again = self._respond(head, response)
+            again = self._respond(head, body, response)
         finally:
             response.close()
         if _access.isEnabledFor(logging.INFO):
@@ -203,7 +181,7 @@ class Connection:
         return again and not self._closing()
 
     def _read_head(self) -> Optional[RequestHead]:
-        limits, buffer = self._limits, self._buffer
+        limits, buffer = self._limits, self._client.buffer
         deadline: Optional[float] = None
         waited = 0.0
         while True:
@@ -226,7 +204,7 @@ class Connection:
                 if self._closing():
                     return None
             try:
-                data = self._recv(_PIECE, seconds)
+                data = self._client.recv(_PIECE, seconds)
             except socket.timeout:
                 if buffer:
                     continue
@@ -246,75 +224,14 @@ class Connection:
             self._head, self._block = parse_head(block, self._head_limits), block
         return self._head
 
-    # --- the body -----------------------------------------------------------------------------------------
-
-    def _read_body(self, head: RequestHead, plan: Optional[int], limit: int) -> bytes:
-        if plan is not None and plan > limit:
-            raise UnreadableBody(413, f"the body has {plan} bytes; {limit} are read at most")
-        buffer = self._buffer
-        if plan is not None and len(buffer) >= plan:
-            body = bytes(buffer[:plan])
-            del buffer[:plan]
-            self._unread = False
-            return body
-        if head.version == (1, 1) and (head.headers.get("expect") or "").lower() == "100-continue" and not buffer:
-            self._send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
-        body = self._read_chunks(limit) if plan is None else self._read_length(plan)
-        self._unread = False
-        return body
-
-    def _read_length(self, plan: int) -> bytes:
-        body, self._buffer = self._buffer, bytearray()
-        clock = _BodyClock(self._limits)
-        while len(body) < plan:
-            body += self._receive(clock, min(plan - len(body), 1 << 20))
-        return bytes(body)
-
-    def _read_chunks(self, limit: int) -> bytes:
-        decoder = ChunkedDecoder(limit)
-        body = bytearray()
-        clock = _BodyClock(self._limits)
-        data = bytes(self._buffer)
-        try:
-            while True:
-                body += decoder.feed(data)
-                if decoder.done:
-                    break
-                data = self._receive(clock, _PIECE)
-        except BadRequest as error:
-            raise UnreadableBody(error.status, str(error)) from error
-        self._buffer = bytearray(decoder.rest)
-        return bytes(body)
-
-    def _receive(self, clock: "_BodyClock", size: int) -> bytes:
-        try:
-            data = self._recv(size, clock.left())
-        except socket.timeout:
-            return b""  # the clock says next whether that was too long
-        if not data:
-            raise UnreadableBody(400, "the body ended early")
-        clock.note(len(data))
-        return data
-
-    def _departed(self) -> bool:
-        """Whether the client has closed its side."""
-        if self._buffer:
-            return False  # there is another request; what is behind it cannot be seen yet
-        try:
-            if not _readable(self._sock):
-                return False
-            return not self._sock.recv(1, socket.MSG_PEEK)
-        except OSError:
-            return True
-
     # --- the response -----------------------------------------------------------------------------------
 
-    def _respond(self, head: RequestHead, response: HTTPResponse) -> bool:
+    def _respond(self, head: RequestHead, asked: RequestBody, response: HTTPResponse) -> bool:
         """Send a response; return whether the connection can go on."""
         status = response.status
         chunked = response.streaming and head.version == (1, 1)
         # A body that nobody has read would be taken for the next request.
-        again = (head.keep_alive and not self._unread and not self._closing()
+        again = (head.keep_alive and not asked.unread and not self._closing()
                  and (chunked or not response.streaming))
         lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}", f"Date: {self._date()}"]
         for name, value in response.headers:
@@ -338,7 +255,7 @@ class Connection:
         top = joined.encode("latin-1") + b"\r\n\r\n"
         if head.method == "HEAD":
             body = b""
-        self._send_all(top + body)
+        self._client.send_all(top + body)
         if response.streaming and head.method != "HEAD":
             self._stream(response, chunked)
         return again
@@ -348,80 +265,29 @@ class Connection:
         if getattr(body, "complete", False):
             unwatch: Callable[[], object] = bool  # all of it is there, so that nobody waits for more
         else:
-            self._wait(self._limits.write_seconds)
-            unwatch = self._watch(self._sock, getattr(body, "leave", bool))
+            self._client.wait_to_send()
+            unwatch = self._watch(self._client.sock, getattr(body, "leave", bool))
         try:
             for piece in body:
                 if chunked:
                     piece = b"%x\r\n%b\r\n" % (len(piece), piece)
                     if getattr(body, "last", False):
                         # Together: a client that reads as far as its answer finds the end there too.
-                        self._send_all(piece + b"0\r\n\r\n")
+                        self._client.send_all(piece + b"0\r\n\r\n")
                         return
-                self._send_all(piece)
+                self._client.send_all(piece)
             if chunked:
-                self._send_all(b"0\r\n\r\n")
+                self._client.send_all(b"0\r\n\r\n")
         finally:
             unwatch()
 
-    def _send_all(self, data: bytes) -> None:
-        # One call for all of it, so that small responses are one segment. The limit is for each step: a client
-        # may be slow, but not stand still. What fits into the kernel's buffer does not wait, so that the time
-        # is not set, and reset for the next request, for nothing.
-        sent = 0
-        if not self._patient:
-            sent = self._send_now(data)
-            if sent == len(data):
-                return
-            self._wait(self._limits.write_seconds)
-        elif len(data) > _SMALL:
-            self._set_timeout(self._limits.write_seconds)
-        try:
-            sent = sent or self._sock.send(data)
-            if sent < len(data):
-                rest = memoryview(data)[sent:]
-                while rest:
-                    rest = rest[self._sock.send(rest):]
-        except socket.timeout:
-            raise Gone(f"it took no byte of a response for {self._limits.write_seconds:g} s") from None
-
-    def _send_now(self, data: bytes) -> int:
-        self._set_timeout(0.0)
-        try:
-            return self._sock.send(data)
-        except BlockingIOError:
-            return 0
-
-    def _recv(self, size: int, seconds: float) -> bytes:
-        """Read from the socket; a thread that may not wait reads what is there, or steps down.
-
-        :raises socket.timeout: nothing came.
-        """
-        if not self._patient:
-            self._set_timeout(0.0)
-            try:
-                return self._sock.recv(size)
-            except BlockingIOError:
-                self._wait(seconds)
-        self._set_timeout(seconds)
-        return self._sock.recv(size)
-
-    def _wait(self, seconds: float) -> None:
-        """From here on reading and writing may wait, each so many seconds."""
-        if not self._patient:
-            self._patient = True
-            self._step_down()
-        self._set_timeout(seconds)
-
     def _linger(self) -> None:
         """Close our side, and read what is still on its way."""
-        self._sock.shutdown(socket.SHUT_WR)
-        self._wait(_LINGER_SECONDS)
+        self._client.sock.shutdown(socket.SHUT_WR)
         end = time.monotonic() + _LINGER_SECONDS
         left = _LINGER_BYTES
         while left > 0 and time.monotonic() < end and not self._closing():
-            self._set_timeout(max(end - time.monotonic(), 0.01))
-            data = self._sock.recv(_PIECE)
+            data = self._client.recv(_PIECE, max(end - time.monotonic(), 0.01))
             if not data:
                 return
             left -= len(data)
@@ -431,46 +297,6 @@ class Connection:
         if now != self._second:
             self._second, self._time = now, _date(now)
         return self._time
-
-    def _set_timeout(self, seconds: float) -> None:
-        if seconds != self._timeout:
-            self._timeout = seconds
-            self._sock.settimeout(seconds)
-
-
-class _BodyClock:
-    """Watches how fast a body comes."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._started = time.monotonic()
-        self._bytes = 0
-
-    def note(self, count: int) -> None:
-        """Note that bytes have come."""
-        self._bytes += count
-
-    def left(self) -> float:
-        """Return the seconds until it must be looked at again.
-
-        :raises UnreadableBody: it is too slow (SEC-08).
-        """
-        limits = self._limits
-        passed = time.monotonic() - self._started
-        if passed >= limits.body_seconds:
-            raise UnreadableBody(408, f"the body did not come within {limits.body_seconds:g} s")
-        if passed > _RATE_AFTER and self._bytes < limits.body_rate * passed:
-            raise UnreadableBody(408, f"the body comes slower than {limits.body_rate} bytes a second")
-        return min(limits.body_seconds - passed, 1.0)
-
-
-def _readable(sock: socket.socket) -> bool:
-    if hasattr(select, "poll"):
-        poll = select.poll()  # select() cannot look at descriptors above 1023
-        poll.register(sock, select.POLLIN)
-        return bool(poll.poll(0))
-    return bool(select.select([sock], [], [], 0)[0])
-
 
 def _plain(status: int, message: str) -> bytes:
     """Return a whole response to what was no request."""

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from rawhttp import LIMIT, Wire, chunked, request
 
 from mcplite.protocol.headers import Headers
-from mcplite.server import connection as module
+from mcplite.server import requestbody
 from mcplite.server.connection import Connection
 from mcplite.server.httpmessages import HTTPResponse, UnreadableBody
 from mcplite.server.limits import Limits
@@ -308,7 +308,7 @@ def test_an_endless_line_is_not_kept(host):
     with made.open() as wire:
         with contextlib.suppress(ConnectionError):
             for _ in range(128):  # eight MiB
-                kept.append(len(made.connections[0]._buffer))
+                kept.append(len(made.connections[0]._client.buffer))
                 wire.send(b"x" * 65536)
         wire.rest()
     assert made.over() and max(kept) <= 200_000
@@ -412,7 +412,7 @@ def test_a_body_that_stands_still(host, headers, body):
 
 
 def test_a_body_that_comes_too_slowly(host, monkeypatch):
-    monkeypatch.setattr(module, "_RATE_AFTER", 0.2)
+    monkeypatch.setattr(requestbody, "_RATE_AFTER", 0.2)
     made = host(body_rate=1000)
     with made.open() as wire:
         dribble(wire, request(headers={"Content-Length": "4000"}) + b"x" * 4000)

@@ -437,6 +437,30 @@ def test_two_hundred_open_streams(served, monkeypatch):
         listen(made.port, sessions[0]).close()
 
 
+@pytest.mark.parametrize("stateless", [False, True])
+def test_answers_are_not_crossed_between_clients(served, stateless):
+    # SEC-50: the same ids at the same time, on connections and in sessions of their own.
+    made = served(options={"stateless": stateless})
+    failures, clients, rounds = [], 8, 25
+
+    def talk(number):
+        try:
+            with made.wire() as wire:
+                session = None if stateless else begin(wire)
+                for id in range(rounds):
+                    reply = wire.post(call("add", id=id, a=1000 * number, b=id), session).json
+                    assert (reply["id"], reply["result"]["content"][0]["text"]) == (id, str(1000 * number + id))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=talk, args=(number,)) for number in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+    assert failures == [] and not any(thread.is_alive() for thread in threads)
+
+
 def test_slow_clients_do_not_hold_up_the_others(served):
     # SEC-11
     made = served(header_seconds=1.0, connections=80)
