@@ -83,17 +83,24 @@ if os.name == "posix":
     HOSTS["gunicorn"] = gunicorn, STREAMABLE
 
 
-@pytest.fixture(scope="session", params=list(HOSTS))
+def pytest_generate_tests(metafunc):
+    """Run a test over each host, with each revision that its transport knows."""
+    if "revision" in metafunc.fixturenames:
+        pairs = [(name, revision) for name, (_, revisions) in HOSTS.items() for revision in revisions]
+        metafunc.parametrize(("host", "revision"), pairs, indirect=True)
+    elif "host" in metafunc.fixturenames:
+        metafunc.parametrize("host", list(HOSTS), indirect=True)
+
+
+@pytest.fixture(scope="session")
 def host(request):
     make, revisions = HOSTS[request.param]
     with make() as target:
         yield Host(request.param, target, revisions)
 
 
-@pytest.fixture(params=NAMES)
-def revision(request, host):
-    if request.param not in host.revisions:
-        pytest.skip(f"{host.name} is not a transport of {request.param}")
+@pytest.fixture(scope="session")
+def revision(request):
     return request.param
 
 
