@@ -22,6 +22,7 @@ May import: nothing of ours.
     │   └── AuthError(challenge)
     ├── RequestTimeout                         the deadline passed (also a TimeoutError)
     ├── Cancelled(reason)                      somebody cancelled the call
+    ├── InputNeeded(requests, state)           the server asks something first, and rounds=False was said
     ├── NotSupported                           the peer did not declare it; nothing was sent
     ├── ToolError(message, content)            a tool's own failure: an ``isError`` result
     └── RegistrationError                      what was registered cannot be served (also a ValueError)
@@ -40,7 +41,7 @@ __all__ = [
     "UnsupportedVersion", "MissingCapability", "HeaderMismatch", "UrlElicitationRequired",
     "ProtocolError", "TransportError", "ConnectionClosed", "SessionLost", "HTTPStatusError",
     "AuthError",
-    "RequestTimeout", "Cancelled", "NotSupported", "ToolError", "RegistrationError", "remote_error",
+    "RequestTimeout", "Cancelled", "InputNeeded", "NotSupported", "ToolError", "RegistrationError", "remote_error",
 ]
 
 PARSE_ERROR = -32700
@@ -73,6 +74,8 @@ class RemoteError(MCPError):
     default_code = INTERNAL_ERROR
     #: Whether it came from the other side, in contrast to one that a handler raises on purpose.
     received = False
+    #: The status of the HTTP response that brought it, when that was no ordinary answer.
+    http_status: Optional[int] = None
 
     def __init__(self, message: str = "", *, code: Optional[int] = None, data: Any = None) -> None:
         super().__init__(message)
@@ -189,6 +192,9 @@ class ProtocolError(MCPError):
 class TransportError(MCPError):
     """Could not talk to the peer at all."""
 
+    #: Whether a connection that had rested was closed without an answer: what may run twice can be sent again.
+    stale = False
+
 
 class ConnectionClosed(TransportError):
     """The connection is over: the peer left, its process ended, or this side closed it.
@@ -250,6 +256,22 @@ class Cancelled(MCPError):
     def __init__(self, reason: Optional[str] = None) -> None:
         super().__init__(reason or "cancelled")
         self.reason = reason
+
+
+class InputNeeded(MCPError):
+    """The server needs answers before it goes on, and the caller wanted to give them itself (``rounds=False``).
+
+    Send the same call again with ``input_responses={key: answer}`` and ``request_state=error.state``, from
+    whichever process.
+
+    :param requests: what it asks, by key: each with a ``method`` and ``params``, as on the wire.
+    :param state: to send along, unchanged; None when there is none.
+    """
+
+    def __init__(self, message: str = "", *, requests: Optional[Dict[str, Any]] = None, state: Optional[str] = None) -> None:
+        super().__init__(message)
+        self.requests = requests or {}
+        self.state = state
 
 
 class NotSupported(MCPError):

@@ -9,7 +9,9 @@ that points at one of its rows. Rule 2: nobody compares revisions; code asks for
 from dataclasses import dataclass, field
 from typing import Dict, FrozenSet, Mapping, Optional, Tuple
 
-from .errors import INVALID_PARAMS, RESOURCE_NOT_FOUND
+from .errors import (
+    HEADER_MISMATCH, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, RESOURCE_NOT_FOUND, UNSUPPORTED_VERSION,
+)
 
 __all__ = [
     "Revision", "NOVEMBER_2024", "MARCH_2025", "JUNE_2025", "NOVEMBER_2025", "JULY_2026",
@@ -94,7 +96,11 @@ class Revision:
     server_notifications: FrozenSet[str] = field(repr=False)
     #: What may ride in ``inputRequests``.
     input_requests: FrozenSet[str] = field(repr=False, default=frozenset())
-    #: JSON-RPC code to HTTP status where the revision fixes one.
+    #: Requests that may be answered with questions (MRTR-02, MRTR-03).
+    asking_methods: FrozenSet[str] = field(repr=False, default=frozenset())
+    #: What a client lacks is an error of the protocol, not of a tool (MRTR-11).
+    capability_errors: bool = False
+    #: JSON-RPC code to HTTP status where the revision fixes one, for errors found before a handler runs.
     http_status: Mapping[int, int] = field(repr=False, default_factory=dict)
 
     def has(self, since: Optional["Revision"], until: Optional["Revision"] = None) -> bool:
@@ -164,7 +170,8 @@ JULY_2026 = Revision(
     server_requests=frozenset(),
     server_notifications=_SERVER_NOTIFICATIONS | {"notifications/subscriptions/acknowledged"},
     input_requests=frozenset({"elicitation/create", "sampling/createMessage", "roots/list"}),
-    http_status={-32020: 400, -32021: 400, -32022: 400, -32601: 404},
+    asking_methods=frozenset({"tools/call", "prompts/get", "resources/read"}), capability_errors=True,
+    http_status={HEADER_MISMATCH: 400, MISSING_CAPABILITY: 400, UNSUPPORTED_VERSION: 400, METHOD_NOT_FOUND: 404},
 )
 
 #: Oldest first.

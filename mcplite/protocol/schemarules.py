@@ -12,7 +12,12 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 from ..errors import RegistrationError
 from .patterns import longest_subject
 
-__all__ = ["check_rules", "is_draft7"]
+__all__ = ["ForeignSchema", "check_rules", "is_draft7"]
+
+
+class ForeignSchema(RegistrationError):
+    """A schema is in a dialect that is not known here, or refers to what is not in it: nobody knows what it says."""
+
 
 _MAX_BYTES = 256 << 10
 _MAX_DEPTH = 64
@@ -38,8 +43,8 @@ def is_draft7(schema: Mapping[str, Any], what: str = "schema") -> bool:
         return False
     found = re.fullmatch(_DIALECT, named) if isinstance(named, str) else None
     if found is None:
-        raise RegistrationError(f"{what}: the JSON Schema dialect {str(named)[:200]!r} is not supported;"
-                                f" use 2020-12 (or leave $schema out) or draft-07")
+        raise ForeignSchema(f"{what}: the JSON Schema dialect {str(named)[:200]!r} is not supported;"
+                            f" use 2020-12 (or leave $schema out) or draft-07")
     return found.group(1) is not None
 
 
@@ -169,8 +174,8 @@ class _Rules:
         if resource is None:
             if uri in (_NEWEST, _DRAFT7) and not fragment:
                 return  # the validator has it with it
-            raise self._refuse(f"{reference[:200]!r} refers to something outside of the schema, which is never"
-                               f" fetched; put it under $defs")
+            raise ForeignSchema(f"{self._what}: {reference[:200]!r} refers to something outside of the schema, which is"
+                                f" never fetched; put it under $defs")
         target: Optional[Any] = resource
         base = uri
         if fragment.startswith("/"):
@@ -178,7 +183,7 @@ class _Rules:
         elif fragment:
             target = self._anchors.get((uri, fragment))
         if not isinstance(target, (dict, bool)):
-            raise self._refuse(f"{reference[:200]!r} refers to no part of the schema")
+            raise ForeignSchema(f"{self._what}: {reference[:200]!r} refers to no part of the schema")
         self._waiting.append((target, base))
 
     def _follow(self, target: Any, pointer: str, base: str) -> Tuple[Any, str]:

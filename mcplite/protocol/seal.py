@@ -20,7 +20,7 @@ def seal(content: bytes, key: bytes, context: str) -> str:
     :param key: a secret.
     :param context: what the value is bound to; it is not part of the result.
     """
-    return base64.urlsafe_b64encode(_sign(content, key, context) + content).rstrip(b"=").decode("ascii")
+    return _text(_sign(content, key, context) + content)
 
 
 def open_sealed(text: str, keys: Sequence[bytes], context: str) -> Optional[bytes]:
@@ -29,10 +29,16 @@ def open_sealed(text: str, keys: Sequence[bytes], context: str) -> Optional[byte
         data = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         return None
+    if _text(data) != text:
+        return None  # base64 can say the same in several ways, and a value that is used up must not have another name
     signature, content = data[:_DIGEST], data[_DIGEST:]
     if any([hmac.compare_digest(signature, _sign(content, key, context)) for key in keys]):
         return content
     return None
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
 
 
 def _sign(content: bytes, key: bytes, context: str) -> bytes:

@@ -11,7 +11,8 @@ from .base import Model, wire
 from .content import Icon
 
 __all__ = [
-    "ClientCapabilities", "Implementation", "InitializeResult", "LogMessage", "Progress", "ServerCapabilities",
+    "ClientCapabilities", "DiscoverResult", "Implementation", "InitializeResult", "LogMessage", "Progress",
+    "ServerCapabilities",
 ]
 
 Flags = Optional[Dict[str, Any]]
@@ -66,6 +67,19 @@ class InitializeResult(Model):
     capabilities: ServerCapabilities
     server_info: Implementation
     instructions: Optional[str] = None
+    meta: Optional[Dict[str, Any]] = wire("_meta")
+
+
+@dataclass(eq=False, repr=False)
+class DiscoverResult(Model):
+    """What a server says of itself to a client that does not begin with a handshake (DISC-03)."""
+
+    supported_versions: List[str]
+    capabilities: ServerCapabilities
+    instructions: Optional[str] = None
+    result_type: Optional[str] = wire(since=JULY_2026)
+    ttl_ms: Optional[int] = wire(since=JULY_2026)
+    cache_scope: Optional[str] = wire(since=JULY_2026)
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
 

@@ -7,7 +7,11 @@ import schemas
 import pytest
 
 from mcplite import types
-from mcplite.protocol import codec
+from mcplite.errors import (
+    HeaderMismatch, InternalError, InvalidParams, MethodNotFound, MissingCapability, RemoteError, UnsupportedVersion,
+    remote_error,
+)
+from mcplite.protocol import codec, envelope, forms, jsonrpc
 from mcplite.revisions import JULY_2026, JUNE_2025, LEGACY, MARCH_2025, NOVEMBER_2024, NOVEMBER_2025, REVISIONS
 from mcplite.types import *  # noqa: F403
 
@@ -212,6 +216,8 @@ SAMPLES = [
                        elicitation={"form": {}, "url": {}}, extensions={"com.example/x": {}}),
     InitializeResult(protocol_version="x", capabilities=SERVER, server_info=IMPLEMENTATION, instructions="i",
                      meta=META),
+    DiscoverResult(supported_versions=["x"], capabilities=SERVER, instructions="i", meta=META, result_type="complete",
+                   ttl_ms=5, cache_scope="private"),
     Progress(progress=1, total=2.5, message="m"),
     LogMessage(level="info", data={"a": None}, logger="l"),
 ]
@@ -306,21 +312,68 @@ def test_every_content_kind_of_sampling_is_valid_in_a_message(revision):
 
 # --- the official examples ----------------------------------------------------------------------------
 
-
-def examples():
-    by_name = {name: cls for cls in CLASSES for name in DEFINITIONS.get(cls, [cls.__name__])}
-    for path in sorted((schemas.FOLDER / JULY_2026.name / "examples").glob("*/*.json")):
-        if path.parent.name in by_name:
-            yield pytest.param(by_name[path.parent.name], path, id=f"{path.parent.name}/{path.stem}")
-
-
+BY_NAME = {name: cls for cls in CLASSES for name in DEFINITIONS.get(cls, [cls.__name__])}
+QUESTIONS = {"elicitation/create": types.ElicitRequest, "sampling/createMessage": types.CreateMessageRequest}
+NEWS = {"notifications/progress": types.Progress, "notifications/message": types.LogMessage}
+#: The exceptions that the examples of errors are for a caller.
+ERRORS = {
+    "HeaderMismatchError": HeaderMismatch, "InternalError": InternalError, "InvalidParamsError": InvalidParams,
+    "MethodNotFoundError": MethodNotFound, "MissingRequiredClientCapabilityError": MissingCapability,
+    "ParseError": RemoteError, "UnsupportedProtocolVersionError": UnsupportedVersion,
+}
+#: Examples that consist of nothing but members which no class of ours stands for.
+PLAIN = {
+    "CancelledNotification", "CancelledNotificationParams", "ListRootsRequest", "PromptListChangedNotification",
+    "ResourceListChangedNotification", "ResourceUpdatedNotification", "ResourceUpdatedNotificationParams",
+    "SubscriptionsAcknowledgedNotification", "SubscriptionsListenResult", "SubscriptionsListenResultResponse",
+    "ToolListChangedNotification",
+}
 #: Defaults, which the examples spell out and we do not.
 IMPLIED = {"isError": False, "mode": "form"}
 
 
-@pytest.mark.parametrize("cls, path", list(examples()))
-def test_official_examples_survive_decoding(cls, path):
-    data = json.loads(path.read_text("utf-8"))
+def parts(name, data):
+    """Return what stands in an example that there are classes for, as pairs of a class and JSON data."""
+    if name in BY_NAME:
+        return [(BY_NAME[name], data)]
+    if name.endswith("ResultResponse"):
+        return parts(name[:-len("Response")], data["result"])
+    if name == "InputRequiredResult":
+        return parts("InputRequests", data.get("inputRequests", {}))
+    if name == "InputRequests":
+        return [(QUESTIONS[request["method"]], request["params"]) for request in data.values()]
+    if name == "InputResponses":
+        return [(types.ElicitResult if "action" in answer else types.CreateMessageResult, answer)
+                for answer in data.values()]
+    if data.get("method") in QUESTIONS:
+        return [(QUESTIONS[data["method"]], data["params"])]
+    if data.get("method") in NEWS:
+        return [(NEWS[data["method"]], data["params"])]
+    if name == "MissingRequiredClientCapabilityError":
+        return [(types.ClientCapabilities, data["error"]["data"]["requiredCapabilities"])]
+    meta = data.get("params", data).get("_meta", {})
+    found = [(types.ClientCapabilities, meta.get(envelope.CAPABILITIES)),
+             (types.Implementation, meta.get(envelope.CLIENT_INFO))]
+    return [(cls, part) for cls, part in found if part is not None]
+
+
+def all_examples():
+    return [(path.parent.name, json.loads(path.read_text("utf-8")), f"{path.parent.name}/{path.stem}")
+            for path in sorted((schemas.FOLDER / JULY_2026.name / "examples").glob("*/*.json"))]
+
+
+def examples(wanted=lambda name: True):
+    return [pytest.param(name, data, id=id) for name, data, id in all_examples() if wanted(name)]
+
+
+def example_parts():
+    for name, data, id in all_examples():
+        for number, (cls, part) in enumerate(parts(name, data)):
+            yield pytest.param(cls, part, id=f"{id}-{number}-{cls.__name__}")
+
+
+@pytest.mark.parametrize("cls, data", list(example_parts()))
+def test_official_examples_survive_decoding(cls, data):
     instance = codec.decode(cls, data)
     again = codec.encode(instance, JULY_2026)
     assert again == {name: value for name, value in data.items() if name not in IMPLIED or value != IMPLIED[name]
@@ -329,8 +382,58 @@ def test_official_examples_survive_decoding(cls, path):
     assert strangers <= WITHOUT.get(cls, set()), "every other member has a field"
 
 
-def test_there_are_examples_of_most_classes():
-    assert len(list(examples())) >= 60
+@pytest.mark.parametrize("name, data", examples())
+def test_official_examples_are_read_and_written_as_messages(name, data):
+    """What is no message by itself is read and written inside of one."""
+    if "jsonrpc" not in data:
+        around = {"jsonrpc": "2.0", "id": 1}
+        data = {**around, "error": data} if name in ERRORS else {**around, "method": "m", "params": data}
+    message = jsonrpc.parse(json.dumps(data).encode())
+    assert not isinstance(message, jsonrpc.Invalid)
+    assert json.loads(jsonrpc.dump(message)) == data
+
+
+@pytest.mark.parametrize("name, data", examples(lambda name: name.endswith(("Request", "RequestParams"))))
+def test_official_envelopes_are_read_and_written(name, data):
+    params = data.get("params", {}) if "method" in data else data
+    if params.get("_meta") is None:
+        assert name in ("CreateMessageRequest", "CreateMessageRequestParams", "ElicitRequest", "ListRootsRequest"), (
+            "what rides in a result needs none")
+        return
+    assert envelope.claims(params)
+    read = envelope.read(params)
+    written = envelope.members(envelope.revision_of(read, [JULY_2026]), read.capabilities, read.info, read.log_level)
+    without = {key: value for key, value in params["_meta"].items() if key not in written}
+    assert envelope.stamp({**params, "_meta": without}, written) == params
+
+
+@pytest.mark.parametrize("name, data", examples(lambda name: name in ERRORS))
+def test_official_errors_are_known_to_callers(name, data):
+    error = data.get("error", data)
+    raised = remote_error(error["code"], error["message"], error.get("data"))
+    assert type(raised) is ERRORS[name]
+    assert {"code": raised.code, "message": raised.message, "data": raised.data} == {"data": None, **error}
+    if isinstance(raised, UnsupportedVersion):
+        assert list(raised.supported) == error["data"]["supported"]
+    if isinstance(raised, MissingCapability):
+        assert raised.required == error["data"]["requiredCapabilities"]
+
+
+@pytest.mark.parametrize("name, data", examples(lambda name: name.endswith("Schema")))
+def test_official_form_fields_can_be_asked_for(name, data):
+    form = {"type": "object", "properties": {"field": data}, "required": ["field"]}
+    forms.check_form(form)
+    assert forms.adapt_form(form, JULY_2026) == form
+    filled = forms.fill_defaults(form, {})
+    assert filled == {"field": data["default"]} and forms.check_answer(form, filled) == []
+
+
+def test_no_example_is_left_out():
+    names = {name for name, _, _ in all_examples()}
+    bare = {name for name, data, _ in all_examples() if not parts(name, data)}
+    bare -= {name for name in names if name in ERRORS or name.endswith("Schema")} | {"InputRequiredResult"}
+    assert bare == PLAIN
+    assert set(ERRORS) <= names and len(all_examples()) >= 125
 
 
 def test_the_shapes_of_capabilities_follow_the_revision():

@@ -1,0 +1,87 @@
+"""What a request says of its sender, read and written."""
+
+import pytest
+
+from mcplite.errors import InvalidParams, UnsupportedVersion
+from mcplite.protocol import envelope
+from mcplite.revisions import JULY_2026, LEGACY, NOVEMBER_2025, REVISIONS
+from mcplite.types import ClientCapabilities, Implementation
+
+PREFIX = "io.modelcontextprotocol/"
+VERSION, CAPABILITIES, INFO, LEVEL = (
+    PREFIX + name for name in ("protocolVersion", "clientCapabilities", "clientInfo", "logLevel"))
+
+
+def params(**changes):
+    meta = {VERSION: JULY_2026.name, CAPABILITIES: {}, **{PREFIX + name: value for name, value in changes.items()}}
+    return {"_meta": {key: value for key, value in meta.items() if value is not ...}}
+
+
+def test_what_makes_a_request_modern():
+    # ERA-18
+    assert envelope.claims(params()) and envelope.claims({"_meta": {VERSION: 7}})
+    for given in (None, {}, {"_meta": None}, {"_meta": "x"}, {"_meta": {"progressToken": 1}}):
+        assert not envelope.claims(given)
+
+
+def test_what_it_says():
+    read = envelope.read(params(clientInfo={"name": "c", "version": "1", "title": "C"}, clientCapabilities={
+        "elicitation": {"url": {}}, "extensions": {"com.example/x": {"a": 1}}}, logLevel="info"))
+    assert (read.version, read.log_level) == (JULY_2026.name, "info")
+    assert read.info == Implementation("c", "1", title="C")
+    assert read.capabilities == ClientCapabilities(elicitation={"url": {}}, extensions={"com.example/x": {"a": 1}})
+    assert read.capabilities is read.capabilities
+
+
+def test_a_client_may_keep_its_name_to_itself():
+    # STAT-05
+    read = envelope.read(params())
+    assert (read.info, read.log_level, read.capabilities) == (None, None, ClientCapabilities())
+
+
+@pytest.mark.parametrize("given", [
+    None, {}, {"_meta": None}, {"_meta": []}, params(protocolVersion=...), params(clientCapabilities=...), params(protocolVersion=1),
+    params(clientCapabilities=[]), params(clientCapabilities=None), params(clientCapabilities={"roots": 5}), params(clientInfo="me"),
+    params(clientInfo={"name": "me"}), params(clientInfo={"name": 1, "version": "1"}), params(clientInfo=None), params(logLevel=7),
+])
+def test_what_is_missing_or_wrong(given):
+    # STAT-03
+    with pytest.raises(InvalidParams, match="_meta"):
+        envelope.read(given)
+
+
+@pytest.mark.parametrize("version", ["2099-01-01", "", NOVEMBER_2025.name, "x" * 500])
+def test_versions_that_are_not_served(version):
+    # STAT-16, ERA-23
+    with pytest.raises(UnsupportedVersion) as caught:
+        envelope.revision_of(envelope.read(params(protocolVersion=version)), REVISIONS)
+    assert caught.value.code == -32022
+    assert caught.value.data == {"supported": [known.name for known in reversed(REVISIONS)], "requested": version[:200]}
+
+
+def test_the_version_that_is():
+    read = envelope.read(params())
+    assert envelope.revision_of(read, REVISIONS) is JULY_2026
+    with pytest.raises(UnsupportedVersion):
+        envelope.revision_of(read, LEGACY)
+
+
+def test_stamping_keeps_what_is_there_and_changes_nothing():
+    # STAT-01, STAT-02, STAT-24
+    members = envelope.members(JULY_2026, ClientCapabilities(roots={"listChanged": True}), Implementation("c", "1"), "error")
+    assert members == {VERSION: JULY_2026.name, CAPABILITIES: {"roots": {}}, INFO: {"name": "c", "version": "1"}, LEVEL: "error"}
+    given = {"name": "x", "_meta": {"com.example/a": 1}}
+    assert envelope.stamp(given, members) == {"name": "x", "_meta": {"com.example/a": 1, **members}}
+    assert given == {"name": "x", "_meta": {"com.example/a": 1}}
+    assert envelope.stamp(None, members) == {"_meta": members}
+    assert INFO not in envelope.members(JULY_2026, ClientCapabilities(), None)
+
+
+def test_trace_context_is_sent_as_it_is_written():
+    # META-08
+    good = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "vendor=opaque",
+            "baggage": "userId=alice,serverNode=DF%2028"}
+    assert envelope.checked_trace(good) == good
+    bad = {"traceparent": "00-" + "0" * 32 + "-00f067aa0ba902b7-01", "tracestate": "line\nbreak", "baggage": "", "other": "x"}
+    assert envelope.checked_trace(bad) == {}
+    assert envelope.checked_trace({**good, "traceparent": 7}) == {key: good[key] for key in ("tracestate", "baggage")}
