@@ -9,7 +9,7 @@ inside it any more when ``close`` is called, unless ``interruptible`` is false.
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Callable, Deque, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Deque, Mapping, Optional, Tuple
 
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout
 from ..protocol.framing import LineBuffer
@@ -33,6 +33,10 @@ class Channel:
     name = "the peer"
     #: Whether ``read`` honours its timeout and ``wake``. If not, one thread reads for everybody.
     interruptible = False
+    #: Whether a message travels with headers of its own, and hanging up calls it off.
+    carries_headers = False
+    #: Whether another one like it can be made when the other side has gone.
+    restartable = False
     #: Called with the session that the other side does not know any more, when nobody is in a call that could
     #: be told; whoever opens sessions sets it.
     on_lost: Callable[[str], object] = str
@@ -66,6 +70,10 @@ class Channel:
         :raises RequestTimeout: the peer did not take the message in time.
         """
         raise NotImplementedError
+
+    def write_beside(self, data: bytes, headers: Mapping[str, str], timeout: Optional[float] = None) -> None:
+        """Write a message with headers beside it, on a channel that :attr:`carries_headers`; see :meth:`write`."""
+        self.write(data, timeout)
 
     def write_soon(self, data: bytes) -> None:
         """Send a message that nobody waits for; must not take longer than a moment.

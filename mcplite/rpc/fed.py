@@ -6,7 +6,7 @@ Over HTTP a client's messages come as requests of their own, on threads of the h
 """
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ContextManager
 
 from .channel import Channel
 from .pending import Pending
@@ -41,8 +41,11 @@ class FedReading(Reading):
         self._workers = workers
 
     def wait(self, pending: Pending) -> None:
-        with self._workers.suspended():
+        with self.aside():
             sleep_until_settled(pending)
+
+    def aside(self) -> ContextManager[None]:
+        return self._workers.suspended()
 
     def interrupt(self, pending: Pending) -> None:
         return  # the nudge was enough: nobody is in a read

@@ -29,6 +29,10 @@ class Outlet:
         """
         raise NotImplementedError
 
+    def offer(self, data: bytes) -> bool:
+        """Send a message if that is possible without waiting; False if it is not."""
+        raise NotImplementedError
+
     def finish(self, data: Optional[bytes], code: Optional[int] = None) -> None:
         """Send the answer, or None when there will be none; the last call.
 
@@ -75,11 +79,11 @@ class Batch:
 class Incoming:
     """A request in work. It is answered exactly once, or not at all when it was cancelled."""
 
-    __slots__ = ("peer", "id", "method", "params", "batch", "outlet", "alarm", "_lock", "_token", "_done",
-                 "_cancelled", "_reason")
+    __slots__ = ("peer", "id", "method", "params", "batch", "outlet", "sender", "heir", "first", "_lock", "_order", "_token",
+                 "_done", "_cancelled", "_reason")
 
     def __init__(self, peer: "Peer", id: Union[int, str], method: str, params: Dict[str, Any],
-                 batch: Optional[Batch], outlet: Optional[Outlet] = None) -> None:
+                 batch: Optional[Batch], outlet: Optional[Outlet] = None, sender: Any = None) -> None:
         self.peer = peer
         self.id = id
         self.method = method
@@ -87,11 +91,18 @@ class Incoming:
         self.batch = batch
         #: Where what belongs to this request goes; None is the channel.
         self.outlet = outlet
-        #: Whatever has to stand still while the handler waits for an answer; the serving side sets it.
-        self.alarm: Any = None
-        #: Guards the four fields below, and keeps every notification of this request before its
-        #: response (PROG-11): held while one of them is written.
+        #: Who sent it, where one peer speaks for many; whoever handed it in knows more.
+        self.sender = sender
+        #: A later request whose answer the handler of this one gives, after it has answered this one.
+        self.heir: Optional[Incoming] = None
+        #: The request that the handler of this one was begun for. It knows the latest heir, and none in between is
+        #: kept: a client may come back very often, with much to say.
+        self.first: Optional[Incoming] = None
+        #: Guards the four fields below; held for assignments.
         self._lock = threading.Lock()
+        #: Keeps every notification of this request before its response (PROG-11): held while one of them is written,
+        #: which a client that does not read may make last; who cancels never waits for it.
+        self._order = threading.Lock()
         self._token: Optional[CancelToken] = None
         self._done = False
         self._cancelled = False
@@ -106,6 +117,24 @@ class Incoming:
                 if self._cancelled:
                     self._token.cancel(self._reason)
             return self._token
+
+    @property
+    def key(self) -> Any:
+        """What names this request among those in work: ids are a sender's own."""
+        return self.id if self.sender is None else (self.sender, self.id)
+
+    def inherit(self, before: "Incoming") -> None:
+        """Become what the handler of *before* answers from now on: its token is this request's as well."""
+        token = before.token
+        with self._lock:
+            self._token = token
+            cancelled, reason = self._cancelled, self._reason
+        self.first = before.first or before
+        self.first.heir = self
+        if self.outlet is not None:
+            self.outlet.begin()
+        if cancelled:
+            token.cancel(reason)
 
     def cancelled(self, reason: Optional[str]) -> None:
         """Cancel: no answer will be sent (CANC-03)."""
@@ -124,10 +153,18 @@ class Incoming:
         if self.outlet is not None:
             # The outlet keeps the order itself; it may wait for a slow reader, which must not hold up a cancel.
             return not (self._done or self._cancelled) and self.peer._send(data, outlet=self.outlet)
-        with self._lock:
+        with self._order:
             if self._done or self._cancelled:
                 return False
             return self.peer._send(data)
+
+    def offer(self, method: str, params: Dict[str, Any]) -> bool:
+        """Do the same, but only if nobody has to wait for the other side; False if it must be tried in another way."""
+        if self._done or self._cancelled:
+            return True
+        if self.outlet is None:
+            return False  # a pipe does not say
+        return self.peer.offer(jsonrpc.dump(jsonrpc.Notification(method, params)), self.outlet)
 
     def respond(self, result: Any) -> None:
         """Answer with a result; something that is no JSON becomes an internal error (REL-59)."""
@@ -154,6 +191,9 @@ class Incoming:
                 return
             self._done = True
             send = not self._cancelled
+        if send and self.outlet is None:
+            with self._order:
+                pass  # what is being written goes out first
         try:
             self.peer._finish(self, data if send else None, code)
         except (RequestTimeout, TransportError) as error:
@@ -163,18 +203,25 @@ class Incoming:
         """Run a handler; whatever it raises, the request ends answered (REL-58)."""
         if self._done:
             return  # it waited too long for its place, and was refused meanwhile
+        if self._cancelled:
+            self._answer(b"", None)  # its client has left before there was a place, so nobody wants it done
+            return
         if self.outlet is not None:
             self.outlet.begin()
         try:
             task()
         except RemoteError as error:
-            self.fail(error.code, error.message, error.data)
+            self._last.fail(error.code, error.message, error.data)
         except Cancelled:
-            self._answer_cancelled()
+            self._last._answer_cancelled()
         except BaseException:
             # SystemExit and its like too: a handler must not take the thread or the server with it.
             _log.exception("the handler of %r failed", self.method)
-            self.fail(INTERNAL_ERROR, "Internal error")
+            self._last.fail(INTERNAL_ERROR, "Internal error")
+
+    @property
+    def _last(self) -> "Incoming":
+        return self.heir or self
 
     def _answer_cancelled(self) -> None:
         if self._cancelled:

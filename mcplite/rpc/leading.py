@@ -10,7 +10,7 @@ never behind user code for longer than that.
 
 import logging
 import threading
-from typing import Callable, Optional
+from typing import Callable, ContextManager, Optional
 
 from ..errors import ConnectionClosed, ProtocolError
 from .channel import Channel
@@ -62,12 +62,15 @@ class LeaderReading(Reading):
 
         A handler that asks the peer stops leading at once and gives its place back while it waits.
         """
+        with self.aside():
+            sleep_until_settled(pending)
+
+    def aside(self) -> ContextManager[None]:
         with self._lock:
             ticket = self._watchdog.ticket if self._leader == threading.get_ident() else 0
         if ticket:
             self._relieve(ticket)
-        with self._workers.suspended():
-            sleep_until_settled(pending)
+        return self._workers.suspended()
 
     def _lead(self) -> None:
         # A leader: blocks on the channel, then on what receive() runs; ends when it was relieved.

@@ -12,7 +12,7 @@ import copy
 import logging
 import threading
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Optional, Union
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Union
 
 from ..errors import (
     INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, SERVER_BUSY, Cancelled, ConnectionClosed, ProtocolError,
@@ -57,6 +57,10 @@ class Handler:
         """Whether arrays are legal now (RPC-21, RPC-26)."""
         return False
 
+    def answers_noise(self) -> bool:
+        """Whether the other side is told of what is no message."""
+        return True
+
     def names_unreadable_ids(self) -> bool:
         """Whether an error for an unreadable id carries ``id: null`` instead of no id (RPC-11)."""
         return True
@@ -97,7 +101,7 @@ class Peer:
         self._warn = RateLog(_log)
         self._lock = threading.Lock()
         self._pending: Dict[int, Pending] = {}
-        self._in_flight: Dict[Union[int, str], Incoming] = {}
+        self._in_flight: Dict[Any, Incoming] = {}
         self._next_id = 0
         self._error: Optional[Exception] = None
         self._gone = threading.Event()
@@ -144,7 +148,7 @@ class Peer:
     def call(self, method: str, params: Optional[Dict[str, Any]] = None, *, id: Optional[int] = None,
              timeout: Optional[float] = None, max_timeout: Optional[float] = None,
              cancel: Optional[CancelToken] = None, on_progress: Optional[Callable[[Dict[str, Any]], object]] = None,
-             cancel_notice: bool = True, outlet: Optional[Outlet] = None) -> Any:
+             cancel_notice: bool = True, outlet: Optional[Outlet] = None, headers: Optional[Mapping[str, str]] = None) -> Any:
         """Send a request and wait for its result.
 
         :param id: from :meth:`new_id`, when the params mention it; by default a new one.
@@ -155,6 +159,7 @@ class Peer:
             order, all of them before this method returns.
         :param cancel_notice: whether the peer is told when the call is given up.
         :param outlet: of the peer's request that this one belongs to (HTTP-12).
+        :param headers: what goes beside the message, on a channel that has a place for it.
         :raises RemoteError: the peer answered with an error.
         :raises ProtocolError: the peer's answer broke the rules.
         :raises RequestTimeout: no answer in time.
@@ -167,6 +172,7 @@ class Peer:
             cancel.check()
         data = jsonrpc.dump(jsonrpc.Request(id, method, params))
         pending = Pending(id, method, self._clock, timeout, max_timeout, on_progress)
+        pending.headers = headers
         with self._lock:
             if self._error is not None:
                 raise copy.copy(self._error)
@@ -252,15 +258,22 @@ class Peer:
             # A peer that does not read cannot be told; the caller must not wait for it (CANC-03).
             _log.debug("no cancel notice for %r: %s", pending.method, failure)
 
-    def notify(self, method: str, params: Optional[Dict[str, Any]] = None, *, timeout: Optional[float] = None) -> None:
+    def notify(self, method: str, params: Optional[Dict[str, Any]] = None, *, timeout: Optional[float] = None,
+               headers: Optional[Mapping[str, str]] = None) -> None:
         """Send a notification.
 
+        :param headers: what goes beside the message, on a channel that has a place for it.
         :raises ConnectionClosed: the connection is over.
         :raises RequestTimeout: the peer did not take it within *timeout* seconds.
         """
         if self._error is not None:
             raise copy.copy(self._error)
-        self._send(jsonrpc.dump(jsonrpc.Notification(method, params)), timeout)
+        data = jsonrpc.dump(jsonrpc.Notification(method, params))
+        if headers is None:
+            self._send(data, timeout)
+            return
+        self._count(data)
+        self._channel.write_beside(data, headers, timeout)
 
     def progress(self, token: Any, params: Dict[str, Any]) -> bool:
         """Pass an incoming progress notification to the call with this id; False when there is none.
@@ -295,11 +308,21 @@ class Peer:
         incoming.cancelled(reason if isinstance(reason, str) else None)
         return True
 
-    def refuse_incoming(self, id: Union[int, str], code: int, message: str) -> None:
+    def refuse_incoming(self, id: Union[int, str], code: int, message: str, sender: Any = None) -> None:
         """Answer a request in work with an error, whatever becomes of its handler."""
-        incoming = self._in_flight.get(id)
+        incoming = self._in_flight.get(id if sender is None else (sender, id))
         if incoming is not None:
             incoming.fail(code, message)
+
+    def drop_incoming(self, id: Union[int, str], sender: Any, reason: str) -> None:
+        """Cancel a request in work whose sender has gone."""
+        incoming = self._in_flight.get((sender, id))
+        if incoming is not None:
+            incoming.cancelled(reason)
+
+    def aside(self) -> ContextManager[None]:
+        """Let the current thread wait for something that is no answer: it neither leads nor keeps a place meanwhile."""
+        return self._reading.aside()
 
     def cancel_all(self, reason: str) -> List[Incoming]:
         """Cancel every request in work and return them."""
@@ -317,7 +340,7 @@ class Peer:
     def _finish(self, incoming: Incoming, data: Optional[bytes], code: Optional[int]) -> None:
         """Take *incoming* off the books and send its response, unless it was cancelled (CANC-03)."""
         with self._lock:
-            self._in_flight.pop(incoming.id, None)
+            self._in_flight.pop(incoming.key, None)
             if data is not None and incoming.batch is None:
                 self.counters.messages_sent += 1
                 self.counters.bytes_sent += len(data)
@@ -347,13 +370,14 @@ class Peer:
         self.receive(data, jsonrpc.parse(data, self._limits))
 
     def receive(self, data: bytes, message: jsonrpc.Message, outlet: Optional[Outlet] = None,
-                inline: bool = True) -> None:
+                inline: bool = True, sender: Any = None) -> None:
         """Deal with one message, which a reader read or somebody else was handed.
 
         :param data: the message as it came.
         :param message: the same, parsed.
         :param outlet: where its answers go; None is the channel.
         :param inline: whether a handler may run on this thread, when the peer is one that leads.
+        :param sender: who sent it, when this peer speaks for many; compared by identity.
         """
         self._noted("<-", data)
         counters = self.counters
@@ -362,7 +386,7 @@ class Peer:
         if type(message) is jsonrpc.Batch:
             self._receive_batch(message, outlet)
         else:
-            self._route(message, None, outlet, inline)
+            self._route(message, None, outlet, inline, sender)
 
     def _receive_batch(self, batch: jsonrpc.Batch, outlet: Optional[Outlet]) -> None:
         if not self._handler.accepts_batches():
@@ -377,7 +401,8 @@ class Peer:
         if not expected and outlet is not None:
             outlet.finish(None)
 
-    def _route(self, message: Any, batch: Optional[Batch], outlet: Optional[Outlet], inline: bool) -> None:
+    def _route(self, message: Any, batch: Optional[Batch], outlet: Optional[Outlet], inline: bool,
+               sender: Any = None) -> None:
         kind = type(message)
         if kind is jsonrpc.Response or kind is jsonrpc.Failure:
             self._answered(message)
@@ -387,7 +412,7 @@ class Peer:
             except Exception:
                 _log.exception("notification %s of %s failed", jsonrpc.describe(message), self.name)
         elif kind is jsonrpc.Request:
-            self._requested(message, batch, outlet, inline)
+            self._requested(message, batch, outlet, inline, sender)
         else:
             self._reject(message, batch, outlet)
 
@@ -400,13 +425,14 @@ class Peer:
             pending.settle(message)
 
     def _requested(self, request: jsonrpc.Request, batch: Optional[Batch], outlet: Optional[Outlet],
-                   inline: bool) -> None:
+                   inline: bool, sender: Any) -> None:
         incoming = Incoming(self, request.id, request.method,
-                            _NO_PARAMS if request.params is None else request.params, batch, outlet)
+                            _NO_PARAMS if request.params is None else request.params, batch, outlet, sender)
+        key = incoming.key
         with self._lock:
-            duplicate = request.id in self._in_flight
+            duplicate = key in self._in_flight
             if not duplicate:
-                self._in_flight[request.id] = incoming
+                self._in_flight[key] = incoming
         if duplicate:
             # The first one keeps its place and its answer (SEC-30).
             self._reject(jsonrpc.Invalid(request.id, INVALID_REQUEST, f"request id {request.id!r} is in use"), batch, outlet)
@@ -438,7 +464,7 @@ class Peer:
                 return
         self._warn.warning("%s sent something that is no message: %s", self.name, invalid.message)
         # A client leaves noise on a server's stdout unanswered (STD-25); a server says what was wrong.
-        if invalid.answers or (invalid.code == PARSE_ERROR and not self._leading):
+        if invalid.answers or (invalid.code == PARSE_ERROR and not self._leading) or not self._handler.answers_noise():
             return
         failure = jsonrpc.Failure(invalid.id, invalid.code, invalid.message, None)
         data = jsonrpc.dump(failure, null_id=self._handler.names_unreadable_ids())
@@ -482,6 +508,20 @@ class Peer:
             self.counters.messages_sent += 1
             self.counters.bytes_sent += len(data)
         return self._write(data, timeout, None, outlet)
+
+    def _count(self, data: bytes) -> None:
+        """Note a message that goes out past :meth:`_write`."""
+        with self._lock:
+            self.counters.messages_sent += 1
+            self.counters.bytes_sent += len(data)
+        self._noted("->", data)
+
+    def offer(self, data: bytes, outlet: Outlet) -> bool:
+        """Send a message on an outlet that has room for it; False when it has none."""
+        if not outlet.offer(data):
+            return False
+        self._count(data)
+        return True
 
     # --- the end -----------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ still while this side's own handler answers a question of the peer (a person may
 import threading
 import time
 from collections import deque
-from typing import Any, Callable, Deque, Dict, Optional
+from typing import Any, Callable, Deque, Dict, Mapping, Optional
 
 __all__ = ["Clock", "Pending"]
 
@@ -63,7 +63,7 @@ class Pending:
     """
 
     __slots__ = ("id", "method", "on_progress", "progress", "clock", "timeout", "limit", "end",
-                 "outcome", "interrupted", "_event")
+                 "headers", "outcome", "interrupted", "_event")
 
     def __init__(self, id: int, method: str, clock: Clock, timeout: Optional[float],
                  max_timeout: Optional[float], on_progress: Optional[Callable[[Dict[str, Any]], object]]) -> None:
@@ -81,6 +81,8 @@ class Pending:
         self.on_progress = on_progress
         self.progress: Optional[Deque[Dict[str, Any]]] = (
             None if on_progress is None else deque(maxlen=_PROGRESS_LIMIT))
+        #: What goes beside the message, on a channel that has a place for it.
+        self.headers: Optional[Mapping[str, str]] = None
         #: The message or the exception that ended the call; None while it runs.
         self.outcome: Any = None
         #: Somebody wants the waiting thread to look up: a cancel, a close.

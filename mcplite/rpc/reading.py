@@ -7,9 +7,10 @@ reads until its own answer is there, which costs no hand-over at all; a caller t
 sleeps on its own event. The daemon takes the role when nobody has called for 20 ms.
 """
 
+import contextlib
 import logging
 import threading
-from typing import Callable, Dict, List, Optional
+from typing import Callable, ContextManager, Dict, List, Optional
 
 from ..errors import ConnectionClosed, ProtocolError
 from .channel import Channel
@@ -44,6 +45,10 @@ class Reading:
     def interrupt(self, pending: Pending) -> None:
         """Have :meth:`wait` look up; *pending* was marked and nudged already."""
         self._channel.wake()
+
+    def aside(self) -> ContextManager[None]:
+        """Return a block in which the current thread waits for something else than an answer; see :meth:`Peer.aside`."""
+        return contextlib.nullcontext()
 
     def done(self, pending: Pending) -> None:
         """Called when nobody waits for *pending* any more, however that came."""

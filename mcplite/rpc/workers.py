@@ -48,6 +48,8 @@ class Workers:
         self._changed = threading.Condition(self._lock)
         self._running = 0
         self._returning = 0
+        #: Tasks that wait for something, without a place.
+        self._aside = 0
         self._queue: Deque[Task] = deque()
         self._idle = 0
         self._stopped = False
@@ -103,11 +105,14 @@ class Workers:
         if not getattr(self._mine, "place", False):
             yield
             return
+        with self._lock:
+            self._aside += 1
         self.give()
         try:
             yield
         finally:
             with self._lock:
+                self._aside -= 1
                 self._returning += 1
                 try:
                     self._changed.wait_for(lambda: self._running < self._places or self._stopped)
@@ -118,11 +123,15 @@ class Workers:
                     self._pass_on()  # there may be a place for a new task besides
             self._mine.place = True
 
-    def drain(self, deadline: Deadline) -> bool:
-        """Wait until nothing runs; return whether that came before the deadline."""
+    def drain(self, deadline: Deadline, waiting: bool = False) -> bool:
+        """Wait until nothing runs; return whether that came before the deadline.
+
+        :param waiting: whether tasks count as well that wait without a place.
+        """
         with self._changed:
             self._draining = True
-            return self._changed.wait_for(lambda: not self._running and not self._queue, deadline.remaining())
+            return self._changed.wait_for(lambda: not self._running and not self._queue
+                                          and not (waiting and (self._aside or self._returning)), deadline.remaining())
 
     def stop(self) -> None:
         """Take no more tasks, forget the queued ones and let idle threads end."""

@@ -136,3 +136,37 @@ def test_a_cancelled_member_of_a_batch_is_left_out(make):
     assert inside.wait(20)
     talk.peer.cancel_incoming(1, None)
     assert [item["id"] for item in talk.hear()] == [2]
+
+
+def test_a_request_that_was_cancelled_before_it_began_does_not_begin(make):
+    talk = make()
+    ran, held = [], []
+
+    def keep(incoming):
+        held.append(incoming)
+
+    talk.handler.on_request = keep
+    talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
+    talk.say({"jsonrpc": "2.0", "id": 2, "method": "x"})
+    while len(held) < 2:
+        threading.Event().wait(0.01)
+    held[0].cancelled("not any more")
+    for incoming in held:
+        incoming.run(lambda incoming=incoming: ran.append(incoming.id))
+    assert ran == [2]
+
+
+def test_only_the_latest_request_of_a_handler_is_kept(make):
+    talk, held = make(), []
+    talk.handler.on_request = held.append
+    for number in range(4):
+        talk.say({"jsonrpc": "2.0", "id": number, "method": "x"})
+    while len(held) < 4:
+        threading.Event().wait(0.01)
+    for before, after in zip(held, held[1:]):
+        before.respond({})
+        after.inherit(before)
+    first, *between, last = held
+    assert first.heir is last and [one.heir for one in between] == [None, None]
+    last.respond({"last": True})
+    assert [talk.hear()["id"] for _ in held] == [0, 1, 2, 3]
