@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any, List
 if TYPE_CHECKING:
     from . import errors as errors, revisions as revisions, types as types
     from .client import Client as Client, connect as connect, connect_all as connect_all
+    from .client.listen import (
+        PromptsChanged as PromptsChanged, ResourceUpdated as ResourceUpdated, ResourcesChanged as ResourcesChanged,
+        ToolsChanged as ToolsChanged,
+    )
     from .errors import (
         AuthError as AuthError, Cancelled as Cancelled, ConnectionClosed as ConnectionClosed,
-        HeaderMismatch as HeaderMismatch, HTTPStatusError as HTTPStatusError, InternalError as InternalError,
+        HeaderMismatch as HeaderMismatch, HTTPStatusError as HTTPStatusError, InputNeeded as InputNeeded, InternalError as InternalError,
         InvalidParams as InvalidParams, MCPError as MCPError, MethodNotFound as MethodNotFound,
         MissingCapability as MissingCapability, NotSupported as NotSupported, ProtocolError as ProtocolError,
         RegistrationError as RegistrationError, RemoteError as RemoteError, RequestTimeout as RequestTimeout,
@@ -21,9 +25,14 @@ if TYPE_CHECKING:
     )
     from .rpc.cancel import CancelToken as CancelToken
     from .server import Context as Context, Limits as Limits, Server as Server
+    from .server.caching import CacheHint as CacheHint
     from .server.httpd import serve as serve
+    from .server.marking import header as header
     from .server.media import Audio as Audio, Image as Image
-    from .server.questions import Elicit as Elicit, InputRequired as InputRequired, Sample as Sample
+    from .server.questions import (
+        Elicit as Elicit, InputRequired as InputRequired, ListRoots as ListRoots, Sample as Sample,
+    )
+    from .server.replay import StoredState as StoredState
     from .server.wsgi import mount as mount
     from .types import (
         ElicitRequest as ElicitRequest, accept as accept, assistant as assistant, cancel as cancel, decline as decline,
@@ -32,23 +41,28 @@ if TYPE_CHECKING:
     from .version import __version__ as __version__
 
 __all__ = [
-    "Audio", "AuthError", "CancelToken", "Cancelled", "Client", "ConnectionClosed", "Context", "Elicit",
-    "ElicitRequest", "HTTPStatusError", "HeaderMismatch", "Image", "InputRequired", "InternalError",
-    "InvalidParams", "Limits", "MCPError", "MethodNotFound", "MissingCapability", "NotSupported", "ProtocolError",
-    "RegistrationError", "RemoteError", "RequestTimeout", "ResourceNotFound", "Sample", "Server", "SessionLost",
-    "ToolError", "TransportError", "UnsupportedVersion", "UrlElicitationRequired", "__version__", "accept",
-    "assistant", "cancel", "connect", "connect_all", "decline", "errors", "mount", "revisions", "serve", "types",
-    "user",
+    "Audio", "AuthError", "CacheHint", "CancelToken", "Cancelled", "Client", "ConnectionClosed", "Context",
+    "Elicit", "ElicitRequest", "HTTPStatusError", "HeaderMismatch", "Image", "InputNeeded", "InputRequired",
+    "InternalError", "InvalidParams", "Limits", "ListRoots", "MCPError", "MethodNotFound", "MissingCapability",
+    "NotSupported", "PromptsChanged", "ProtocolError", "RegistrationError", "RemoteError", "RequestTimeout",
+    "ResourceNotFound", "ResourceUpdated", "ResourcesChanged", "Sample", "Server", "SessionLost", "StoredState",
+    "ToolError", "ToolsChanged", "TransportError", "UnsupportedVersion", "UrlElicitationRequired",
+    "__version__", "accept", "assistant", "cancel", "connect", "connect_all", "decline", "errors", "header",
+    "mount", "revisions", "serve", "types", "user",
 ]
 
 #: Where a name lives. What has no home here is an error; submodules stand for themselves.
 _HOMES = {
     "client": ("Client", "connect", "connect_all"),
+    "client.listen": ("PromptsChanged", "ResourceUpdated", "ResourcesChanged", "ToolsChanged"),
     "rpc.cancel": ("CancelToken",),
     "server": ("Context", "Limits", "Server"),
+    "server.caching": ("CacheHint",),
     "server.httpd": ("serve",),
+    "server.marking": ("header",),
     "server.media": ("Audio", "Image"),
-    "server.questions": ("Elicit", "InputRequired", "Sample"),
+    "server.questions": ("Elicit", "InputRequired", "ListRoots", "Sample"),
+    "server.replay": ("StoredState",),
     "server.wsgi": ("mount",),
     "types": ("ElicitRequest", "accept", "assistant", "cancel", "decline", "user"),
     "version": ("__version__",),

@@ -1,8 +1,12 @@
-"""The recording transport: what passed is remembered, and nothing else changes."""
+"""The recording transport, and the checker of handlers in a fleet."""
+
+import itertools
+
+import pytest
 
 import mcplite
 from mcplite.rpc.channel import MemoryChannel
-from mcplite.testing import Recorded, Recording, record
+from mcplite.testing import Recorded, Recording, record, replay
 
 
 def test_a_conversation_is_recorded():
@@ -36,3 +40,72 @@ def test_everything_is_passed_on():
     assert theirs.read(1) == b"{}"
     assert channel.messages == [Recorded("<-", deep), Recorded("<-", b"no json"), Recorded("->", {})]
     channel.close()
+
+
+# --- handlers in a fleet --------------------------------------------------------------------------------------
+
+KEYS = ["a key of thirty-two bytes or more"]
+
+
+def accept(method, params):
+    assert method == "elicitation/create"
+    return {"action": "accept", "content": {}}
+
+
+def fleet(handler, name="work"):
+    mcp = mcplite.Server("fleet", fleet=True, state_keys=KEYS)
+    mcp.add_tool(handler, name=name)
+    return mcp
+
+
+@pytest.mark.parametrize("name", ["work", "=?base64?odd", "größe"])
+def test_a_handler_that_is_the_same_each_time(name):
+    paid = []
+
+    def work(guest: str, ctx: mcplite.Context) -> str:
+        ctx.report_progress(1)
+        first = ctx.elicit(f"{guest}, go on?")
+        ctx.once("pay", lambda: paid.append(guest))
+        return f"{first.action} {ctx.elicit('Sure?').action}"
+
+    result, rounds = replay(fleet(work, name), name, {"guest": "Ada"}, answer=accept)
+    assert result["content"][0]["text"] == "accept accept"
+    assert [list(asked.values())[0]["params"]["message"] for asked in rounds] == ["Ada, go on?", "Sure?"]
+    assert len(paid) == 2  # round 1 is run twice; round 2 has it in its state
+
+
+def test_a_question_that_differs():
+    numbers = itertools.count()
+
+    def work(ctx: mcplite.Context) -> str:
+        return ctx.elicit(f"Number {next(numbers)}?").action
+
+    with pytest.raises(AssertionError, match="round 0 comes out differently"):
+        replay(fleet(work), "work", answer=accept)
+
+
+def test_a_question_that_differs_from_round_to_round():
+    numbers = iter([0, 0, 1, 1, 0, 0])
+
+    def work(ctx: mcplite.Context) -> str:
+        return ctx.elicit(f"Number {next(numbers)}?").action
+
+    with pytest.raises(AssertionError, match="asked again"):
+        replay(fleet(work), "work", answer=accept)
+
+
+def test_questions_without_end():
+    def work(ctx: mcplite.Context) -> str:
+        for number in itertools.count():
+            ctx.elicit(f"Number {number}?")
+        return ""
+
+    with pytest.raises(AssertionError, match="no end after 3 rounds"):
+        replay(fleet(work), "work", answer=accept, rounds=3)
+
+
+def test_a_call_that_is_refused():
+    with pytest.raises(AssertionError, match="Unknown tool"):
+        replay(fleet(lambda: "x"), "other", answer=accept)
+    with pytest.raises(TypeError, match="no fleet"):
+        replay(mcplite.Server("alone"), "x", answer=accept)

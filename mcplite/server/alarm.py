@@ -1,17 +1,18 @@
 """The time limit of one call of a tool.
 
-May import: rpc.incoming
+May import: server.context
 """
 
+import contextlib
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional
 
 if TYPE_CHECKING:
-    from ..rpc.incoming import Incoming
+    from .context import Context
 
-__all__ = ["Alarm", "waiting"]
+__all__ = ["Alarm"]
 
 _log = logging.getLogger(__name__)
 
@@ -22,13 +23,13 @@ class Alarm:
     The client is answered at once; the handler, which cannot be stopped from outside, finds its
     token cancelled, and what it returns is dropped.
 
-    :param incoming: the request.
+    :param context: of the call.
     :param seconds: how long it may run.
     :param expired: gives the result to answer with.
     """
 
-    def __init__(self, incoming: "Incoming", seconds: float, expired: Callable[[], Dict[str, Any]]) -> None:
-        self._incoming = incoming
+    def __init__(self, context: "Context", seconds: float, expired: Callable[[], Dict[str, Any]]) -> None:
+        self._context = context
         self._seconds = seconds
         self._left = seconds
         self._expired = expired
@@ -49,19 +50,17 @@ class Alarm:
             self._left = max(0.0, self._left - (time.monotonic() - self._started))
             self._timer = None
 
+    @contextlib.contextmanager
+    def still(self) -> Iterator[None]:
+        """Stand still for the time of the block."""
+        self.stop()
+        try:
+            yield
+        finally:
+            self.start()
+
     def _fire(self) -> None:
-        _log.warning("%r ran for more than its timeout of %g s", self._incoming.method, self._seconds)
-        self._incoming.respond(self._expired())
-        self._incoming.token.cancel(f"timeout of {self._seconds:g} s")
-
-
-def waiting(incoming: "Incoming", ask: Callable[[], Any]) -> Any:
-    """Run *ask* while the alarm of this request, if it has one, stands still."""
-    alarm = incoming.alarm
-    if alarm is None:
-        return ask()
-    alarm.stop()
-    try:
-        return ask()
-    finally:
-        alarm.start()
+        context = self._context
+        _log.warning("%r ran for more than its timeout of %g s", context.method, self._seconds)
+        context.respond(self._expired())
+        context.token.cancel(f"timeout of {self._seconds:g} s")

@@ -1,21 +1,25 @@
 """Server: the registry and its decorators; it owns no connection.
 
-May import: errors, revisions, types, protocol.codec, protocol.jsonrpc, protocol.paging, protocol.uritemplate, server.context,
-    server.directory, server.functions, server.httpd, server.limits, server.logs, server.registry, server.serving, server.sessions,
-    server.stdio, server.wsgi, version
+May import: errors, revisions, types, protocol.codec, protocol.envelope, protocol.jsonrpc, protocol.meta, protocol.mirrored, protocol.paging,
+    protocol.uritemplate, server.caching, server.context, server.directory, server.functions, server.httpd, server.limits, server.logs,
+    server.registry, server.replay, server.serving, server.sessions, server.stdio, server.wsgi, version
 """
 
+import copy
 import logging
-from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
 
 from ..errors import RegistrationError
 from ..protocol import codec, jsonrpc, paging
-from ..revisions import Revision
+from ..protocol.envelope import SERVER_INFO
+from ..protocol.meta import check_extension
+from ..revisions import REVISIONS, Revision
 from ..types import (
-    Annotations, Icon, Implementation, InitializeResult, Prompt, PromptArgument, Resource, ResourceTemplate,
+    Annotations, DiscoverResult, Icon, Implementation, InitializeResult, Prompt, PromptArgument, Resource, ResourceTemplate,
     ServerCapabilities, Tool, ToolAnnotations,
 )
 from ..version import __version__
+from .caching import CacheHint
 from .context import Context
 from .functions import Function, compile_function
 from .limits import Limits
@@ -24,10 +28,13 @@ from .serving import Serving
 from .sessions import LegacySession
 
 if TYPE_CHECKING:
+    from ..protocol.mirrored import Mark
+    from .replay import States, StoredState
     from .wsgi import WSGIApp
 
 __all__ = ["Server"]
 
+_log = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
 Middleware = Callable[[Context, Callable[[], Dict[str, Any]]], Dict[str, Any]]
 
@@ -57,9 +64,17 @@ class Server(Serving):
     :param limits: every bound, see :class:`Limits`.
     :param on_roots_changed: called with the session when a client says that its roots have changed.
     :param fleet: several processes serve this name together over HTTP, and a client's requests reach any of them; what is
-        known of a client travels in its session id, signed, and handlers cannot ask clients of the handshake era.
+        known of a client travels with it, signed. Handlers that ask start anew with each answer (see
+        :meth:`Context.once`), and cannot ask clients of the handshake era.
     :param state_keys: secrets of at least 16 bytes that all of them share; the first signs, all verify, so that a
         key can be replaced without a break.
+    :param state_store: keeps what handlers of a fleet have noted, in place of letting it travel; see :class:`StoredState`.
+    :param era: "legacy" serves only clients that begin with a handshake, "modern" only those that do not; None, the
+        default, serves both.
+    :param cache: how long clients may keep lists and resources; by default not at all.
+    :param cache_lists: the same for "tools", "prompts", "resources", "templates" or "discover" alone.
+    :param extensions: the extensions of the protocol that the server supports, with their settings, by identifiers such as
+        ``com.example/charts``; what they add is registered with :meth:`add_method`.
     :param debug: logs every message, as in :func:`mcplite.connect`.
     :raises RegistrationError: the name is empty, or an option cannot be used.
     """
@@ -72,6 +87,8 @@ class Server(Serving):
                  middleware: Sequence[Middleware] = (), mask_errors: bool = False, limits: Optional[Limits] = None,
                  on_roots_changed: Optional[Callable[[LegacySession], object]] = None,
                  fleet: bool = False, state_keys: Sequence[Union[str, bytes]] = (),
+                 state_store: "Optional[StoredState]" = None, era: Optional[str] = None, cache: Optional[CacheHint] = None,
+                 cache_lists: Optional[Mapping[str, CacheHint]] = None, extensions: Optional[Dict[str, Any]] = None,
                  debug: Union[None, bool, str] = None) -> None:
         check_name("server", name)
         super().__init__(limits or Limits(), lifespan, debug)
@@ -85,6 +102,23 @@ class Server(Serving):
                                     " python -c 'import secrets; print(secrets.token_hex(32))'")
         self.fleet = fleet
         self.state_keys = [_key(key) for key in state_keys]
+        if state_store is not None and not fleet:
+            raise RegistrationError("state_store= is for a fleet=True; one process keeps what its handlers wait for itself")
+        self._state_store = state_store
+        self._states: "Optional[States]" = None
+        if era not in (None, "legacy", "modern"):
+            raise RegistrationError(f"era is 'legacy', 'modern' or None for both, not {era!r}")
+        #: What is spoken, oldest first.
+        self.revisions: Tuple[Revision, ...] = tuple(
+            revision for revision in REVISIONS if era is None or revision.modern == (era == "modern"))
+        self.speaks_legacy, self.speaks_modern = era != "modern", era != "legacy"
+        #: What only clients without a handshake ask.
+        self.modern_methods = frozenset(REVISIONS[-1].client_requests).difference(
+            *(revision.client_requests for revision in REVISIONS if not revision.modern))
+        self._forwards_logs = False
+        self._cache = cache or CacheHint()
+        self._cache_lists = _hints(cache_lists or {})
+        self._extensions = _checked_extensions(extensions)
         self.middleware: Tuple[Middleware, ...] = tuple(middleware)
         self.mask_errors = mask_errors
         self.registry = Registry(self._changed)
@@ -95,8 +129,9 @@ class Server(Serving):
         self._page_size = page_size
         self._experimental = experimental
         self._on_roots_changed = on_roots_changed
-        #: Guarded by the lock of the serving half.
+        #: Guarded by the lock of the serving half, as is the next one.
         self._pages: Dict[Tuple[str, Optional[str], str, int], Any] = {}
+        self._identities: Dict[str, Dict[str, Any]] = {}
 
     @property
     def name(self) -> str:
@@ -141,7 +176,7 @@ class Server(Serving):
             annotations = codec.decode(ToolAnnotations, annotations)
         tool = Tool(name=label, input_schema={}, title=title, description=description,
                     annotations=annotations, icons=_icons(icons), meta=checked_meta(meta, f"tool {label!r}"))
-        self.registry.add("tools", label, ToolEntry(tool, compiled, timeout))
+        self.registry.add("tools", label, ToolEntry(tool, compiled, timeout, _marks(compiled, f"tool {label!r}")))
 
     def remove_tool(self, name: str) -> None:
         """Take a tool out; clients are told.
@@ -167,7 +202,7 @@ class Server(Serving):
                      title: Optional[str] = None, description: Optional[str] = None, mime_type: Optional[str] = None,
                      size: Optional[int] = None, annotations: Union[None, Annotations, Dict[str, Any]] = None,
                      icons: Optional[Sequence[Union[Icon, Dict[str, Any]]]] = None,
-                     meta: Optional[Dict[str, Any]] = None) -> None:
+                     meta: Optional[Dict[str, Any]] = None, cache: Optional[CacheHint] = None) -> None:
         """Register *function* as the reader of a URI, or of every URI that a template matches.
 
         A URI with ``{variables}`` (RFC 6570) is a template, and the function gets their values.
@@ -175,6 +210,7 @@ class Server(Serving):
         :param uri: such as ``config://settings`` or ``weather://{city}/history{?year}``.
         :param mime_type: of the contents; by default text/plain for text, application/json for data.
         :param size: bytes of the content, when known.
+        :param cache: how long clients may keep it; by default as the server says.
         :raises RegistrationError: the URI is none, its variables are not the function's parameters, or it is taken.
         """
         compiled = compile_function(function, name=name, description=description, kind="resource")
@@ -193,7 +229,7 @@ class Server(Serving):
             if any(required for _, required, _ in compiled.parameters):
                 raise RegistrationError(f"{what}: its reader takes {parameters}, which the URI does not have;"
                                         f" write them into it, as in '{uri}/{{{parameters[0]}}}'")
-            self.registry.add("resources", uri, ResourceEntry(Resource(uri=uri, size=size, **common), compiled))
+            self.registry.add("resources", uri, ResourceEntry(Resource(uri=uri, size=size, **common), compiled, cache))
             return
         from ..protocol.uritemplate import Template  # for servers that have templates
 
@@ -207,7 +243,8 @@ class Server(Serving):
         if missing or unknown:
             raise RegistrationError(f"{what}: its variables are {list(pattern.names)}, its reader's parameters"
                                     f" {parameters}; they must be the same")
-        self.registry.add("templates", uri, TemplateEntry(ResourceTemplate(uri_template=uri, **common), pattern, compiled))
+        template = ResourceTemplate(uri_template=uri, **common)
+        self.registry.add("templates", uri, TemplateEntry(template, pattern, compiled, cache))
 
     def remove_resource(self, uri: str) -> None:
         """Take a resource or a template out; clients are told.
@@ -232,9 +269,10 @@ class Server(Serving):
                           description=description or f"Files below {uri}")
 
     def resource_updated(self, uri: str) -> None:
-        """Tell every client that subscribed to *uri* that it has changed; callable from any thread."""
+        """Tell every client that subscribed to *uri*, or listens to it, that it has changed; callable from any thread."""
         for session in self.sessions:
             session.publish("notifications/resources/updated", {"uri": uri}, "resources")
+        self.listeners.publish("notifications/resources/updated", uri)
 
     # --- prompts and completion -------------------------------------------------------------------
 
@@ -310,8 +348,11 @@ class Server(Serving):
             raise RegistrationError(f"{method!r} cannot be handled: 'initialize' and 'ping' are the library's")
         self.registry.add_method(method, handler)
 
-    def add_notification(self, method: str, handler: Callable[[Dict[str, Any], LegacySession], object]) -> None:
-        """Call ``handler(params, session)`` on a worker thread for each notification *method*."""
+    def add_notification(self, method: str, handler: Callable[[Dict[str, Any], Optional[LegacySession]], object]) -> None:
+        """Call ``handler(params, session)`` on a worker thread for each notification *method*.
+
+        The session is None for a notification that belongs to none.
+        """
         self.registry.add_notification(method, handler)
 
     def logging_handler(self, level: int = logging.NOTSET) -> logging.Handler:
@@ -320,7 +361,7 @@ class Server(Serving):
         A record made while a handler serves a request goes to that request's client; any other to all.
         """
         from .logs import ClientLogHandler
-
+        self._forwards_logs = True
         return ClientLogHandler(self, level)
 
     # --- serving ----------------------------------------------------------------------------------------
@@ -366,16 +407,59 @@ class Server(Serving):
 
         :param lasting: whether there is a session: without one there is no news, and no log level is remembered.
         """
+        result = InitializeResult(protocol_version=revision.name, capabilities=self._capabilities(lasting),
+                                  server_info=self.info, instructions=self.instructions)
+        return codec.encode(result, revision)  # type: ignore[no-any-return]
+
+    def discover(self, revision: Revision) -> Dict[str, Any]:
+        """Return the encoded result of ``server/discover`` (DISC-03)."""
+        result = DiscoverResult(supported_versions=[known.name for known in reversed(self.revisions)],
+                                capabilities=self._capabilities(True), instructions=self.instructions)
+        return self.stamped({**codec.encode(result, revision), **self._hint("discover")}, revision)
+
+    def _capabilities(self, lasting: bool) -> ServerCapabilities:
         news = {"listChanged": True} if lasting else {}
-        capabilities = ServerCapabilities(
+        return ServerCapabilities(
             experimental=self._experimental, logging={} if lasting else None,
             completions={} if self.registry.has_completions else None,
             tools=news if self.offers("tools") else None,
             prompts=news if self.offers("prompts") else None,
-            resources=({"subscribe": True, **news} if lasting else {}) if self.offers("resources") else None)
-        result = InitializeResult(protocol_version=revision.name, capabilities=capabilities, server_info=self.info,
-                                  instructions=self.instructions)
-        return codec.encode(result, revision)  # type: ignore[no-any-return]
+            resources=({"subscribe": True, **news} if lasting else {}) if self.offers("resources") else None,
+            extensions=self._extensions)
+
+    def serves(self, method: str) -> bool:
+        """Whether a method of a modern revision exists here; one behind a capability that is not declared does not."""
+        area = method.partition("/")[0]
+        if area == "completion":
+            return self.registry.has_completions
+        return area in ("server", "subscriptions") or self.offers(area)
+
+    def stamped(self, result: Dict[str, Any], revision: Revision) -> Dict[str, Any]:
+        """Return the result of a modern request with what each of them carries (STAT-06, STAT-10); changes it."""
+        identity = self._identities.get(revision.name)
+        if identity is None:
+            identity = codec.encode(self.info, revision)
+            with self._lock:
+                self._identities = {**self._identities, revision.name: identity}
+        result.setdefault("resultType", "complete")
+        result["_meta"] = {**(result.get("_meta") or {}), SERVER_INFO: identity}
+        return result
+
+    def _hint(self, kind: str) -> Dict[str, Any]:
+        return self._cache_lists.get(kind, self._cache).members()
+
+    def hint_for(self, own: Optional[CacheHint]) -> CacheHint:
+        """Return the hint for a resource that may have one of its own."""
+        return own or self._cache
+
+    @property
+    def states(self) -> "States":
+        """What makes and reads the states of handlers that ask, in a fleet."""
+        if self._states is None:
+            from .replay import States
+
+            self._states = States(self.state_keys, self.name, self.limits.waiting_seconds, self._state_store)
+        return self._states
 
     def listing(self, kind: str, key: str, cursor: Optional[str], revision: Revision) -> Any:
         """Return one page of a list; pages are kept, encoded, until the registry changes.
@@ -387,31 +471,39 @@ class Server(Serving):
         if page is None:
             entries = list(self.registry.all(kind).items())
             chosen, after = paging.page(entries, cursor, self._page_size, kind, key=lambda item: str(item[0]))
-            result: Dict[str, Any] = {key: [codec.encode(entry.listed(), revision) for _, entry in chosen]}
+            result: Dict[str, Any] = {key: [codec.encode(entry.listed(revision), revision) for _, entry in chosen]}
             if after is not None:
                 result["nextCursor"] = after
+            if revision.modern:
+                result = self.stamped({**result, **self._hint(kind)}, revision)
             page = jsonrpc.Encoded(result)
             with self._lock:
                 # An old version's pages are never asked for again; a handful of cursors is worth keeping.
                 self._pages = {at: kept for at, kept in self._pages.items() if at[0] != kind or at[3] == place[3]}
                 if len(self._pages) < 256:
                     self._pages[place] = page
-        return page
+        # Middleware reads and changes results, and must neither meet text nor what is kept.
+        return copy.deepcopy(page.value) if self.middleware else page
 
-    def find_resource(self, uri: str) -> Optional[Tuple[Function, Mapping[str, Any], Optional[str], Optional[Dict[str, Any]]]]:
-        """Return the reader of *uri*, its arguments, MIME type and ``_meta``; None when there is none."""
+    def find_resource(self, uri: str) -> Optional["Found"]:
+        """Return what reads *uri*; None when there is nothing."""
         entry = self.registry.get("resources", uri)
         if entry is not None:
-            return entry.function, {}, entry.resource.mime_type, entry.resource.meta
+            return Found(entry.function, {}, entry.resource.mime_type, self.hint_for(entry.cache))
         match = self.registry.match(uri)
         if match is None:
             return None
         template, values = match
-        return template.function, values, template.template.mime_type, template.template.meta
+        return Found(template.function, values, template.template.mime_type, self.hint_for(template.cache))
+
+    def marks(self, name: Any) -> "Sequence[Mark]":
+        """Return the marked parameters of a tool; none for a name that is no tool's."""
+        entry = self.registry.get("tools", name) if isinstance(name, str) else None
+        return () if entry is None else entry.marks
 
     def runs_inline(self, method: str, params: Optional[Dict[str, Any]]) -> bool:
         """Whether a handler may run on the thread of an HTTP request: it can neither say nor ask anything meanwhile."""
-        if self.middleware or self.registry.method(method) is not None:
+        if self.middleware or self._forwards_logs or self.registry.method(method) is not None:
             return False
         name = (params or {}).get("name")
         found: Any = None
@@ -436,6 +528,7 @@ class Server(Serving):
     def _changed(self, kind: str) -> None:
         for session in self.sessions:
             session.publish(f"notifications/{kind}/list_changed", None, kind)
+        self.listeners.publish(f"notifications/{kind}/list_changed")
 
     def _decorator(self, kind: str, add: Callable[..., None], name: Optional[str], options: Dict[str, Any]
                    ) -> Callable[[F], F]:
@@ -447,6 +540,50 @@ class Server(Serving):
             return function
 
         return register
+
+
+def _marks(function: Function, what: str) -> "Sequence[Mark]":
+    if not function.mentions("x-mcp-header"):
+        return ()
+    from ..protocol.mirrored import marks  # for servers that have marked parameters
+
+    try:
+        found = marks(function.input_schema)
+    except ValueError as error:
+        raise RegistrationError(f"{what}: {error}") from error
+    for mark in found:
+        if any(word in mark.path[-1].lower() for word in ("password", "secret", "token", "key", "credential")):
+            _log.warning("%s: the parameter %r looks like a secret, which should not travel in a header (MHDR-30)",
+                         what, mark.path[-1])
+    return found
+
+
+class Found(NamedTuple):
+    """What reads a resource."""
+
+    function: Function
+    values: Mapping[str, Any]
+    mime_type: Optional[str]
+    cache: CacheHint
+
+
+def _hints(given: Mapping[str, CacheHint]) -> Dict[str, CacheHint]:
+    for kind, hint in given.items():
+        if kind not in ("tools", "prompts", "resources", "templates", "discover"):
+            raise RegistrationError(f"cache_lists[{kind!r}]: there are hints for 'tools', 'prompts', 'resources', 'templates'"
+                                    " and 'discover'")
+        if not isinstance(hint, CacheHint):
+            raise RegistrationError(f"cache_lists[{kind!r}] must be a CacheHint, not {hint!r}")
+    return dict(given)
+
+
+def _checked_extensions(extensions: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
+    for name, settings in (extensions or {}).items():
+        try:
+            check_extension(name, settings)
+        except ValueError as error:
+            raise RegistrationError(str(error)) from error
+    return extensions
 
 
 def _key(key: Union[str, bytes]) -> bytes:

@@ -51,15 +51,14 @@ def call_tool(context: Context, name: str, arguments: Any) -> Dict[str, Any]:
         return _error(context, text)
     if entry.timeout is None:
         return _run(context, name, function, kwargs)
-    alarm = Alarm(context.incoming, entry.timeout,
-                  lambda: _error(context, f"Tool {name} did not finish within {entry.timeout:g} s"))
-    context.incoming.alarm = alarm
+    alarm = context.alarm = Alarm(context, entry.timeout,
+                                  lambda: _error(context, f"Tool {name} did not finish within {entry.timeout:g} s"))
     alarm.start()
     try:
         return _run(context, name, function, kwargs)
     finally:
         alarm.stop()
-        context.incoming.alarm = None
+        context.alarm = None
 
 
 def _run(context: Context, name: str, function: Function, kwargs: Dict[str, Any]) -> Dict[str, Any]:
@@ -67,9 +66,7 @@ def _run(context: Context, name: str, function: Function, kwargs: Dict[str, Any]
     try:
         value = settle(context, function, kwargs)
         result = tool_result(value, function)
-        if not session.revision.structured_output or (
-                session.revision.object_output_only and not isinstance(result.structured_content, dict)):
-            result.structured_content = None
+        result.structured_content = function.output.value_for(result.structured_content, session.revision)
         result.content = codec.downgrade(result.content, session.revision)
         encoded: Dict[str, Any] = codec.encode(result, session.revision)
         return encoded
@@ -84,7 +81,7 @@ def _run(context: Context, name: str, function: Function, kwargs: Dict[str, Any]
             raise
         return _error(context, error.message)
     except RemoteError as error:
-        if not (error.received or isinstance(error, MissingCapability)):
+        if not error.received and (session.revision.capability_errors or not isinstance(error, MissingCapability)):
             raise  # raised on purpose, for the client to read
         _log.exception("tool %r failed", name)
         return _failed(context, name, error)
@@ -138,15 +135,33 @@ def settle(context: Context, function: Function, kwargs: Dict[str, Any]) -> Any:
         kwargs[function.wants_context] = context
     if function.questions:
         _ask_declared(context, function, kwargs)
-    value = function.call(kwargs)
-    while isinstance(value, InputRequired):
-        if context.round >= _ROUNDS:
-            raise InternalError(f"the handler still asked for input after {_ROUNDS} rounds")
-        context.round += 1
+    for entered in range(_ROUNDS + 1):
+        unvisited: Optional[UrlElicitationRequired] = None
+        try:
+            value = function.call(kwargs)
+        except UrlElicitationRequired as error:
+            # Where there is no such error the pages are asked for like anything else (URLE-15, ERR-06).
+            if context.session.revision.elicitation_ids or not context.can_elicit_url:
+                raise
+            unvisited, value = error, _visits(error)
+        if not isinstance(value, InputRequired):
+            return value
+        if entered == _ROUNDS:
+            break
+        context.explicit = True
         context.input_responses = context.ask(value.requests)
+        context.explicit = False
+        if unvisited is not None and not all(answer.accepted for answer in context.input_responses.values()):
+            raise unvisited  # whoever does not want to visit a page is not asked again
+        context.round += 1
         context.state = value.state
-        value = function.call(kwargs)
-    return value
+    raise InternalError(f"the handler still asked for input after {_ROUNDS} rounds")
+
+
+def _visits(error: UrlElicitationRequired) -> InputRequired:
+    """Return the questions by which a user is asked to visit the pages that a handler needs visited first."""
+    return InputRequired({f"page-{number}": Elicit(str(page.get("message") or error.message), url=str(page.get("url")))
+                          for number, page in enumerate(error.urls, 1)})
 
 
 def _ask_declared(context: Context, function: Function, kwargs: Dict[str, Any]) -> None:

@@ -1,11 +1,12 @@
 """One running handler: its context variables and its answer.
 
-May import: server.context, server.dispatch
+May import: errors, server.context, server.dispatch
 """
 
 import contextvars
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Dict, Optional
 
+from ..errors import RemoteError
 from .context import CURRENT, Context
 from .dispatch import dispatch
 
@@ -22,8 +23,23 @@ def serve(context: Context, own: Optional[Callable[..., Any]]) -> None:
 
 
 def _serve(context: Context, own: Optional[Callable[..., Any]]) -> None:
-    incoming = context.incoming
     CURRENT.set(context)
-    result = dispatch(context, own)
+    result: Optional[Dict[str, Any]]
+    try:
+        result = dispatch(context, own)
+    except RemoteError as error:
+        if context.unanswered is None:
+            refusal = context.session.refuse(error)
+            if refusal is error:
+                raise
+            raise refusal from error
+        result = None
+    except BaseException:
+        if context.unanswered is None:
+            raise
+        result = None
+    # First of all: whatever a handler made of its own end, it has asked something.
+    if context.unanswered is not None:
+        result = context.unanswered
     context.flush()
-    incoming.respond(result)
+    context.respond(result)

@@ -1,6 +1,6 @@
 """What a handler may ask of its request: progress, logs, cancellation, questions, who is calling.
 
-May import: errors, types, rpc.cancel, rpc.incoming, server.questions, server.throttle
+May import: errors, types, rpc.cancel, rpc.incoming, server.alarm, server.asking, server.questions, server.sessions, server.throttle
 
 Every call through the context is a cancellation point: once the request is cancelled it raises
 ``Cancelled``, so that a loop which reports progress stops by itself.
@@ -16,11 +16,12 @@ from .questions import Elicit, Elicited, ListRoots, Question, Sample
 from .throttle import Throttle
 
 if TYPE_CHECKING:
-    from .asking import BackChannel
     from ..rpc.cancel import CancelToken
     from ..rpc.incoming import Incoming
     from ..types import ClientCapabilities, Implementation
-    from .sessions import LegacySession
+    from .alarm import Alarm
+    from .asking import Asker
+    from .sessions import Session
 
 __all__ = ["CURRENT", "Context", "LEVELS"]
 
@@ -46,16 +47,24 @@ class Context:
     _last: Optional[float] = None
     _held: Optional[Dict[str, Any]] = None
     _dropped = 0
-    _notes: Optional[Dict[str, Any]] = None
-    _asker: "Optional[BackChannel]" = None
-    #: How often the handler has been entered before, for this one request.
+    #: The results of what is done once, by key.
+    notes: Optional[Dict[str, Any]] = None
+    #: Whether the handler asks by what it returns, so that it is entered again for that.
+    explicit = False
+    #: The result that asks the client, when the handler was ended for that.
+    unanswered: Optional[Dict[str, Any]] = None
+    _asker: "Optional[Asker]" = None
+    _questions = 0
+    #: What has to stand still while the handler waits for an answer.
+    alarm: "Optional[Alarm]" = None
+    #: How often the handler has been entered before, for this one call.
     round = 0
     #: The answers to an ``InputRequired`` that this handler returned, by key.
     input_responses: Mapping[str, Any] = MappingProxyType({})
     #: The state that went with it.
     state: Any = None
 
-    def __init__(self, session: "LegacySession", incoming: "Incoming") -> None:
+    def __init__(self, session: "Session", incoming: "Incoming") -> None:
         self._session = session
         self.incoming = incoming
         self.params = incoming.params
@@ -65,8 +74,8 @@ class Context:
     # --- who and what -----------------------------------------------------------------------------
 
     @property
-    def session(self) -> "LegacySession":
-        """The client's session: subscriptions, capabilities, and requests outside of a handler."""
+    def session(self) -> "Session":
+        """The client, as far as it is known: a session that lasts where there was a handshake, else this request alone."""
         return self._session
 
     @property
@@ -101,9 +110,37 @@ class Context:
         return self._session.revision.name
 
     @property
+    def principal(self) -> Optional[str]:
+        """Who the host says has sent this; None for nobody."""
+        return self._session.principal
+
+    @property
+    def trace_context(self) -> Dict[str, str]:
+        """The W3C trace context that came with the request: ``traceparent``, ``tracestate``, ``baggage`` (META-08)."""
+        meta = self.meta
+        return {key: meta[key] for key in ("traceparent", "tracestate", "baggage") if isinstance(meta.get(key), str)}
+
+    @property
+    def extensions(self) -> Dict[str, Any]:
+        """The extensions that the client declares, with their settings; empty before July 2026."""
+        declared = self._session.client_capabilities.extensions
+        return dict(declared) if declared else {}
+
+    @property
     def lifespan(self) -> Any:
         """The value of the server's ``lifespan`` context manager; None when it has none."""
         return self._session.app.lifespan_value
+
+    # --- its answer -------------------------------------------------------------------------------
+
+    def respond(self, result: Any) -> None:
+        """Answer the request; what dispatch calls when the handler has returned."""
+        self.incoming.respond(self._session.finish(result))
+
+    def go_on(self, session: "Session", incoming: "Incoming") -> None:
+        """Answer a later request from now on: the client came back with the answers to a question."""
+        incoming.inherit(self.incoming)
+        self._session, self.incoming = session, incoming
 
     # --- cancellation -----------------------------------------------------------------------------
 
@@ -255,10 +292,10 @@ class Context:
     # --- questions --------------------------------------------------------------------------------
 
     @property
-    def asker(self) -> "BackChannel":
+    def asker(self) -> "Asker":
         """How this request's questions reach the client."""
         if self._asker is None:
-            self._asker = self._session.asker(self.incoming)
+            self._asker = self._session.asker(self)
         return self._asker
 
     @property
@@ -343,24 +380,42 @@ class Context:
         return self._ask(ListRoots())  # type: ignore[no-any-return]
 
     def ask(self, questions: Mapping[str, Question]) -> Dict[str, Any]:
-        """Ask several questions; a legacy client gets them one after another.
+        """Ask several questions: all at once from July 2026 on; older clients get them one after another.
 
+        :param questions: by keys of your own, which a client sees from July 2026 on.
         :returns: the answers by key.
         :raises: whatever the single questions raise.
         """
-        return {key: self._ask(question) for key, question in questions.items()}
+        return self._ask_all(questions, True)
 
     def once(self, key: str, action: Callable[[], Any]) -> Any:
-        """Return what *action* returned the first time, however often the handler is entered."""
-        if self._notes is None:
-            self._notes = {}
-        if key not in self._notes:
-            self._notes[key] = action()
-        return self._notes[key]
+        """Return what *action* returned the first time, however often the handler is entered.
+
+        In a fleet (``Server(fleet=True)``) a handler that asks starts anew with each answer, in whichever process;
+        what it did before the question is done again unless it was noted here. The result travels through the
+        client, signed but readable, so there it must be JSON.
+
+        :param key: names the action within this handler.
+        :raises TypeError: in a fleet, the result is no JSON.
+        """
+        asker = self.asker
+        if self.notes is None:
+            self.notes = {}
+        if key not in self.notes:
+            self.notes[key] = asker.note(action())
+        return self.notes[key]
 
     def _ask(self, question: Question) -> Any:
+        self._questions += 1
+        key = f"question-{self._questions}"
+        return self._ask_all({key: question}, False)[key]
+
+    def _ask_all(self, questions: Mapping[str, Question], named: bool) -> Dict[str, Any]:
         self.check_cancelled()
-        return self._session.waiting(self.incoming, lambda: self.asker.ask(question))
+        if self.alarm is None:
+            return self.asker.ask(questions, named)
+        with self.alarm.still():
+            return self.asker.ask(questions, named)
 
 
 def log_params(level: str, data: Any, logger: Optional[str]) -> Dict[str, Any]:

@@ -1,26 +1,30 @@
 """The ladder: which rung an HTTP request fails on, or what is to be done with it.
 
-May import: errors, protocol.headers, protocol.jsonrpc, revisions, server.gate, server.httpmessages, server.httpsessions, server.tickets
+May import: errors, protocol.envelope, protocol.headers, protocol.jsonrpc, protocol.mirrored, revisions, server.gate, server.httpmessages,
+    server.httpsessions, server.tickets
 
 Nothing is changed here and nothing is run: ``decide`` looks, and returns one of the decisions below. The
 first rung that fails is the one that is answered, and no body is read before all rungs that need none.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, List, Optional, Tuple, Union
+from typing import Any, Callable, FrozenSet, List, Optional, Sequence, Tuple, Union
 
-from ..errors import INVALID_REQUEST, UNSUPPORTED_VERSION
+from ..errors import INVALID_REQUEST, UNSUPPORTED_VERSION, RemoteError
+from ..protocol import envelope as envelopes
 from ..protocol import jsonrpc
-from ..protocol.headers import accepts, media_type
-from ..revisions import DEFAULT_HTTP, LEGACY, Revision, find
+from ..protocol.envelope import Envelope
+from ..protocol.headers import Headers, accepts, media_type
+from ..protocol.mirrored import Mark, check_parameters, check_standard
+from ..revisions import DEFAULT_HTTP, Revision, find
 from .gate import Gate
 from .httpmessages import HTTPRequest, UnreadableBody
 from .httpsessions import HTTPSession
 from .tickets import Ticket
 
 __all__ = [
-    "Accept", "Decision", "End", "Listen", "Preflight", "Reject", "Resume", "Rules", "Run", "SESSION", "Start",
-    "check_gate", "decide", "unreadable",
+    "Accept", "Decision", "End", "Listen", "Note", "Preflight", "Reject", "Resume", "Rules", "Run", "SESSION", "Serve", "Start",
+    "check_gate", "decide", "names_modern", "unreadable",
 ]
 
 SESSION = "mcp-session-id"
@@ -82,6 +86,24 @@ class Accept:
 
 
 @dataclass
+class Serve:
+    """Serve a request that stands for itself, and whose headers say what its body says."""
+
+    data: bytes
+    message: jsonrpc.Request
+    envelope: Envelope
+    revision: Revision
+
+
+@dataclass
+class Note:
+    """Take a notification that belongs to no session, and answer 202 (H26-05)."""
+
+    data: bytes
+    message: jsonrpc.Notification
+
+
+@dataclass
 class Listen:
     """Open the session's common stream."""
 
@@ -104,7 +126,7 @@ class End:
     session: HTTPSession
 
 
-Decision = Union[Reject, Preflight, Start, Run, Accept, Listen, Resume, End]
+Decision = Union[Reject, Preflight, Start, Run, Accept, Serve, Note, Listen, Resume, End]
 
 
 @dataclass
@@ -114,7 +136,10 @@ class Rules:
     :param find: returns the session with an id that belongs to a principal.
     :param read_ticket: reads an id that is a ticket, for a principal.
     :param mode: "sessions" (kept here), "tickets" (the id says all that is known, any process can serve it) or
-        "stateless" (there is no id).
+        "stateless" (there is no id): how clients are served that begin with a handshake.
+    :param revisions: what is spoken, oldest first.
+    :param modern_methods: what only clients without a handshake ask.
+    :param marks: returns the marked parameters of the tool with a name.
     """
 
     gate: Gate
@@ -122,12 +147,25 @@ class Rules:
     json: jsonrpc.JSONLimits
     find: Callable[[str, Optional[str]], Optional[HTTPSession]]
     read_ticket: Callable[[str, Optional[str]], Optional[Ticket]]
-    mode: str = "sessions"
+    mode: str
+    revisions: Sequence[Revision]
+    marks: Callable[[Any], Sequence[Mark]]
+    modern_methods: FrozenSet[str] = frozenset()
 
     @property
     def sessions(self) -> bool:
         """Whether there are sessions with streams of their own."""
-        return self.mode == "sessions"
+        return self.mode == "sessions" and self.legacy
+
+    @property
+    def legacy(self) -> bool:
+        """Whether clients are served that begin with a handshake."""
+        return not self.revisions[0].modern
+
+    @property
+    def modern(self) -> bool:
+        """Whether clients are served whose requests each stand for themselves."""
+        return self.revisions[-1].modern
 
     @property
     def methods(self) -> str:
@@ -154,6 +192,8 @@ def decide(request: HTTPRequest, rules: Rules) -> Decision:
             return Preflight(headers)
     if request.method == "POST":
         return _posted(request, rules)
+    if rules.modern and names_modern(request.headers):
+        return Reject(405, f"{request.method[:20]} is not offered here", headers=[("Allow", "POST")], close=True)  # H26-02
     if request.method not in ("GET", "DELETE") or not rules.sessions:
         return Reject(405, f"{request.method[:20]} is not offered here", headers=[("Allow", rules.methods)], close=True)
     if request.method == "GET" and not accepts(request.headers.get("accept"), "text/event-stream"):
@@ -194,8 +234,10 @@ def _posted(request: HTTPRequest, rules: Rules) -> Decision:
     if kind is jsonrpc.Invalid:
         return unreadable(message)
     id = message.id if kind is jsonrpc.Request else None
+    if rules.modern and (not rules.legacy or _is_modern(headers, message, rules)):
+        return _stateless(request, data, message, rules)
     if kind is jsonrpc.Request and message.method == "initialize" and SESSION not in headers:
-        refused = _version(request)
+        refused = _version(request, rules)
         return refused if isinstance(refused, Reject) else Start(data, message)
     session: Optional[HTTPSession] = None
     ticket: Optional[Ticket] = None
@@ -214,6 +256,43 @@ def _posted(request: HTTPRequest, rules: Rules) -> Decision:
     if kind is not jsonrpc.Batch:
         return Accept(data, message, session, ticket)
     return _batch(data, message, session, ticket, revision)
+
+
+def _is_modern(headers: Headers, message: Any, rules: Rules) -> bool:
+    """Whether a message claims a revision for itself, in its body or in its header, or could be nothing else (ERA-18)."""
+    if type(message) is jsonrpc.Request and (envelopes.claims(message.params) or (
+            SESSION not in headers and message.method in rules.modern_methods)):
+        return True
+    return names_modern(headers)
+
+
+def names_modern(headers: Headers) -> bool:
+    """Whether a request says in its header that it stands for itself."""
+    version = headers.get(VERSION)
+    named = None if version is None else find(version)
+    return named is not None and named.modern
+
+
+def _stateless(request: HTTPRequest, data: bytes, message: Any, rules: Rules) -> Decision:
+    """Return what is to be done with a message that stands for itself (2.7: the order of the checks)."""
+    if type(message) is jsonrpc.Notification:
+        return Note(data, message)
+    if type(message) is not jsonrpc.Request:
+        return Reject(400, "a body is one request or one notification in this revision")  # H26-03
+    params = message.params or {}
+    try:
+        if message.method == "initialize" and not envelopes.claims(params):
+            raise envelopes.unsupported(params.get("protocolVersion"), rules.revisions)  # ERA-21
+        envelope = envelopes.read(params)
+        check_standard(request.headers, message.method, params, envelope.version)
+        revision = envelopes.revision_of(envelope, rules.revisions)
+        if message.method == "tools/call":
+            marked = rules.marks(params.get("name"))
+            if marked:
+                check_parameters(request.headers, params.get("arguments"), marked)
+    except RemoteError as error:
+        return Reject(400, error.message, error.code, message.id, data=error.data)
+    return Serve(data, message, envelope, revision)
 
 
 def _batch(data: bytes, batch: jsonrpc.Batch, session: Optional[HTTPSession], ticket: Optional[Ticket],
@@ -236,14 +315,14 @@ def unreadable(invalid: jsonrpc.Invalid) -> Reject:
 def _session(request: HTTPRequest, rules: Rules) -> Union[HTTPSession, Reject]:
     id = request.headers.get(SESSION)
     if id is None:
-        refused = _version(request)
+        refused = _version(request, rules)
         if isinstance(refused, Reject):
             return refused
         return Reject(400, "this request needs the Mcp-Session-Id that the answer to 'initialize' came with")  # SESS-06
     session = rules.find(id, request.principal)
     if session is None:
         return Reject(404, "there is no such session (any more); send 'initialize' without a session id to begin one")
-    version = _version(request)
+    version = _version(request, rules)
     if isinstance(version, Reject):
         return version
     return session if version in (None, session.session.revision) or not _checks(session.session.revision) else Reject(
@@ -255,7 +334,7 @@ def _checks(revision: Revision) -> bool:
 
 
 def _ticket(request: HTTPRequest, rules: Rules) -> Union[Ticket, Reject]:
-    version = _version(request)
+    version = _version(request, rules)
     if isinstance(version, Reject):
         return version
     if rules.mode == "stateless":
@@ -271,14 +350,14 @@ def _ticket(request: HTTPRequest, rules: Rules) -> Union[Ticket, Reject]:
     return ticket
 
 
-def _version(request: HTTPRequest) -> Union[Revision, Reject, None]:
+def _version(request: HTTPRequest, rules: Rules) -> Union[Revision, Reject, None]:
     """Return the revision that the header names; None when there is no header (HDR-03, HDR-05)."""
     named = request.headers.get(VERSION)
     if named is None:
         return None
     revision = find(named)
     if revision is None or revision.modern:
-        supported = [known.name for known in LEGACY]
+        supported = [known.name for known in reversed(rules.revisions)]
         return Reject(400, f"MCP-Protocol-Version: {named[:50]!r} is not supported; this server speaks"
                            f" {', '.join(supported)}", UNSUPPORTED_VERSION,
                       data={"supported": supported, "requested": named[:200]})

@@ -1,11 +1,11 @@
 """From a method to the registry to a result: era-blind, one function for each method.
 
-May import: errors, types, protocol.codec, server.calling, server.context, server.functions, server.registry, server.results
+May import: errors, types, protocol.codec, server.calling, server.context, server.functions, server.registry, server.results, server.sessions
 """
 
 import copy
 import logging
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, cast
 
 from ..errors import (
     Cancelled, InternalError, InvalidParams, RemoteError, ResourceNotFound,
@@ -19,6 +19,9 @@ from .context import LEVELS, Context
 from .functions import BadArguments
 from .registry import suggestions
 from .results import prompt_messages, resource_contents
+
+if TYPE_CHECKING:
+    from .sessions import LegacySession
 
 __all__ = ["dispatch"]
 
@@ -119,7 +122,7 @@ def _read_resource(context: Context, params: Dict[str, Any]) -> Result:
     found = session.app.find_resource(uri)
     if found is None:
         raise _missing(context, uri)
-    function, values, mime_type, meta = found
+    function, values, mime_type, cache = found
 
     def read() -> List[Any]:
         kwargs = _bound(lambda: function.bind(values))
@@ -129,7 +132,8 @@ def _read_resource(context: Context, params: Dict[str, Any]) -> Result:
     if not contents:
         # RSRC-19: an empty list would say that the resource is there and holds nothing.
         raise _missing(context, uri)
-    return codec.encode(ReadResourceResult(contents=contents), session.revision)  # type: ignore[no-any-return]
+    result = codec.encode(ReadResourceResult(contents=contents), session.revision)
+    return {**result, **cache.members()} if session.revision.modern else result
 
 
 def _missing(context: Context, uri: str) -> ResourceNotFound:
@@ -152,16 +156,20 @@ def _uri(context: Context, params: Dict[str, Any]) -> str:
     return uri
 
 
+def _legacy(context: Context) -> "LegacySession":
+    return cast("LegacySession", context.session)  # these methods exist nowhere else
+
+
 def _subscribe(context: Context, params: Dict[str, Any]) -> Result:
     uri = _uri(context, params)
     if context.session.app.find_resource(uri) is None:
         raise _missing(context, uri)
-    context.session.subscribe(uri)
+    _legacy(context).subscribe(uri)
     return {}
 
 
 def _unsubscribe(context: Context, params: Dict[str, Any]) -> Result:
-    context.session.unsubscribe(_text(params, "uri"))
+    _legacy(context).unsubscribe(_text(params, "uri"))
     return {}
 
 
@@ -248,7 +256,7 @@ def _set_level(context: Context, params: Dict[str, Any]) -> Result:
     level = params.get("level")
     if level not in LEVELS:
         raise InvalidParams(f"params.level must be one of {', '.join(LEVELS)}")
-    context.session.set_level(level)
+    _legacy(context).set_level(level)
     return {}
 
 

@@ -1,26 +1,29 @@
 """The HTTP core: one request in, one response out, whoever the host is.
 
-May import: errors, protocol.headers, protocol.jsonrpc, rpc.deadline, server.decision, server.eventstore, server.gate, server.httpmessages,
-    server.httpsessions, server.legacysse, server.openings, server.streams, server.tickets
+May import: errors, protocol.headers, protocol.jsonrpc, revisions, rpc.deadline, rpc.peer, server.decision, server.eventstore, server.gate,
+    server.httpmessages, server.httpsessions, server.legacysse, server.modern, server.openings, server.streams, server.tickets
 """
 
 import logging
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ..errors import INTERNAL_ERROR, SERVER_BUSY
+from ..errors import INTERNAL_ERROR, MISSING_CAPABILITY, SERVER_BUSY
 from ..protocol import jsonrpc
 from ..protocol.headers import check_header
+from ..revisions import Revision
 from ..rpc.deadline import Deadline
+from ..rpc.peer import Peer
 from .decision import (
-    Accept, End, Listen, Preflight, Reject, Resume, Rules, Run, Start, check_gate, decide,
+    Accept, End, Listen, Note, Preflight, Reject, Resume, Rules, Run, Serve, Start, check_gate, decide, names_modern,
 )
 from .eventstore import EventStore, MemoryEventStore
 from .gate import Gate
 from .httpmessages import HTTPRequest, HTTPResponse
-from .httpsessions import HTTPSession, SessionTable
+from .httpsessions import HTTPChannel, HTTPSession, SessionTable
+from .modern import Visitor
 from .openings import open_session, visit
-from .streams import EventBody, EventStream
+from .streams import EventBody, EventStream, StreamSet
 from .tickets import Ticket, Tickets
 
 if TYPE_CHECKING:
@@ -35,6 +38,8 @@ _JSON = ("Content-Type", "application/json")
 _EVENTS = [("Content-Type", "text/event-stream"), ("Cache-Control", "no-store, no-transform"),
            ("X-Accel-Buffering", "no")]
 _BUSY = [("Retry-After", "1")]
+#: How often a request that has not been answered yet looks whether its client is still there, where that matters.
+_PROBE_SECONDS = 0.25
 
 
 class Exchange:
@@ -72,13 +77,19 @@ class Exchange:
         elif app.fleet:
             mode = "tickets"
             self._tickets = Tickets(app.state_keys, app.name, limits.session_seconds)
-        self._rules = Rules(self.gate, limits.message_bytes, app.json_limits, self.sessions.find, self._read_ticket, mode)
+        self._rules = Rules(self.gate, limits.message_bytes, app.json_limits, self.sessions.find, self._read_ticket, mode,
+                            app.revisions, app.marks, app.modern_methods)
         self._routes: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {self.path: self._endpoint}
         for at, route in (routes or {}).items():
             self._routes[at.rstrip("/")] = _plain(route)
-        #: Guards the three fields below; held for arithmetic only.
+        #: Guards the fields below; held for arithmetic and assignments.
         self._lock = threading.Lock()
+        #: Speaks for all clients without a session; made with the first.
+        self._visitors: Optional[Peer] = None
+        self._unkept = StreamSet("", None, limits)
         self._streams = 0
+        #: Held while the lifespan is entered, so that nobody is served without it.
+        self._entering = threading.Lock()
         self._entered = False
         self._closed = False
         if legacy_sse:
@@ -97,34 +108,39 @@ class Exchange:
             response = self._handle(request)
         except Exception:
             _log.exception("%s %s failed", request.method, request.path)
-            response = self.refuse(Reject(500, "Internal error", INTERNAL_ERROR, close=True))
+            response = self.refuse(Reject(500, "Internal error", INTERNAL_ERROR, close=True), request)
         response.headers.extend(self.gate.cors(request.headers.get("origin")))
         return response
 
     def _handle(self, request: HTTPRequest) -> HTTPResponse:
         refused = check_gate(request, self.gate)
         if refused is not None:
-            return self.refuse(refused)
+            return self.refuse(refused, request)
         if self._closed:
-            return self.refuse(_stopping())
+            return self.refuse(_stopping(), request)
         route = self._routes.get(request.path.rstrip("/"))
         if route is None:
             return self.refuse(Reject(404, f"nothing is served at {request.path[:100]!r}; the endpoint is"
-                                           f" {request.mount + (self.path or '/')}", close=True))
+                                           f" {request.mount + (self.path or '/')}", close=True), request)
         return route(request)
 
     def _endpoint(self, request: HTTPRequest) -> HTTPResponse:
         decision = decide(request, self._rules)
         if self._closed and not isinstance(decision, Reject):
-            return self.refuse(_stopping())  # its body was on the way for so long
+            return self.refuse(_stopping(), request)  # its body was on the way for so long
         if type(decision) is Run:
             return self._run(request, decision)
         if type(decision) is Accept:
             return self._accept(decision)
         if isinstance(decision, Reject):
-            return self.refuse(decision)
+            return self.refuse(decision, request)
+        if type(decision) is Serve:
+            return self._serve_visitor(request, decision)
         if isinstance(decision, Start):
             return self._start(request, decision)
+        if isinstance(decision, Note):
+            self._peer().receive(decision.data, decision.message)
+            return HTTPResponse(202)
         if isinstance(decision, Listen):
             return self._listen(request, decision)
         if isinstance(decision, Resume):
@@ -135,9 +151,14 @@ class Exchange:
         assert isinstance(decision, Preflight)
         return HTTPResponse(204, decision.headers)
 
-    def refuse(self, rejection: Reject) -> HTTPResponse:
-        """Return the response for a request that was refused."""
-        data = jsonrpc.dump(jsonrpc.Failure(rejection.id, rejection.code, rejection.message, rejection.data), null_id=True)
+    def refuse(self, rejection: Reject, request: Optional[HTTPRequest] = None) -> HTTPResponse:
+        """Return the response for a request that was refused.
+
+        :param request: decides how an error is written that belongs to no message.
+        """
+        modern = not self._rules.legacy or (request is not None and self._rules.modern and names_modern(request.headers))
+        data = jsonrpc.dump(jsonrpc.Failure(rejection.id, rejection.code, rejection.message, rejection.data),
+                            null_id=not modern)
         headers = [_JSON, *rejection.headers]
         if rejection.close:
             headers.append(("Connection", "close"))
@@ -203,8 +224,36 @@ class Exchange:
         stream.commit()
         return self._answered(stream, [], request)
 
-    def _answered(self, stream: EventStream, headers: List[Tuple[str, str]], request: Optional[HTTPRequest] = None
-                  ) -> HTTPResponse:
+    def _peer(self) -> Peer:
+        peer = self._visitors
+        if peer is None:
+            self.enter()
+            with self._lock:
+                peer = self._visitors = self._visitors or self.app.receive_modern(HTTPChannel(self._unkept))
+        return peer
+
+    def _serve_visitor(self, request: HTTPRequest, decision: Serve) -> HTTPResponse:
+        limits, message, peer = self.limits, decision.message, self._peer()
+        visitor = Visitor(decision.envelope, decision.revision, request.principal, request.alone)
+        stream = EventStream(self._unkept)
+        # H26-10: who closes the response does not want the answer any more.
+        stream.on_hang_up = lambda: peer.drop_incoming(message.id, visitor, "the client has closed the connection")
+        inline = request.inline and self.app.runs_inline(message.method, message.params)
+        peer.receive(decision.data, message, stream, inline, sender=visitor)
+        waited = 0.0
+        while not stream.wait_first(min(_PROBE_SECONDS, limits.commit_seconds)):
+            waited += min(_PROBE_SECONDS, limits.commit_seconds)
+            if request.departed():
+                stream.hang_up()
+            if stream.begun and waited >= limits.commit_seconds:
+                stream.commit()
+            elif waited >= limits.queue_seconds:
+                peer.refuse_incoming(message.id, SERVER_BUSY, "Server busy: no place became free in time; try again later",
+                                     sender=visitor)
+        return self._answered(stream, [], request, decision.revision)
+
+    def _answered(self, stream: EventStream, headers: List[Tuple[str, str]], request: Optional[HTTPRequest] = None,
+                  revision: Optional[Revision] = None) -> HTTPResponse:
         if stream.streaming:
             body = stream.first
             assert body is not None
@@ -213,9 +262,14 @@ class Exchange:
             return HTTPResponse(200, [*_EVENTS, *headers], body, streaming=True)
         if stream.answer is None:
             return HTTPResponse(202, headers)  # it was cancelled, so that nobody waits for an answer
+        if stream.code is None:
+            return HTTPResponse(200, [_JSON, *headers], [stream.answer])
         if stream.code == SERVER_BUSY:
             return HTTPResponse(503, [_JSON, *_BUSY, *headers], [stream.answer])
-        return HTTPResponse(200, [_JSON, *headers], [stream.answer])
+        # A handler's own errors are answers like any other, but for what the client lacks (STAT-15, H26-24).
+        fixed = revision is not None and (not stream.begun or stream.code == MISSING_CAPABILITY)
+        status = revision.http_status.get(stream.code, 200) if revision is not None and fixed else 200
+        return HTTPResponse(status, [_JSON, *headers], [stream.answer])
 
     def _accept(self, decision: Accept) -> HTTPResponse:
         session = decision.session
@@ -298,14 +352,10 @@ class Exchange:
     def enter(self) -> None:
         """Called before the first client is served."""
         if not self._entered:
-            with self._lock:
-                entered, self._entered = self._entered, True
-            if not entered:
-                try:
+            with self._entering:
+                if not self._entered:
                     self.app.enter()
-                except BaseException:
-                    self._entered = False  # the next one tries again
-                    raise
+                    self._entered = True
 
     def close(self, grace: Optional[float] = None) -> None:
         """Take no more requests, let handlers end, cancel those that do not, and end every session; idempotent.
@@ -319,13 +369,20 @@ class Exchange:
             entered, self._entered = self._entered, False
         seconds = self.limits.grace if grace is None else grace
         workers = self.app.workers if entered else None
+        visitors = self._visitors
+        if visitors is not None:
+            self.app.listeners.end(visitors)
+            self.app.forget(visitors, "the server is stopping")
         if workers is not None:
             workers.drain(Deadline(seconds))
         for table in self._tables:
             table.close("the server is stopping")
+        if visitors is not None:
+            visitors.close()
+            self.app.forget(visitors, "the server is stopping")  # those who have asked since
         if workers is None:
             return
-        if not workers.drain(Deadline(seconds)):
+        if not workers.drain(Deadline(seconds), waiting=True):
             for where in workers.stuck():
                 _log.warning("a handler still runs at the end, in %s", where)
         self.app.leave()

@@ -50,7 +50,7 @@ class Function:
         self.name = name
         self.wants_context: Optional[str] = None
         self.questions: Dict[str, Tuple[Any, Any]] = {}
-        self.output: Output = Output(None, False, False)
+        self.output: Output = Output(None, None, False)
         self._description = description
         self._documentation: Optional[Documentation] = None
         self._parameters: List[_Parameter] = []
@@ -101,6 +101,13 @@ class Function:
     def wrapped(self) -> bool:
         """Whether the structured result is ``{"result": value}``."""
         return self.output.wrapped
+
+    def mentions(self, word: str) -> bool:
+        """Whether a word occurs in the schema of the arguments, as far as that is a matter of their types."""
+        if self._schema is not None:
+            return word in repr(self._schema)
+        return any(word in repr(item.node.schema) for item in self._parameters) or (
+            bool(self._definitions) and word in repr(self._definitions))
 
     def _build_schema(self) -> Dict[str, Any]:
         described = self.documentation.parameters

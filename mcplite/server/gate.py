@@ -6,6 +6,7 @@ A page in somebody's browser can send requests to a server on the same machine; 
 it did (HTTP-32 to HTTP-34). The rules hold for every path and every method.
 """
 
+import re
 from typing import List, Optional, Sequence, Tuple
 
 from ..protocol.headers import Headers, parse_host, parse_origin
@@ -14,7 +15,10 @@ __all__ = ["Gate"]
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _METHODS = "POST, GET, DELETE, OPTIONS"
-_REQUEST_HEADERS = "Content-Type, Accept, Authorization, Last-Event-ID, Mcp-Session-Id, MCP-Protocol-Version"
+_REQUEST_HEADERS = ("Content-Type, Accept, Authorization, Last-Event-ID, Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method,"
+                    " Mcp-Name")
+#: Headers of marked parameters, whose names are the server's tools'.
+_PARAMETER = re.compile(r"mcp-param-[!#$%&'*+\-.^_`|~0-9a-z]+")
 _RESPONSE_HEADERS = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
 _DAY = "86400"
 
@@ -75,5 +79,7 @@ class Gate:
         """Return what answers a browser's question before a request, besides :meth:`cors`; None when it is none."""
         if not self.cors(headers.get("origin")) or "access-control-request-method" not in headers:
             return None
-        return [("Access-Control-Allow-Methods", _METHODS), ("Access-Control-Allow-Headers", _REQUEST_HEADERS),
+        asked = [name.strip(" \t") for name in (headers.get("access-control-request-headers") or "").lower().split(",")]
+        allowed = [_REQUEST_HEADERS, *filter(_PARAMETER.fullmatch, asked[:100])]
+        return [("Access-Control-Allow-Methods", _METHODS), ("Access-Control-Allow-Headers", ", ".join(allowed)),
                 ("Access-Control-Max-Age", _DAY)]

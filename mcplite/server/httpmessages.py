@@ -47,6 +47,8 @@ class HTTPRequest:
     departed: Callable[[], bool] = bool
     #: Whether a handler may run on this thread.
     inline: bool = False
+    #: Whether all requests come to this process, so that what one of them left here is there for the next.
+    alone: bool = True
 
 
 @dataclass

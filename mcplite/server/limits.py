@@ -31,6 +31,12 @@ class Limits:
     queued: int = 4096
     #: Seconds that a client's user has to answer a question; people answer slowly.
     ask_seconds: float = 600.0
+    #: Handlers that wait for a client to come back with answers (from July 2026 on); each is a thread. One more is refused.
+    waiting_calls: int = 256
+    #: The same for one principal, where clients are authenticated.
+    waiting_per_principal: int = 32
+    #: Seconds that such a handler waits; its client's user may be thinking. In a fleet, how long a state is good for.
+    waiting_seconds: float = 600.0
     #: Progress and log messages a second, each, for one request, beyond a first burst of ten times as
     #: many; more progress is folded into the latest value, more log lines are counted and dropped.
     messages_per_second: Optional[float] = 1000.0
@@ -70,7 +76,7 @@ class Limits:
     session_idle_seconds: float = 1800.0
     #: after which any is.
     session_seconds: float = 86_400.0
-    #: GET streams at once. Each is a thread.
+    #: GET streams at once, and as many listeners without a session. Each is a thread.
     streams: int = 256
     #: Seconds of silence on an event stream before a comment keeps it alive.
     keep_alive_seconds: float = 15.0

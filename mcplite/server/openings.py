@@ -22,14 +22,14 @@ def open_session(app: "Server", store: Optional[EventStore], principal: Optional
     """Return a session that lasts; it is not in the table yet."""
     id = id or SessionTable.new_id()
     streams = StreamSet(id, store, app.limits)
-    session, peer = app.converse(HTTPChannel(streams))
+    session, peer = app.converse(HTTPChannel(streams), piped=False)
     return HTTPSession(id, principal, session, peer, streams, now)
 
 
 def visit(app: "Server", ticket: Optional[Ticket]) -> HTTPSession:
     """Return a session for one message, for the client that *ticket* describes; None for one that introduces itself."""
     streams = StreamSet("", None, app.limits)
-    session, peer = app.converse(HTTPChannel(streams), lasting=False)
+    session, peer = app.converse(HTTPChannel(streams), lasting=False, piped=False)
     if ticket is not None:
         session.assume(ticket.revision, ticket.info, ticket.capabilities)
     return HTTPSession("", None, session, peer, streams, 0.0)

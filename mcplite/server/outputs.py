@@ -1,6 +1,6 @@
 """What a tool's return annotation promises: the schema of its structured result.
 
-May import: errors, protocol.validation, server.media, server.scalars, server.schemas, types
+May import: errors, protocol.validation, revisions, server.media, server.scalars, server.schemas, types
 """
 
 import collections.abc
@@ -10,7 +10,8 @@ from typing import Any, Dict, List, Optional
 
 from ..errors import RegistrationError
 from ..protocol.validation import Validator, check_schema
-from ..types import Model
+from ..revisions import Revision
+from ..types import NULL, Model
 from .media import Audio, Image
 from .scalars import SIMPLE
 from .schemas import UNIONS, Schemas, unwrap_annotated
@@ -25,18 +26,40 @@ _BARE = (inspect.Parameter.empty, *_TEXT, Any, object, dict, set, *_LISTS)
 class Output:
     """What is declared about a tool's result.
 
-    :param schema: of the structured result; None when there is none.
-    :param wrapped: whether that is ``{"result": value}``, because the value itself is no object.
+    :param schema: of the structured result, an object; None when there is none.
+    :param bare: of the value itself, when that is no object and the structured result is ``{"result": value}``
+        wherever it has to be one.
     :param off: whether structured content is switched off.
     :param exact: a type all of whose instances fit, so that they need no check.
     """
 
-    def __init__(self, schema: Optional[Dict[str, Any]], wrapped: bool, off: bool, exact: Optional[type] = None) -> None:
+    def __init__(self, schema: Optional[Dict[str, Any]], bare: Optional[Dict[str, Any]], off: bool,
+                 exact: Optional[type] = None) -> None:
         self.schema = schema
-        self.wrapped = wrapped
+        self.bare = bare
         self.off = off
         self.exact = exact
         self._validator = None if schema is None else Validator(schema)
+
+    @property
+    def wrapped(self) -> bool:
+        """Whether the structured result is ``{"result": value}``."""
+        return self.bare is not None
+
+    def schema_for(self, revision: Revision) -> Optional[Dict[str, Any]]:
+        """Return the schema as it is declared in a revision."""
+        return self.schema if self.bare is None or revision.object_output_only else self.bare
+
+    def value_for(self, structured: Any, revision: Revision) -> Any:
+        """Return a structured result as a revision has it (TOOL-40); None is none at all."""
+        if not revision.structured_output:
+            return None
+        if revision.object_output_only:
+            return structured if isinstance(structured, dict) else None
+        if self.bare is None or not isinstance(structured, dict):
+            return structured
+        value = structured.get("result")
+        return NULL if value is None else value
 
     def problems(self, structured: Any) -> List[str]:
         """Return what is wrong with a structured result under the declared schema."""
@@ -53,18 +76,16 @@ def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured
     if structured is False:
         if schema is not None:
             raise RegistrationError(f"{where}: structured_output=False and output_schema contradict each other")
-        return Output(None, False, True)
+        return Output(None, None, True)
     if schema is not None:
         check_schema(schema, what=f"{where}: output_schema")
-        if schema.get("type") != "object":
-            raise RegistrationError(f"{where}: output_schema must have \"type\": \"object\" (TOOL-40)")
-        return Output(schema, False, False)
+        return Output(schema, None, False) if schema.get("type") == "object" else _wrapping(schema)
     if annotation in (int, float, bool) and type(annotation) is type:
         node = SIMPLE[annotation]
-        return Output(_wrapped(node.schema), True, False, annotation)
+        return _wrapping(node.schema, annotation)
     base, _ = unwrap_annotated(annotation)
     if structured is None and (_is_bare(base) or _has_content(base)):
-        return Output(None, False, False)
+        return Output(None, None, False)
     if structured and (base is inspect.Parameter.empty or _has_content(base)):
         raise RegistrationError(f"{where}: structured_output=True needs a return annotation of plain data, such as a"
                                 f" dataclass, or output_schema=")
@@ -74,21 +95,24 @@ def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured
     except RegistrationError:
         if structured:
             raise
-        return Output(None, False, False)
+        return Output(None, None, False)
     built = dict(node.schema)
     if "$ref" in built:
         # Older clients want "properties" at the top.
         built = {**schemas.definitions[built.pop("$ref").rpartition("/")[2]], **built}
-    wrapped = built.get("type") != "object"
-    if wrapped:
-        built = _wrapped(built)
     if schemas.definitions:
         built["$defs"] = schemas.definitions
-    return Output(built, wrapped, False)
+    return Output(built, None, False) if built.get("type") == "object" else _wrapping(built)
 
 
-def _wrapped(schema: Dict[str, Any]) -> Dict[str, Any]:
-    return {"type": "object", "properties": {"result": dict(schema)}, "required": ["result"]}
+def _wrapping(schema: Dict[str, Any], exact: Optional[type] = None) -> Output:
+    """Return the output whose value is no object, which older clients get as a member of one."""
+    inner = {key: value for key, value in schema.items() if key not in ("$defs", "$schema")}
+    wrapped: Dict[str, Any] = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    for key in ("$defs", "$schema"):  # what refers to definitions looks for them at the top
+        if key in schema:
+            wrapped[key] = schema[key]
+    return Output(wrapped, dict(schema), False, exact)
 
 
 def _is_bare(annotation: Any) -> bool:

@@ -1,21 +1,25 @@
 """What a server offers: tools, resources, templates, prompts, completions, and methods of one's own.
 
-May import: errors, types, protocol.meta, protocol.uritemplate, server.functions
+May import: errors, revisions, types, protocol.meta, protocol.mirrored, protocol.uritemplate, server.caching, server.functions
 
 Registering and removing work from any thread at any time: readers take a snapshot, writers replace it.
 """
 
+import dataclasses
 import logging
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..errors import RegistrationError
 from ..protocol.meta import check_meta
+from ..revisions import Revision
 from ..types import Prompt, Resource, ResourceTemplate, Tool
+from .caching import CacheHint
 from .functions import Function
 
 if TYPE_CHECKING:
+    from ..protocol.mirrored import Mark
     from ..protocol.uritemplate import Template
 
 __all__ = ["PromptEntry", "Registry", "ResourceEntry", "TemplateEntry", "ToolEntry"]
@@ -32,15 +36,14 @@ class ToolEntry:
     function: Function
     #: Seconds that one call may run; None for no bound.
     timeout: Optional[float] = None
+    #: The parameters that travel in headers as well (MHDR-11).
+    marks: "Sequence[Mark]" = ()
 
-    def listed(self) -> Tool:
-        """Return the definition with its schemas and description, which are made on first use."""
-        tool = self.tool
-        if not tool.input_schema:
-            tool.description = self.function.description
-            tool.output_schema = self.function.output_schema
-            tool.input_schema = self.function.input_schema  # last: another thread may be in here as well
-        return tool
+    def listed(self, revision: Revision) -> Tool:
+        """Return the definition with its description and schemas, which are made on first use."""
+        function = self.function
+        return dataclasses.replace(self.tool, description=function.description, input_schema=function.input_schema,
+                                   output_schema=function.output.schema_for(revision))
 
 
 @dataclass(eq=False, repr=False)
@@ -49,8 +52,10 @@ class ResourceEntry:
 
     resource: Resource
     function: Function
+    #: How long clients may keep it; None for what the server says.
+    cache: Optional[CacheHint] = None
 
-    def listed(self) -> Resource:
+    def listed(self, revision: Revision) -> Resource:
         return self.resource
 
 
@@ -61,8 +66,9 @@ class TemplateEntry:
     template: ResourceTemplate
     pattern: "Template"
     function: Function
+    cache: Optional[CacheHint] = None
 
-    def listed(self) -> ResourceTemplate:
+    def listed(self, revision: Revision) -> ResourceTemplate:
         return self.template
 
 
@@ -73,7 +79,7 @@ class PromptEntry:
     prompt: Prompt
     function: Function
 
-    def listed(self) -> Prompt:
+    def listed(self, revision: Revision) -> Prompt:
         return self.prompt
 
 

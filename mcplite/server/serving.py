@@ -1,6 +1,7 @@
 """The serving half of a server: its clients, its worker threads, its lifespan.
 
-May import: protocol.jsonrpc, rpc.channel, rpc.peer, rpc.tracing, rpc.workers, server.limits, server.sessions
+May import: protocol.jsonrpc, rpc.channel, rpc.peer, rpc.tracing, rpc.workers, server.limits, server.listen, server.modern,
+    server.sessions, server.waiting
 """
 
 import contextlib
@@ -11,13 +12,16 @@ from typing import TYPE_CHECKING, Any, Callable, ContextManager, List, Optional,
 
 from ..protocol import jsonrpc
 from ..rpc.channel import Channel
-from ..rpc.peer import Peer
+from ..rpc.peer import Handler, Peer
 from ..rpc.workers import Workers
 from .limits import Limits
+from .listen import Listeners
+from .modern import BothEras, ModernHandler
 from .sessions import LegacySession
 
 if TYPE_CHECKING:
     from .app import Server
+    from .waiting import WaitingCalls
 
 __all__ = ["Serving"]
 
@@ -45,7 +49,16 @@ class Serving:
         self._exit: Optional[contextlib.ExitStack] = None
         self._workers: Optional[Workers] = None
         self._pid = 0
+        self._waiting: "Optional[WaitingCalls]" = None
         self.lifespan_value: Any = None
+        #: The clients that listen without a session.
+        self.listeners = Listeners(cast("Server", self))
+
+    def forked(self) -> None:
+        """Begin anew in a process that was forked: clients and threads are the parent's, and a lifespan is shared with it."""
+        self._lock = threading.RLock()
+        self._sessions, self._waiting = [], None
+        self.listeners = Listeners(cast("Server", self))
 
     @property
     def name(self) -> str:
@@ -62,21 +75,46 @@ class Serving:
         peer.start()
         return peer
 
-    def converse(self, channel: Channel, on_close: Optional[Callable[[], object]] = None, lasting: bool = True
-                 ) -> Tuple[LegacySession, Peer]:
+    def converse(self, channel: Channel, on_close: Optional[Callable[[], object]] = None, lasting: bool = True,
+                 piped: bool = True) -> Tuple[LegacySession, Peer]:
         """Return the session of one client, and its peer, which nobody reads for yet.
 
         :param lasting: whether news are published to it; False for a visitor with one message.
         """
-        session = LegacySession(cast("Server", self), on_close, lasting)  # this is a half of one
-        peer = Peer(channel, session, workers=self.workers, leading=True, trace=self._trace(channel),
-                    limits=self.json_limits)
-        session.peer = peer
+        app = cast("Server", self)  # this is a half of one
+        session = LegacySession(app, on_close, lasting)
+        handler = BothEras(app, session) if piped or not app.speaks_legacy else session
+        peer = self._peer(channel, handler)
+        session.peer = handler.peer = peer
         if lasting:
             self.enter()
             with self._lock:
                 self._sessions.append(session)
         return session, peer
+
+    def receive_modern(self, channel: Channel) -> Peer:
+        """Return the peer that speaks for all clients without a session, whose requests come by themselves."""
+        handler = ModernHandler(cast("Server", self))
+        handler.peer = self._peer(channel, handler)
+        return handler.peer
+
+    def _peer(self, channel: Channel, handler: Handler) -> Peer:
+        return Peer(channel, handler, workers=self.workers, leading=True, trace=self._trace(channel), limits=self.json_limits)
+
+    @property
+    def waiting(self) -> "WaitingCalls":
+        """The handlers that wait for their clients; made with the first."""
+        with self._lock:
+            if self._waiting is None:
+                from .waiting import WaitingCalls
+
+                self._waiting = WaitingCalls(self.limits)
+            return self._waiting
+
+    def forget(self, peer: Peer, reason: str) -> None:
+        """Cancel the handlers that wait for clients of a conversation that is over."""
+        if self._waiting is not None:
+            self._waiting.drop(peer, reason)
 
     @property
     def json_limits(self) -> jsonrpc.JSONLimits:
@@ -106,6 +144,7 @@ class Serving:
     def close(self) -> None:
         """End every conversation, leave the lifespan, and stop the worker threads; idempotent."""
         for session in self.sessions:
+            self.listeners.end(session.peer)
             session.peer.close()
         with self._lock:
             workers, self._workers = self._workers, None

@@ -1,29 +1,28 @@
-"""The ways of serving one client: LegacySession, with a handshake and a state that lasts.
+"""The ways of serving one client: LegacySession, with a handshake and a state that lasts; and what both ways share.
 
-May import: errors, revisions, types, protocol.codec, protocol.jsonrpc, rpc.incoming, rpc.peer, server.alarm, server.asking, server.calls, server.context, server.throttle
+May import: errors, revisions, types, protocol.codec, protocol.jsonrpc, rpc.incoming, rpc.peer, server.asking, server.calls, server.context, server.throttle
 """
 
 import logging
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 
-from ..errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError, ProtocolError
+from ..errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError, ProtocolError, RemoteError
 from ..protocol import codec, jsonrpc
 from ..revisions import NEWEST_LEGACY, Revision, find
 from ..rpc.incoming import Incoming
 from ..rpc.peer import Handler, Peer
 from ..types import ClientCapabilities, Implementation, Root
-from .alarm import waiting
 from .calls import serve
 from .context import LEVELS, Context, log_params, rank
 from .throttle import Throttle
 
 if TYPE_CHECKING:
-    from .asking import BackChannel
+    from .asking import Asker
     from .app import Server
     from .limits import Limits
 
-__all__ = ["LegacySession"]
+__all__ = ["LegacySession", "Session"]
 
 _log = logging.getLogger(__name__)
 _DEFAULT_LEVEL = "info"
@@ -31,11 +30,66 @@ _DEFAULT_LEVEL = "info"
 _LASTING = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 
 
-class LegacySession(Handler):
+class Session:
+    """What handlers ask of a client, whichever era it is of; they meet it as ``ctx.session``."""
+
+    app: "Server"
+    peer: Peer
+    client_info: Optional[Implementation]
+    client_capabilities: ClientCapabilities
+
+    @property
+    def revision(self) -> Revision:
+        """The revision that the client is served under."""
+        raise NotImplementedError
+
+    @property
+    def limits(self) -> "Limits":
+        """The server's bounds."""
+        return self.app.limits
+
+    @property
+    def principal(self) -> Optional[str]:
+        """Who the host says this is; None for nobody."""
+        return None
+
+    @property
+    def sends_progress_message(self) -> bool:
+        """Whether this revision's progress notifications have a ``message`` (PROG-06)."""
+        return self.revision.progress_message
+
+    def throttle(self) -> Throttle:
+        """Return a fresh bucket for one request's progress or log messages."""
+        rate = self.limits.messages_per_second
+        return Throttle(rate, 10 * rate if rate is not None else 0)
+
+    def wants_log(self, level: str) -> bool:
+        """Whether the client wants messages of this level."""
+        raise NotImplementedError
+
+    def asker(self, context: Optional[Context] = None) -> "Asker":
+        """Return how questions reach this client.
+
+        :param context: of the request on whose behalf it is asked; None outside of one.
+        """
+        raise NotImplementedError
+
+    def finish(self, result: Any) -> Any:
+        """Return the result of a request as it is sent."""
+        return result
+
+    def refuse(self, error: RemoteError) -> RemoteError:
+        """Return the error of a handler as it is sent."""
+        return error
+
+    def elicitation_complete(self, elicitation_id: str) -> None:
+        """Tell this client, and no other, that a URL question was answered; where the revision has a word for it."""
+
+
+class LegacySession(Session, Handler):
     """One client of the handshake era, from its ``initialize`` to the end of its connection.
 
-    Handlers meet it as ``ctx.session``. Its state is the client's own: nothing of it is shared with
-    another session (LOG-05, SAFE-16).
+    Its state is the client's own: nothing of it is shared with another session (LOG-05, SAFE-16).
     """
 
     def __init__(self, app: "Server", on_close: Optional[Callable[[], object]] = None, lasting: bool = True) -> None:
@@ -77,24 +131,9 @@ class LegacySession(Handler):
         self._ready = True
 
     @property
-    def limits(self) -> "Limits":
-        """The server's bounds."""
-        return self.app.limits
-
-    @property
     def initialized(self) -> bool:
         """Whether the handshake is complete."""
         return self._ready
-
-    @property
-    def sends_progress_message(self) -> bool:
-        """Whether this revision's progress notifications have a ``message`` (PROG-06)."""
-        return self.revision.progress_message
-
-    def throttle(self) -> Throttle:
-        """Return a fresh bucket for one request's progress or log messages."""
-        rate = self.limits.messages_per_second
-        return Throttle(rate, 10 * rate if rate is not None else 0)
 
     def wants_log(self, level: str) -> bool:
         """Whether the client wants messages of this level (LOG-04)."""
@@ -110,18 +149,10 @@ class LegacySession(Handler):
         if self._ready and self.wants_log(level):
             self.peer.notify("notifications/message", log_params(level, data, logger))
 
-    def asker(self, incoming: Optional[Incoming] = None) -> "BackChannel":
-        """Return how questions reach this client.
-
-        :param incoming: the request on whose behalf it is asked; None outside of one.
-        """
+    def asker(self, context: Optional[Context] = None) -> "Asker":
         from .asking import BackChannel  # forms and sampling are loaded by the first handler that asks
 
-        return BackChannel(self, incoming)
-
-    def waiting(self, incoming: Incoming, ask: Callable[[], Any]) -> Any:
-        """Ask while the clock of a tool's ``timeout`` stands still."""
-        return waiting(incoming, ask)
+        return BackChannel(self, None if context is None else context.incoming)
 
     @property
     def roots(self) -> Optional[List[Root]]:

@@ -81,6 +81,11 @@ def serve(server: "Server", *, streams: Optional[Tuple[int, int]] = None) -> Non
         try:
             sleep_until_told(ended)
         finally:
+            if len(server.listeners):
+                # A client that does not read must not hold this up; the thread ends with the pipe.
+                ending = threading.Thread(target=server.listeners.end, args=(peer,), name="mcplite goodbye", daemon=True)
+                ending.start()
+                ending.join(server.limits.grace)
             peer.cancel_all("the server is stopping")
             if not workers.drain(Deadline(server.limits.grace)):
                 for where in workers.stuck():

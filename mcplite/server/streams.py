@@ -22,6 +22,8 @@ _KEEP_ALIVE = b": keep-alive\n\n"
 _OPENING = b": open\n\n"
 #: How often a body that waits looks whether its client is still there.
 _PROBE_SECONDS = 5.0
+#: The same where somebody has to be told.
+_SOON_SECONDS = 0.5
 #: Finished streams of one session that can still be resumed; one more forgets the oldest.
 _FINISHED = 64
 
@@ -118,7 +120,11 @@ class EventStream(Outlet):
         #: The same, for that request's thread, whoever reads by then.
         self.first = self._body
         self._finished = False
+        #: Whether the client has not read for so long that nobody waits for it any more.
+        self._given_up = False
         self.begun = False
+        #: Called when the client has closed the response of an unfinished stream, where that means something.
+        self.on_hang_up: Optional[Callable[[], object]] = None
         #: The answer, and the code of its error, when nothing else was said.
         self.answer: Optional[bytes] = None
         self.code: Optional[int] = None
@@ -133,7 +139,22 @@ class EventStream(Outlet):
             if self._finished:
                 return False
             self._open()
-            return self._put(data)
+            sent = self._put(data)
+            given_up = self._given_up
+        if given_up:
+            self.hang_up()
+        return sent
+
+    def offer(self, data: bytes) -> bool:
+        with self._changed:
+            if self._finished:
+                return True
+            limits = self._home.limits
+            if self._queue and (len(self._queue) >= limits.unread_messages or self._queued + len(data) > limits.unread_bytes):
+                return False
+            self._open()
+            self._put(data)
+            return True
 
     def say(self, event: bytes) -> None:
         """Send an event that is no message; it is not kept."""
@@ -229,10 +250,11 @@ class EventStream(Outlet):
             if deadline is None:
                 deadline = time.monotonic() + limits.unread_seconds
             left = deadline - time.monotonic()
-            if left <= 0:
-                self._leave(self._body)  # a client that does not read is as good as gone
-            else:
+            if left > 0:
                 self._changed.wait(left)
+                continue
+            self._leave(self._body)  # a client that does not read is as good as gone
+            self._given_up = True
 
     def _leave(self, body: "EventBody") -> None:
         if self._body is body:
@@ -333,14 +355,25 @@ class EventStream(Outlet):
                 left = quiet_until - time.monotonic()
                 if left <= 0:
                     return _KEEP_ALIVE
-                if not self._changed.wait(min(left, _PROBE_SECONDS)) and body.departed():
-                    self._leave(body)
-                    return None
+                probe = _PROBE_SECONDS if self.on_hang_up is None else _SOON_SECONDS
+                if not self._changed.wait(min(left, probe)) and body.departed():
+                    break
+        self.leave(body)
+        return None
 
     def leave(self, body: "EventBody") -> None:
-        """Note that *body* is not read any more; the stream lives on."""
+        """Note that *body* is not read any more; the stream lives on, unless its client wants it no more (H26-10)."""
         with self._changed:
+            left = self._body is body
             self._leave(body)
+            hung_up = left and not self._finished
+        if hung_up:
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        """Note that the client has closed the response."""
+        if self.on_hang_up is not None:
+            self.on_hang_up()
 
 
 class EventBody(Iterator[bytes]):

@@ -96,6 +96,7 @@ class WSGIApp:
                 atexit.register(self.close)  # hosts do not say when they are done, and a lifespan wants its end
             else:
                 # Forked after the first request: sessions are those of the parent, whose threads did not come along.
+                self._app.forked()
                 self.exchange = self._exchange()
             self._pid = os.getpid()
 
@@ -103,7 +104,8 @@ class WSGIApp:
         return HTTPRequest(
             environ["REQUEST_METHOD"], _text(environ.get("PATH_INFO", "")), Headers(_headers(environ)),
             environ.get("QUERY_STRING", ""), mount=_text(environ.get("SCRIPT_NAME", "")), read=_Body(environ).read,
-            remote=environ.get("REMOTE_ADDR", ""), principal=self._principal(environ), departed=_departed(environ))
+            remote=environ.get("REMOTE_ADDR", ""), principal=self._principal(environ), departed=_departed(environ),
+            alone=not environ.get("wsgi.multiprocess"))
 
     def close(self, grace: Optional[float] = None) -> None:
         """End every session and the lifespan; called at the end of the process, or before. Idempotent.

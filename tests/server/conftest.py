@@ -4,6 +4,7 @@ import contextlib
 import json
 
 import pytest
+from stateless import Pipe, Web
 
 from mcplite.rpc.channel import MemoryChannel
 from mcplite.server import Server
@@ -125,3 +126,18 @@ def connect():
 @pytest.fixture
 def server():
     return Server("test")
+
+
+@pytest.fixture(params=["pipe", "web"])
+def way(request, connect):
+    """Make the way to a server for clients without a handshake, on a pipe and over HTTP; ``way(server).send(message)``."""
+    made = []
+
+    def make(server):
+        made.append(Pipe(connect(server, revision=None)) if request.param == "pipe" else Web(server))
+        return made[-1]
+
+    yield make
+    for one in made:
+        if isinstance(one, Web):
+            one.close()

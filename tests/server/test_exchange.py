@@ -1,16 +1,18 @@
 """The HTTP core, request by request and without a socket: each status, each mode, each revision's differences."""
 
+import contextlib
 import json
 import threading
 from typing import Any, Dict
 
 import pytest
+import stateless
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mcplite
 from mcplite.protocol.headers import Headers
-from mcplite.revisions import LEGACY
+from mcplite.revisions import LEGACY, REVISIONS
 from mcplite.server.exchange import Exchange
 from mcplite.server.httpmessages import HTTPRequest, UnreadableBody
 
@@ -230,7 +232,7 @@ def test_the_version_of_a_session_is_checked_where_it_is_known(exchange):
     new = Client(exchange, "2025-06-18")
     assert new.send(call("ping"), mcp_protocol_version="2025-11-25").status == 400
     refused = new.send(call("ping"), mcp_protocol_version="no")
-    assert body(refused)["error"]["data"]["supported"] == [revision.name for revision in LEGACY]
+    assert body(refused)["error"]["data"]["supported"] == [revision.name for revision in reversed(REVISIONS)]
 
 
 def test_an_error_of_the_protocol_is_a_normal_answer(exchange):
@@ -538,3 +540,27 @@ def test_whatever_comes_is_answered(method, headers, content, local, stateless):
     assert response.status in (200, 202, 204, 400, 403, 404, 405, 406, 413, 415, 421)
     response.close()
     exchange.close(0.1)
+
+
+def test_a_lifespan_that_fails_at_first_is_entered_by_the_next(caplog):
+    entered = []
+
+    @contextlib.contextmanager
+    def lifespan(app):
+        entered.append(1)
+        if len(entered) == 1:
+            raise OSError("not yet")
+        yield "ready"
+
+    mcp = mcplite.Server("late", lifespan=lifespan)
+
+    @mcp.tool()
+    def state(ctx: mcplite.Context) -> str:
+        return str(ctx.lifespan)
+
+    web = stateless.Web(mcp)
+    assert web.respond(stateless.call("state")).status == 500
+    for _ in range(2):
+        assert web.result(stateless.call("state"))["content"][0]["text"] == "ready"
+    web.close()
+    assert len(entered) == 2

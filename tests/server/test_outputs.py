@@ -15,9 +15,10 @@ import pytest
 
 from mcplite.errors import RegistrationError
 from mcplite.protocol.validation import check_schema
+from mcplite.revisions import NEWEST, NEWEST_LEGACY, find
 from mcplite.server import Audio, Image, InputRequired
 from mcplite.server.outputs import compile_output
-from mcplite.types import CallToolResult, EmbeddedResource, ResourceLink, TextContent
+from mcplite.types import NULL, CallToolResult, EmbeddedResource, ResourceLink, TextContent
 
 EMPTY = inspect.Parameter.empty
 
@@ -196,14 +197,33 @@ def test_a_schema_of_ones_own_takes_the_place_of_the_annotation(annotation, stru
 
 @pytest.mark.parametrize("schema, structured, message", [
     (OWN, False, "tool 'it': structured_output=False and output_schema contradict each other"),
-    ({"type": "array"}, None, "tool 'it': output_schema must have \"type\": \"object\" (TOOL-40)"),
-    ({}, None, "tool 'it': output_schema must have \"type\": \"object\" (TOOL-40)"),
     ([], None, "tool 'it': output_schema: a JSON Schema is an object, not list"),
     ({"type": "object", "properties": 5}, None, "tool 'it': output_schema: it is not valid JSON Schema at properties"),
     ({"type": "object", "$ref": "https://example.com/"}, None, "tool 'it': output_schema: 'https://example.com/' refers to"),
 ])
 def test_a_schema_that_cannot_be_used_is_refused(schema, structured, message):
     assert refusal(EMPTY, schema, structured).startswith(message)
+
+
+@pytest.mark.parametrize("schema", [{"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}}, {}, {"type": "string"}])
+def test_what_is_no_object_is_wrapped_for_older_clients(schema):
+    # TOOL-40
+    compiled = output(EMPTY, schema)
+    assert compiled.schema_for(NEWEST) == schema
+    wrapped = compiled.schema_for(NEWEST_LEGACY)
+    assert wrapped["type"] == "object" and wrapped["required"] == ["result"]
+    check_schema(wrapped, what="it")
+    value = {"result": [1]}
+    assert compiled.value_for(value, NEWEST) == [1] and compiled.value_for(value, NEWEST_LEGACY) == value
+    assert compiled.value_for({"result": None}, NEWEST) is NULL
+    assert compiled.value_for(value, find("2025-03-26")) is None
+
+
+def test_an_object_is_the_same_for_all():
+    compiled = output(EMPTY, OWN)
+    assert compiled.schema_for(NEWEST) is compiled.schema_for(NEWEST_LEGACY) is compiled.schema
+    assert compiled.value_for({"result": 1}, NEWEST) == {"result": 1}
+    assert output(EMPTY).value_for([1], NEWEST) == [1] and output(EMPTY).value_for([1], NEWEST_LEGACY) is None
 
 
 @pytest.mark.parametrize("annotation", [int, float, bool])

@@ -7,6 +7,7 @@ import pytest
 
 from mcplite.errors import RegistrationError
 from mcplite.protocol.uritemplate import Template
+from mcplite.revisions import NEWEST, NEWEST_LEGACY
 from mcplite.server.functions import compile_function
 from mcplite.server.registry import (
     PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry, check_name, checked_meta, suggestions,
@@ -151,16 +152,16 @@ def test_many_threads_at_once(changes):
 def test_a_tool_is_listed_with_schemas_that_are_compiled_on_first_use():
     entry = ToolEntry(Tool(name="add", input_schema={}), FUNCTION)
     assert entry.tool.input_schema == {} and entry.timeout is None
-    listed = entry.listed()
-    assert listed.input_schema == FUNCTION.input_schema and listed.output_schema == FUNCTION.output_schema
-    assert entry.listed() is listed
+    listed = entry.listed(NEWEST)
+    assert listed.input_schema == FUNCTION.input_schema and listed.output_schema == {"type": "integer"}
+    assert entry.listed(NEWEST_LEGACY).output_schema == FUNCTION.output_schema
 
 
 def test_other_entries_are_listed_as_they_are():
     prompt, resource = Prompt(name="p"), Resource(uri="a://b", name="r")
-    assert PromptEntry(prompt, FUNCTION).listed() is prompt
-    assert ResourceEntry(resource, FUNCTION).listed() is resource
-    assert template("a://{x}").listed().uri_template == "a://{x}"
+    assert PromptEntry(prompt, FUNCTION).listed(NEWEST) is prompt
+    assert ResourceEntry(resource, FUNCTION).listed(NEWEST) is resource
+    assert template("a://{x}").listed(NEWEST).uri_template == "a://{x}"
 
 
 @pytest.mark.parametrize("name", ["a", "A-b_c.9", "x" * 128])

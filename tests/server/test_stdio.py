@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import stateless
 
 from mcplite.server import Server
 from mcplite.server.stdio import own_streams, serve
@@ -38,6 +39,14 @@ def reads() -> str:
     except EOFError:
         line = "end of file"
     return line + repr(subprocess.run(["cat"], capture_output=True).stdout)
+
+@mcp.tool()
+def flood(ctx: Context) -> str:
+    for number in range(1, 100_000):
+        ctx.report_progress(number, message="x" * 1000)
+        if number == 5:
+            sys.stderr.write("flooding\\n")
+    return "all of it"
 
 @mcp.tool()
 def hang(ctx: Context) -> str:
@@ -308,3 +317,26 @@ def test_a_client_killed_in_the_middle_leaves_no_server_behind(process, tmp_path
         psutil.Process(pid).wait(20)
     except psutil.NoSuchProcess:
         pass  # it was gone before we looked
+
+
+def test_a_listener_is_told_of_the_end(process):
+    # SUBS-11, SUBS-12
+    server = process()
+    server.send(stateless.message("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id="l"))
+    assert server.receive()["method"] == "notifications/subscriptions/acknowledged"
+    server.child.send_signal(signal.SIGTERM)
+    assert server.receive()["result"]["resultType"] == "complete"
+    assert server.receive()["method"] == "notifications/cancelled"
+    assert server.end()[0] == 0
+
+
+def test_news_that_nobody_reads_do_not_hold_up_the_end(process):
+    # What is stuck in the pipe holds no lock that the end needs.
+    server = process()
+    server.send(stateless.message("tools/call", {"name": "flood", "arguments": {}}, id="f", progressToken="f"))
+    while b"flooding" not in server.stderr:
+        assert server.child.poll() is None
+        threading.Event().wait(0.02)
+    server.child.send_signal(signal.SIGTERM)
+    status, stderr = server.end()
+    assert status == 0 and "clean end" in stderr

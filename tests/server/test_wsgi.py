@@ -15,6 +15,7 @@ import wsgiref.validate
 from pathlib import Path
 
 import pytest
+import stateless
 from children import wait_until
 from rawhttp import BOTH, LIMIT, Wire, call, initialize, listen, post, request
 
@@ -597,3 +598,24 @@ def test_a_stream_through_a_host_that_lets_nobody_look(app, hosted):
         reader = made.exchange.sessions.find(session, None).streams.common
         assert reader.reader is not None
     assert wait_until(lambda: reader.reader is None)
+
+
+@pytest.mark.parametrize("says", ["something first", "nothing"])
+def test_a_client_without_a_session_that_leaves_has_cancelled(app, hosted, says):
+    # H26-10: where nobody can look, the next comment tells; before the response has begun there is one to begin it.
+    server, stopped, running = make(limits=Limits(keep_alive_seconds=0.05, commit_seconds=0.2)), threading.Event(), threading.Event()
+
+    @server.tool()
+    def block(ctx: Context) -> str:
+        ctx.on_cancel(stopped.set)
+        if says != "nothing":
+            ctx.report_progress(1)
+        running.set()
+        ctx.sleep(LIMIT)
+        return "?"
+
+    message = stateless.call("block", progressToken=1)
+    with Wire(hosted(app(server, path="/mcp"))) as wire:
+        wire.send(request(body=stateless.encode(message), headers=stateless.headers(message)))
+        assert running.wait(LIMIT) and not stopped.is_set()
+    assert stopped.wait(LIMIT)

@@ -1,0 +1,69 @@
+"""How long clients may keep what they got."""
+
+import pytest
+from stateless import message
+
+import mcplite
+from mcplite import CacheHint, RegistrationError
+
+
+def make(**options):
+    mcp = mcplite.Server("cached", **options)
+    mcp.add_tool(lambda: "x", name="x")
+    mcp.add_resource("memo://all", lambda: "x", name="r")
+    mcp.add_resource("memo://own", lambda: "x", name="r", cache=CacheHint(5, "private"))
+    mcp.add_resource("memo://{name}/t", lambda name: name, name="r", cache=CacheHint(7))
+    return mcp
+
+
+def hint(result):
+    return result["ttlMs"], result["cacheScope"]
+
+
+def test_by_default_nothing_is_kept(way):
+    there = way(make())
+    for request in (message("tools/list"), message("resources/read", {"uri": "memo://all"}), message("server/discover")):
+        assert hint(there.result(request)) == (0, "private")  # CACHE-09, CACHE-10
+
+
+def test_the_most_special_hint_counts(way):
+    there = way(make(cache=CacheHint(1.5, "public"), cache_lists={"tools": CacheHint(60)}))
+    assert hint(there.result(message("tools/list"))) == (60_000, "private")
+    assert hint(there.result(message("resources/list"))) == (1500, "public")
+    assert hint(there.result(message("resources/templates/list"))) == (1500, "public")
+    assert hint(there.result(message("server/discover"))) == (1500, "public")
+    assert hint(there.result(message("resources/read", {"uri": "memo://all"}))) == (1500, "public")
+    assert hint(there.result(message("resources/read", {"uri": "memo://own"}))) == (5000, "private")
+    assert hint(there.result(message("resources/read", {"uri": "memo://a/t"}))) == (7000, "private")
+
+
+def test_clients_with_a_session_get_none(connect):
+    client = connect(make(cache=CacheHint(60, "public")))
+    assert set(client.result("tools/list")) == {"tools"}
+    assert set(client.result("resources/read", {"uri": "memo://own"})) == {"contents"}
+
+
+def test_lists_come_in_the_same_order_each_time(way):
+    mcp = mcplite.Server("order")
+    names = [f"tool-{number * 7919 % 1000}" for number in range(300)]
+    for name in names:
+        mcp.add_tool(lambda: "x", name=name)
+    there, found, cursor = way(mcp), [], None
+    while True:
+        page = there.result(message("tools/list", {} if cursor is None else {"cursor": cursor}))
+        found += [tool["name"] for tool in page["tools"]]
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            break
+    assert found == names
+
+
+@pytest.mark.parametrize("ttl, scope", [(-1, "private"), (float("nan"), "private"), (1e10, "private"), (1, "shared"), (1, "")])
+def test_hints_that_are_none(ttl, scope):
+    with pytest.raises(RegistrationError, match="cache hint"):
+        CacheHint(ttl, scope)
+
+
+def test_a_list_that_there_is_not():
+    with pytest.raises(RegistrationError, match="tool"):
+        mcplite.Server("x", cache_lists={"tool": CacheHint(1)})

@@ -1,0 +1,204 @@
+"""Listeners without a session: the acknowledgement first, then news once each, whoever is slow."""
+
+import json
+import queue
+import threading
+
+import pytest
+
+from stateless import PREFIX, Web, message
+
+import mcplite
+from mcplite.errors import SERVER_BUSY
+
+LIMIT = 30
+ALL = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True,
+       "resourceSubscriptions": ["memo://a", "memo://b"]}
+
+
+def make(**options):
+    mcp = mcplite.Server("news", **options)
+    mcp.add_tool(lambda: "x", name="x")
+    mcp.add_prompt(lambda: "x", name="x")
+    mcp.add_resource("memo://a", lambda: "x", name="r")
+    return mcp
+
+
+def listen(filter, id=1):
+    return message("subscriptions/listen", {"notifications": filter}, id)
+
+
+class Stream:
+    """What one listener over HTTP gets, read on a thread as a host would read it."""
+
+    def __init__(self, web, filter, id=1):
+        self.response = web.respond(listen(filter, id))
+        self.messages = queue.Queue()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        if self.response.streaming:
+            self._thread.start()
+
+    def _read(self):
+        for piece in self.response.body:
+            for line in piece.decode().splitlines():
+                if line.startswith("data: "):
+                    self.messages.put(json.loads(line[6:]))
+        self.messages.put(None)
+        self.response.close()
+
+    def get(self):
+        return self.messages.get(timeout=LIMIT)
+
+    def leave(self):
+        self.response.body.leave()
+        self._thread.join(LIMIT)
+
+
+@pytest.fixture
+def web():
+    web = Web(make())
+    yield web
+    web.close()
+
+
+def note(method, id=1, **params):
+    return {"jsonrpc": "2.0", "method": f"notifications/{method}",
+            "params": {"_meta": {PREFIX + "subscriptionId": id}, **params}}
+
+
+def test_the_acknowledgement_comes_first_and_says_what_is_kept_to(web):
+    stream = Stream(web, ALL, id="mine")
+    assert dict(stream.response.headers)["X-Accel-Buffering"] == "no"
+    assert stream.get() == note("subscriptions/acknowledged", "mine", notifications=ALL)  # SUBS-03, SUBS-06
+    web.exchange.app.add_tool(lambda: "y", name="y")
+    assert stream.get() == note("tools/list_changed", "mine")
+    web.exchange.app.resource_updated("memo://b")
+    assert stream.get() == note("resources/updated", "mine", uri="memo://b")
+    stream.leave()
+    assert len(web.exchange.app.listeners) == 0
+
+
+def test_nobody_gets_what_was_not_asked_for(web):
+    stream, mcp = Stream(web, {"promptsListChanged": True, "toolsListChanged": False}), web.exchange.app
+    assert stream.get()["params"]["notifications"] == {"promptsListChanged": True}
+    mcp.add_tool(lambda: "y", name="y")  # SUBS-02
+    mcp.resource_updated("memo://a")
+    mcp.add_prompt(lambda: "y", name="y")
+    assert stream.get() == note("prompts/list_changed")
+    stream.leave()
+
+
+def test_what_the_server_does_not_have_is_not_kept_to():
+    mcp = mcplite.Server("tools only")
+    mcp.add_tool(lambda: "x", name="x")
+    web = Web(mcp)
+    stream = Stream(web, {**ALL, "somethingElse": True})
+    assert stream.get()["params"]["notifications"] == {"toolsListChanged": True}  # SUBS-08
+    stream.leave()
+    web.close()
+
+
+def test_a_listener_that_reads_nothing_holds_nobody_up_and_misses_nothing():
+    mcp = make(limits=mcplite.Limits(unread_messages=4))
+    web = Web(mcp)
+    response = web.respond(listen(ALL))
+    for _ in range(1000):
+        mcp.resource_updated("memo://a")  # SUBS-20: each returns at once
+        mcp.resource_updated("memo://b")
+    mcp.resource_updated("memo://b")
+    stream = Stream.__new__(Stream)
+    stream.response, stream.messages = response, queue.Queue()
+    stream._thread = threading.Thread(target=stream._read, daemon=True)
+    stream._thread.start()
+    seen = [stream.get()]
+    assert seen[0]["method"] == "notifications/subscriptions/acknowledged"
+    web.exchange.app.add_prompt(lambda: "z", name="last")
+    while seen[-1]["method"] != "notifications/prompts/list_changed":
+        seen.append(stream.get())
+    uris = [one["params"].get("uri") for one in seen]
+    assert {"memo://a", "memo://b"} <= set(uris) and len(seen) < 50
+    stream.leave()
+    web.close()
+
+
+def test_news_for_sessions_and_listeners_come_from_one_call(connect, web):
+    mcp = web.exchange.app
+    old = connect(mcp)
+    old.result("resources/subscribe", {"uri": "memo://a"})
+    stream = Stream(web, {"resourceSubscriptions": ["memo://a"]})
+    stream.get()
+    mcp.resource_updated("memo://a")
+    assert stream.get()["params"]["uri"] == "memo://a"
+    assert old.receive() == {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": "memo://a"}}
+    stream.leave()
+
+
+@pytest.mark.parametrize("filter, text", [
+    (None, "must be an object"), ([], "must be an object"), ({"toolsListChanged": "yes"}, "true or false"),
+    ({"resourceSubscriptions": "memo://a"}, "list of at most"), ({"resourceSubscriptions": [3]}, "list of at most"),
+    ({"resourceSubscriptions": ["memo://x"] * 10_001}, "list of at most")])
+def test_a_filter_that_is_none(way, filter, text):
+    error = way(make()).error(listen(filter))
+    assert error["code"] == -32602 and text in error["message"]
+
+
+def test_an_empty_filter_is_one(web):
+    stream = Stream(web, {})
+    assert stream.get() == note("subscriptions/acknowledged", notifications={})
+    stream.leave()
+
+
+def test_as_many_listen_as_there_may():
+    web = Web(make(limits=mcplite.Limits(streams=2)))
+    streams = [Stream(web, ALL, id) for id in (1, 2)]
+    refused = web.respond(listen(ALL, 3))
+    assert refused.status == 503 and json.loads(refused.content)["error"]["code"] == SERVER_BUSY
+    streams[0].get()
+    streams[0].leave()
+    third = Stream(web, ALL, 3)
+    assert third.get()["method"] == "notifications/subscriptions/acknowledged"
+    for stream in (streams[1], third):
+        stream.leave()
+    web.close()
+
+
+def test_the_end_of_the_server_is_a_result(web):
+    stream = Stream(web, ALL, id=7)
+    stream.get()
+    web.close()
+    assert stream.get() == {"jsonrpc": "2.0", "id": 7, "result": {
+        "resultType": "complete", "_meta": {PREFIX + "subscriptionId": 7,
+                                            PREFIX + "serverInfo": {"name": "news", "version": "0.1.0"}}}}  # SUBS-11, STAT-10
+    assert stream.get() is None
+
+
+# --- on a pipe ----------------------------------------------------------------------------------------------
+
+
+def test_listeners_on_a_pipe_are_told_apart_and_ended_one_by_one(connect):
+    mcp = make()
+    client = connect(mcp, revision=None)
+    client.send(listen({"toolsListChanged": True}, "t"))
+    assert client.receive() == note("subscriptions/acknowledged", "t", notifications={"toolsListChanged": True})
+    client.send(listen({"promptsListChanged": True}, "p"))
+    assert client.receive()["params"]["_meta"] == {PREFIX + "subscriptionId": "p"}
+    mcp.add_tool(lambda: "y", name="y")
+    mcp.add_prompt(lambda: "y", name="y")
+    assert [client.receive(), client.receive()] == [note("tools/list_changed", "t"), note("prompts/list_changed", "p")]
+    client.notify("notifications/cancelled", {"requestId": "t"})
+    client.send(message("tools/list", id="after"))
+    assert client.receive()["id"] == "after"
+    mcp.add_tool(lambda: "z", name="z")
+    mcp.add_prompt(lambda: "z", name="z")
+    assert client.receive() == note("prompts/list_changed", "p")
+    assert len(mcp.listeners) == 1
+
+
+def test_a_listener_leaves_with_its_pipe(connect):
+    mcp = make()
+    client = connect(mcp, revision=None)
+    client.send(listen(ALL))
+    client.receive()
+    assert len(mcp.listeners) == 1
+    client.close()
+    assert len(mcp.listeners) == 0

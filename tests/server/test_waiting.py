@@ -1,0 +1,346 @@
+"""Handlers that wait for their clients: one run whatever the number of questions, and nothing left behind."""
+
+import copy
+import dataclasses
+import queue
+import threading
+from collections import Counter
+
+import pytest
+from stateless import Web, accept, again, call, message
+
+import mcplite
+from mcplite.errors import SERVER_BUSY
+
+LIMIT = 30
+ASKED = {"elicitation": {}, "sampling": {}, "roots": {}}
+REFUSED = {"code": -32602, "message": "Invalid or expired requestState: send the request again without it"}
+
+
+@dataclasses.dataclass
+class Trip:
+    city: str
+    nights: int
+
+
+class Desk:
+    """A server whose tools ask, and what they have done."""
+
+    def __init__(self, **limits):
+        self.done = Counter()
+        self.ended = queue.Queue()
+        self.mcp = mcp = mcplite.Server("desk", limits=mcplite.Limits(**limits))
+
+        @mcp.tool()
+        def book(guest: str, ctx: mcplite.Context) -> str:
+            self.done["entered"] += 1
+            try:
+                where = ctx.elicit("Where to?", Trip)
+                self.done["paid"] += 1
+                sure = ctx.elicit(f"Sure about {where.data.city}?")
+            except BaseException as error:
+                self.ended.put(type(error))
+                raise
+            return f"{guest}: {where.data.city} for {where.data.nights}, {sure.action}"
+
+        @mcp.tool()
+        def other(guest: str, ctx: mcplite.Context) -> str:
+            return ctx.elicit("Other?").action
+
+        @mcp.tool()
+        def both(ctx: mcplite.Context) -> str:
+            answers = ctx.ask({"a": mcplite.Elicit("A?", bool), "b": mcplite.Elicit("B?", bool)})
+            return f"{answers['a'].data} {answers['b'].data}"
+
+
+@pytest.fixture
+def desk():
+    return Desk()
+
+
+def book(guest="Ada", **said):
+    return call("book", {"guest": guest}, **{"capabilities": ASKED, **said})
+
+
+def test_the_handler_runs_once_however_often_it_asks(way, desk):
+    there, request = way(desk.mcp), book()
+    first = there.result(request)
+    assert first["resultType"] == "input_required"  # MRTR-04
+    (key, asked), = first["inputRequests"].items()
+    assert asked["method"] == "elicitation/create" and asked["params"]["message"] == "Where to?"
+    assert "content" not in first and "paid" not in desk.done
+    second = there.result(again(request, first, id=2))
+    assert second["requestState"] != first["requestState"] and desk.done["paid"] == 1
+    last = there.result(again(request, second, id=3))
+    assert (last["resultType"], last["content"][0]["text"]) == ("complete", "Ada: Rome for 2, accept")
+    assert desk.done == {"entered": 1, "paid": 1} and len(desk.mcp.waiting) == 0
+
+
+def test_what_was_said_before_a_question_comes_with_it_and_the_rest_with_the_retry(way):
+    mcp = mcplite.Server("news")
+
+    @mcp.tool()
+    def work(ctx: mcplite.Context) -> str:
+        ctx.report_progress(1)
+        ctx.elicit("Go on?")
+        ctx.report_progress(2)
+        return "done"
+
+    there, request = way(mcp), call("work", capabilities=ASKED, progressToken="one")
+    asked, before = there.send(request)
+    assert [note["params"] for note in before] == [{"progressToken": "one", "progress": 1}]
+    before.clear()
+    retry = copy.deepcopy(again(request, asked["result"], id=2))
+    retry["params"]["_meta"]["progressToken"] = "two"
+    _, before = there.send(retry)
+    assert [note["params"] for note in before] == [{"progressToken": "two", "progress": 2}]
+
+
+def changed(state):
+    return [state[:-1] + ("A" if state[-1] != "A" else "B"), state + "x", state[1:], "", "x" * 100_000, "\ud800"]
+
+
+def test_a_state_that_is_not_ours_or_not_for_this_is_refused_with_one_error(way, desk):
+    there, request = way(desk.mcp), book()
+    first = there.result(request)
+    wrong = [again(request, first, requestState=state) for state in changed(first["requestState"])]
+    wrong.append(again(book("Bob"), first))
+    wrong.append(again(call("other", {"guest": "Ada"}, capabilities=ASKED), first))
+    for attempt in wrong:
+        assert there.error(attempt) == REFUSED  # MRTR-12, MRTR-13, MRTR-16
+    # None of that has used it up.
+    second = there.result(again(request, first))
+    assert there.error(again(request, first)) == REFUSED  # MRTR-17: once
+    assert there.result(again(request, second))["resultType"] == "complete"
+    assert there.error(again(request, second)) == REFUSED
+
+
+def test_a_state_belongs_to_who_asked(desk):
+    web, request = Web(desk.mcp), book()
+    first = web.send(request, principal="ada")[0]["result"]
+    for foreign in (None, "bob"):
+        assert web.send(again(request, first), principal=foreign)[0]["error"] == REFUSED  # MRTR-14
+    assert web.send(again(request, first), principal="ada")[0]["result"]["resultType"] == "input_required"
+    web.close()
+
+
+@pytest.mark.parametrize("params, text", [
+    ({"inputResponses": []}, "inputResponses must be an object"),
+    ({"inputResponses": {"question-1": "yes"}}, "must be an object"),
+    ({"requestState": 3}, "requestState must be a string")])
+def test_a_retry_that_is_written_wrongly(way, desk, params, text):
+    there, request = way(desk.mcp), book()
+    first = there.result(request)
+    error = there.error(again(request, first, **params))
+    assert error["code"] == -32602 and text in error["message"]  # MRTR-19
+    assert there.result(again(request, first))["resultType"] == "input_required"
+
+
+def test_what_is_missing_or_does_not_fit_is_asked_again(way, desk):
+    there, request = way(desk.mcp), call("both", capabilities=ASKED)
+    first = there.result(request)
+    assert set(first["inputRequests"]) == {"a", "b"}
+    answers = {"a": {"action": "accept", "content": {"value": True}}, "c": {"action": "accept"}}
+    name = next(iter(first["inputRequests"]["a"]["params"]["requestedSchema"]["properties"]))
+    answers["a"]["content"] = {name: True}
+    second = there.result(again(request, first, answers))
+    assert set(second["inputRequests"]) == {"b"}  # MRTR-20
+    for unfitting in ({name: "x"}, {}, {"other": 1}):
+        second = there.result(again(request, second, {"b": {"action": "accept", "content": unfitting}}))
+        assert set(second["inputRequests"]) == {"b"}  # MRTR-21
+    for odd in ({"action": "perhaps"}, {}, {"action": "accept", "content": 3}):
+        error = there.error(again(request, second, {"b": odd}))
+        assert error["code"] == -32602 and "inputResponses['b']" in error["message"]  # MRTR-19
+    last = there.result(again(request, second, {"b": {"action": "accept", "content": {name: False}}}))
+    assert last["content"][0]["text"] == "True False"
+
+
+def test_answers_may_come_with_the_first_request(way, desk):
+    request = call("both", capabilities=ASKED)
+    there = way(desk.mcp)
+    first = there.result(request)
+    answers = {key: accept(asked["params"]) for key, asked in first["inputRequests"].items()}
+    early = call("both", params={"inputResponses": answers}, capabilities=ASKED)
+    assert there.result(early)["content"][0]["text"] == "True True"
+
+
+def test_prompts_and_resources_ask_as_well(way):
+    mcp = mcplite.Server("all")
+
+    @mcp.prompt()
+    def greet(ctx: mcplite.Context) -> str:
+        return ctx.sample("Whom?").text
+
+    @mcp.resource("memo://{name}")
+    def memo(name: str, ctx: mcplite.Context) -> str:
+        return f"{name}: {ctx.list_roots()[0].uri}"
+
+    there = way(mcp)
+    request = message("prompts/get", {"name": "greet"}, capabilities=ASKED)
+    first = there.result(request)
+    assert [asked["method"] for asked in first["inputRequests"].values()] == ["sampling/createMessage"]
+    last = there.result(again(request, first, lambda params: {
+        "role": "assistant", "model": "m", "content": {"type": "text", "text": "Ada"}}))
+    assert last["messages"][0]["content"]["text"] == "Ada"
+    request = message("resources/read", {"uri": "memo://x"}, capabilities=ASKED)
+    first = there.result(request)
+    assert [asked["method"] for asked in first["inputRequests"].values()] == ["roots/list"]
+    last = there.result(again(request, first, lambda params: {"roots": [{"uri": "file:///a"}]}))
+    assert last["contents"][0]["text"] == "x: file:///a"
+
+
+def test_elsewhere_nothing_can_be_asked(way):
+    mcp, told = mcplite.Server("all"), []
+
+    @mcp.prompt()
+    def greet(name: str) -> str:
+        return name
+
+    @mcp.completion(prompt="greet", argument="name")
+    def names(value: str, ctx: mcplite.Context):
+        told.append(ctx.can_elicit)
+        return [ctx.elicit("Which?").action]
+
+    there = way(mcp)
+    error = there.error(message("completion/complete", {
+        "ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": ""}}, capabilities=ASKED))
+    assert "only be asked while a tool is called" in error["message"] or error["code"] == -32603
+    assert told == [False]
+
+
+def test_who_comes_back_can_be_asked_less(way, desk):
+    # STAT-13: capabilities hold for one request.
+    there, request = way(desk.mcp), book()
+    first = there.result(request)
+    retry = again(request, first, {})
+    retry = {**retry, "params": {**retry["params"], "_meta": book(capabilities={})["params"]["_meta"]}}
+    error = there.error(retry)
+    assert error["code"] == -32021 and error["data"]["requiredCapabilities"] == {"elicitation": {"form": {}}}
+
+
+# --- bounds ---------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_does_not_come_back_is_given_up():
+    desk = Desk(waiting_seconds=0.2)
+    web, request = Web(desk.mcp), book()
+    first = web.result(request)
+    assert desk.ended.get(timeout=LIMIT) is mcplite.Cancelled  # MRTR-09: the handler unwinds
+    assert len(desk.mcp.waiting) == 0
+    assert web.error(again(request, first)) == REFUSED
+    web.close()
+
+
+def test_as_many_wait_as_there_may():
+    desk = Desk(waiting_calls=2)
+    web = Web(desk.mcp)
+    states = [web.result(book()) for _ in range(2)]
+    assert web.error(book())["code"] == SERVER_BUSY and web.status == 503
+    assert desk.ended.get(timeout=LIMIT) is mcplite.RemoteError
+    second = web.result(again(book(), states[0]))
+    assert web.result(again(book(), second))["resultType"] == "complete"
+    assert web.result(book())["resultType"] == "input_required"
+    web.close()
+
+
+def test_one_principal_does_not_take_the_places_of_all():
+    desk = Desk(waiting_per_principal=1)
+    web = Web(desk.mcp)
+    assert "result" in web.send(book(), principal="ada")[0]
+    assert web.send(book(), principal="ada")[0]["error"]["code"] == SERVER_BUSY
+    assert "result" in web.send(book(), principal="bob")[0]
+    assert "result" in web.send(book())[0] and "result" in web.send(book())[0]
+    web.close()
+
+
+def test_waiting_takes_no_handlers_place():
+    desk = Desk(running=1)
+    web = Web(desk.mcp)
+    waiting = [web.result(book()) for _ in range(5)]
+    for first in waiting:
+        second = web.result(again(book(), first))
+        assert web.result(again(book(), second))["resultType"] == "complete"
+    web.close()
+
+
+def test_the_clock_of_a_tool_stands_still_while_it_waits(desk):
+    ticking = threading.Event()
+
+    @desk.mcp.tool(timeout=0.3)
+    def patient(ctx: mcplite.Context) -> str:
+        ctx.elicit("Well?")
+        ctx.on_cancel(ticking.set)
+        return "there" if not ctx.cancelled else "late"
+
+    web, request = Web(desk.mcp), call("patient", capabilities=ASKED)
+    first = web.result(request)
+    threading.Event().wait(0.6)
+    assert web.result(again(request, first))["content"][0]["text"] == "there"
+    web.close()
+
+
+@pytest.mark.parametrize("close", ["the exchange", "the pipe"])
+def test_the_end_wakes_who_waits(connect, desk, close):
+    if close == "the exchange":
+        there = Web(desk.mcp)
+        there.result(book())
+        there.close()
+    else:
+        client = connect(desk.mcp, revision=None)
+        client.send(book())
+        assert client.answer(1)["result"]["resultType"] == "input_required"
+        client.channel.close()
+    assert desk.ended.get(timeout=LIMIT) is mcplite.Cancelled
+    assert len(desk.mcp.waiting) == 0
+
+
+def test_on_a_pipe_a_request_that_goes_on_can_be_cancelled(connect, desk):
+    running, stopped = threading.Event(), threading.Event()
+
+    @desk.mcp.tool()
+    def slow(ctx: mcplite.Context) -> str:
+        ctx.elicit("Well?")
+        ctx.on_cancel(stopped.set)
+        running.set()
+        ctx.sleep(LIMIT)
+        return "?"
+
+    client = connect(desk.mcp, revision=None)
+    request = call("slow", capabilities=ASKED, id="first")
+    client.send(request)
+    client.send(again(request, client.answer("first")["result"], id="second"))
+    assert running.wait(LIMIT)
+    client.notify("notifications/cancelled", {"requestId": "first"})  # which is answered
+    client.send(call("both", id="between", capabilities=ASKED))
+    client.answer("between")
+    assert not stopped.is_set()
+    client.notify("notifications/cancelled", {"requestId": "second"})
+    assert stopped.wait(LIMIT)
+
+
+def test_who_asks_after_the_end_has_begun_does_not_wait(desk):
+    begun, go_on = threading.Event(), threading.Event()
+
+    @desk.mcp.tool()
+    def late(ctx: mcplite.Context) -> str:
+        begun.set()
+        go_on.wait(LIMIT)
+        try:
+            return ctx.elicit("Well?").action
+        except mcplite.Cancelled:
+            desk.ended.put("cancelled")
+            raise
+
+    web = Web(desk.mcp)
+    thread = threading.Thread(target=web.respond, args=(call("late", capabilities=ASKED),))
+    thread.start()
+    assert begun.wait(LIMIT)
+    ending = threading.Thread(target=web.close)
+    ending.start()
+    while not web.exchange._closed:
+        threading.Event().wait(0.01)
+    go_on.set()
+    assert desk.ended.get(timeout=LIMIT) == "cancelled"
+    ending.join(LIMIT)
+    thread.join(LIMIT)
+    assert len(desk.mcp.waiting) == 0
