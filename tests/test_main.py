@@ -16,7 +16,7 @@ from mcplite import __main__ as command_line
 from mcplite.errors import (
     Cancelled, ConnectionClosed, InvalidParams, MCPError, NotSupported, RequestTimeout, TransportError,
 )
-from mcplite.revisions import JUNE_2025, NOVEMBER_2025
+from mcplite.revisions import JUNE_2025, NEWEST
 
 PACKAGE = Path(mcplite.__file__).resolve().parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(PACKAGE.parent), "PYTHONIOENCODING": "utf-8"}
@@ -143,7 +143,7 @@ def process(*arguments, **options):
 def test_list_is_a_table(run, target):
     status, out, err = run("list", target)
     assert (status, err) == (0, "")
-    assert out.startswith(f"wea\\x1bther 2.0 (protocol {NOVEMBER_2025.name})\n\ntools:\n  add(a, b?)")
+    assert out.startswith(f"wea\\x1bther 2.0 (protocol {NEWEST.name})\n\ntools:\n  add(a, b?)")
     assert "  add(a, b?)    Add two numbers. Whatever they are.\n" in out
     assert "\nresources:\n  note://today  Today's\\x07 note.\n" in out
     assert "\nresource templates:\n  city://{name}\n" in out
@@ -183,7 +183,7 @@ def test_call_prints_the_content(run, target, words, printed):
 
 def test_call_as_json(run, target):
     status, out, _ = run("call", target, "add", "a=2", "--json")
-    assert (status, json.loads(out)["structuredContent"]) == (0, {"result": 3})
+    assert (status, json.loads(out)["structuredContent"]) == (0, 3)
 
 
 def test_options_may_stand_between_the_words(run, target):
@@ -241,7 +241,7 @@ def test_complete(run, target):
 
 
 def test_ping(run, target):
-    assert run("ping", target) == (0, f"wea\\x1bther 2.0 answers (protocol {NOVEMBER_2025.name})\n", "")
+    assert run("ping", target) == (0, f"wea\\x1bther 2.0 answers (protocol {NEWEST.name})\n", "")
     answer = json.loads(run("ping", "--json", "--revision", JUNE_2025.name, target)[1])
     assert (answer["server"]["name"], answer["protocolVersion"]) == ("wea\x1bther", JUNE_2025.name)
 
@@ -259,7 +259,7 @@ def test_env_and_cwd_are_the_servers(run, target, tmp_path):
 def test_roots(run, target, tmp_path):
     (tmp_path / "two").mkdir()
     status, out, _ = run("call", target, "roots", "--json", "--root", str(tmp_path), "--root", str(tmp_path / "two"))
-    assert json.loads(out)["structuredContent"]["result"] == [tmp_path.as_uri(), (tmp_path / "two").as_uri()]
+    assert json.loads(out)["structuredContent"] == [tmp_path.as_uri(), (tmp_path / "two").as_uri()]
 
 
 def test_log_level_shows_the_servers_messages_on_stderr(run, target):

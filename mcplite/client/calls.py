@@ -43,8 +43,13 @@ class Calls:
 
     def request(self, method: str, params: Optional[Dict[str, Any]] = None, *, timeout: Optional[float] = DEFAULT,
                 max_timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None,
-                on_progress: Optional[OnProgress] = None, meta: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
+                on_progress: Optional[OnProgress] = None, meta: Optional[Dict[str, Any]] = None, rounds: bool = True,
+                input_responses: Optional[Mapping[str, Any]] = None, request_state: Optional[str] = None) -> Dict[str, Any]:
         """Send a request and return its result."""
+        raise NotImplementedError
+
+    def learn_tools(self, tools: List[Tool]) -> List[Tool]:
+        """Return the listed tools that can be called here."""
         raise NotImplementedError
 
     @property
@@ -82,6 +87,7 @@ class Calls:
         """Return one page of tools; ``next_cursor`` is None on the last."""
         epoch = self._outputs.epoch
         page: ListToolsResult = self._page("tools", "tools/list", ListToolsResult, cursor, options)
+        page.tools = self.learn_tools(page.tools)
         if self.revision.structured_output:
             self._outputs.learn(page.tools, epoch)
         return page
@@ -89,7 +95,7 @@ class Calls:
     def call_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *,
                   timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                   cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
-                  meta: Optional[Dict[str, Any]] = None) -> CallToolResult:
+                  meta: Optional[Dict[str, Any]] = None, **rounds: Any) -> CallToolResult:
         """Call a tool.
 
         A tool that fails gives a result with ``is_error``; ``result.raise_for_error()`` makes that an
@@ -97,7 +103,8 @@ class Calls:
         definition has been listed (TOOL-38).
 
         :param arguments: JSON values by name.
-        :param timeout, max_timeout, cancel, on_progress, meta: as for :meth:`request`.
+        :param timeout, max_timeout, cancel, on_progress, meta: as for :meth:`request`, as are *rounds*,
+            *input_responses* and *request_state*.
         :raises InvalidParams: there is no such tool, or, before November 2025, the arguments do not fit.
         :raises ProtocolError: the result does not keep what the tool's schema promises.
         :raises TypeError, ValueError: the arguments are no JSON; nothing was sent.
@@ -113,9 +120,9 @@ class Calls:
                 raise TypeError(f"the arguments of the tool {name!r} must be a dict, not {type(arguments).__name__}")
             arguments = dict(arguments)
         answer = self.request("tools/call", {"name": name, "arguments": arguments}, timeout=timeout,
-                              max_timeout=max_timeout, cancel=cancel, on_progress=on_progress, meta=meta)
+                              max_timeout=max_timeout, cancel=cancel, on_progress=on_progress, meta=meta, **rounds)
         result = self._read(CallToolResult, answer, "tools/call")
-        self._outputs.check(name, result, self._name)
+        self._outputs.check(name, result, self._name, "structuredContent" in answer)
         return result
 
     # --- resources --------------------------------------------------------------------------------------
@@ -249,4 +256,11 @@ class Calls:
                                      f" (max_timeout)")
             return page(cursor, **{**options, "timeout": left if seconds is None else min(seconds, left)})
 
+        try:
+            return walk(one, member, self._name)
+        except InvalidParams:
+            # CACHE-16: the pages that were kept may be of a list whose cursors are gone.
+            if options.get("fresh") or not self.revision.modern:
+                raise
+        options = {**options, "fresh": True}
         return walk(one, member, self._name)

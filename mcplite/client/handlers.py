@@ -276,6 +276,17 @@ class Handlers:
             return lambda: complete(identity)
         return None
 
+    @property
+    def wants_logs(self) -> bool:
+        """Whether anybody reads the server's log messages."""
+        return self._log is not None
+
+    def interests(self) -> Dict[str, Any]:
+        """Return which changes of lists there are handlers for."""
+        changed = self._changed
+        return {"tools": changed["notifications/tools/list_changed"] is not None,
+                "prompts": changed["notifications/prompts/list_changed"] is not None,
+                "resource_list": changed["notifications/resources/list_changed"] is not None}
 
     def disconnected(self, error: Exception) -> None:
         """Tell that the connection is over, and why."""

@@ -45,6 +45,7 @@ class HTTPChannel(Channel):
     """
 
     interruptible = True
+    carries_headers = True
 
     def __init__(self, url: str, *, line_limit: int = 16 << 20, listen: bool = True, headers: Optional[Mapping[str, str]] = None,
                  session: "Optional[requests.Session]" = None, verify: Any = None, cert: Any = None,
@@ -76,15 +77,19 @@ class HTTPChannel(Channel):
 
     # --- requests -----------------------------------------------------------------------------------
 
-    def post(self, exchange: Exchange, data: bytes, first: bool = False) -> Reply:
+    def post(self, exchange: Exchange, data: bytes, first: bool = False, beside: Optional[Mapping[str, str]] = None) -> Reply:
         """Send a message and return the response.
 
         :param first: whether it is ``initialize``, which begins a session (SESS-09).
+        :param beside: the headers of a message that stands for itself; None for one of a session.
         :raises SessionLost: there is no such session any more; the message was not served.
         :raises TransportError, Stopped: as for :meth:`Link.send`.
         """
-        session = "" if first else self._session_id
-        headers = _POST_HEADERS if first else {**_POST_HEADERS, **self._session_headers(session)}
+        session = "" if first or beside is not None else self._session_id
+        if beside is not None:
+            headers = {**_POST_HEADERS, **beside}
+        else:
+            headers = _POST_HEADERS if first else {**_POST_HEADERS, **self._session_headers(session)}
         reply = self._link.send(exchange, "POST", None, headers, data)
         if first and reply.status == 200:
             self._session_id = self._checked(reply)
@@ -136,26 +141,37 @@ class HTTPChannel(Channel):
         :raises HTTPStatusError: it did not.
         """
         status, kind = reply.status, reply.kind
-        text = reply.excerpt()
+        # An error in JSON-RPC is read whole, whatever it has to say (2.6).
+        text = reply.read(self.line_limit).decode("utf-8", "replace") if kind == "application/json" else reply.excerpt()
         if kind == "application/json":
             message = jsonrpc.parse(text.encode("utf-8"))
-            if isinstance(message, (jsonrpc.Response, jsonrpc.Failure)) and id is not None and message.id == id:
+            if isinstance(message, jsonrpc.Failure) and id is not None and message.id == id:
+                error = remote_error(message.code, message.message, message.data)
+                error.http_status = status
+                raise error
+            if isinstance(message, jsonrpc.Response) and id is not None and message.id == id:
                 receive(text.encode("utf-8"))
                 return
             if isinstance(message, jsonrpc.Failure):
-                raise HTTPStatusError(f"{self.name} answered {what!r} with {status}: {message.message[:500]}",
+                raise HTTPStatusError(f"{self.name} answered {what!r} with {status}: {str(message.message)[:500]}",
                                       status=status, body=text) from remote_error(message.code, message.message, message.data)
         said = " ".join(text.split())[:200]
         raise HTTPStatusError(f"{self.name} answered {what!r} with {status}{': ' + said if said else ''}",
                               status=status, body=text)
 
     def write(self, data: bytes, timeout: Optional[float] = None) -> None:
+        self._write(data, timeout, None)
+
+    def write_beside(self, data: bytes, headers: Mapping[str, str], timeout: Optional[float] = None) -> None:
+        self._write(data, timeout, headers)
+
+    def _write(self, data: bytes, timeout: Optional[float], beside: Optional[Mapping[str, str]]) -> None:
         if self._closed:
             raise ConnectionClosed(f"the connection to {self.name} is closed")
         deadline = Deadline(timeout)
         try:
             with self._exchange(deadline) as exchange:
-                reply = self.post(exchange, data)
+                reply = self.post(exchange, data, beside=beside)
                 if not 200 <= reply.status < 300:
                     self.refused(reply, "a notification or an answer", None, _nothing)
                 reply.excerpt() if reply.kind != "text/event-stream" else reply.close()

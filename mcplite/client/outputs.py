@@ -1,6 +1,6 @@
 """What tools have promised about their structured results, and whether they keep it.
 
-May import: errors, protocol.validation, types
+May import: errors, protocol.schemarules, protocol.validation, types
 """
 
 import logging
@@ -28,15 +28,23 @@ class _Promise:
         self._validator: "Optional[Validator]" = None
 
     def validator(self, server: str) -> "Optional[Validator]":
-        """Return what checks results; None for a schema that cannot be used, which is said once (JSCH-11)."""
+        """Return what checks results; None where nothing can be checked.
+
+        :raises ProtocolError: nobody knows what the tool promises (JSCH-04, JSCH-11).
+        """
         if not self._ready:
             # Only now, since most clients meet no promise, and all of them would have to load it.
+            from ..protocol.schemarules import ForeignSchema
             from ..protocol.validation import Validator, check_schema
 
             try:
                 check_schema(self._schema, what=f"tool {self._tool[:100]!r}: outputSchema", trusted=False)
                 self._validator = Validator(self._schema, trusted=False)
+            except ForeignSchema as error:
+                raise ProtocolError(f"{server}: the result cannot be checked: {str(error)[:500]}; connect with"
+                                    " validate=False to take results unchecked", self._schema) from error
             except RegistrationError as error:
+                # Known, but more than is checked of a stranger's schema, such as a pattern that could run for hours.
                 _log.warning("%s: results are not checked: %.500s", server, error)
             except ImportError as error:
                 # A vendored copy may have come without it; a result that nobody can check is still a result.
@@ -81,9 +89,10 @@ class Outputs:
             self._promises = {}
             self._epoch += 1
 
-    def check(self, tool: str, result: CallToolResult, server: str) -> None:
+    def check(self, tool: str, result: CallToolResult, server: str, present: bool = True) -> None:
         """Return when the result keeps the tool's promise; an error result makes none (TOOL-43).
 
+        :param present: whether there is structured content; null is some, too (TOOL-41).
         :raises ProtocolError: it does not, or structured content is missing (TOOL-44).
         """
         promise = self._promises.get(tool)
@@ -92,7 +101,7 @@ class Outputs:
         validator = promise.validator(server)
         if validator is None:
             return
-        if result.structured_content is None:
+        if result.structured_content is None and (not present or validator.problems(None)):
             raise ProtocolError(f"{server}: the tool {tool!r} has declared an output schema, but its result has no"
                                 f" structuredContent")
         problems = validator.problems(result.structured_content)

@@ -25,6 +25,13 @@ class Pace:
         self._lock = threading.Lock()
         self._admitted: Deque[float] = deque(maxlen=per_minute)
 
+    @property
+    def recent(self) -> int:
+        """How many it has admitted in the last sixty seconds."""
+        now = self._clock()
+        with self._lock:
+            return sum(now - at < 60 for at in self._admitted)
+
     def admit(self) -> bool:
         """Whether there may be one more now."""
         if self._per_minute is None:

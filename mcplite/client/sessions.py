@@ -1,7 +1,6 @@
 """The ways of talking to a server: LegacySession, which begins with a handshake.
 
-May import: client.handlers, client.pace, client.renewal, client.stderr, errors, protocol.codec, protocol.jsonrpc, revisions, rpc.cancel, rpc.channel,
-    rpc.incoming, rpc.mailbox, rpc.peer, rpc.workers, types
+May import: client.line, client.pace, client.renewal, errors, protocol.codec, revisions, rpc.cancel, rpc.incoming, rpc.peer, types
 """
 
 import contextlib
@@ -13,31 +12,24 @@ from ..errors import (
     INVALID_PARAMS, INVALID_REQUEST, SERVER_BUSY, ProtocolError, RemoteError, RequestTimeout, SessionLost,
     UnsupportedVersion, UrlElicitationRequired,
 )
-from ..protocol import codec, jsonrpc
+from ..protocol import codec
 from ..revisions import LEGACY, Revision, find
 from ..rpc.cancel import CancelToken
-from ..rpc.channel import Channel
 from ..rpc.incoming import Incoming
-from ..rpc.mailbox import Mailbox
-from ..rpc.peer import Handler, Peer, Trace
-from ..rpc.workers import Workers
+from ..rpc.peer import Peer
 from ..types import Implementation, InitializeResult
-from .handlers import Handlers
+from .line import Line, Speaker
 from .pace import Pace
 from .renewal import REPEATABLE, Remembered
 
 __all__ = ["LegacySession"]
 
 _log = logging.getLogger(__name__)
-#: A server's list may be long and its structure is not ours to bound tightly; the line limit comes first.
-_LIMITS = jsonrpc.JSONLimits(elements=2_000_000, duplicate_keys=True)
 OnProgress = Callable[[Dict[str, Any]], object]
 #: How often a lost session is opened anew in a minute, before the server is taken for one that keeps none (REL-47).
 _RENEWALS = 3
 #: How long a question that overtook the answer to ``initialize`` waits for it.
 _HANDSHAKE_SECONDS = 30.0
-#: How long closing waits for notifications that have come but were not handed over yet.
-_FLUSH_SECONDS = 1.0
 
 
 class _Pause:
@@ -68,35 +60,26 @@ class _Pause:
             self._held.__enter__()
 
 
-class LegacySession(Handler):
+class LegacySession(Speaker):
     """One conversation with a server of the handshake era.
 
-    :param channel: the transport.
-    :param handlers: answer what the server asks.
+    :param line: to the server.
     :param info: who this client is.
-    :param places: how many handlers may run at once.
     :param per_minute: how many questions the server may ask in a minute; None for any number.
-    :param on_notification: called with the method of each notification, on the reader, before its handler.
-    :param custom: handlers of methods of the user's own, by method.
-    :param trace: notes every message.
     """
 
-    def __init__(self, channel: Channel, handlers: Handlers, info: Implementation, *, places: int,
-                 per_minute: Optional[int],
-                 on_notification: Callable[[str], object], custom: Dict[str, Callable[[Dict[str, Any]], Any]],
-                 trace: Optional[Trace]) -> None:
-        self._channel = channel
-        self._handlers = handlers
+    era = "legacy"
+
+    def __init__(self, line: Line, info: Implementation, per_minute: Optional[int]) -> None:
+        self.line = line
+        self.peer = line.peer
+        self._channel = line.channel
+        self._handlers = line.handlers
         self._info = info
-        self._told = on_notification
-        self._custom = custom
         self._pace = Pace(per_minute)
-        self._workers = Workers(places, 1024, "mcplite handler")
-        self._mailbox = Mailbox("mcplite notifications")
         self._revision: Optional[Revision] = None
         #: Set once the revision is agreed on, or nothing will be any more.
         self._settled = threading.Event()
-        self._closing = False
         #: The pause that the handler on the current thread keeps up.
         self._mine = threading.local()
         #: The server's answer to the handshake; the last one, when a session was lost.
@@ -106,8 +89,12 @@ class LegacySession(Handler):
         self._renewing = threading.Lock()
         self._renewals = Pace(_RENEWALS)
         self._handshake: Callable[[], InitializeResult]
-        channel.on_lost = self.renew
-        self.peer = Peer(channel, self, workers=self._workers, limits=_LIMITS, trace=trace)
+        self._channel.on_lost = self.renew
+        line.speaker = self
+
+    @property
+    def agreed(self) -> Optional[Revision]:
+        return self._revision
 
     @property
     def revision(self) -> Revision:
@@ -115,30 +102,32 @@ class LegacySession(Handler):
         assert self._revision is not None, "the handshake is not complete"
         return self._revision
 
-    def open(self, wanted: Revision, pinned: bool, timeout: float) -> InitializeResult:
+    def open(self, wanted: Revision, pinned: bool, timeout: float, cancel: Optional[CancelToken] = None) -> InitializeResult:
         """Do the handshake.
 
         :param wanted: the revision to offer.
         :param pinned: whether any other answer is an error.
         :param timeout: seconds for the server's answer.
+        :param cancel: for the first time that it is done.
+        :raises Cancelled: it was.
         :raises UnsupportedVersion: the server speaks none of ours, or not the pinned one.
         :raises RequestTimeout: no answer in time; nothing is cancelled, the channel is to be closed (TIME-07).
         :raises ProtocolError: the answer breaks the rules.
         :raises ConnectionClosed, RemoteError: as for every call.
         """
-        self.peer.start()
         self._handshake = lambda: self._shake(wanted, pinned, timeout)
-        return self._handshake()
+        return self._shake(wanted, pinned, timeout, cancel)
 
-    def _shake(self, wanted: Revision, pinned: bool, timeout: float) -> InitializeResult:
+    def _shake(self, wanted: Revision, pinned: bool, timeout: float, cancel: Optional[CancelToken] = None
+               ) -> InitializeResult:
         params = {"protocolVersion": wanted.name, "capabilities": codec.encode(self._handlers.capabilities(), wanted),
                   "clientInfo": codec.encode(self._info, wanted)}
         try:
-            answer = self.peer.call("initialize", params, timeout=timeout, cancel_notice=False)
+            answer = self.peer.call("initialize", params, timeout=timeout, cancel=cancel, cancel_notice=False)
         except RequestTimeout as error:
             raise RequestTimeout(f"{self.peer.name} did not answer 'initialize' within {timeout:g} s; a first start"
                                  f" may take longer (open_timeout=), and a program that is no MCP server never"
-                                 f" answers{self._last_words()}") from error
+                                 f" answers{self.line.last_words()}") from error
         except RemoteError as error:
             raise self._refused(error, wanted) from error
         try:
@@ -177,13 +166,7 @@ class LegacySession(Handler):
             self._handshake()
             for method, params in self._remembered.again():
                 self.peer.call(method, params, timeout=_HANDSHAKE_SECONDS)
-        self._told("notifications/tools/list_changed")  # it may be another version of the server
-
-    def _last_words(self) -> str:
-        from .stderr import printable  # only for servers that have one
-
-        tail = printable(str(getattr(self._channel, "stderr_tail", ""))[-2000:]).strip()
-        return f"\n--- last lines of its stderr ---\n{tail}" if tail else ""
+        self.line.told("notifications/tools/list_changed", {})  # it may be another version of the server
 
     def _refused(self, error: RemoteError, wanted: Revision) -> RemoteError:
         # LIFE-19: some servers refuse a revision with an error instead of answering with another.
@@ -193,8 +176,11 @@ class LegacySession(Handler):
 
     def request(self, method: str, params: Optional[Dict[str, Any]], *, timeout: Optional[float],
                 max_timeout: Optional[float], cancel: Optional[CancelToken],
-                on_progress: Optional[OnProgress]) -> Dict[str, Any]:
+                on_progress: Optional[OnProgress], rounds: bool = True, fresh: bool = True) -> Dict[str, Any]:
         """Send a request and return its result; see :meth:`Peer.call`.
+
+        Questions of the server come as requests of their own here, so that there are no *rounds*; every result is
+        *fresh*.
 
         When the server has lost our session, a new one is opened, and what was certainly not served or does no
         harm if it was is sent again.
@@ -225,7 +211,7 @@ class LegacySession(Handler):
                 return self.peer.call(method, params, id=id, timeout=timeout,  # type: ignore[no-any-return]
                                       max_timeout=max_timeout, cancel=cancel, on_progress=on_progress)
             # A handler calls back: its place goes to others meanwhile, since the answer may need one (REL-56).
-            with self._workers.suspended(), pause.lifted():
+            with self.line.workers.suspended(), pause.lifted():
                 return self.peer.call(method, params, id=id, timeout=timeout,  # type: ignore[no-any-return]
                                       max_timeout=max_timeout, cancel=cancel, on_progress=on_progress)
         except UrlElicitationRequired as error:
@@ -243,19 +229,10 @@ class LegacySession(Handler):
             self.renew(error.session)
             self.peer.notify(method, params, timeout=timeout)
 
-    def close(self, error: Optional[Exception] = None) -> None:
-        """End the conversation; see :meth:`Peer.close`."""
-        lost, self._closing = error is not None and not self._closing, True
-        self.peer.close(error)
+    def on_end(self) -> None:
         self._settled.set()
-        if lost and error is not None:
-            self._disconnected(error)
-        # What has come before the end is still told, unless a callback hangs or is the one that closes.
-        self._mailbox.flush(_FLUSH_SECONDS)
-        self._mailbox.stop()
-        self._workers.stop()
 
-    # --- Handler: on the reader's thread --------------------------------------------------------------
+    # --- what the server sends, on the reader's thread --------------------------------------------------------------
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
         if incoming.method == "ping":
@@ -276,7 +253,7 @@ class LegacySession(Handler):
         with pause:
             self._mine.pause = pause
             try:
-                custom = self._custom.get(incoming.method)
+                custom = self.line.custom.get(incoming.method)
                 if custom is None:
                     result = self._handlers.answer(incoming.method, incoming.params, self._revision, incoming.token)
                 else:
@@ -285,48 +262,5 @@ class LegacySession(Handler):
                 self._mine.pause = None
         incoming.respond({} if result is None else result)
 
-    def on_notification(self, message: jsonrpc.Notification) -> None:
-        method, params = message.method, message.params or {}
-        if method == "notifications/progress":
-            token = params.get("progressToken")
-            if type(params.get("progress")) not in (int, float):
-                _log.debug("%s sent progress that is no number", self.peer.name)
-            elif not self.peer.progress(token, params):
-                _log.debug("%s sent progress for a request that is not running: %.100r", self.peer.name, token)
-            return
-        if method == "notifications/cancelled":
-            self.peer.cancel_incoming(params.get("requestId"), params.get("reason"))
-            return
-        self._told(method)
-        try:
-            task = self._handlers.news(method, params)
-        except ProtocolError as error:
-            _log.warning("%s: %s", self.peer.name, error)
-            return
-        custom = self._custom.get(method)
-        if custom is not None:
-            task = lambda: custom(params)  # noqa: E731
-        if task is not None:
-            self._mailbox.post(task)
-
-    def on_close(self, error: Exception) -> None:
-        self._workers.stop()
-        if self._closing:
-            return
-        self._disconnected(error)
-        # Whoever noticed the end may be reading, and nobody may read when the channel is closed, which may
-        # take seconds for a child that does not end. This thread ends when it is closed.
-        threading.Thread(target=self.close, name="mcplite closer", daemon=True).start()
-
-    def _disconnected(self, error: Exception) -> None:
-        if self._revision is not None:
-            self._mailbox.post(lambda: self._handlers.disconnected(error))
-
-    def cancel_notice(self, id: int, reason: str) -> Optional[jsonrpc.Notification]:
-        return jsonrpc.Notification("notifications/cancelled", {"requestId": id, "reason": reason[:500]})
-
-    def accepts_batches(self) -> bool:
-        return self._revision is not None and self._revision.batches
-
-    def names_unreadable_ids(self) -> bool:
-        return self._revision is None or not self._revision.error_id_optional
+    def on_cancelled(self, params: Dict[str, Any]) -> None:
+        self.peer.cancel_incoming(params.get("requestId"), params.get("reason"))

@@ -48,6 +48,8 @@ class ChildChannel(PipeChannel):
     :raises TypeError: *command*, *env* or *stderr* is of a wrong type.
     """
 
+    restartable = True
+
     def __init__(self, command: Sequence[str], *, env: Optional[Mapping[str, str]] = None,
                  cwd: "Union[None, str, os.PathLike[str]]" = None, stderr: StderrTarget = None,
                  line_limit: int = 16 << 20, grace: float = 2.0) -> None:

@@ -1,6 +1,7 @@
 import socket
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import children
@@ -241,7 +242,7 @@ while True:
     sys.stdout.write("x" * 65536)
 """)
     told, errors = threading.Event(), []
-    client = mcplite.connect(command, line_limit=1 << 20, grace=0.1,
+    client = mcplite.connect(command, line_limit=1 << 20, grace=0.1, era="legacy",
                              on_disconnect=lambda error: (errors.append(error), told.set())).open()
     assert told.wait(LIMIT)  # SEC-60: nobody calls, and nobody closes
     assert isinstance(errors[0], ProtocolError) and "1048576 bytes" in str(errors[0])
@@ -256,7 +257,7 @@ def test_our_server_as_a_child(tmp_path):
                       "    return a + b\n\nif __name__ == '__main__':\n    mcp.run()\n")
     root = str(Path(mcplite.__file__).resolve().parent.parent)
     with mcplite.connect([sys.executable, str(script)], env={"PYTHONPATH": root}, timeout=LIMIT) as client:
-        assert client.call_tool("add", {"a": 2, "b": 3}).structured_content == {"result": 5}
+        assert client.call_tool("add", {"a": 2, "b": 3}).structured_content == 5
         assert "adder.py" in repr(client)
 
 
@@ -340,9 +341,91 @@ def test_a_channel_class_of_ones_own_is_a_transport():
 
     with Fake({"x": {"y": 1}}) as fake:
         channel = Upper(fake.channel)
-        with mcplite.connect(channel, timeout=LIMIT) as client:
+        with mcplite.connect(channel, timeout=LIMIT, era="legacy") as client:
             assert client.request("x") == {"y": 1}
         assert channel.carried == 3 and client.server_info.name == "fake"
+
+
+# --- a process that ends by itself --------------------------------------------------------------------------
+
+MORTAL = """
+import os, sys, mcplite
+mcp = mcplite.Server("mortal")
+
+@mcp.tool()
+def pid() -> int:
+    return os.getpid()
+
+@mcp.tool()
+def die() -> str:
+    os._exit(3)
+
+@mcp.tool()
+def learn(name: str) -> str:
+    mcp.add_tool(lambda: "x", name=name)
+    return name
+
+mcp.run()
+"""
+
+
+@pytest.fixture
+def mortal(tmp_path):
+    """Return the arguments of ``connect`` for a server that dies when it is told to."""
+    (tmp_path / "mortal.py").write_text(MORTAL)
+    return [sys.executable, str(tmp_path / "mortal.py")], {"PYTHONPATH": str(Path(mcplite.__file__).resolve().parent.parent)}
+
+
+def die(client):
+    with pytest.raises(ConnectionClosed, match="exited with status 3"):
+        client.call_tool("die")
+
+
+def test_the_next_call_starts_it_again(mortal):
+    # STD-13
+    command, env = mortal
+    ended = []
+    with mcplite.connect(command, env=env, timeout=LIMIT, on_disconnect=ended.append) as client:
+        client.set_log_level("debug")
+        first = client.call_tool("pid").structured_content
+        die(client)
+        with ThreadPoolExecutor(8) as pool:
+            pids = set(pool.map(lambda n: client.call_tool("pid").structured_content, range(16)))
+        assert len(pids) == 1 and first not in pids and client.state == "open"
+        assert len(ended) == 1 and client.era == "modern"
+
+
+def test_subscriptions_are_made_again(mortal):
+    # SUBS-14, SUBS-15
+    command, env = mortal
+    with mcplite.connect(command, env=env, timeout=LIMIT) as client, client.listen(tools=True) as events:
+        die(client)
+        assert events.get(LIMIT) == mcplite.ToolsChanged(missed=True)
+        client.call_tool("learn", {"name": "new"})
+        assert events.get(LIMIT) == mcplite.ToolsChanged()
+
+
+def test_it_is_given_up_when_it_dies_again_and_again(mortal):
+    command, env = mortal
+    with mcplite.connect(command, env=env, timeout=LIMIT) as client, client.listen(tools=True) as events:
+        for _ in range(4):
+            die(client)
+        with pytest.raises(ConnectionClosed, match="started 3 times within a minute"):
+            client.call_tool("pid")
+        with pytest.raises(ConnectionClosed):
+            list(events)
+
+
+@pytest.mark.parametrize("when", ["closed", "with a handshake"])
+def test_it_is_not_started_again(mortal, when):
+    command, env = mortal
+    with mcplite.connect(command, env=env, timeout=LIMIT, era="legacy" if when == "with a handshake" else None) as client:
+        die(client)
+        if when == "closed":
+            client.close()
+        with pytest.raises(ConnectionClosed):
+            client.call_tool("pid")
+        assert client.state == "closed"
 
 
 # --- options ------------------------------------------------------------------------------------------------
@@ -358,8 +441,11 @@ def test_a_channel_class_of_ones_own_is_a_transport():
     ({"questions_per_minute": 0}, ValueError, "questions_per_minute"),
     ({"timeout": float("nan")}, ValueError, "timeout"),
     ({"revision": "1999-01-01"}, ValueError, "1999-01-01"),
-    ({"revision": revisions.NEWEST}, ValueError, "does not speak"),
-    ({"revision": revisions.NEWEST.name}, ValueError, "does not speak"),
+    ({"revision": revisions.NEWEST, "era": "legacy"}, ValueError, "contradict"),
+    ({"revision": "2025-11-25", "era": "modern"}, ValueError, "contradict"),
+    ({"era": "new"}, ValueError, "'legacy', 'modern' or None"),
+    ({"probe_timeout": 0}, ValueError, "probe_timeout"),
+    ({"extensions": {"no slash": {}}}, ValueError, "no slash"),
     ({"log_handler": 3}, TypeError, "log_handler"),
     ({"elicitation_hander": print}, TypeError, "elicitation_hander"),
 ])
@@ -404,6 +490,13 @@ def test_a_call_may_have_more_time_than_the_client_allows_by_default():
 
     with Fake({"slow": slow}) as fake, fake.connect(timeout=0.1, max_timeout=0.2) as client:
         assert client.request("slow", timeout=LIMIT) == {"ok": 1}
+
+
+@pytest.mark.parametrize("times", [{"max_timeout": 0.1}, {"max_timeout": 0.1, "timeout": 20}])
+def test_a_call_may_have_less_time_than_the_client_gives_by_default(times):
+    with Fake({"slow": lambda params: SILENCE}) as fake, fake.connect() as client:
+        with pytest.raises(mcplite.RequestTimeout, match="0.1 s"):
+            client.request("slow", **times)
 
 
 # --- the generic layer ----------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ def script():
 
 
 def connect(script, **options):
-    return mcplite.connect(script.url, **{"timeout": LIMIT, **options})
+    return mcplite.connect(script.url, **{"timeout": LIMIT, "era": "legacy", **options})
 
 
 def progress(request, value):

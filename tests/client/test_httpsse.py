@@ -49,12 +49,12 @@ def script():
 
 
 def test_it_is_found_by_itself(script):
-    # LSSE-12, LSSE-13: a POST first, then the stream.
+    # LSSE-12, LSSE-13: a POST first, without a handshake and with one, then the stream.
     with mcplite.connect(script.url, timeout=LIMIT) as client:
         assert client.protocol_version == "2024-11-05"
         client.ping()
-    assert [(request.method, request.path) for request in script.requests][:3] == [
-        ("POST", "/sse"), ("GET", "/sse"), ("POST", "/post?id=1")]  # LSSE-03
+    assert [(request.method, request.path) for request in script.requests][:4] == [
+        ("POST", "/sse"), ("POST", "/sse"), ("GET", "/sse"), ("POST", "/post?id=1")]  # LSSE-03
     assert all("mcp-session-id" not in request.headers for request in script.requests)
 
 
@@ -79,7 +79,7 @@ def test_other_failures_do_not(script, status, error):
     script.on_initialize = lambda request, answer: answer.status(status)
     with pytest.raises(error):
         mcplite.connect(script.url, timeout=LIMIT).open()
-    assert [request.method for request in script.requests] == ["POST"]
+    assert [request.does for request in script.requests] == ["server/discover", "initialize"]
 
 
 def test_a_server_that_knows_neither():

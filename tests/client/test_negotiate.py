@@ -1,0 +1,680 @@
+"""Which era a server is of: what is asked, in which order, of servers of every kind, on pipes and over HTTP."""
+
+import contextlib
+import json
+import logging
+import socket
+import threading
+
+import children
+import pytest
+from fakes import Fake, Refusal
+from webscript import WebScript
+
+import mcplite
+from mcplite import revisions
+from mcplite.errors import (
+    AuthError, ConnectionClosed, HeaderMismatch, HTTPStatusError, MCPError, MissingCapability, RequestTimeout,
+    TransportError, UnsupportedVersion,
+)
+
+LIMIT = 30
+MODERN = revisions.NEWEST.name
+LEGACY = [revision.name for revision in revisions.LEGACY]
+NEWEST_LEGACY = LEGACY[-1]
+SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+HANDSHAKE = ["initialize", "notifications/initialized"]
+#: JSON-RPC codes by which old servers answer a method that they do not know, or that comes too early.
+REFUSALS = [-32601, -32602, -32600, -32603, -32000, 0, 7]
+#: Results that are no answer to the probe.
+NO_DISCOVERY = [{}, {"tools": []}, {"supportedVersions": [MODERN]}, {"supportedVersions": "all", "capabilities": {}},
+                {"capabilities": {}, "protocolVersion": NEWEST_LEGACY}, [], "hello", None,
+                {"resultType": "banana", "supportedVersions": [MODERN], "capabilities": {}}]
+
+
+def discovered(*versions, **more):
+    return {"resultType": "complete", "supportedVersions": list(versions or [MODERN]), "capabilities": {"tools": {}},
+            "instructions": "Be kind.", "ttlMs": 0, "cacheScope": "private",
+            "_meta": {SERVER_INFO: {"name": "new", "version": "3"}}, **more}
+
+
+# --- servers on a pipe ----------------------------------------------------------------------------------
+
+CHILD = """
+notes = open(sys.argv[1], "a")
+given = json.loads(sys.argv[2])
+
+def note(text):
+    notes.write(text + "\\n")
+    notes.flush()
+
+def result(message, value):
+    say({"jsonrpc": "2.0", "id": message["id"], "result": value})
+
+def refuse(message, code, data=None):
+    error = {"code": code, "message": "no"}
+    say({"jsonrpc": "2.0", "id": message["id"], "error": error if data is None else {**error, "data": data}})
+
+def work(message):
+    result(message, {"resultType": "complete", "content": [{"type": "text", "text": "done"}]})
+
+def legacy(message):
+    if message["method"] == "initialize":
+        wanted = message["params"]["protocolVersion"]
+        result(message, {"protocolVersion": given.get("version", wanted), "capabilities": {"tools": {}},
+                         "serverInfo": {"name": "old", "version": "1"}})
+    elif message["method"] == "tools/call":
+        work(message)
+    elif "id" in message:
+        refuse(message, -32601)
+
+def modern(message):
+    if message["method"] == "server/discover":
+        result(message, given["discovered"])
+    elif message["method"] == "tools/call":
+        work(message)
+    elif "id" in message:
+        refuse(message, -32601)
+
+def run(react):
+    note("start")
+    while True:
+        message = read()
+        if message is None:
+            break
+        note(message["method"])
+        react(message)
+"""
+
+
+class Children:
+    """Starts a scripted server as often as a client wants, and knows what all of them were asked."""
+
+    def __init__(self, notes):
+        self._notes = notes
+
+    def connect(self, body, given=None, **options):
+        command = children.script(CHILD + body, str(self._notes), json.dumps(given or {}))
+        return mcplite.connect(command, **{"timeout": LIMIT, "grace": LIMIT, **options})
+
+    @property
+    def saw(self):
+        return self._notes.read_text().split()
+
+
+@pytest.fixture
+def child(tmp_path):
+    return Children(tmp_path / "notes")
+
+
+def works(client):
+    """Whether the first call comes through, whatever was asked before."""
+    return client.call_tool("t").text == "done"
+
+
+def test_a_modern_server_on_a_pipe(child):
+    with child.connect("run(modern)", {"discovered": discovered()}) as client:
+        assert works(client) and client.era == "modern" and client.protocol_version == MODERN
+        assert client.server_info.name == "new" and client.instructions == "Be kind."
+    assert child.saw == ["start", "server/discover", "tools/call"]  # ERA-01, ERA-02
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_an_old_server_on_a_pipe(child, version):
+    with child.connect("run(legacy)", {"version": version}) as client:
+        assert works(client) and client.era == "legacy" and client.protocol_version == version
+        assert client.server_info.name == "old"
+    assert child.saw == ["start", "server/discover", *HANDSHAKE, "tools/call"]
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+def test_no_code_in_particular_means_a_handshake(child, code):
+    # ERA-04, ERA-05
+    body = """
+def react(message):
+    refuse(message, given["code"]) if message["method"] == "server/discover" else legacy(message)
+run(react)"""
+    with child.connect(body, {"code": code}) as client:
+        assert works(client) and client.era == "legacy"
+    assert child.saw == ["start", "server/discover", *HANDSHAKE, "tools/call"]
+
+
+@pytest.mark.parametrize("answer", NO_DISCOVERY, ids=repr)
+def test_an_answer_to_something_else_means_a_handshake(child, answer):
+    body = """
+def react(message):
+    result(message, given["answer"]) if message["method"] == "server/discover" else legacy(message)
+run(react)"""
+    with child.connect(body, {"answer": answer}) as client:
+        assert works(client) and client.era == "legacy"  # ERA-15
+    assert child.saw == ["start", "server/discover", *HANDSHAKE, "tools/call"]
+
+
+def test_silence_means_a_handshake(child):
+    body = """
+def react(message):
+    if message["method"] != "server/discover":
+        legacy(message)
+run(react)"""
+    with child.connect(body, probe_timeout=0.2) as client:
+        assert works(client) and client.era == "legacy"
+    # ERA-04; the probe is not called off, since a server may take the notice for a message too early.
+    assert child.saw == ["start", "server/discover", *HANDSHAKE, "tools/call"]
+
+
+def test_an_answer_to_the_probe_that_comes_too_late_is_dropped(child):
+    body = """
+held = []
+def react(message):
+    if message["method"] == "server/discover":
+        held.append(message)
+        return
+    legacy(message)
+    if message["method"] == "initialize":
+        result(held[0], given["discovered"])
+run(react)"""
+    with child.connect(body, {"discovered": discovered()}, probe_timeout=0.2) as client:
+        assert works(client) and client.era == "legacy"  # ERA-06
+    assert child.saw == ["start", "server/discover", *HANDSHAKE, "tools/call"]
+
+
+def test_a_modern_server_that_was_only_slow(child):
+    body = """
+held = []
+def react(message):
+    if message["method"] == "server/discover" and not held:
+        held.append(message)
+        return
+    if message["method"] == "initialize":
+        modern(held[0])
+    modern(message)
+run(react)"""
+    with child.connect(body, {"discovered": discovered()}, probe_timeout=0.2) as client:
+        assert works(client) and client.era == "modern"  # ERA-06: the late answer counts
+    assert child.saw == ["start", "server/discover", "initialize", "tools/call"]
+
+
+def test_a_modern_server_that_was_slow_and_takes_no_notice_of_a_handshake(child):
+    body = """
+held = []
+def react(message):
+    if message["method"] == "server/discover":
+        held.append(message)
+    elif message["method"] == "initialize":
+        modern(held[0])
+    else:
+        modern(message)
+run(react)"""
+    with child.connect(body, {"discovered": discovered()}, probe_timeout=0.2) as client:
+        assert works(client) and client.era == "modern"
+    assert child.saw == ["start", "server/discover", "initialize", "tools/call"]
+
+
+def test_a_server_that_refuses_the_probe_and_the_handshake_is_told_as_it_is(child):
+    with pytest.raises(mcplite.MethodNotFound):
+        child.connect("run(lambda message: refuse(message, -32601))").open()
+    assert child.saw == ["start", "server/discover", "initialize"]
+
+
+def test_a_server_that_never_says_anything_fails_in_time(child):
+    with pytest.raises(RequestTimeout, match="initialize"):
+        child.connect("run(lambda message: None)", probe_timeout=0.1, open_timeout=0.3).open()
+    assert child.saw == ["start", "server/discover", "initialize"]
+
+
+def test_a_server_that_dies_of_the_probe_is_started_once_more(child):
+    body = """
+def react(message):
+    if message["method"] == "server/discover":
+        sys.exit("what is that?")
+    legacy(message)
+run(react)"""
+    with child.connect(body) as client:
+        assert works(client) and client.era == "legacy"  # ERA-07
+    assert child.saw == ["start", "server/discover", "start", *HANDSHAKE, "tools/call"]
+
+
+def test_a_server_that_dies_of_everything_is_not_started_a_third_time(child):
+    with pytest.raises(ConnectionClosed, match="not today"):
+        child.connect("run(lambda message: sys.exit('not today'))").open()
+    assert child.saw == ["start", "server/discover", "start", "initialize"]
+
+
+@pytest.mark.parametrize("options, first", [
+    ({"era": "modern"}, "server/discover"), ({"revision": MODERN}, "server/discover"),
+    ({"era": "legacy"}, "initialize"),
+])
+def test_a_server_that_dies_is_not_started_again_when_there_is_no_other_way(child, options, first):
+    with pytest.raises(ConnectionClosed, match="not today"):
+        child.connect("run(lambda message: sys.exit('not today'))", **options).open()
+    assert child.saw == ["start", first]
+
+
+# --- what a modern server answers ------------------------------------------------------------------------
+
+
+def refusing(code, data=None):
+    return Fake({"server/discover": Refusal(code, data=data)})
+
+
+def connect(fake, **options):
+    return mcplite.connect(fake.channel, **{"timeout": LIMIT, **options})
+
+
+@pytest.mark.parametrize("code, error", [(-32020, HeaderMismatch), (-32021, MissingCapability)])
+def test_errors_that_only_modern_servers_have_are_no_reason_for_a_handshake(code, error):
+    with refusing(code, {"requiredCapabilities": {"sampling": {}}}) as fake:
+        with pytest.raises(error):
+            connect(fake).open()
+        assert fake.all_methods() == ["server/discover"]  # ERA-03
+
+
+@pytest.mark.parametrize("data", [
+    None, {}, {"supported": []}, {"supported": "2025-11-25"}, {"supported": ["2027-01-01", 3]},
+])
+def test_a_modern_server_without_a_common_revision(data):
+    with refusing(-32022, data) as fake:
+        with pytest.raises(UnsupportedVersion):
+            connect(fake).open()
+        assert fake.all_methods() == ["server/discover"]  # ERA-03, STAT-17
+
+
+def test_a_modern_server_that_also_shakes_hands():
+    with refusing(-32022, {"supported": ["2027-01-01", NEWEST_LEGACY]}) as fake:
+        with connect(fake) as client:
+            assert client.era == "legacy"
+        assert fake.all_methods() == ["server/discover", *HANDSHAKE]
+
+
+def test_a_revision_that_is_refused_and_offered_is_asked_for_once_more_and_not_for_ever():
+    with refusing(-32022, {"supported": [MODERN], "requested": MODERN}) as fake:
+        with pytest.raises(UnsupportedVersion):
+            connect(fake).open()
+        assert fake.all_methods() == ["server/discover"] * 2  # STAT-17
+
+
+def test_what_is_discovered_may_be_a_handshake():
+    # DISC-06: what a server lists counts, also when it lists what has no requests of this kind.
+    with Fake({"server/discover": discovered(NEWEST_LEGACY, "2027-01-01")}) as fake:
+        with connect(fake) as client:
+            assert client.era == "legacy"
+        assert fake.all_methods() == ["server/discover", *HANDSHAKE]
+
+
+def test_what_is_discovered_may_be_nothing_of_ours():
+    with Fake({"server/discover": discovered("2027-01-01")}) as fake:
+        with pytest.raises(UnsupportedVersion, match="2027-01-01") as caught:
+            connect(fake).open()
+        assert fake.all_methods() == ["server/discover"] and caught.value.supported == ["2027-01-01"]
+
+
+@pytest.mark.parametrize("info", [None, "new", {}, {"name": 3, "version": "1"}])
+def test_a_server_need_not_say_who_it_is(info):
+    meta = {} if info is None else {SERVER_INFO: info}
+    with Fake({"server/discover": discovered(_meta=meta)}) as fake, connect(fake) as client:
+        assert client.era == "modern" and client.server_info.name == ""  # STAT-05
+
+
+# --- servers behind a URL --------------------------------------------------------------------------------
+
+
+class Site(WebScript):
+    """A server of the handshake era, but for what a test says about the probe, whose tool works in both eras."""
+
+    def __init__(self, probe=None):
+        super().__init__()
+        if probe is not None:
+            self.on_server_discover = probe
+        self.on_tools_call = lambda request, answer: answer.json(self.text(request, "done"))
+
+    def connect(self, **options):
+        return mcplite.connect(self.url, **{"timeout": LIMIT, "listen": False, **options})
+
+    @property
+    def saw(self):
+        return [request.does for request in self.requests]
+
+
+def says(value):
+    """Answer the probe with this result."""
+    return lambda request, answer: answer.json(WebScript.result(request, value))
+
+
+def fails(status, code=None, data=None, id=...):
+    """Answer the probe with a status, and with a JSON-RPC error if there is a code."""
+    def play(request, answer):
+        if code is None:
+            return answer.status(status)
+        error = {"code": code, "message": "not like this", **({} if data is None else {"data": data})}
+        body = {"jsonrpc": "2.0", "id": request.message["id"] if id is ... else id, "error": error}
+        return answer.status(status, json.dumps(body), Content_Type="application/json")
+    return play
+
+
+def test_a_modern_server_behind_a_url():
+    with Site(says(discovered())) as site, site.connect() as client:
+        assert works(client) and client.era == "modern" and client.server_info.name == "new"
+        assert site.saw == ["server/discover", "tools/call"]  # ERA-09
+        assert all(request.headers["mcp-protocol-version"] == MODERN for request in site.requests)
+        assert all("mcp-session-id" not in request.headers for request in site.requests)
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_an_old_server_behind_a_url(version):
+    with Site(fails(400)) as site:
+        site.version = version
+        with site.connect() as client:
+            assert works(client) and client.era == "legacy" and client.protocol_version == version
+            assert site.saw == ["server/discover", *HANDSHAKE, "tools/call"]
+            # What only modern requests have is on none of the others.
+            assert all("mcp-method" not in request.headers for request in site.requests[1:])
+            assert "mcp-protocol-version" not in site.requests[1].headers
+
+
+def body(text, kind):
+    return lambda request, answer: answer.status(400, text, Content_Type=kind)
+
+
+LEGACY_ANSWERS = {
+    **{f"{status}": fails(status) for status in (400, 404, 405, 406, 415, 422)},
+    **{f"400 and {code}": fails(400, code) for code in (-32600, -32000, -32602, -32601)},
+    **{f"{status}, for no request": fails(status, -32600, id=None) for status in (400, 404)},
+    "400, for another request": fails(400, -32000, id="server-error"),
+    "400 and a page": body("<html>Bad Request</html>", "text/html"),
+    "400 and other JSON": body('{"error": "Mcp-Session-Id header is required"}', "application/json"),
+    "400 and half of a message": body('{"jsonrpc": "2.0", "id"', "application/json"),
+    "400 and a list": body("[]", "application/json"),
+    "202": lambda request, answer: answer.status(202),
+    "a page": lambda request, answer: answer.status(200, "<html>Hello</html>", Content_Type="text/html"),
+    **{f"error {code}": fails(200, code) for code in REFUSALS},
+    **{f"result {value!r}": says(value) for value in NO_DISCOVERY},
+}
+
+
+@pytest.mark.parametrize("probe", LEGACY_ANSWERS.values(), ids=LEGACY_ANSWERS)
+def test_answers_that_mean_a_handshake(probe):
+    with Site(probe) as site, site.connect() as client:
+        assert works(client) and client.era == "legacy"
+        assert site.saw == ["server/discover", *HANDSHAKE, "tools/call"]  # ERA-11, ERA-13, ERA-15
+
+
+def test_a_modern_server_that_cannot_be_asked_what_it_is():
+    with Site(fails(404, -32601)) as site, site.connect() as client:
+        assert works(client) and client.era == "modern"
+        assert site.saw == ["server/discover", "tools/call"]  # ERA-12
+        assert client.server_capabilities.tools == {}  # whatever it has may be tried
+
+
+@pytest.mark.parametrize("id", [..., None], ids=["its id", "no id"])
+@pytest.mark.parametrize("code, data", [
+    (-32020, None), (-32021, {"requiredCapabilities": {}}), (-32022, {"supported": ["2027-01-01"]}), (-32022, None),
+])
+def test_errors_of_modern_servers_over_http_are_no_reason_for_a_handshake(code, data, id):
+    with Site(fails(400, code, data, id)) as site:
+        with pytest.raises(MCPError, match="not like this"):
+            site.connect().open()
+        assert site.saw == ["server/discover"]  # ERA-10
+
+
+@pytest.mark.parametrize("supported", [[NEWEST_LEGACY], ["2027-01-01", "2024-11-05"]])
+def test_a_server_that_lists_older_revisions_shakes_hands(supported):
+    with Site(fails(400, -32022, {"supported": supported})) as site, site.connect() as client:
+        assert works(client) and site.saw == ["server/discover", *HANDSHAKE, "tools/call"]
+
+
+@pytest.mark.parametrize("status, error", [
+    (401, AuthError), (403, HTTPStatusError), (429, HTTPStatusError), (500, HTTPStatusError), (502, HTTPStatusError),
+    (503, HTTPStatusError),
+])
+def test_a_failure_is_no_verdict(status, error):
+    with Site(fails(status)) as site:
+        client = site.connect()
+        with pytest.raises(error) as caught:
+            client.open()
+        assert site.saw == ["server/discover"] and client.last_error is caught.value  # ERA-14
+
+
+@pytest.mark.parametrize("status", [403, 429, 500, 503])
+def test_an_error_of_whoever_stands_in_between_is_no_verdict(status):
+    with Site(fails(status, -32601)) as site:
+        with pytest.raises(MCPError):
+            site.connect().open()
+        assert site.saw == ["server/discover"]  # ERA-14
+
+
+def test_silence_over_http_is_no_verdict():
+    with Site(lambda request, answer: answer.hold()) as site:
+        with pytest.raises(RequestTimeout):
+            site.connect(open_timeout=0.3, probe_timeout=0.1).open()
+        assert site.saw == ["server/discover"]  # ERA-14
+
+
+def test_a_probe_that_is_answered_slowly_over_http_is_waited_for():
+    waited = threading.Event()
+
+    def probe(request, answer):
+        waited.wait(0.3)  # longer than a pipe would be given
+        says(discovered())(request, answer)
+
+    with Site(probe) as site, site.connect(probe_timeout=0.05) as client:
+        assert client.era == "modern" and site.saw == ["server/discover"]
+
+
+@pytest.mark.parametrize("probe", [
+    lambda request, answer: answer.cut(), lambda request, answer: (answer.events(), answer.end()),
+    lambda request, answer: (answer.events(), answer.cut()),
+], ids=["no answer", "an empty stream", "a broken stream"])
+def test_a_connection_that_ends_is_no_verdict(probe):
+    with Site(probe) as site:
+        with pytest.raises(TransportError):
+            site.connect().open()
+        assert set(site.saw) == {"server/discover"}
+
+
+def test_nobody_at_home():
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    client = mcplite.connect(f"http://127.0.0.1:{port}/mcp")
+    with pytest.raises(TransportError, match="cannot reach"):
+        client.open()
+    assert client.state == "closed"
+
+
+class OldSite(WebScript):
+    """A server of 2024: whatever is posted to the URL of its stream is refused."""
+
+    def __init__(self):
+        super().__init__()
+        self._stream = None
+        self._there = threading.Event()
+
+    def play(self, request, answer):
+        if request.method == "GET":
+            answer.events("event: endpoint\ndata: /post\n\n")
+            self._stream = answer
+            self._there.set()
+            answer.hold()
+        elif request.path != "/post":
+            answer.status(405)
+        else:
+            answer.status(202)
+            if "id" in request.message and self._there.wait(LIMIT):
+                self._stream.more(self._result(request))
+
+    def _result(self, request):
+        if request.does != "initialize":
+            return self.text(request, "done")
+        return self.result(request, {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}},
+                                     "serverInfo": {"name": "old", "version": "1"}})
+
+
+def test_the_way_to_a_server_of_2024():
+    with OldSite() as site, mcplite.connect(site.url, timeout=LIMIT) as client:
+        assert works(client) and client.protocol_version == "2024-11-05"
+        assert [(request.does, request.path) for request in site.requests] == [  # ERA-13
+            ("server/discover", "/mcp"), ("initialize", "/mcp"), ("GET", "/mcp"), ("initialize", "/post"),
+            ("notifications/initialized", "/post"), ("tools/call", "/post")]
+
+
+@pytest.mark.parametrize("options", [{"era": "modern"}, {"revision": MODERN}])
+def test_a_server_of_2024_is_not_spoken_to_by_whoever_wants_none(options):
+    with OldSite() as site:
+        with pytest.raises(HTTPStatusError) as caught:
+            mcplite.connect(site.url, timeout=LIMIT, **options).open()
+        assert caught.value.status == 405
+        assert [request.does for request in site.requests] == ["server/discover"]  # ERA-24
+
+
+# --- one era only ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options, version", [
+    ({"era": "legacy"}, NEWEST_LEGACY), ({"revision": "2025-06-18"}, "2025-06-18"),
+    ({"era": "legacy", "revision": "2024-11-05"}, "2024-11-05"),
+])
+def test_an_era_or_a_revision_with_a_handshake_asks_nothing_first(options, version):
+    with Site() as site:
+        site.version = version
+        with site.connect(**options) as client:
+            assert works(client) and site.saw == [*HANDSHAKE, "tools/call"]  # ERA-24
+            assert site.requests[0].message["params"]["protocolVersion"] == version
+    with Fake() as fake:
+        with connect(fake, **options) as client:
+            assert client.protocol_version == version
+        assert fake.all_methods() == HANDSHAKE
+
+
+@pytest.mark.parametrize("options", [{"era": "modern"}, {"revision": MODERN}, {"era": "modern", "revision": MODERN}])
+def test_an_era_or_a_revision_without_a_handshake_never_begins_one(options):
+    with Fake({"server/discover": discovered()}) as fake, connect(fake, **options) as client:
+        assert client.era == "modern" and fake.methods() == ["server/discover"]
+    with Site(says(discovered())) as site, site.connect(**options) as client:
+        assert works(client) and site.saw == ["server/discover", "tools/call"]
+
+
+@pytest.mark.parametrize("options", [{"era": "modern"}, {"revision": MODERN}])
+@pytest.mark.parametrize("code", REFUSALS)
+def test_an_old_server_that_must_be_a_new_one_is_told_clearly(options, code):
+    with refusing(code) as fake:
+        with pytest.raises(UnsupportedVersion, match="does not know requests without a handshake"):
+            connect(fake, **options).open()
+        assert fake.all_methods() == ["server/discover"]  # ERA-08
+    with Site(fails(400, code)) as site:
+        with pytest.raises(UnsupportedVersion, match="does not know requests without a handshake"):
+            site.connect(**options).open()
+        assert site.saw == ["server/discover"]
+
+
+def test_a_server_that_must_be_a_new_one_has_its_whole_time(child):
+    body = """
+def react(message):
+    time.sleep(0.3)
+    modern(message)
+run(react)"""
+    with child.connect(body, {"discovered": discovered()}, era="modern", probe_timeout=0.05) as client:
+        assert works(client) and child.saw == ["start", "server/discover", "tools/call"]
+
+
+def test_a_silent_server_that_must_be_a_new_one(child):
+    with pytest.raises(RequestTimeout):
+        child.connect("run(lambda message: None)", era="modern", open_timeout=0.2).open()
+    assert child.saw == ["start", "server/discover"]
+
+
+def test_a_pinned_revision_that_a_new_server_does_not_speak():
+    for answer in (discovered("2027-01-01"), Refusal(-32022, data={"supported": ["2027-01-01", NEWEST_LEGACY]})):
+        with Fake({"server/discover": answer}) as fake:
+            with pytest.raises(UnsupportedVersion) as caught:
+                connect(fake, revision=MODERN).open()
+            assert "2027-01-01" in caught.value.supported and fake.all_methods() == ["server/discover"]
+
+
+@pytest.mark.parametrize("options", [{"era": "legacy"}, {"revision": NEWEST_LEGACY}])
+def test_a_new_server_that_must_be_an_old_one(options):
+    refusal = Refusal(-32022, "Unsupported protocol version", {"supported": [MODERN], "requested": NEWEST_LEGACY})
+    with Fake({"server/discover": discovered()}, handshake=refusal) as fake:
+        with pytest.raises(UnsupportedVersion) as caught:
+            connect(fake, **options).open()
+        assert caught.value.supported == [MODERN] and fake.all_methods() == ["initialize"]  # ERA-21
+
+
+@pytest.mark.parametrize("options, text", [
+    ({"era": "modern", "revision": NEWEST_LEGACY}, "contradict"), ({"era": "legacy", "revision": MODERN}, "contradict"),
+    ({"era": "both"}, "era is"), ({"era": ""}, "era is"), ({"probe_timeout": 0}, "probe_timeout"),
+])
+def test_what_cannot_be_meant(options, text):
+    with pytest.raises(ValueError, match=text):
+        mcplite.connect("no-such-program", **options)
+
+
+# --- what is known already ----------------------------------------------------------------------------------
+
+
+def test_what_was_found_out_on_a_pipe_is_not_asked_again(child, tmp_path):
+    given = {"discovered": discovered()}
+    with child.connect("run(modern)", given) as client:
+        prior = json.loads(json.dumps(client.prior))  # it is made to be stored
+    again = Children(tmp_path / "more notes")
+    with again.connect("run(modern)", given, prior=prior) as client:
+        assert works(client) and client.era == "modern" and client.protocol_version == MODERN  # DISC-02
+        assert client.server_info.name == "new" and client.instructions == "Be kind."
+        assert client.server_capabilities.tools == {} and client.prior == prior
+    assert again.saw == ["start", "tools/call"]  # ERA-16
+
+
+def test_what_was_found_out_of_an_old_server_is_not_asked_again(child, tmp_path):
+    with child.connect("run(legacy)") as client:
+        prior = client.prior
+    again = Children(tmp_path / "more notes")
+    with again.connect("run(legacy)", prior=json.loads(json.dumps(prior))) as client:
+        assert works(client) and client.prior == prior
+    assert again.saw == ["start", *HANDSHAKE, "tools/call"]
+
+
+def test_what_was_found_out_of_a_url_is_not_asked_again():
+    with Site(says(discovered())) as site:
+        with site.connect() as client:
+            prior = client.prior
+        with site.connect(prior=prior) as client:
+            assert works(client)
+        assert site.saw == ["server/discover", "tools/call"]
+    with Site(fails(400)) as site:
+        with site.connect() as client:
+            prior = client.prior
+        with site.connect(prior=prior) as client:
+            assert works(client) and client.era == "legacy"
+        assert site.saw == ["server/discover", *HANDSHAKE, "DELETE", *HANDSHAKE, "tools/call", "DELETE"]
+
+
+GOOD = {"era": "modern", "revision": MODERN, "capabilities": {"tools": {}}}
+
+
+@pytest.mark.parametrize("prior", [
+    {**GOOD, "capabilities": "all"}, {**GOOD, "capabilities": {"tools": 3}}, {**GOOD, "server_info": {"name": 3}},
+    {**GOOD, "server_info": "me"}, {**GOOD, "instructions": ["Be kind."]}, {**GOOD, "revision": "2027-01-01"},
+    {**GOOD, "revision": NEWEST_LEGACY}, {**GOOD, "revision": None}, {**GOOD, "era": "middle"}, {}, {"modern": True},
+    ["modern"], "modern",
+], ids=repr)
+def test_what_cannot_have_been_found_out_is_ignored_with_a_warning(prior, caplog):
+    with caplog.at_level(logging.WARNING, "mcplite"):
+        with Fake({"server/discover": discovered()}) as fake, connect(fake, prior=prior) as client:
+            assert fake.methods() == ["server/discover"] and client.instructions == "Be kind."
+    assert "prior" in caplog.text
+
+
+def test_what_was_found_out_of_the_other_era_is_ignored():
+    with Fake({"server/discover": discovered()}) as fake:
+        with connect(fake, era="modern", prior={"era": "legacy", "revision": NEWEST_LEGACY}) as client:
+            assert client.era == "modern" and fake.methods() == ["server/discover"]
+    for options in ({"era": "legacy"}, {"revision": NEWEST_LEGACY}):
+        with Fake() as fake:
+            with connect(fake, prior=GOOD, **options) as client:
+                assert client.era == "legacy"
+            assert fake.all_methods() == HANDSHAKE
+
+
+def test_what_is_found_out_holds_as_long_as_the_client(child):
+    with child.connect("run(modern)", {"discovered": discovered()}) as client:
+        for _ in range(3):
+            assert works(client)
+    assert child.saw == ["start", "server/discover", *["tools/call"] * 3]  # ERA-16
