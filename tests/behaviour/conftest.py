@@ -10,12 +10,12 @@ import pytest
 from processes import serving
 
 import mcplite
-from mcplite.revisions import LEGACY
+from mcplite.revisions import REVISIONS
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 LIMIT = 30
-NAMES = [revision.name for revision in LEGACY]
+NAMES = [revision.name for revision in REVISIONS]
 OLDEST, *STREAMABLE = NAMES
 ENVIRONMENT = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE)])}
 

@@ -6,7 +6,7 @@ As a program it serves over stdio; ``application`` is the WSGI application.
 import collections
 import dataclasses
 import threading
-from typing import Counter, Dict, List
+from typing import Annotated, Any, Counter, Dict, List
 
 import mcplite
 
@@ -15,6 +15,12 @@ mcp = mcplite.Server("behaviour", version="1.0", instructions="Use it for tests.
 #: How often each effect has happened, and which calls were told to stop.
 effects: "Counter[str]" = collections.Counter()
 stopped: Dict[str, threading.Event] = collections.defaultdict(threading.Event)
+
+
+def hit(key: str) -> int:
+    """Have an effect, and return how often there was one."""
+    effects[key] += 1
+    return effects[key]
 
 
 @dataclasses.dataclass
@@ -65,7 +71,7 @@ def book(key: str, ctx: mcplite.Context) -> str:
     where = ctx.elicit("Where to?", Trip)
     if not where.accepted:
         return f"no trip: {where.action}"
-    effects[key] += 1
+    hit(key)
     sure = ctx.elicit(f"Sure about {where.data.city}?")
     return f"{where.data.city} for {where.data.nights}, {sure.action}"
 
@@ -83,6 +89,35 @@ def think(question: str, ctx: mcplite.Context) -> str:
 @mcp.tool()
 def folders(ctx: mcplite.Context) -> List[str]:
     return [root.uri for root in ctx.list_roots()]
+
+
+@mcp.tool()
+def reserve(key: str, trip: Annotated[Trip, mcplite.Elicit("Where to, and for how long?")], ctx: mcplite.Context) -> str:
+    """Have the question asked before anything is done, and note what is done once."""
+    number = ctx.once("number", lambda: hit(key))
+    extras = ctx.ask({"meal": mcplite.Elicit("A meal?"), "window": mcplite.Elicit("At the window?")})
+    return f"{number}: {trip.city}, {extras['meal'].action}, {extras['window'].action}"
+
+
+@mcp.tool()
+def wizard(ctx: mcplite.Context) -> Any:
+    """Ask by what it returns, and be entered again with the answers."""
+    if ctx.round == 0:
+        return mcplite.InputRequired({"where": mcplite.Elicit("Where to?", Trip)}, state={"step": 1})
+    if ctx.round == 1:
+        city = ctx.input_responses["where"].data.city
+        return mcplite.InputRequired({"sure": mcplite.Elicit(f"Sure about {city}?")}, state={"step": 2, "city": city})
+    return f"{ctx.state['step']}: {ctx.state['city']}, {ctx.input_responses['sure'].action}"
+
+
+@mcp.tool()
+def timid(ctx: mcplite.Context) -> str:
+    """Swallow whatever can be swallowed."""
+    try:
+        answer = ctx.elicit("Where to?", Trip)
+    except Exception:
+        return "swallowed"
+    return answer.action
 
 
 @mcp.tool()
@@ -123,6 +158,21 @@ def greeting() -> str:
 @mcp.resource("memo://{name}/length")
 def length(name: str) -> str:
     return str(len(name))
+
+
+@mcp.resource("memo://asked")
+def asked(ctx: mcplite.Context) -> str:
+    return ctx.sample("What is in it?", max_tokens=50).text
+
+
+@mcp.resource("memo://asked/{name}")
+def asked_about(name: str, ctx: mcplite.Context) -> str:
+    return ctx.sample(f"What about {name}?", max_tokens=50).text
+
+
+@mcp.prompt()
+def interview(ctx: mcplite.Context) -> str:
+    return ctx.sample("What to ask?", max_tokens=50).text
 
 
 @mcp.prompt()

@@ -1,5 +1,6 @@
 """What a user may rely on, whichever transport and revision: each test runs over all of them."""
 
+import queue
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +11,9 @@ import mcplite
 from mcplite.types import LogMessage
 
 LIMIT = 30
-#: The revisions with elicitation, and with structured results.
-ELICITATION = ("2025-06-18", "2025-11-25")
+#: The revisions with elicitation, and with structured results; and the one without sessions.
+ELICITATION = ("2025-06-18", "2025-11-25", "2026-07-28")
+MODERN = "2026-07-28"
 
 
 @pytest.fixture
@@ -30,15 +32,17 @@ def test_the_handshake(client, revision):
 
 def test_lists(client):
     assert {"add", "echo", "book"} <= {tool.name for tool in client.list_tools()}
-    assert [resource.uri for resource in client.list_resources()] == ["memo://greeting"]
-    assert [template.uri_template for template in client.list_resource_templates()] == ["memo://{name}/length"]
-    assert [prompt.name for prompt in client.list_prompts()] == ["greet"]
+    assert [resource.uri for resource in client.list_resources()] == ["memo://greeting", "memo://asked"]
+    assert [template.uri_template for template in client.list_resource_templates()] == [
+        "memo://{name}/length", "memo://asked/{name}"]
+    assert [prompt.name for prompt in client.list_prompts()] == ["interview", "greet"]
 
 
 def test_results(client, revision):
     result = client.call_tool("add", {"a": 2, "b": 3})
     assert result.text == "5" and not result.is_error
-    assert result.structured_content == ({"result": 5} if revision in ELICITATION else None)
+    wrapped = 5 if revision == MODERN else {"result": 5}
+    assert result.structured_content == (wrapped if revision in ELICITATION else None)
     assert client.call_tool("echo", {"text": "grüß 🎈\n\u2028\0"}).text == "grüß 🎈\n\u2028\0"
     assert client.read_resource("memo://greeting").contents[0].text == "hello"
     assert client.read_resource("memo://Ada/length").contents[0].text == "3"
@@ -55,7 +59,7 @@ def test_errors(client, revision):
         client.read_resource("memo://nothing")
     with pytest.raises(mcplite.MethodNotFound):
         client.request("no/such/method")
-    if revision == "2025-11-25":
+    if revision in ("2025-11-25", MODERN):
         assert client.call_tool("add", {"a": "x", "b": 1}).is_error
     else:
         with pytest.raises(mcplite.InvalidParams):
@@ -114,6 +118,48 @@ def test_a_question_is_declined(connect, revision, key):
         assert client.call_tool("effects_of", {"key": key}).text == "0"
 
 
+def test_declared_questions_and_several_at_once(connect, revision, key):
+    asked = []
+
+    def answer(request):
+        asked.append(request.message)
+        return mcplite.accept({"city": "Rome"}) if "Where" in request.message else mcplite.accept()
+
+    with connect(elicitation_handler=answer) as client:
+        result = client.call_tool("reserve", {"key": key})
+        assert result.is_error is (revision not in ELICITATION)
+        if not result.is_error:
+            assert result.text == "1: Rome, accept, accept"
+            assert client.call_tool("effects_of", {"key": key}).text == "1"
+            assert sorted(asked) == ["A meal?", "At the window?", "Where to, and for how long?"]
+
+
+def test_questions_that_are_returned(connect, revision):
+    def answer(request):
+        return mcplite.accept({"city": "Rome"}) if "Where" in request.message else mcplite.accept()
+
+    with connect(elicitation_handler=answer) as client:
+        result = client.call_tool("wizard")
+        assert result.is_error if revision not in ELICITATION else result.text == "2: Rome, accept"
+
+
+def test_an_answer_that_does_not_fit(connect, revision):
+    """A session's handler gets an error; where there is none, nothing is sent, and the client's own caller gets it."""
+    with connect(elicitation_handler=lambda request: mcplite.accept({"nights": "x"})) as client:
+        if revision == MODERN:
+            with pytest.raises(mcplite.InternalError, match="does not fit the form"):
+                client.call_tool("timid")
+        else:
+            assert client.call_tool("timid").text == "swallowed"
+
+
+def test_prompts_and_resources_ask(connect):
+    with connect(sampling_handler=lambda request: f"{request.messages[0].content[0].text} Nothing.") as client:
+        assert client.read_resource("memo://asked").contents[0].text == "What is in it? Nothing."
+        assert client.read_resource("memo://asked/Ada").contents[0].text == "What about Ada? Nothing."
+        assert client.get_prompt("interview").messages[0].content.text == "What to ask? Nothing."
+
+
 def test_sampling_and_roots(connect, tmp_path):
     with connect(sampling_handler=lambda request: f"{request.messages[0].content[0].text} Because.",
                  roots=[tmp_path]) as client:
@@ -121,9 +167,14 @@ def test_sampling_and_roots(connect, tmp_path):
         assert tmp_path.as_uri() in client.call_tool("folders").text
 
 
-def test_a_client_that_cannot_be_asked(client):
-    result = client.call_tool("think", {"question": "Why?"})
-    assert result.is_error and "sampling" in result.text
+def test_a_client_that_cannot_be_asked(client, revision):
+    if revision != MODERN:
+        result = client.call_tool("think", {"question": "Why?"})
+        assert result.is_error and "sampling" in result.text
+        return
+    with pytest.raises(mcplite.MissingCapability) as caught:
+        client.call_tool("think", {"question": "Why?"})
+    assert caught.value.data == {"requiredCapabilities": {"sampling": {}}}
 
 
 def test_a_handler_may_call_the_server(connect):
@@ -152,6 +203,21 @@ def test_a_resource_changes_for_those_who_subscribed(connect):
             other.call_tool("touch")
             assert silent.wait(LIMIT)
             assert not heard.is_set()
+
+
+def test_listening_is_spelled_the_same_in_all_revisions(connect, key):
+    with connect() as client:
+        with client.listen(tools=True, resources=["memo://greeting"]) as events:
+            client.call_tool("grow", {"name": f"l{key}"})
+            assert events.get(LIMIT) == mcplite.ToolsChanged()
+            client.call_tool("touch")
+            assert events.get(LIMIT) == mcplite.ResourceUpdated(uri="memo://greeting")
+        assert events.get(LIMIT) is None
+        heard = queue.Queue()
+        stop = client.subscribe(heard.put, resources=["memo://greeting"])
+        client.call_tool("touch")
+        assert heard.get(timeout=LIMIT).uri == "memo://greeting"
+        stop()
 
 
 def test_cancelling_reaches_a_handler_that_blocks(client, key):

@@ -5,6 +5,7 @@
 The suite says in MCP_CONFORMANCE_SCENARIO what it wants to see, and in MCP_CONFORMANCE_PROTOCOL_VERSION which revision.
 """
 
+import json
 import os
 import sys
 from typing import Any, Callable, Dict
@@ -58,6 +59,58 @@ def schema_preservation(url: str) -> None:
     with connect(url) as client:
         schemas = {tool.name: tool.input_schema for tool in client.list_tools()}
         client.call_tool("json_schema_echo", {"schema": schemas["json_schema_2020_12_tool"]}).raise_for_error()
+
+
+def ask(request: mcplite.ElicitRequest) -> object:
+    return mcplite.accept({"confirmed": True})
+
+
+@scenario("request-metadata")
+def request_metadata(url: str) -> None:
+    with connect(url, elicitation_handler=ask, sampling_handler=lambda request: "a text", roots=[]) as client:
+        # The server of this scenario does not say what it has.
+        for tool in client.request("tools/list")["tools"]:
+            client.request("tools/call", {"name": tool["name"], "arguments": {}})
+
+
+@scenario("sep-2322-client-request-state")
+def request_state(url: str) -> None:
+    with connect(url, elicitation_handler=ask) as client:
+        for tool in ("test_mrtr_echo_state", "test_mrtr_unrelated", "test_mrtr_no_state", "test_mrtr_no_result_type"):
+            client.call_tool(tool, {}).raise_for_error()
+
+
+@scenario("http-standard-headers")
+def standard_headers(url: str) -> None:
+    with connect(url) as client:
+        for tool in client.list_tools():
+            client.call_tool(tool.name, {})
+        for resource in client.list_resources():
+            client.read_resource(resource.uri)
+        for prompt in client.list_prompts():
+            client.get_prompt(prompt.name)
+
+
+@scenario("http-custom-headers")
+def custom_headers(url: str) -> None:
+    wanted = json.loads(os.environ["MCP_CONFORMANCE_CONTEXT"])["toolCalls"]
+    with connect(url) as client:
+        client.list_tools()
+        for call in wanted:
+            client.call_tool(call["name"], call["arguments"])
+
+
+@scenario("http-invalid-tool-headers")
+def invalid_tool_headers(url: str) -> None:
+    with connect(url) as client:
+        for tool in client.list_tools():
+            client.call_tool(tool.name, {})
+
+
+@scenario("json-schema-ref-no-deref")
+def no_dereferencing(url: str) -> None:
+    with connect(url) as client:
+        client.list_tools()
 
 
 def main() -> int:

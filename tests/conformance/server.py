@@ -10,7 +10,7 @@ import base64
 import dataclasses
 import logging
 from enum import Enum
-from typing import Any, Dict, List
+from typing import Annotated, Any, Dict, List
 
 import mcplite
 from mcplite.types import EmbeddedResource, TextContent, TextResourceContents
@@ -170,6 +170,145 @@ def test_reconnection(ctx: mcplite.Context) -> str:
     ctx.close_stream()
     ctx.sleep(PAUSE)
     return "Reconnection test completed successfully"
+
+
+# --- requests that stand for themselves -------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Named:
+    name: str
+
+
+@dataclasses.dataclass
+class Confirmed:
+    ok: bool
+
+
+@dataclasses.dataclass
+class Colour:
+    color: str
+
+
+@dataclasses.dataclass
+class Situation:
+    context: str
+
+
+NAME = mcplite.Elicit("What is your name?", Named)
+
+
+@mcp.tool()
+def test_x_mcp_header(region: Annotated[str, "Where", mcplite.header("Region")] = "") -> str:
+    """Take a parameter that travels in a header as well."""
+    return f"region: {region}"
+
+
+@mcp.tool()
+def test_missing_capability(ctx: mcplite.Context) -> str:
+    """Need a language model."""
+    if not ctx.can_sample:
+        raise mcplite.MissingCapability("sampling is needed", data={"requiredCapabilities": {"sampling": {}}})
+    return "The client can sample"
+
+
+@mcp.tool()
+def test_streaming_elicitation(ctx: mcplite.Context) -> str:
+    """Report progress, then ask."""
+    ctx.report_progress(1, 2)
+    return f"User response: {ctx.elicit('Your name?', Named).action}"
+
+
+@mcp.tool()
+def test_logging_tool(ctx: mcplite.Context) -> str:
+    """Log a message, for those who want it."""
+    ctx.log("info", "This is a log message")
+    return "Logged"
+
+
+@mcp.tool()
+def test_trigger_tool_change() -> str:
+    """Change the list of tools."""
+    mcp.add_tool(lambda: "passing", name="test_passing", description="Comes and goes")
+    mcp.remove_tool("test_passing")
+    return "The list of tools has changed"
+
+
+@mcp.tool()
+def test_trigger_prompt_change() -> str:
+    """Change the list of prompts."""
+    mcp.add_prompt(lambda: "passing", name="test_passing", description="Comes and goes")
+    mcp.remove_prompt("test_passing")
+    return "The list of prompts has changed"
+
+
+@mcp.tool()
+def test_input_required_result_elicitation(ctx: mcplite.Context) -> str:
+    """Ask for a name."""
+    return f"Hello, {ctx.ask({'user_name': NAME})['user_name'].data.name}!"
+
+
+@mcp.tool()
+def test_input_required_result_sampling(ctx: mcplite.Context) -> str:
+    """Ask a language model."""
+    question = mcplite.Sample(["What is the capital of France?"], max_tokens=100)
+    return f"The model says: {ctx.ask({'capital_question': question})['capital_question'].text}"
+
+
+@mcp.tool()
+def test_input_required_result_list_roots(ctx: mcplite.Context) -> str:
+    """Ask for the roots."""
+    roots = ctx.ask({"client_roots": mcplite.ListRoots()})["client_roots"]
+    return f"Roots: {[root.uri for root in roots]}"
+
+
+@mcp.tool()
+def test_input_required_result_request_state(ctx: mcplite.Context) -> str:
+    """Ask, with a state that has to come back."""
+    reply = ctx.ask({"confirm": mcplite.Elicit("Go on?", Confirmed)})["confirm"]
+    return f"state-ok, confirmed: {reply.data.ok}"
+
+
+@mcp.tool()
+def test_input_required_result_multiple_inputs(ctx: mcplite.Context) -> str:
+    """Ask three things at once."""
+    replies = ctx.ask({"user_name": NAME, "greeting": mcplite.Sample(["Write a greeting"], max_tokens=50),
+                       "client_roots": mcplite.ListRoots()})
+    return f"{replies['greeting'].text} {replies['user_name'].data.name}, {len(replies['client_roots'])} roots"
+
+
+@mcp.tool()
+def test_input_required_result_multi_round(ctx: mcplite.Context) -> str:
+    """Ask twice."""
+    name = ctx.ask({"step1": mcplite.Elicit("Step 1: your name?", Named)})["step1"].data.name
+    colour = ctx.ask({"step2": mcplite.Elicit("Step 2: your colour?", Colour)})["step2"].data.color
+    return f"{name} likes {colour}"
+
+
+@mcp.tool()
+def test_input_required_result_tampered_state(ctx: mcplite.Context) -> str:
+    """Ask, with a state that must not be changed."""
+    return f"confirmed: {ctx.ask({'confirm': mcplite.Elicit('Go on?', Confirmed)})['confirm'].data.ok}"
+
+
+@mcp.tool()
+def test_input_required_result_capabilities(ctx: mcplite.Context) -> str:
+    """Ask only what the client can be asked."""
+    questions: Dict[str, Any] = {}
+    if ctx.can_elicit:
+        questions["user_name"] = NAME
+    if ctx.can_sample:
+        questions["greeting"] = mcplite.Sample(["Write a greeting"], max_tokens=50)
+    if ctx.can_list_roots:
+        questions["client_roots"] = mcplite.ListRoots()
+    return f"answered: {sorted(ctx.ask(questions))}"
+
+
+@mcp.prompt()
+def test_input_required_result_prompt(ctx: mcplite.Context) -> str:
+    """Ask for the context of the prompt."""
+    reply = ctx.ask({"user_context": mcplite.Elicit("What is this about?", Situation)})["user_context"]
+    return f"The context is: {reply.data.context}"
 
 
 # --- resources --------------------------------------------------------------------------------------------

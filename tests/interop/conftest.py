@@ -37,10 +37,10 @@ class Installed:
         self._need_node()
         return ["node", *options, self._need("node", f"node_modules/@modelcontextprotocol/{package}/dist/index.js")]
 
-    def script(self, name, *arguments):
+    def script(self, name, *arguments, environment="node"):
         """Return the command of a script of ours in JavaScript, which is told where the packages are."""
         self._need_node()
-        return ["node", str(HERE / name), self._need("node", "node_modules"), *arguments]
+        return ["node", str(HERE / name), self._need(environment, "node_modules"), *arguments]
 
     def inspector(self):
         """Return the command of the Inspector."""

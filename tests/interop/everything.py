@@ -2,6 +2,7 @@
 
     python everything.py                      over stdin and stdout
     python everything.py http [stateless]     over HTTP: the first line says where; ends when stdin does
+    python everything.py http legacy|modern   the same, for clients with or without a handshake alone
 
 With WIRE_REPORT in the environment, what it sends is checked against the official schemas, and what is
 wrong is written to the file of that name at the end.
@@ -27,11 +28,15 @@ WAV = bytes.fromhex("524946462400000057415645666d74201000000001000100401f0000803
 
 roots_changed = threading.Event()
 
+#: The only era that is served; None for both.
+ERA = sys.argv[2] if sys.argv[2:] in (["legacy"], ["modern"]) else None
+
 mcp = mcplite.Server(
     "everything", version="1.2.3", title="Everything", description="A server that has everything",
     instructions="Call the tools in any order.", website_url="https://example.com/everything",
     icons=[{"src": "https://example.com/icon.png", "mimeType": "image/png", "sizes": ["48x48"]}],
-    page_size=7, experimental={"example.com/extra": {"level": 3}},
+    page_size=7, experimental={"example.com/extra": {"level": 3}}, era=ERA,
+    cache_lists={"tools": mcplite.CacheHint(60, "public"), "discover": mcplite.CacheHint(30)},
     on_roots_changed=lambda session: roots_changed.set())
 
 # --- results of all kinds -------------------------------------------------------------------------
@@ -142,6 +147,17 @@ def fail(how: str) -> str:
     if how == "protocol":
         raise mcplite.RemoteError("refused", code=-31234, data={"why": "test"})
     raise ValueError(f"no such way to fail: {how}")
+
+
+headers: List[Dict[str, str]] = []
+
+
+@mcp.tool()
+def locate(region: Annotated[str, mcplite.header("Region")], floor: Annotated[int, mcplite.header("Floor")],
+           open: Annotated[bool, mcplite.header("Open")] = True, note: str = "") -> Dict[str, Any]:
+    """Take parameters that travel in headers as well; return them, those headers, and how many requests there were."""
+    return {"arguments": [region, floor, open, note], "headers": headers[-1] if headers else None,
+            "requests": len(headers)}
 
 
 # --- progress, logs, cancellation -------------------------------------------------------------------
@@ -292,6 +308,28 @@ def wizard(ctx: mcplite.Context) -> Any:
 
 
 @mcp.tool()
+def interview(ctx: mcplite.Context) -> Dict[str, Any]:
+    """Ask one question after another, of all kinds, with work in between."""
+    first = ctx.elicit("First?", Confirm)
+    ctx.report_progress(1, 3)
+    model = ctx.sample("What is the time?")
+    ctx.report_progress(2, 3)
+    second = ctx.elicit("Second?", Confirm)
+    roots = ctx.list_roots()
+    ctx.report_progress(3, 3)
+    return {"first": first.content, "model": model.text, "second": second.action, "roots": [root.uri for root in roots]}
+
+
+@mcp.tool()
+def survey(ctx: mcplite.Context) -> Dict[str, Any]:
+    """Ask questions of all kinds at once."""
+    answers = ctx.ask({"ok": mcplite.Elicit("Ready?", Confirm), "model": mcplite.Sample(["What is the time?"]),
+                       "roots": mcplite.ListRoots()})
+    return {"ok": answers["ok"].content, "model": answers["model"].text,
+            "roots": [root.uri for root in answers["roots"]]}
+
+
+@mcp.tool()
 def visit(ctx: mcplite.Context) -> str:
     """Ask the user to visit a page, and say that it is done."""
     answer = ctx.elicit_url("Please sign in", "https://example.com/sign-in?x=1", elicitation_id="sign-in-1")
@@ -300,8 +338,10 @@ def visit(ctx: mcplite.Context) -> str:
 
 
 @mcp.tool()
-def must_visit() -> str:
+def must_visit(ctx: mcplite.Context) -> str:
     """Refuse until the user has visited a page."""
+    if ctx.round:
+        return "visited"
     raise mcplite.UrlElicitationRequired("Sign in first", data={"elicitations": [
         {"mode": "url", "elicitationId": "sign-in-2", "url": "https://example.com/sign-in", "message": "Sign in"}]})
 
@@ -390,6 +430,23 @@ def history(city: str, year: int = 2026) -> str:
     return f"{city} in {year}"
 
 
+reads: Dict[str, int] = {}
+
+
+@mcp.resource("counted://{name}", cache=mcplite.CacheHint(60, "public"))
+def counted(name: str) -> str:
+    """How often it was read, which a client need not ask for a minute."""
+    reads[name] = reads.get(name, 0) + 1
+    return f"{reads[name]}"
+
+
+@mcp.resource("diary://{day}")
+def diary(day: str, ctx: mcplite.Context) -> str:
+    """Whatever is in the diary, for those who may read it."""
+    answer = ctx.elicit(f"Read the diary of {day}?", Confirm)
+    return f"{day}: {answer.action} {answer.content}"
+
+
 @mcp.tool()
 def write_note(title: str, text: str) -> str:
     """Write a note; who subscribed to it is told."""
@@ -414,6 +471,13 @@ def gallery() -> list:
             mcplite.user(mcplite.Audio(WAV, "audio/wav").content()),
             mcplite.user(types.EmbeddedResource(resource=types.TextResourceContents(uri="notes://one", text="first"))),
             mcplite.user(types.ResourceLink(uri="notes://one", name="one"))]
+
+
+@mcp.prompt()
+def personal(greeting: str, ctx: mcplite.Context) -> str:
+    """Ask for a name first."""
+    answer = ctx.elicit("Your name?", {"type": "object", "properties": {"name": {"type": "string"}}})
+    return f"{greeting} {answer.action} {answer.content}"
 
 
 CITIES = ["Paris", "Palermo", "Prague", "Rome"]
@@ -456,6 +520,16 @@ def serve_http(stateless: bool) -> None:
         return 200, "text/plain", b"%d" % len(server.exchange.sessions)
 
     with mcplite.serve(mcp, stateless=stateless, legacy_sse=True, routes={"/sessions": count_sessions}) as server:
+        handle = server.exchange.handle
+
+        def handle_and_note(request: Any) -> Any:
+            # A handler does not see the headers; the test wants to know whether they came.
+            if request.headers.get("mcp-name") == "locate":
+                headers.append({name.lower(): value for name, value in request.headers.items()
+                                if name.lower().startswith("mcp-")})
+            return handle(request)
+
+        server.exchange.handle = handle_and_note  # type: ignore[method-assign]
         print(server.url, flush=True)
         sys.stdin.read()
 

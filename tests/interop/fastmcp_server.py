@@ -2,7 +2,8 @@
 
     python fastmcp_server.py [stdio | http | sse]
 
-Over HTTP the first line says where it is; "http" keeps events for resumption.
+Over HTTP the first line says where it is; "http" keeps events for resumption. It serves clients with and without a
+handshake; a tool asks the latter by what it returns, and nothing tells them of changes (fastmcp 4.1.2).
 """
 
 import json
@@ -17,7 +18,7 @@ from fastmcp.exceptions import ToolError
 from fastmcp.server.event_store import EventStore
 from fastmcp.utilities.types import Image
 
-mcp = FastMCP("fast", instructions="Try it.", version="4.5.6")
+mcp = FastMCP("fast", instructions="Try it.", version="4.5.6", cache_ttl=60)
 
 
 @dataclass
@@ -105,6 +106,34 @@ async def close_stream(ctx: Context) -> str:
     await ctx.close_sse_stream()
     await ctx.report_progress(2, 2)
     return "went on"
+
+
+def ask_name(number):
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    params = types.ElicitRequestFormParams(message=f"Name {number}?", requested_schema=schema)
+    return {"next": types.ElicitRequest(params=params)}
+
+
+@mcp.tool
+async def interview(ctx: Context) -> str | types.InputRequiredResult:
+    """Ask one question after another; what was answered before is in the state."""
+    names = json.loads(ctx.request_state or "[]")
+    if ctx.input_responses:
+        names.append(ctx.input_responses["next"].content["name"])
+    if len(names) == 2:
+        return json.dumps(names)
+    return types.InputRequiredResult(input_requests=ask_name(len(names) + 1), request_state=json.dumps(names))
+
+
+reads = 0
+
+
+@mcp.resource("counted://reads")
+def counted() -> str:
+    """How often it was read."""
+    global reads
+    reads += 1
+    return str(reads)
 
 
 @mcp.resource("config://settings", mime_type="application/json")

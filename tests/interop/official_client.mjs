@@ -100,11 +100,15 @@ function transport() {
     return target.endsWith("/sse") ? new SSEClientTransport(url) : new StreamableHTTPClientTransport(url);
 }
 
+const MODERN = ["2026-07-28"];
+
 function newClient() {
     const options = { capabilities: {
         elicitation: { form: {}, url: {} }, sampling: { tools: {}, context: {} }, roots: { listChanged: true } } };
     if (mode === "auto") {
         options.versionNegotiation = { mode };
+    } else if (MODERN.includes(mode)) {
+        options.versionNegotiation = { mode: { pin: mode } };
     } else if (/^\d/.test(mode)) {
         types.LATEST_PROTOCOL_VERSION = mode; // the first generation has no option for it
         options.supportedProtocolVersions = [mode];
@@ -129,6 +133,7 @@ function requestTool(client, name, options) {
 class Trial {
     constructor(client) {
         this.client = client;
+        this.modern = !FIRST && client.getProtocolEra() === "modern"; // without a handshake
         this.report = {};
     }
 
@@ -153,7 +158,9 @@ class Trial {
     // Call a tool and note the values of its progress.
     async watched(name, key) {
         const seen = (this.report[key] = []);
-        await this.attempt(name, callTool(this.client, name, {}, { onprogress: (progress) => seen.push(progress.progress) }));
+        // SDK 2.4.0 tells of each round of questions as well, without a total.
+        await this.attempt(name, callTool(this.client, name, {}, {
+            onprogress: ({ progress, total }) => { if (total !== undefined) { seen.push(progress); } } }));
     }
 
     async pages(key, method, name, member) {
@@ -207,8 +214,14 @@ class Trial {
         const seen = (this.report.progress = []);
         await this.attempt("count", callTool(this.client, "count", { to: 5 }, {
             onprogress: ({ progress, total, message }) => seen.push([progress, total ?? null, message ?? null]) }));
-        await this.attempt("set_level", this.client.setLoggingLevel("error"));
-        await this.call("write_log");
+        if (this.modern) {
+            // SDK 2.4.0 has no option for it: each request says it.
+            const _meta = { [require("@modelcontextprotocol/client").LOG_LEVEL_META_KEY]: "error" };
+            await this.attempt("write_log", this.client.callTool({ name: "write_log", arguments: {}, _meta }));
+        } else {
+            await this.attempt("set_level", this.client.setLoggingLevel("error"));
+            await this.call("write_log");
+        }
         await this.attempt("ping", this.client.ping());
         this.report.logs = [...logs];
         await this.cancel();
@@ -244,9 +257,11 @@ class Trial {
         await this.call("wizard");
         answer = { action: "decline" };
         await this.call("delete", { path: "notes.txt" }, "delete_declined");
+        await this.call("must_visit", {}, "must_visit_declined");
         answer = { action: "accept" };
         const visit = await this.call("visit");
-        this.report.completed = visit.isError || visit.code ? null : await noticed("notifications/elicitation/complete");
+        this.report.completed = this.modern || visit.isError || visit.code ? null
+            : await noticed("notifications/elicitation/complete");
         this.report.asked = asked.elicit;
         await this.call("ask_model");
         await this.call("ask_model_with_tools");
@@ -254,10 +269,40 @@ class Trial {
         await this.call("list_roots");
         await this.call("list_roots", {}, "list_roots_again");
         this.report.roots_asked = asked.roots;
-        await this.client.sendRootsListChanged();
-        await this.call("roots_have_changed");
-        await this.call("list_roots");
-        this.report.roots_asked_after_change = asked.roots;
+        if (!this.modern) {
+            await this.client.sendRootsListChanged();
+            await this.call("roots_have_changed");
+            await this.call("list_roots");
+            this.report.roots_asked_after_change = asked.roots;
+        }
+    }
+
+    // Questions one after another and at once, and those of prompts and resources.
+    async asking() {
+        answer = { action: "accept", content: { ok: true } };
+        await this.watched("interview", "interview_progress");
+        await this.call("survey");
+        await this.attempt("diary", this.client.readResource({ uri: "diary://monday" }));
+        answer = { action: "accept", content: { name: "Ada" } };
+        await this.attempt("personal", this.client.getPrompt({ name: "personal", arguments: { greeting: "Dear" } }));
+    }
+
+    // Read what may be kept, twice, and once more past what was kept.
+    async caching() {
+        const read = async (options) => {
+            this.report.counted = await this.client.readResource({ uri: "counted://reads" }, options);
+            return this.report.counted.contents[0].text;
+        };
+        this.report.counts = [await read(), await read(), await read({ cacheMode: "refresh" })];
+        this.report.tools_page = FIRST ? await this.client.listTools()
+            : await this.client.request({ method: "tools/list" });
+    }
+
+    // Call a tool whose parameters travel in headers, before it is listed and when it is.
+    async headers() {
+        await this.call("locate", { region: "Bern", floor: 2 }, "locate_unlisted");
+        await this.client.listTools();
+        await this.call("locate", { region: "Zürich", floor: -1, open: false, note: "plain" });
     }
 
     async resources() {
@@ -267,6 +312,10 @@ class Trial {
             ["no_resource", "nowhere://at/all"]]) {
             await this.attempt(key, this.client.readResource({ uri }));
         }
+        if (this.modern) {
+            await this.listening();
+            return;
+        }
         await this.attempt("subscribe", this.client.subscribeResource({ uri }));
         await this.call("write_note", { title: "one", text: "second" });
         this.report.updated = await noticed("notifications/resources/updated", uri);
@@ -274,6 +323,21 @@ class Trial {
         await this.attempt("unsubscribe", this.client.unsubscribeResource({ uri }));
         await this.call("write_note", { title: "one", text: "third" });
         await this.client.ping();
+        this.report.updated_after_unsubscribe = notices.filter((item) => item.method.endsWith("/updated"));
+    }
+
+    // Subscribe to one resource of two that change.
+    async listening() {
+        const uri = "notes://one";
+        const subscription = await this.client.listen({ resourceSubscriptions: [uri, "notes://other"] });
+        this.report.honoured = subscription.honoredFilter;
+        await this.call("write_note", { title: "two", text: "second" }, "unwanted");
+        await this.call("write_note", { title: "one", text: "second" });
+        this.report.updated = await noticed("notifications/resources/updated", uri) && uri;
+        await this.attempt("note_updated", this.client.readResource({ uri }));
+        await subscription.close();
+        await this.call("write_note", { title: "one", text: "third" });
+        await this.call("echo", { text: "x" }, "meanwhile");
         this.report.updated_after_unsubscribe = notices.filter((item) => item.method.endsWith("/updated"));
     }
 
@@ -295,12 +359,15 @@ class Trial {
 
     async changes() {
         notices = [];
+        const subscription = this.modern ? await this.client.listen({
+            toolsListChanged: true, resourcesListChanged: true, promptsListChanged: true }) : undefined;
         await this.call("grow");
         this.report.changes = await changed();
         await this.call("new_tool");
         await this.call("shrink");
         this.report.changes_back = await changed();
         await this.call("new_tool", {}, "new_tool_gone");
+        await subscription?.close();
     }
 
     // A stream that the server closes: the client has to come back for the answer.
@@ -320,7 +387,8 @@ class Trial {
     }
 }
 
-const STEPS = ["lists", "results", "errors", "work", "questions", "resources", "prompts", "changes", "streams"];
+const STEPS = ["headers", "lists", "results", "errors", "work", "questions", "asking", "resources", "prompts",
+    "changes", "streams", "caching"];
 
 async function tryAll() {
     const client = newClient();
@@ -335,10 +403,14 @@ async function tryAll() {
     const trial = new Trial(client);
     trial.report.initialize = { protocolVersion: version, capabilities: client.getServerCapabilities(),
         serverInfo: client.getServerVersion(), instructions: client.getInstructions() };
+    if (trial.modern) {
+        trial.report.initialize = {
+            protocolVersion: client.getNegotiatedProtocolVersion(), ...client.getDiscoverResult() };
+    }
     for (const step of rest.length ? rest : STEPS) {
         await trial[step]();
     }
-    if (way.terminateSession) {
+    if (way.terminateSession && !trial.modern) {
         await way.terminateSession();
     }
     await client.close();

@@ -4,8 +4,11 @@
     python official_client.py URL begin | resume SESSION REVISION EVENT
 
 TARGET is the Python to start the server with, or a URL; one that ends in /sse is for HTTP+SSE. Runs in an
-environment with ``mcp`` 1 or 2. A revision makes it ask for that one in the handshake. What is in the
-report is as on the wire, as far as the SDK's types keep it; an error is {"code", "message", "data"}.
+environment with ``mcp`` 1 or 2. A revision makes it ask for that one in the handshake, or speak it without one.
+What is in the report is as on the wire, as far as the SDK's types keep it; an error is {"code", "message", "data"}.
+
+Without a handshake it is the SDK's ``Client`` that is tried, since it answers questions and keeps results; with one
+its ``ClientSession``, which both generations have.
 
 ``begin`` calls a tool that works for long, prints session, revision and last event, and waits to be killed;
 ``resume`` goes on with that call.
@@ -30,8 +33,11 @@ from pydantic import AnyUrl
 FIRST = version("mcp").startswith("1.")
 if FIRST:
     from mcp import McpError as MCPError
+    MODERN = ()
 else:
     from mcp import Client, MCPError
+    from mcp.client.subscriptions import ResourceUpdated
+    from mcp_types.version import MODERN_PROTOCOL_VERSIONS as MODERN
 
 EVERYTHING = Path(__file__).with_name("everything.py")
 ROOTS = [{"uri": "file:///srv/data", "name": "data"}]
@@ -111,17 +117,24 @@ def parameters(python):
 
 @asynccontextmanager
 async def connected(target, mode):
-    """Give a session whose handshake is done, and what the server said in it."""
+    """Give a session that is ready, what the server said of itself, and the client around it, if any."""
     capability = types.SamplingCapability.model_validate({"tools": {}, "context": {}})
     options = {"sampling_callback": sample, "elicitation_callback": elicit, "list_roots_callback": roots,
                "logging_callback": log, "message_handler": notice, "sampling_capabilities": capability,
                "client_info": types.Implementation(name="official", version=version("mcp"))}
-    if mode == "auto":
+    if mode == "auto" or mode in MODERN:
         # It knows what to do with a URL, or a command.
         server = (transport(target) if target.endswith("/sse") else target if target.startswith("http:")
                   else parameters(target))
-        async with Client(server, mode="auto", cache=None, **options) as client:
-            yield client.session, client.session.initialize_result
+        async with Client(server, mode=mode, log_level="error", **options) as client:
+            if client.protocol_version not in MODERN:
+                yield client.session, plain(client.session.initialize_result), None
+                return
+            if mode == "auto":
+                found = plain(client.session.discover_result)
+            else:  # it asks nothing by itself
+                found = await client.session.send_discover(mode)
+            yield client.session, {"protocolVersion": client.protocol_version, **found}, client
         return
     if mode != "legacy":
         # The SDK has no option for it.
@@ -132,14 +145,20 @@ async def connected(target, mode):
 
             mcp.client.session.LATEST_HANDSHAKE_VERSION = mode
     async with transport(target) as streams, ClientSession(*streams[:2], **options) as session:
-        yield session, await session.initialize()
+        yield session, plain(await session.initialize()), None
 
 
 class Trial:
-    """Goes through everything with one session."""
+    """Goes through everything with one session.
 
-    def __init__(self, session):
+    :param client: around it, where there is no handshake.
+    """
+
+    def __init__(self, session, client):
         self.session = session
+        self.client = client
+        #: What calls, reads and gets: a client answers what the server asks before it goes on.
+        self.asker = client or session
         self.report = {}
 
     async def attempt(self, name, coroutine):
@@ -155,7 +174,7 @@ class Trial:
 
     async def call(self, name, key=None, **arguments):
         with anyio.fail_after(60):
-            return await self.attempt(key or name, self.session.call_tool(name, arguments))
+            return await self.attempt(key or name, self.asker.call_tool(name, arguments))
 
     async def pages(self, key, method, member):
         """List all pages; keep the entries, and how many pages there were."""
@@ -207,9 +226,10 @@ class Trial:
 
         await self.attempt("count", session.call_tool("count", {"to": 5}, progress_callback=progress))
         self.report["progress"] = seen
-        await self.attempt("set_level", session.set_logging_level("error"))
-        await self.call("write_log")
+        if self.client is None:
+            await self.attempt("set_level", session.set_logging_level("error"))
         await self.attempt("ping", session.send_ping())
+        await self.call("write_log")
         self.report["logs"] = list(logs)
         await self.cancel()
         begun = anyio.current_time()
@@ -253,10 +273,11 @@ class Trial:
         await self.call("wizard")
         answers["elicit"] = {"action": "decline"}
         await self.call("delete", key="delete_declined", path="notes.txt")
+        await self.call("must_visit", key="must_visit_declined")
         answers["elicit"] = {"action": "accept"}
         await self.call("visit")
-        self.report["completed"] = (await noticed("notifications/elicitation/complete")
-                                    if not {"isError", "code"} & set(self.report["visit"]) else None)
+        self.report["completed"] = (await noticed("notifications/elicitation/complete") if self.client is None
+                                    and not {"isError", "code"} & set(self.report["visit"]) else None)
         self.report["asked"] = asked["elicit"]
         await self.call("ask_model")
         await self.call("ask_model_with_tools")
@@ -264,10 +285,45 @@ class Trial:
         await self.call("list_roots")
         await self.call("list_roots", key="list_roots_again")
         self.report["roots_asked"] = asked["roots"]
-        await self.session.send_roots_list_changed()
-        await self.call("roots_have_changed")
-        await self.call("list_roots")
-        self.report["roots_asked_after_change"] = asked["roots"]
+        if self.client is None:
+            await self.session.send_roots_list_changed()
+            await self.call("roots_have_changed")
+            await self.call("list_roots")
+            self.report["roots_asked_after_change"] = asked["roots"]
+
+    async def asking(self):
+        """Questions one after another and at once, and those of prompts and resources."""
+        answers["elicit"] = {"action": "accept", "content": {"ok": True}}
+        seen = []
+
+        async def progress(done, total, message):
+            seen.append(done)
+
+        await self.attempt("interview", self.asker.call_tool("interview", {}, progress_callback=progress))
+        self.report["interview_progress"] = seen
+        await self.call("survey")
+        wrap = AnyUrl if FIRST else str
+        await self.attempt("diary", self.asker.read_resource(wrap("diary://monday")))
+        answers["elicit"] = {"action": "accept", "content": {"name": "Ada"}}
+        await self.attempt("personal", self.asker.get_prompt("personal", {"greeting": "Dear"}))
+
+    async def caching(self):
+        """Read what may be kept, twice, and once more past what was kept."""
+        wrap = AnyUrl if FIRST else str
+
+        async def read(**options):
+            result = await self.asker.read_resource(wrap("counted://reads"), **options)
+            self.report["counted"] = plain(result)
+            return result.contents[0].text
+
+        self.report["counts"] = [await read(), await read(),
+                                 await read(**({"cache_mode": "refresh"} if self.client is not None else {}))]
+        self.report["tools_page"] = plain(await self.session.list_tools())
+
+    async def headers(self):
+        """Call a tool whose parameters travel in headers, before it is listed and when it is."""
+        await self.call("locate", key="locate_unlisted", region="Bern", floor=2)
+        await self.call("locate", region="Zürich", floor=-1, open=False, note="plain")
 
     async def resources(self):
         session = self.session
@@ -276,6 +332,9 @@ class Trial:
                          ("note", "notes://one"), ("history", "weather://Rome/history?year=1999"),
                          ("no_note", "notes://none"), ("no_resource", "nowhere://at/all")):
             await self.attempt(key, session.read_resource(wrap(uri)))
+        if self.client is not None:
+            await self.listening()
+            return
         await self.attempt("subscribe", session.subscribe_resource(wrap("notes://one")))
         await self.call("write_note", title="one", text="second")
         self.report["updated"] = await noticed("notifications/resources/updated", "notes://one")
@@ -284,6 +343,21 @@ class Trial:
         await self.call("write_note", title="one", text="third")
         await session.send_ping()
         self.report["updated_after_unsubscribe"] = [item for item in notices if item["method"].endswith("/updated")]
+
+    async def listening(self):
+        """Subscribe to one resource of two that change."""
+        async with self.client.listen(resource_subscriptions=["notes://one", "notes://other"]) as events:
+            self.report["honoured"] = plain(events.honored)
+            await self.call("write_note", key="unwanted", title="two", text="second")
+            await self.call("write_note", title="one", text="second")
+            with anyio.fail_after(20):
+                event = await events.__anext__()
+            self.report["updated"] = isinstance(event, ResourceUpdated) and event.uri
+        await self.attempt("note_updated", self.client.read_resource("notes://one"))
+        await self.call("write_note", title="one", text="third")
+        await self.call("echo", key="meanwhile", text="x")
+        self.report["updated_after_unsubscribe"] = [item["params"]["uri"] for item in notices
+                                                    if item["method"].endswith("/updated")][1:]
 
     async def prompts(self):
         session = self.session
@@ -300,6 +374,11 @@ class Trial:
 
     async def changes(self):
         notices.clear()
+        if self.client is not None:
+            async with self.client.listen(tools_list_changed=True, prompts_list_changed=True,
+                                          resources_list_changed=True) as events:
+                await self.changing(events)
+            return
         await self.call("grow")
         self.report["changes"] = [await noticed(f"notifications/{kind}/list_changed")
                                   for kind in ("tools", "resources", "prompts")]
@@ -309,6 +388,13 @@ class Trial:
                                        for kind in ("tools", "resources", "prompts")]
         await self.call("new_tool", key="new_tool_gone")
 
+    async def changing(self, events):
+        """Note that there are three events each time; each comes once, and they come in any order."""
+        for action, key in (("grow", "changes"), ("shrink", "changes_back")):
+            await self.call(action)
+            with anyio.fail_after(20):
+                self.report[key] = sorted([type(await events.__anext__()).__name__ for _ in range(3)])
+            await self.call("new_tool", key="new_tool" if action == "grow" else "new_tool_gone")
 
     async def streams(self):
         """A stream that the server closes: the client has to come back for the answer."""
@@ -338,7 +424,8 @@ class Trial:
                                      for kind in ("tools", "resources", "prompts")]
 
 
-STEPS = ["lists", "results", "errors", "work", "questions", "resources", "prompts", "changes", "streams"]
+STEPS = ["headers", "lists", "results", "errors", "work", "questions", "asking", "resources", "prompts", "changes",
+         "streams", "caching"]
 
 
 async def main(target, mode="legacy", *steps):
@@ -346,9 +433,9 @@ async def main(target, mode="legacy", *steps):
         return await begin(target)
     if mode == "resume":
         return await resume(target, *steps)
-    async with connected(target, mode) as (session, initialized):
-        trial = Trial(session)
-        trial.report["initialize"] = plain(initialized)
+    async with connected(target, mode) as (session, said, client):
+        trial = Trial(session, client)
+        trial.report["initialize"] = said
         for step in steps or STEPS:
             with anyio.fail_after(60):
                 await getattr(trial, step)()

@@ -1,16 +1,19 @@
 """A server written with the official SDK, for our client; runs in an environment with ``mcp`` 1 or 2.
 
-    python official_server.py [stdio | http | json | stateless | sse]
+    python official_server.py [stdio | http | json | stateless | sse] [REVISION]
 
 Over HTTP the first line says where it is. "http" keeps events for resumption, "json" answers without event
-streams, "stateless" keeps no sessions, "sse" is HTTP+SSE.
+streams, "stateless" keeps no sessions, "sse" is HTTP+SSE. A revision makes the first generation know no other one.
+
+The second generation serves clients with and without a handshake. Without one a handler cannot ask by itself
+(mcp 2.3.0): a resolver asks before it runs, or it returns what it asks. Those are the tools at the end.
 """
 
 import json
 import socket
 import sys
 from importlib.metadata import version
-from typing import Literal
+from typing import Annotated, Literal
 
 import anyio
 import mcp.types as types
@@ -21,9 +24,16 @@ FIRST = version("mcp").startswith("1.")
 if FIRST:
     from mcp.server.fastmcp import Context, FastMCP as MCPServer, Image
 else:
-    from mcp.server.mcpserver import Context, Image, MCPServer
+    from mcp.server.caching import CacheHint
+    from mcp.server.mcpserver import Context, Elicit, ElicitationResult, Image, ListRoots, MCPServer, Resolve, Sample
 
 TRANSPORT = sys.argv[1] if len(sys.argv) > 1 else "stdio"
+if sys.argv[2:]:
+    # The SDK has no option for it.
+    import mcp.server.session
+
+    types.LATEST_PROTOCOL_VERSION = sys.argv[2]
+    mcp.server.session.SUPPORTED_PROTOCOL_VERSIONS = [sys.argv[2]]
 
 
 class Events(EventStore):
@@ -50,7 +60,8 @@ options = {"event_store": Events(), "retry_interval": 100} if TRANSPORT == "http
 if TRANSPORT in ("json", "stateless"):
     options = {"json_response" if TRANSPORT == "json" else "stateless_http": True}
 mcp = MCPServer("official", instructions="Try it.", website_url="https://example.com", log_level="ERROR",
-                **(options if FIRST else {}))
+                **(options if FIRST else {"cache_hints": {"tools/list": CacheHint(60_000, "public"),
+                                                          "resources/read": CacheHint(60_000)}}))
 
 
 def plain(model):
@@ -218,11 +229,112 @@ def briefing(city: str, tone: str = "neutral") -> str:
     return f"Write a {tone} briefing for {city}."
 
 
+reads = 0
+
+
+@mcp.resource("counted://reads")
+def counted() -> str:
+    """How often it was read."""
+    global reads
+    reads += 1
+    return str(reads)
+
+
 @mcp.completion()
 async def complete(ref, argument, context):
     if argument.name == "city":
         return types.Completion(values=[city for city in ("Paris", "Prague", "Rome") if city.startswith(argument.value)])
     return types.Completion(values=[(context.arguments or {}).get("city", "none") if context else "none"])
+
+
+# --- for clients without a handshake ---------------------------------------------------------------
+
+if not FIRST:
+    TIME = types.SamplingMessage(role="user", content=types.TextContent(type="text", text="What is the time?"))
+
+    class Name(BaseModel):
+        name: str
+
+    def ask_booking() -> Elicit[Booking]:
+        return Elicit("Your booking?", Booking)
+
+    def ask_time() -> Sample:
+        return Sample([TIME], max_tokens=50)
+
+    def ask_roots() -> ListRoots:
+        return ListRoots()
+
+    @mcp.tool()
+    def reserve(answer: Annotated[ElicitationResult[Booking], Resolve(ask_booking)]) -> str:
+        """Ask for a form."""
+        return json.dumps([answer.action, answer.data.model_dump() if answer.action == "accept" else None])
+
+    @mcp.tool()
+    def survey(booking: Annotated[Booking, Resolve(ask_booking)],
+               time: Annotated[types.CreateMessageResult, Resolve(ask_time)],
+               roots: Annotated[types.ListRootsResult, Resolve(ask_roots)]) -> str:
+        """Ask for all kinds of things at once."""
+        return json.dumps([booking.name, time.content.text, [str(root.uri) for root in roots.roots]])
+
+    def ask_name(number):
+        schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+        params = types.ElicitRequestFormParams(message=f"Name {number}?", requested_schema=schema)
+        return {"next": types.ElicitRequest(params=params)}
+
+    @mcp.tool()
+    async def interview(ctx: Context) -> str | types.InputRequiredResult:
+        """Ask one question after another; what was answered before is in the state."""
+        names = json.loads(ctx.request_state or "[]")
+        if ctx.input_responses:
+            names.append(ctx.input_responses["next"].content["name"])
+        if len(names) == 2:
+            return json.dumps(names)
+        return types.InputRequiredResult(input_requests=ask_name(len(names) + 1), request_state=json.dumps(names))
+
+    @mcp.tool()
+    async def later(ctx: Context) -> str | types.InputRequiredResult:
+        """Not be ready at first: there is nothing to answer, only to ask again."""
+        return "now" if ctx.request_state else types.InputRequiredResult(request_state="soon")
+
+    @mcp.tool()
+    async def sign_in(ctx: Context) -> str | types.InputRequiredResult:
+        """Ask the user to visit a page."""
+        if ctx.input_responses:
+            return ctx.input_responses["page"].action
+        params = types.ElicitRequestURLParams(message="Sign in", url="https://example.com/sign-in")
+        return types.InputRequiredResult(input_requests={"page": types.ElicitRequest(params=params)})
+
+    @mcp.resource("diary://{day}")
+    async def diary(day: str, ctx: Context) -> str | types.InputRequiredResult:
+        """A diary, for whoever says a name."""
+        if ctx.input_responses:
+            return f"{day} of {ctx.input_responses['next'].content['name']}"
+        return types.InputRequiredResult(input_requests=ask_name(1))
+
+    @mcp.prompt()
+    async def personal(greeting: str, ctx: Context) -> str | types.InputRequiredResult:
+        """Ask for a name first."""
+        if ctx.input_responses:
+            return f"{greeting} {ctx.input_responses['next'].content['name']}"
+        return types.InputRequiredResult(input_requests=ask_name(1))
+
+    @mcp.tool()
+    def locate(region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})],
+               floor: Annotated[int, Field(json_schema_extra={"x-mcp-header": "Floor"})], ctx: Context) -> str:
+        """Return parameters that travel in headers as well, and those headers."""
+        seen = {name: value for name, value in (ctx.headers or {}).items() if name.startswith("mcp-param-")}
+        return json.dumps([region, floor, seen])
+
+    @mcp.tool()
+    async def tell(ctx: Context) -> str:
+        """Tell those who listen of changes everywhere."""
+        for _ in range(2):
+            await ctx.notify_tools_changed()
+        await ctx.notify_prompts_changed()
+        await ctx.notify_resources_changed()
+        await ctx.notify_resource_updated("counted://other")
+        await ctx.notify_resource_updated("counted://reads")
+        return "told"
 
 
 def serve_http():

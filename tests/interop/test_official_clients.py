@@ -1,6 +1,6 @@
 """The official SDKs drive our server through everything it has, over every transport, in every revision they can ask for.
 
-They are the one in Python and the one in TypeScript, both generations of each.
+They are the one in Python and the one in TypeScript, both generations of each; and FastMCP's client, more briefly.
 """
 
 import base64
@@ -17,13 +17,18 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 HERE = Path(__file__).resolve().parent
 SECONDS = 180
 
-OLDEST, MARCH, JUNE, NOVEMBER = "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"
+OLDEST, MARCH, JUNE, NOVEMBER, JULY = "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"
 #: SDK, transport, and what it is told: its own legacy mode, to find out by itself, or a revision to ask for.
-TRIALS = [("mcp2", "stdio", "auto", NOVEMBER), ("mcp2", "stdio", "legacy", NOVEMBER), ("mcp1", "stdio", "legacy", NOVEMBER),
+#: The first generation of each SDK knows nothing but handshakes.
+TRIALS = [("mcp2", "stdio", "auto", JULY), ("mcp2", "stdio", JULY, JULY), ("node2", "stdio", "auto", JULY),
+          ("node2", "stdio", JULY, JULY), ("mcp2", "http", "auto", JULY), ("mcp2", "http", JULY, JULY),
+          ("node2", "http", "auto", JULY), ("node2", "http", JULY, JULY),
+          ("mcp2", "stdio", "legacy", NOVEMBER), ("mcp1", "stdio", "legacy", NOVEMBER),
           ("mcp1", "stdio", JUNE, JUNE), ("mcp1", "stdio", MARCH, MARCH), ("mcp1", "stdio", OLDEST, OLDEST),
-          ("mcp2", "stdio", OLDEST, OLDEST), ("node2", "stdio", "auto", NOVEMBER), ("node1", "stdio", "legacy", NOVEMBER),
-          ("mcp2", "http", "auto", NOVEMBER), ("mcp2", "http", "legacy", NOVEMBER), ("mcp1", "http", "legacy", NOVEMBER),
-          ("mcp1", "http", JUNE, JUNE), ("mcp1", "http", MARCH, MARCH), ("node2", "http", "auto", NOVEMBER),
+          ("mcp2", "stdio", OLDEST, OLDEST), ("node2", "stdio", "legacy", NOVEMBER),
+          ("node1", "stdio", "legacy", NOVEMBER), ("mcp2", "http", "legacy", NOVEMBER),
+          ("mcp1", "http", "legacy", NOVEMBER),
+          ("mcp1", "http", JUNE, JUNE), ("mcp1", "http", MARCH, MARCH),
           ("node2", "http", "legacy", NOVEMBER), ("node1", "http", "legacy", NOVEMBER), ("node1", "http", MARCH, MARCH),
           ("mcp2", "sse", "auto", NOVEMBER), ("mcp2", "sse", OLDEST, OLDEST), ("mcp1", "sse", OLDEST, OLDEST),
           ("node2", "sse", "legacy", NOVEMBER), ("node1", "sse", OLDEST, OLDEST)]
@@ -70,7 +75,9 @@ class Trial:
     def data(self, name):
         """Return a tool's structured result, which is there from June 2025 on and is also the text."""
         data = json.loads(self.text(name))
-        if self.revision >= JUNE:
+        if self.revision >= JULY:
+            assert self.report[name]["structuredContent"] == data
+        elif self.revision >= JUNE:
             structured = self.report[name]["structuredContent"]
             assert structured == data or structured == {"result": data}
         else:
@@ -80,6 +87,8 @@ class Trial:
 
 def program(installed, sdk):
     """Return the command of a client."""
+    if sdk == "fastmcp4":
+        return [installed.python(sdk), str(HERE / "fastmcp_client.py")]
     if sdk.startswith("node"):
         return installed.script("official_client.mjs", sdk[-1])
     return [installed.python(sdk), str(HERE / "official_client.py")]
@@ -128,10 +137,14 @@ def test_every_message_of_the_server_fits_the_schema(trial):
     assert trial.wire == ""
 
 
-def test_the_handshake(trial):
+def test_what_the_server_says_of_itself(trial):
     said = trial["initialize"]
     assert said["protocolVersion"] == trial.revision
     assert said["instructions"] == "Call the tools in any order."
+    if trial.revision >= JULY:
+        assert said["supportedVersions"] == [JULY, NOVEMBER, JUNE, MARCH, OLDEST]
+        assert (said["ttlMs"], said["cacheScope"]) == (30_000, "private")
+        said["serverInfo"] = said["_meta"]["io.modelcontextprotocol/serverInfo"]
     expected = {"name": "everything", "version": "1.2.3"}
     if trial.revision >= JUNE:
         expected["title"] = "Everything"
@@ -151,7 +164,21 @@ def test_no_session_is_left_when_the_client_has_gone(trial):
 
 
 def test_a_ping(trial):
-    assert trial["ping"] == {}
+    if trial.revision >= JULY:
+        # There is none any more, which the SDK for TypeScript 2.4.0 knows by itself.
+        assert trial["ping"]["code"] == (-32601 if trial.sdk == "mcp2" else "METHOD_NOT_SUPPORTED_BY_PROTOCOL_VERSION")
+    else:
+        assert trial["ping"] == {}
+
+
+def test_results_say_what_they_are(trial):
+    if trial.revision < JULY:
+        assert "resultType" not in trial["echo"] and "_meta" not in trial["echo"]
+        return
+    for name in ("echo", "book", "diary", "personal", "complete_city"):
+        # The SDK for TypeScript 2.4.0 takes it off a result that is complete.
+        assert trial[name].get("resultType", "complete" if trial.sdk == "node2" else None) == "complete"
+        assert trial[name]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "everything"
 
 
 def test_lists_come_in_pages(trial):
@@ -159,8 +186,9 @@ def test_lists_come_in_pages(trial):
     assert len(names) == len(set(names)) > 28 and trial["tools_pages"] == -(-len(names) // 7)
     assert {"echo", "forecast", "delete", "shrink"} <= set(names)
     assert [item["uri"] for item in trial["resources"]] == ["config://settings", "picture://pixel", "bundle://all"]
-    assert [item["uriTemplate"] for item in trial["templates"]] == ["notes://{title}", "weather://{city}/history{?year}"]
-    assert [item["name"] for item in trial["prompts"]] == ["briefing", "gallery"]
+    assert [item["uriTemplate"] for item in trial["templates"]] == [
+        "notes://{title}", "weather://{city}/history{?year}", "counted://{name}", "diary://{day}"]
+    assert [item["name"] for item in trial["prompts"]] == ["briefing", "gallery", "personal"]
     assert trial["bad_cursor"]["code"] == -32602
 
 
@@ -177,6 +205,7 @@ def test_definitions(trial):
     assert days == {"type": "integer", "minimum": 1, "maximum": 3, "default": 2}
     assert ("outputSchema" in tools["forecast"]) == (trial.revision >= JUNE)
     assert "answer" not in tools["delete"]["inputSchema"]["properties"]
+    assert tools["locate"]["inputSchema"]["properties"]["region"]["x-mcp-header"] == "Region"
     briefing = trial["prompts"][0]
     assert [(item["name"], item["required"]) for item in briefing["arguments"]] == [("city", True), ("tone", False)]
     assert briefing["arguments"][0]["description"] == "Where"
@@ -220,7 +249,10 @@ def test_blocks_of_all_kinds(trial):
 
 def test_a_result_made_by_hand(trial):
     result = trial["complete_result"]
-    assert result["_meta"] == {"example.com/seen": True}
+    own = dict(result["_meta"])
+    assert ("io.modelcontextprotocol/serverInfo" in own) == (trial.revision >= JULY)
+    own.pop("io.modelcontextprotocol/serverInfo", None)
+    assert own == {"example.com/seen": True}
     assert result["content"] == [{"type": "text", "text": "by hand",
                                   "annotations": {"audience": ["assistant"], "priority": 1.0}}]
     if trial.revision >= JUNE:
@@ -254,7 +286,8 @@ def test_progress(trial):
 
 
 def test_logs_of_the_wanted_levels(trial):
-    assert trial["set_level"] == {}
+    if trial.revision < JULY:
+        assert trial["set_level"] == {}
     assert trial["logs"] == [{"level": level, "logger": "everything", "data": {"level": level}}
                              for level in ("error", "critical", "alert", "emergency")]
 
@@ -262,7 +295,10 @@ def test_logs_of_the_wanted_levels(trial):
 def test_cancelling(trial):
     seen = trial.data("was_cancelled")
     assert seen["cancelled"] is True
-    assert seen["reasons"] == ["caller cancelled" if trial.sdk == "mcp2" else "the test says so"]
+    if trial.revision >= JULY and trial.transport == "http":
+        assert seen["reasons"] == ["the client has closed the connection"]
+    else:
+        assert seen["reasons"] == ["caller cancelled" if trial.sdk == "mcp2" else "the test says so"]
 
 
 def test_calls_run_side_by_side(trial):
@@ -286,8 +322,7 @@ def test_forms(trial):
         "name": "Ada", "guests": 2, "window": False, "price": 12.5, "mail": "a@example.com"}}
     for action in ("decline", "cancel"):
         assert trial.data(f"book_{action}") == {"action": action, "content": None, "name": None}
-    form = trial["asked"][0]
-    assert form["message"] == "Your booking?"
+    form = next(item for item in trial["asked"] if item["message"] == "Your booking?")
     assert form.get("mode", "form") == "form" and (trial.revision >= NOVEMBER or "mode" not in form)
     fields = form["requestedSchema"]["properties"]
     assert form["requestedSchema"]["required"] == ["name", "guests"]
@@ -313,7 +348,11 @@ def test_choices_of_all_generations(trial):
     else:
         assert "cannot ask" in trial.failure("choose_several") and "cannot ask" in trial.failure("choose_several_titled")
         assert asked["Which one (titled)?"] == {"type": "string", "enum": ["r", "g"], "enumNames": ["Red", "Green"]}
-    assert "'purple' is none of" in trial.failure("choose_badly")
+    if trial.revision >= JULY:
+        # It is asked again, and gives up after ten rounds.
+        assert "10 rounds" in trial["choose_badly"].get("exception", trial["choose_badly"].get("message"))
+    else:
+        assert "'purple' is none of" in trial.failure("choose_badly")
 
 
 def test_declared_questions_and_several_at_once(trial):
@@ -325,8 +364,42 @@ def test_declared_questions_and_several_at_once(trial):
     assert trial.text("wizard") == "{'step': 1} accept accept"
 
 
+def test_several_questions_of_one_call(trial):
+    if trial.revision < JUNE:
+        assert "'elicitation'" in trial.failure("interview")
+        return
+    assert trial.data("interview") == {"first": {"ok": True}, "model": "It is late.", "second": "accept",
+                                       "roots": ["file:///srv/data"]}
+    seen = trial["interview_progress"]
+    if trial.forgets_progress:
+        assert seen == sorted(set(seen)) and set(seen) <= {1, 2, 3}
+    else:
+        assert seen == [1, 2, 3]
+    assert trial.data("survey") == {"ok": {"ok": True}, "model": "It is late.", "roots": ["file:///srv/data"]}
+    asked = [item["message"] for item in trial["asked"]]
+    assert asked.index("First?") < asked.index("Second?") < asked.index("Ready?")
+
+
+def test_questions_of_a_prompt_and_of_a_resource(trial):
+    if trial.revision < JUNE:
+        assert "'elicitation'" in trial["diary"]["message"] and "'elicitation'" in trial["personal"]["message"]
+        return
+    assert trial["diary"]["contents"][0]["text"] == "monday: accept {'ok': True}"
+    message, = trial["personal"]["messages"]
+    assert message["content"]["text"] == "Dear accept {'name': 'Ada'}"
+
+
 def test_pages_to_visit(trial):
-    if trial.revision >= NOVEMBER:
+    if trial.revision >= JULY:
+        assert trial.text("visit") == "accept"
+        page, = [item for item in trial["asked"] if item.get("url", "").endswith("?x=1")]
+        assert page == {"mode": "url", "message": "Please sign in", "url": "https://example.com/sign-in?x=1"}
+        # What was an error is a question like any other.
+        assert trial.text("must_visit") == "visited"
+        # A user who does not want to is not asked again.
+        assert trial.failure("must_visit_declined") == "Sign in first"
+        assert [item.get("url") for item in trial["asked"]].count("https://example.com/sign-in") == 2
+    elif trial.revision >= NOVEMBER:
         assert trial.text("visit") == "accept"
         assert trial["completed"] is True
         assert {"mode": "url", "message": "Please sign in", "url": "https://example.com/sign-in?x=1",
@@ -352,10 +425,10 @@ def test_sampling(trial):
 def test_sampling_with_tools(trial):
     if trial.revision < NOVEMBER:
         assert "'sampling.tools'" in trial.failure("ask_model_with_tools")
-        assert len(trial["sampled"]) == 1
+        assert not any("tools" in asked for asked in trial["sampled"])
         return
     assert trial.text("ask_model_with_tools") == "1 toolUse, then It is late."
-    first, second = trial["sampled"][1:]
+    first, second = [asked for asked in trial["sampled"] if "tools" in asked]
     assert [tool["name"] for tool in first["tools"]] == ["clock"] and first["toolChoice"] == {"mode": "auto"}
     result = second["messages"][-1]["content"]
     result = result[0] if isinstance(result, list) else result
@@ -365,6 +438,9 @@ def test_sampling_with_tools(trial):
 
 def test_roots(trial):
     assert trial.data("list_roots") == trial.data("list_roots_again") == ["data=file:///srv/data"]
+    if trial.revision >= JULY:
+        assert trial["roots_asked"] == 2  # nothing lasts from one call to the next
+        return
     assert trial.data("roots_have_changed") is True
     assert (trial["roots_asked"], trial["roots_asked_after_change"]) == (1, 2)
 
@@ -376,14 +452,19 @@ def test_resources(trial):
     assert [item["uri"] for item in trial["bundle"]["contents"]] == ["bundle://all/a", "bundle://all/b"]
     assert trial["note"]["contents"] == [{"uri": "notes://one", "mimeType": "text/plain", "text": "first"}]
     assert trial["history"]["contents"][0]["text"] == "Rome in 1999"
-    code = -32602 if trial.sdk == "node2" else -32002  # it makes the newer code of the older one
+    # The SDK for TypeScript 2.4.0 makes the newer code of the older one.
+    code = -32602 if trial.sdk == "node2" or trial.revision >= JULY else -32002
     for name, uri in (("no_note", "notes://none"), ("no_resource", "nowhere://at/all")):
         assert (trial[name]["code"], trial[name]["data"]) == (code, {"uri": uri})
 
 
 def test_subscriptions(trial):
-    assert trial["subscribe"] == {} and trial["unsubscribe"] == {}
-    assert trial["updated"] is True
+    if trial.revision >= JULY:
+        assert trial["honoured"] == {"resourceSubscriptions": ["notes://one", "notes://other"]}
+        assert trial["updated"] == "notes://one"  # and not the other one that was written first
+    else:
+        assert trial["subscribe"] == {} and trial["unsubscribe"] == {}
+        assert trial["updated"] is True
     assert trial["note_updated"]["contents"][0]["text"] == "second"
     assert trial["updated_after_unsubscribe"] == []
 
@@ -409,16 +490,85 @@ def test_completion(trial):
 
 
 def test_changes_at_run_time(trial):
-    assert trial["changes"] == trial["changes_back"] == [True, True, True]
+    expected = [True, True, True]
+    if trial.revision >= JULY and trial.sdk == "mcp2":
+        expected = ["PromptsListChanged", "ResourcesListChanged", "ToolsListChanged"]
+    assert trial["changes"] == trial["changes_back"] == expected
     assert trial.text("new_tool") == "new"
     assert trial["new_tool_gone"]["code"] == -32602
 
 
+def test_what_may_be_kept(trial):
+    if trial.revision < JULY:
+        assert trial["counts"] == ["1", "2", "3"]
+        assert "ttlMs" not in trial["counted"] and "ttlMs" not in trial["tools_page"]
+        return
+    assert trial["counts"] == ["1", "1", "2"]
+    assert (trial["counted"]["ttlMs"], trial["counted"]["cacheScope"]) == (60_000, "public")
+    assert (trial["tools_page"]["ttlMs"], trial["tools_page"]["cacheScope"]) == (60_000, "public")
+    assert (trial["settings"]["ttlMs"], trial["settings"]["cacheScope"]) == (0, "private")
+
+
+def test_parameters_in_headers(trial):
+    unlisted, listed = trial.data("locate_unlisted"), trial.data("locate")
+    assert unlisted["arguments"] == ["Bern", 2, True, ""]
+    assert listed["arguments"] == ["Zürich", -1, False, "plain"]
+    if trial.transport != "http" or trial.revision < JULY:
+        assert listed["headers"] is None
+        return
+    # The first request lacked the headers, since the client had not seen the tool; it was refused and sent again.
+    assert (unlisted["requests"], listed["requests"]) == (2, 3)
+    common = {"mcp-protocol-version": JULY, "mcp-method": "tools/call", "mcp-name": "locate"}
+    assert unlisted["headers"] == {**common, "mcp-param-region": "Bern", "mcp-param-floor": "2"}
+    assert listed["headers"] == {**common, "mcp-param-region": "=?base64?WsO8cmljaA==?=", "mcp-param-floor": "-1",
+                                 "mcp-param-open": "false"}
+
+
 def test_a_stream_that_the_server_closes(trial):
-    # With an empty event at its beginning, which November brought, a client can always come back.
-    assert trial.data("close_stream") is (trial.transport == "http" and trial.revision >= NOVEMBER)
+    # With an empty event at its beginning, which November brought, a client can always come back; until July 2026.
+    assert trial.data("close_stream") is (trial.transport == "http" and NOVEMBER <= trial.revision < JULY)
     seen = trial["close_stream_progress"]
     assert seen == ([1, 2][:len(seen)] if trial.forgets_progress else [1, 2])
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("mode, revision", [("auto", JULY), (JULY, JULY), ("legacy", NOVEMBER)])
+def test_the_client_of_fastmcp(installed, everything_served, tmp_path, mode, revision, transport):
+    program(installed, "fastmcp4")
+    wire = tmp_path / "problems"
+    if transport == "stdio":
+        report, stderr = run(installed, "fastmcp4", sys.executable, mode, WIRE_REPORT=str(wire))
+    else:
+        with everything_served(WIRE_REPORT=str(wire)) as server:
+            report, stderr = run(installed, "fastmcp4", server.url, mode)
+            assert server.leave() == 0, server.output
+    print(stderr)
+    assert wire.read_text("utf-8") == ""
+    assert report["revision"] == revision
+    if mode != JULY:  # pinned it asks for nothing, so that it does not know
+        assert (report["server"], report["instructions"]) == ("everything", "Call the tools in any order.")
+    assert {"echo", "shrink"} <= set(report["tools"])
+    assert report["point"] == {"x": 3, "y": 4}
+    assert report["fail"] == {"error": "ToolError", "message": "it went wrong"}
+    assert report["no_tool"] == {"error": "MCPError", "message": "Unknown tool: no_such_tool"}
+    assert report["count"] == (3 if revision >= JULY else {"result": 3})
+    assert report["progress"] == [[n, 3, f"at {n}"] for n in range(1, 4)]
+    assert report["logs"] == ["error", "critical", "alert", "emergency"]
+    assert report["book"]["name"] == "Ada" and report["visit"] == "accept"
+    assert report["interview"] == {"first": {"ok": True}, "model": "It is late.", "second": "accept",
+                                   "roots": ["file:///srv/data"]}
+    assert report["survey"] == {"ok": {"ok": True}, "model": "It is late.", "roots": ["file:///srv/data"]}
+    assert report["diary"] == "monday: accept {'ok': True}"
+    assert report["personal"] == "Dear accept {'name': 'Ada'}"
+    if revision >= JULY:
+        assert report["ttls"] == [60_000, 60_000]
+    assert report["locate"]["arguments"] == ["Zürich", -1, True, ""]
+    headers = report["locate"]["headers"]
+    if transport == "http" and revision >= JULY:
+        assert (headers["mcp-param-region"], headers["mcp-param-floor"]) == ("=?base64?WsO8cmljaA==?=", "-1")
+    else:
+        assert headers is None
+    assert report["was_cancelled"]["cancelled"] is True
 
 
 # --- what is about HTTP alone ---------------------------------------------------------------------------
@@ -454,6 +604,19 @@ def test_another_process_goes_on_with_a_call(sdk, installed, everything_served):
         print(stderr)
         assert result["content"][0]["text"] == "worked on"
         assert server.leave() == 0
+
+
+@pytest.mark.parametrize("era, revision", [("modern", JULY), ("legacy", NOVEMBER)])
+@pytest.mark.parametrize("sdk", ["mcp2", "node2"])
+def test_a_server_of_one_era_is_found_out(sdk, installed, everything_served, era, revision):
+    program(installed, sdk)
+    with everything_served(era) as server:
+        report, stderr = run(installed, sdk, server.url, "auto", "lists", "prompts")
+        print(stderr)
+        assert server.leave() == 0
+    assert report["initialize"]["protocolVersion"] == revision
+    assert report["briefing_default"]["messages"][0]["content"]["text"] == "Write a neutral briefing for Rome."
+    assert report["initialize"].get("supportedVersions") == ([JULY] if era == "modern" else None)
 
 
 def test_a_server_without_sessions(sdk, installed, everything_served):

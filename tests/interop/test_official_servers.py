@@ -1,5 +1,5 @@
-"""Our client drives other people's servers over every transport: the official SDK in Python, both generations, the
-reference servers, and FastMCP."""
+"""Our client drives other people's servers over every transport: the official SDKs in Python, both generations, and in
+TypeScript, the reference servers, and FastMCP."""
 
 import contextlib
 import json
@@ -13,7 +13,7 @@ import pytest
 
 import mcplite
 from mcplite import types
-from mcplite.revisions import LEGACY, NEWEST_LEGACY
+from mcplite.revisions import LEGACY, NEWEST, NEWEST_LEGACY
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 HERE = Path(__file__).resolve().parent
@@ -94,25 +94,41 @@ def listener():
 @contextlib.contextmanager
 def target_of(installed, serving, environment, transport, program="official_server.py"):
     """Give what to connect to: a command, or the URL of a server that runs."""
-    command = [installed.python(environment), str(HERE / program), transport]
-    if transport == "stdio":
+    if environment == "node2":
+        # The SDK for servers comes with the Inspector.
+        command = installed.script("official_server.mjs", *transport.split("-"), environment="inspector")
+    else:
+        command = [installed.python(environment), str(HERE / program), *transport.split("-", 1)]
+    if transport.startswith("stdio"):
         yield command
         return
     with serving(command, PYTHONWARNINGS="ignore") as server:
         yield server.url
 
 
+def quiet(target):
+    """Return options for a server that may be started: mcp 2.3.0 warns of what the newest revision deprecates."""
+    return {"env": {"PYTHONWARNINGS": "ignore"}} if isinstance(target, list) else {}
+
+
 @pytest.fixture(scope="module", params=[(environment, transport) for environment in ("mcp2", "mcp1")
                                         for transport in ("stdio", "http", "sse")], ids="-".join)
-def target(request, installed, serving):
+def served(request, installed, serving):
     with target_of(installed, serving, *request.param) as target:
-        yield target
+        yield request.param, target
+
+
+@pytest.fixture(scope="module")
+def target(served):
+    return served[1]
 
 
 @pytest.fixture
-def official(target, listener):
-    env = {"env": {"PYTHONWARNINGS": "ignore"}} if isinstance(target, list) else {}
-    with connected(target, roots=["file:///srv/data"], **env, **listener.options()) as client:
+def official(served, listener):
+    where, target = served
+    # These tests are about servers with a session. Where there is nothing newer the client finds that out by itself.
+    era = "legacy" if where in (("mcp2", "stdio"), ("mcp2", "http")) else None
+    with connected(target, era=era, roots=["file:///srv/data"], **quiet(target), **listener.options()) as client:
         yield client
 
 
@@ -124,9 +140,10 @@ def test_what_an_official_server_says_of_itself(official):
     tools = {tool.name: tool for tool in official.list_tools()}
     assert tools["add"].input_schema["properties"]["b"]["default"] == 1
     assert tools["weather"].output_schema["properties"]["high"]["description"] == "Degrees"
-    assert [resource.uri for resource in official.list_resources()] == ["config://settings", "data://bytes"]
-    assert [template.uri_template for template in official.list_resource_templates()] == ["notes://{title}"]
-    prompt, = official.list_prompts()
+    assert [resource.uri for resource in official.list_resources()] == [
+        "config://settings", "data://bytes", "counted://reads"]
+    assert official.list_resource_templates()[0].uri_template == "notes://{title}"
+    prompt = official.list_prompts()[0]
     assert (prompt.name, prompt.title, [argument.name for argument in prompt.arguments]) == (
         "briefing", "Briefing", ["city", "tone"])
 
@@ -214,7 +231,7 @@ def test_changes_of_an_official_server(official, listener):
 
 
 @pytest.mark.parametrize("revision", LEGACY, ids=str)
-def test_every_revision_with_an_official_server(target, revision):
+def test_every_older_revision_with_an_official_server(target, revision):
     with connected(target, revision=revision) as client:
         assert client.protocol_version == revision.name
         client.list_tools()
@@ -233,7 +250,7 @@ def test_the_transport_of_an_official_server_can_be_told(installed, serving, tra
 @pytest.mark.parametrize("transport", ["json", "stateless"])
 @pytest.mark.parametrize("environment", ["mcp2", "mcp1"])
 def test_an_official_server_that_says_nothing_but_answers(installed, serving, environment, transport):
-    with target_of(installed, serving, environment, transport) as target, connected(target) as client:
+    with target_of(installed, serving, environment, transport) as target, connected(target, era="legacy") as client:
         assert client.protocol_version == NEWEST_LEGACY.name
         client.ping()
         test_results_of_an_official_server(client)
@@ -243,13 +260,196 @@ def test_an_official_server_that_says_nothing_but_answers(installed, serving, en
 @pytest.mark.parametrize("environment", ["mcp2", "mcp1"])
 def test_connections_to_an_official_server_that_break_off(installed, serving, cutting, listener, environment):
     with target_of(installed, serving, environment, "http") as url, cutting(url, b"cut-here") as proxy:
-        with connected(proxy.url, **listener.options()) as client:
+        with connected(proxy.url, era="legacy", **listener.options()) as client:
             for tool in ("interrupted", "close_stream"):
                 seen = []
                 result = client.call_tool(tool, on_progress=lambda progress: seen.append(progress.progress), timeout=LIMIT)
                 assert result.text == "went on"
                 assert seen == ([1, 2, 3] if tool == "interrupted" else [1, 2])
             assert proxy.cuts == 1
+
+
+# --- the same without a handshake -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=[(environment, transport) for environment in ("mcp2", "node2")
+                                        for transport in ("stdio", "http")], ids="-".join)
+def modern_served(request, installed, serving):
+    with target_of(installed, serving, *request.param) as target:
+        yield request.param, target
+
+
+@pytest.fixture(scope="module")
+def modern_target(modern_served):
+    return modern_served[1]
+
+
+@pytest.fixture(params=[None, NEWEST.name], ids=["found-out", "pinned"])
+def modern(request, modern_target, listener):
+    listener.answer = mcplite.accept({"name": "Ada", "guests": 2})
+    with connected(modern_target, revision=request.param, roots=["file:///srv/data"], **quiet(modern_target),
+                   **listener.options()) as client:
+        yield client
+
+
+def test_what_a_server_without_handshake_says_of_itself(modern):
+    assert (modern.era, modern.protocol_version) == ("modern", NEWEST.name)
+    assert modern.server_info.name.startswith("official") and modern.instructions == "Try it."
+    assert modern.server_capabilities.tools["listChanged"] is True
+    modern.ping()
+
+
+def test_results_of_a_server_without_handshake(modern):
+    tools = {tool.name: tool for tool in modern.list_tools()}
+    assert tools["locate"].input_schema["properties"]["region"]["x-mcp-header"] == "Region"
+    assert modern.call_tool("add", {"a": 41, "b": 1}).structured_content == {"result": 42}
+    assert modern.call_tool("fail").is_error
+    assert modern.call_tool("add", {"a": "many"}).is_error
+    with pytest.raises(mcplite.RemoteError):
+        modern.read_resource("nowhere://at/all")
+
+
+def test_progress_and_the_wanted_logs_without_handshake(modern, listener):
+    def count(to):
+        seen = []
+        modern.call_tool("count", {"to": to}, on_progress=lambda progress: seen.append(
+            (progress.progress, progress.total, progress.message)))
+        assert seen == [(n, to, f"at {n}") for n in range(1, to + 1)]
+
+    count(3)  # there is a handler for logs, so they are asked for
+    modern.set_log_level("error")
+    count(4)
+    modern.set_log_level("debug")
+    count(5)
+    heard = [listener.told.get(timeout=LIMIT)[1:3] for _ in range(5)]
+    assert heard == [("info", "counted"), ("error", {"counted": 3}), ("error", {"counted": 4}),
+                     ("info", "counted"), ("error", {"counted": 5})]
+
+
+def test_cancelling_a_call_without_handshake(modern, listener):
+    cancel_when_started(modern, listener, "wait_to_be_cancelled")
+    assert modern.call_tool("was_cancelled", timeout=LIMIT).text in ("true", "yes")
+
+
+def test_questions_in_results(modern, listener):
+    assert json.loads(modern.call_tool("reserve").text)[1]["name"] == "Ada"
+    assert [(form.message, form.mode) for form in listener.forms] == [("Your booking?", "form")]
+    assert json.loads(modern.call_tool("survey").text) == ["Ada", "It is late.", ["file:///srv/data"]]
+    assert listener.samples[0].messages[0].text == "What is the time?"
+    assert modern.call_tool("sign_in").text == "accept"
+    assert [(page.url, page.elicitation_id) for page in listener.pages] == [("https://example.com/sign-in", None)]
+    for answer in (mcplite.decline(), mcplite.cancel()):
+        listener.answer = answer
+        assert json.loads(modern.call_tool("reserve").text) == [answer.action, None]
+
+
+def test_several_rounds_of_questions(modern, listener):
+    listener.answer = mcplite.accept({"name": "Ada"})
+    assert json.loads(modern.call_tool("interview").text) == ["Ada", "Ada"]
+    assert [form.message for form in listener.forms] == ["Name 1?", "Name 2?"]
+    assert modern.call_tool("later").text == "now"
+    assert modern.read_resource("diary://monday").text == "monday of Ada"
+    assert modern.get_prompt("personal", {"greeting": "Dear"}).messages[0].content.text == "Dear Ada"
+    assert len(listener.forms) == 4
+
+
+def test_answers_by_hand_and_later(modern):
+    params = {"name": "interview", "arguments": {}}
+    answer = {}
+    for number in (1, 2):
+        with pytest.raises(mcplite.InputNeeded) as caught:
+            modern.request("tools/call", params, rounds=False, **answer)
+        (key, question), = caught.value.requests.items()
+        assert question["params"]["message"] == f"Name {number}?"
+        answer = {"request_state": caught.value.state,
+                  "input_responses": {key: {"action": "accept", "content": {"name": f"Eve {number}"}}}}
+    result = modern.request("tools/call", params, rounds=False, **answer)
+    assert json.loads(result["content"][0]["text"]) == ["Eve 1", "Eve 2"]
+
+
+def test_a_client_that_cannot_be_asked(modern_target):
+    with connected(modern_target, **quiet(modern_target)) as client, pytest.raises(mcplite.MissingCapability) as caught:
+        client.call_tool("reserve")
+    assert "elicitation" in caught.value.data["requiredCapabilities"]
+
+
+def test_changes_that_are_listened_to(modern, listener):
+    with modern.listen(tools=True, resources=["counted://reads"]) as events:
+        assert events.honoured == {"toolsListChanged": True, "resourceSubscriptions": ["counted://reads"]}
+        modern.call_tool("tell")
+        # One of them may come twice, but nothing else.
+        missing = expected = {mcplite.ToolsChanged(), mcplite.ResourceUpdated(uri="counted://reads")}
+        while missing:
+            event = events.get(LIMIT)
+            assert event in expected
+            missing = missing - {event}
+    listener.wait_for(("tools",))  # by a subscription of the client's own, since there is a handler for it
+
+
+def test_one_resource_that_is_watched(modern, listener):
+    modern.subscribe_resource("counted://reads")
+    modern.call_tool("tell")
+    listener.wait_for(("updated", "counted://reads"))
+    modern.unsubscribe_resource("counted://reads")
+
+
+def test_results_that_may_be_kept(modern, modern_target):
+    def count():
+        return int(modern.read_resource("counted://reads").text)
+
+    first = count()
+    assert count() == first
+    with modern.listen(resources=["counted://reads"]) as events:
+        modern.call_tool("tell")
+        assert events.get(LIMIT) == mcplite.ResourceUpdated(uri="counted://reads")
+    assert count() == first + 1
+    with connected(modern_target, cache=False, **quiet(modern_target)) as other:
+        again = [int(other.read_resource("counted://reads").text) for _ in range(2)]
+        assert again[1] == again[0] + 1
+    sent = modern.counters.messages_sent
+    modern.list_tools()
+    modern.list_tools()
+    assert modern.counters.messages_sent <= sent + 1
+
+
+def test_parameters_that_travel_in_headers(modern, modern_served):
+    (_, transport), _ = modern_served
+    expected = {"mcp-param-region": "=?base64?WsO8cmljaA==?=", "mcp-param-floor": "-1"} if transport == "http" else {}
+    # First without having seen the list of tools: it is refused, the list is read, and it is sent again.
+    for _ in range(2):
+        region, floor, headers = json.loads(modern.call_tool("locate", {"region": "Zürich", "floor": -1}).text)
+        assert (region, floor, headers) == ("Zürich", -1, expected)
+
+
+def test_what_was_found_out_is_used_again(modern, modern_target):
+    with connected(modern_target, prior=json.loads(json.dumps(modern.prior)), **quiet(modern_target)) as other:
+        assert other.counters.messages_sent == 0
+        assert (other.era, other.server_info.name) == ("modern", modern.server_info.name)
+        assert other.call_tool("add", {"a": 1, "b": 1}).text == "2"
+
+
+@pytest.mark.parametrize("transport", ["stdio-modern", "http-modern"])
+def test_a_server_that_knows_no_handshake(installed, serving, transport):
+    with target_of(installed, serving, "node2", transport) as target:
+        with connected(target) as client:
+            assert (client.era, client.protocol_version) == ("modern", NEWEST.name)
+            assert client.call_tool("add", {"a": 1, "b": 1}).text == "2"
+        with pytest.raises(mcplite.UnsupportedVersion) as caught:
+            mcplite.connect(target, era="legacy", open_timeout=LIMIT).open()
+        assert caught.value.data["supported"] == [NEWEST.name]
+
+
+@pytest.mark.parametrize("transport", ["stdio", "sse"])
+def test_a_server_that_knows_the_oldest_revision_only(installed, serving, transport):
+    oldest = LEGACY[0].name
+    with target_of(installed, serving, "mcp1", f"{transport}-{oldest}") as target:
+        with connected(target, **quiet(target)) as client:
+            assert (client.era, client.protocol_version) == ("legacy", oldest)
+            assert client.call_tool("add", {"a": 41}).text == "42"
+            assert client.read_resource("notes://one").text == "the note one"
+        # Over HTTP+SSE there is nobody to answer what is sent without a handshake.
+        with pytest.raises(mcplite.UnsupportedVersion if transport == "stdio" else mcplite.HTTPStatusError):
+            mcplite.connect(target, revision=NEWEST, open_timeout=LIMIT, **quiet(target)).open()
 
 
 # --- the reference servers ----------------------------------------------------------------------------
@@ -495,7 +695,9 @@ def fast_target(request, installed, serving):
 
 @pytest.fixture
 def fast(fast_target, listener):
-    with connected(fast_target, roots=["file:///srv/data"], **listener.options()) as client:
+    # With a session; over HTTP+SSE there is nothing else, which the client finds out by itself.
+    era = None if str(fast_target).endswith("/sse") else "legacy"
+    with connected(fast_target, era=era, roots=["file:///srv/data"], **listener.options()) as client:
         yield client
 
 
@@ -531,3 +733,33 @@ def test_what_fastmcp_says_and_asks(fast, listener):
     fast.call_tool("change")
     listener.wait_for(("tools",))
     assert fast.call_tool("new_tool").text == "new"
+
+
+@pytest.fixture(params=["stdio", "http"])
+def modern_fast(request, installed, serving, listener):
+    listener.answer = mcplite.accept({"name": "Ada"})
+    with target_of(installed, serving, "fastmcp4", request.param, "fastmcp_server.py") as target:
+        handlers = listener.options()
+        wanted = {name: handlers[name] for name in ("elicitation_handler", "log_handler")}
+        with connected(target, **wanted) as client:
+            yield client
+
+
+def test_fastmcp_without_a_handshake(modern_fast, listener):
+    assert (modern_fast.era, modern_fast.protocol_version) == ("modern", NEWEST.name)
+    assert (modern_fast.server_info.name, modern_fast.instructions) == ("fast", "Try it.")
+    modern_fast.list_tools()
+    assert modern_fast.call_tool("weather", {"city": "Rome"}).structured_content == {"city": "Rome", "high": 21.5}
+    assert "it went wrong" in modern_fast.call_tool("fail").text
+    assert modern_fast.get_prompt("briefing", {"city": "Rome"}).messages[0].content.text.endswith("briefing for Rome.")
+    modern_fast.set_log_level("warning")
+    seen = []
+    modern_fast.call_tool("count", {"to": 4}, on_progress=lambda progress: seen.append(
+        (progress.progress, progress.message)))
+    assert seen == [(n, f"at {n}") for n in range(1, 5)]
+    listener.wait_for(("log", "warning"))
+    assert json.loads(modern_fast.call_tool("interview").text) == ["Ada", "Ada"]
+    assert [form.message for form in listener.forms] == ["Name 1?", "Name 2?"]
+    assert modern_fast.read_resource("counted://reads").text == modern_fast.read_resource("counted://reads").text == "1"
+    with pytest.raises(mcplite.MethodNotFound):
+        modern_fast.listen(tools=True)

@@ -70,8 +70,9 @@ class Fake:
         assert not self._thread.is_alive()
 
     def connect(self, **options):
-        """Return a client of this server, not open yet."""
-        return mcplite.connect(self.channel, **{"timeout": LIMIT, **options})
+        """Return a client of this server, not open yet; it knows that there is a handshake."""
+        era = None if options.get("revision") else "legacy"
+        return mcplite.connect(self.channel, **{"timeout": LIMIT, "era": era, **options})
 
     def leave(self):
         """End the connection from the server's side."""

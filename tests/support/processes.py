@@ -13,15 +13,16 @@ LIMIT = 30
 
 
 @contextlib.contextmanager
-def serving(command, folder):
+def serving(command, folder, **variables):
     """Run a server until the end of the block; gives its URL, with a slash at the end.
 
     :param command: its words; PORT in one stands for the port.
     :param folder: where it runs, and imports from.
+    :param variables: of its environment.
     """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)]), **variables}
     running = subprocess.Popen([word.replace("PORT", str(port)) for word in command], cwd=str(folder), env=environment,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     said = []

@@ -12,6 +12,7 @@ The files differ in dialect and in names (``definitions`` or ``$defs``, ``JSONRP
 ``check(revision, name, value)``                       raises AssertionError with every problem, in sentences
 ``validate_message(revision, direction, message, …)``  the same for a whole JSON-RPC message or batch
 ``properties(revision, name)``                         what members a definition has, and which of them must be there
+``check_answers(revision, questions, answers)``        the same for the answers that a modern request brings
 ``methods(revision, direction, kind)``                 method names to the names of their definitions
 =====================================================  ================================================================
 
@@ -207,7 +208,8 @@ def strangers(revision, schema, value, path="$"):
         for part in parts:
             for index, item in enumerate(value if isinstance(part.get("items"), dict) else []):
                 found.extend(strangers(revision, part["items"], item, f"{path}[{index}]"))
-    if isinstance(value, dict) and any("properties" in part for part in parts):
+    if isinstance(value, dict) and any("properties" in part or isinstance(part.get("additionalProperties"), dict)
+                                       for part in parts):
         found.extend(_strange_members(revision, parts, value, path))
     return found
 
@@ -282,8 +284,7 @@ def validate_message(revision, direction, message, request_method=None, strict=T
     :param direction: who sent it: "client" or "server".
     :param message: the parsed JSON, or its text; a list is a batch.
     :param request_method: for an answer, the method that it answers: by itself, or as a mapping from request ids,
-        which is the only way for a batch of several. What the newest revision asks inside of results is no
-        message and not for this function.
+        which is the only way for a batch of several.
     :param strict: also refuse members that the revision does not have; False for tests that send such on purpose.
     :raises AssertionError: with what is wrong, and the message.
     """
@@ -316,6 +317,8 @@ def _message_problems(revision, direction, message, request_method, strict):
     if "method" in message:
         kind = "request" if "id" in message else "notification"
         return kind, _asking_problems(revision, direction, kind, message, strict)
+    if direction == "client" and not _methods(revision.name, "server", "request"):
+        return "message", [f"a client of {revision} has nothing to answer"]  # STAT-22
     if "error" in message:
         return "error", _error_problems(revision, message, strict)
     if "result" in message:
@@ -368,8 +371,49 @@ def _result_problems(revision, direction, message, request_method, strict):
     if method not in asked:
         return [f"it answers the method {method!r}, which the other side cannot ask for" if method is not None
                 else "request_method must say which method this answers"]
-    name = asked[method].replace("Request", "Result")
-    if message["result"].get("resultType") == "input_required" and has(revision, "InputRequiredResult"):
+    name, result = asked[method].replace("Request", "Result"), message["result"]
+    if result.get("resultType") == "input_required" and has(revision, "InputRequiredResult"):
+        if not _may_ask(revision.name, name):
+            return [f"{method!r} cannot be answered with questions"]  # MRTR-03
+        if "inputRequests" not in result and "requestState" not in result:
+            return ["$.result: it has neither 'inputRequests' nor 'requestState'"]  # MRTR-05; the schema has it as text
         name = "InputRequiredResult"
     schema = schema_of(revision, name if has(revision, name) else "EmptyResult")
-    return problems(revision, schema, message["result"], "$.result", strict)
+    return problems(revision, schema, result, "$.result", strict)
+
+
+@functools.lru_cache(maxsize=None)
+def _may_ask(revision_name, result_name):
+    """Whether the responses with these results may have questions in place of the result."""
+    result = definitions(revision_name).get(result_name + "Response", {}).get("properties", {}).get("result", {})
+    return any(branch.get("$ref", "").endswith("/InputRequiredResult") for branch in result.get("anyOf", []))
+
+
+@functools.lru_cache(maxsize=None)
+def _answers(revision_name):
+    """Return what the questions inside of results are answered with, as ``{method: name of its definition}``."""
+    known = definitions(revision_name)
+    names = [branch["$ref"].rpartition("/")[2] for branch in known.get("InputRequest", {}).get("anyOf", [])]
+    return {known[name]["properties"]["method"]["const"]: name.replace("Request", "Result") for name in names}
+
+
+def check_answers(revision, questions, answers):
+    """Return when each of the answers that a request brings is one to its question.
+
+    That they are answers to something is part of the request's own definition.
+
+    :param questions: the methods that each key was asked with, by key; a key that is not there was not asked for here.
+    :raises AssertionError: with all problems.
+    """
+    revision = find(_name(revision))
+    for key, answer in answers.items():
+        wrong = []
+        for method in sorted(questions.get(key, ())):
+            name = _answers(revision.name).get(method)
+            found = ([f"$: {method!r} cannot be asked"] if name is None
+                     else problems(revision, schema_of(revision, name), answer))
+            if not found:
+                wrong = []
+                break
+            wrong += found
+        _report(wrong, f"answer to the question {key!r} of {revision}", answer)

@@ -1,11 +1,16 @@
-"""Everything that our side sends, held against the official schemas of the revision that was agreed on.
+"""Everything that our side sends, held against the official schemas of the revision that it was sent in.
 
-``recording()`` puts a recorder into every ``Peer`` for the time of a block; ``Recorder.problems()`` then says
-what was wrong. What the other side sends is followed, to know the revision and which request an answer is
-for, but not judged: tests play peers that behave badly.
+``recording()`` puts a recorder into every ``Peer`` and every ``Exchange`` for the time of a block;
+``Recorder.problems()`` then says what was wrong. What the other side sends is followed, to know the revision
+and which request an answer is for, but not judged: tests play peers that behave badly. ``recording(both=True)``
+is for conversations between two of ours of which one is another process.
 
-Judged are conversations with a handshake, from the ``initialize`` request on. Methods that no revision has
-are a user's own and pass. Without the official schemas (see ``schemas.py``) nothing is judged.
+The revision is the one that a handshake agreed on, or the one that a request names for itself. On a pipe a
+client may do both, and some messages do not say in which era they were sent; such a message must be right in
+one of those that it can be of. The same holds where several requests with one id are under way, since one
+peer speaks for all clients of an HTTP endpoint that have no session. Conversations are judged from the first
+message on that says which side is which. Of a user's own methods, which no revision has, only what the
+newest revision asks of every message is judged. Without the official schemas (see ``schemas.py``) nothing is.
 """
 
 import contextlib
@@ -14,12 +19,15 @@ import threading
 import weakref
 
 import schemas
-from mcplite.revisions import NEWEST_LEGACY, REVISIONS, find
+from mcplite.protocol.envelope import VERSION
+from mcplite.revisions import NEWEST, NEWEST_LEGACY, REVISIONS, find
 from mcplite.rpc.peer import Peer
+from mcplite.server.exchange import Exchange
 
 
 #: Outlines of messages that were found valid; tests send the same ones again and again.
 _valid = set()
+_OTHER = {"->": "<-", "<-": "->", "client": "server", "server": "client"}
 
 
 def _outline(value):
@@ -36,20 +44,37 @@ def _outline(value):
     return type(value).__name__, max(-2, min(2, value))
 
 
-def _mended(message, answers):
+def _whole(answer):
     """Return an answer to a form with whole numbers.
 
     The schema files from June 2025 on allow no other numbers in it, unlike the text that they belong to, which
     lets a form ask for any.
     """
-    if not isinstance(message, dict) or answers.get(message.get("id")) != "elicitation/create":
+    content = answer.get("content") if isinstance(answer, dict) else None
+    if not isinstance(content, dict) or "action" not in answer:
+        return answer
+    return {**answer, "content": {name: round(value) if isinstance(value, float) else value
+                                  for name, value in content.items()}}
+
+
+def _mended(message, answers):
+    """Return a message with whole numbers in the answers to forms, wherever they are."""
+    if not isinstance(message, dict):
         return message
-    result = message.get("result")
-    content = result.get("content") if isinstance(result, dict) else None
-    if not isinstance(content, dict):
+    if "method" not in message and "elicitation/create" in answers.get(message.get("id"), ()):
+        return {**message, "result": _whole(message["result"])} if "result" in message else message
+    responses = _responses(message)
+    if not responses:
         return message
-    whole = {name: round(value) if isinstance(value, float) else value for name, value in content.items()}
-    return {**message, "result": {**result, "content": whole}}
+    return {**message, "params": {**message["params"],
+                                  "inputResponses": {key: _whole(answer) for key, answer in responses.items()}}}
+
+
+def _responses(message):
+    """Return the answers that a request brings, by key."""
+    params = message.get("params") if isinstance(message, dict) else None
+    responses = params.get("inputResponses") if isinstance(params, dict) else None
+    return responses if isinstance(responses, dict) else {}
 
 
 def _known_methods():
@@ -59,24 +84,84 @@ def _known_methods():
                      for kind in ("request", "notification") for method in schemas.methods(revision, direction, kind))
 
 
+def _claimed(message):
+    """Return the revision that a message names for itself; None when it names none."""
+    params = message.get("params")
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    if not isinstance(meta, dict) or VERSION not in meta:
+        return None
+    named = find(meta[VERSION])
+    # Who is spoken to in another one says so in the newest.
+    return named if named is not None and named.modern else NEWEST
+
+
+def _side(direction, message):
+    """Return which side we are, when a message is one that only clients send; else None."""
+    if "id" in message and (message.get("method") == "initialize" or (
+            isinstance(message.get("method"), str) and _claimed(message) is not None)):
+        return "client" if direction == "->" else "server"
+    return None
+
+
 class _Conversation:
-    """What is known of one peer: which side we are, the revision, and what the other side has asked."""
+    """What is known of one peer: which side we are, the revision, and who has asked what."""
 
     def __init__(self):
         self.side = None
+        #: What a handshake agreed on.
         self.revision = None
         self.handshake_id = None
-        self.asked = {}
+        #: What a request named for itself last.
+        self.named = None
+        #: By direction and id, what was asked and not answered yet: for each request its method and the revisions that
+        #: it may be of. Those of one id are all kept until the last of them is answered.
+        self.asked = {"->": {}, "<-": {}}
+        self._answered = {"->": {}, "<-": {}}
+        #: By key, the methods of what a result has asked.
+        self.questions = {}
+
+    @property
+    def usual(self):
+        """The revision of what does not say."""
+        return self.revision or self.named or NEWEST_LEGACY
+
+    def sender(self, direction):
+        return self.side if direction == "->" else _OTHER[self.side]
+
+    def ask(self, direction, id, method, revisions):
+        self.asked[direction].setdefault(id, []).append((method, revisions))
+
+    def answer(self, direction, id):
+        """Return the requests that an answer may be for."""
+        asking = _OTHER[direction]
+        waiting, answered = self.asked[asking], self._answered[asking]
+        found = list(waiting.get(id, ()))
+        answered[id] = answered.get(id, 0) + 1
+        if answered[id] >= len(found):
+            waiting.pop(id, None)
+            del answered[id]
+        return found
+
+    def under_way(self, direction):
+        """Return the revisions of what one side has asked and not been answered."""
+        return [revision for requests in self.asked[direction].values() for _, revisions in requests
+                for revision in revisions]
 
 
 class Recorder:
-    """Follows every peer; thread-safe."""
+    """Follows every peer; thread-safe.
 
-    def __init__(self):
+    :param both: whether the other side is one of ours, and judged as well.
+    """
+
+    def __init__(self, both=False):
+        self._both = both
         self._lock = threading.Lock()
         self._conversations = weakref.WeakKeyDictionary()
         self._to_check = {}
         self._methods = _known_methods()
+        #: What was judged: who sent it, what it was (its method, for an answer the method of its request; "error").
+        self.judged = set()
 
     def observe(self, peer, direction, data):
         """Note one message; what :meth:`Peer._observe` is replaced by."""
@@ -86,45 +171,113 @@ class Recorder:
             return  # only the other side's can be that
         with self._lock:
             conversation = self._conversations.setdefault(peer, _Conversation())
-            for item in message if isinstance(message, list) else [message]:
-                if isinstance(item, dict):
-                    self._follow(conversation, direction, item)
-            if direction == "->" and conversation.side is not None:
-                self._note(conversation, message)
+            if conversation.side is None and isinstance(message, dict):  # nobody begins with a batch
+                conversation.side = _side(direction, message)
+            readings = [self._follow(conversation, direction, item)
+                        for item in (message if isinstance(message, list) else [message])]
+            if (direction == "->" or self._both) and conversation.side is not None:
+                self._note(conversation, direction, message, readings)
 
     def _follow(self, conversation, direction, message):
-        method, id = message.get("method"), message.get("id")
-        if not isinstance(id, (str, int, type(None))):
-            return
-        if method == "initialize" and conversation.side is None:
-            conversation.side = "client" if direction == "->" else "server"
-            conversation.handshake_id = id
-        if isinstance(method, str):
-            if direction == "<-" and "id" in message:
-                conversation.asked[id] = method
-        elif id == conversation.handshake_id and isinstance(message.get("result"), dict) and (
-                direction == ("<-" if conversation.side == "client" else "->")):
-            conversation.revision = find(message["result"].get("protocolVersion")) or conversation.revision
+        """Return what a message may be, as pairs of a revision and the method that it answers."""
+        if not isinstance(message, dict) or not isinstance(message.get("id"), (str, int, type(None))):
+            return [(conversation.usual, None)]
+        if not isinstance(message.get("method"), str):
+            return self._follow_answer(conversation, direction, message)
+        revisions = self._revisions(conversation, direction, message)
+        if "id" in message:
+            # A server of handshakes alone answers one or the other request also before there was one.
+            before = message["method"] in NEWEST_LEGACY.client_requests - revisions[0].client_requests
+            conversation.ask(direction, message["id"], message["method"], revisions + [NEWEST_LEGACY] * before)
+        return [(revision, None) for revision in revisions]
 
-    def _note(self, conversation, message):
-        revision = conversation.revision
-        if isinstance(message, dict) and message.get("method") == "initialize":
+    def _revisions(self, conversation, direction, message):
+        """Return the revisions that a request or a notification may be of."""
+        method, claimed = message["method"], _claimed(message)
+        if "id" in message and claimed is not None:
+            conversation.named = claimed
+            # A server of handshakes alone does not read what the claim says.
+            return [claimed] + ([conversation.revision] if conversation.revision else [])
+        if method == "initialize":
+            if conversation.revision is None:
+                conversation.handshake_id = message.get("id")
             params = message.get("params")
-            revision = find(params.get("protocolVersion")) if isinstance(params, dict) else None
-        revision = revision or NEWEST_LEGACY
-        if revision.modern:
-            return
-        answers = {item.get("id"): conversation.asked.pop(item.get("id"), None)
-                   for item in (message if isinstance(message, list) else [message])
-                   if isinstance(item, dict) and "method" not in item}
-        methods = [item["method"] for item in (message if isinstance(message, list) else [message]) if "method" in item]
-        methods += [method for method in answers.values() if method is not None]
-        if any(method not in self._methods for method in methods):
-            return
+            named = find(params.get("protocolVersion")) if isinstance(params, dict) else None
+            return [NEWEST_LEGACY if named is None or named.modern else named]
+        if "id" in message or conversation.side is None:
+            return [conversation.usual]
+        if conversation.sender(direction) == "server":
+            # It belongs to a request of the client, or to a session.
+            found = conversation.under_way(_OTHER[direction])
+            found += [conversation.revision] if conversation.revision else []
+        else:
+            params = message.get("params")
+            id = params.get("requestId") if isinstance(params, dict) else None
+            known = conversation.asked[direction].get(id, ()) if isinstance(id, (str, int)) else ()
+            found = [revision for _, revisions in known for revision in revisions]
+        return list(dict.fromkeys(found)) or [conversation.usual]
+
+    def _follow_answer(self, conversation, direction, message):
+        id, result = message.get("id"), message.get("result")
+        found = conversation.answer(direction, id)
+        if isinstance(result, dict):
+            if id == conversation.handshake_id and conversation.side and conversation.sender(direction) == "server":
+                conversation.revision = find(result.get("protocolVersion")) or conversation.revision
+                if any(method == "initialize" for method, _ in found):
+                    return [(conversation.usual, "initialize")]
+            asked = result.get("inputRequests")
+            for key, question in asked.items() if isinstance(asked, dict) else ():
+                if isinstance(question, dict) and isinstance(question.get("method"), str):
+                    conversation.questions.setdefault(key, set()).add(question["method"])
+        return [(revision, method) for method, revisions in found for revision in revisions] or [
+            (conversation.usual, None)]
+
+    def _note(self, conversation, direction, message, readings):
+        if isinstance(message, list):
+            # There are no batches but in conversations with a handshake.
+            answers = {item.get("id"): {reading[0][1]} - {None} for item, reading in zip(message, readings)
+                       if isinstance(item, dict) and "method" not in item}
+            alternatives = [(conversation.usual, {id: next(iter(found), None) for id, found in answers.items()})]
+        else:
+            answers = {} if "method" in message else {
+                message.get("id"): {method for _, method in readings[0]} - {None}}
+            alternatives = [(revision, {message.get("id"): method}) for revision, method in readings[0]]
+        items = message if isinstance(message, list) else [message]
+        sender = conversation.sender(direction)
+        methods = {item["method"] for item in items if "method" in item}.union(*answers.values())
+        self.judged.update((sender, method) for method in methods)
+        self.judged.update((sender, "error") for item in items if "error" in item)
         message = _mended(message, answers)
-        outline = (revision.name, conversation.side, tuple(sorted(map(str, methods))), _outline(message))
+        questions = {key: frozenset(conversation.questions.get(key, ())) for key in _responses(message)}
+        self._add(sender, message, alternatives, questions, bool(methods - self._methods))
+
+    def _add(self, sender, message, alternatives, questions, own=False):
+        outline = (sender, tuple((str(revision), tuple(answers.values())) for revision, answers in alternatives),
+                   tuple(sorted(questions.items())), _outline(message))
         if outline not in _valid:
-            self._to_check.setdefault(outline, (revision, conversation.side, message, answers))
+            self._to_check.setdefault(outline, (sender, message, alternatives, questions, own))
+
+    def refused(self, exchange, request, data, response):
+        """Note what an exchange said to a request that no peer has seen, where the newest revision applies."""
+        if response.streaming or response.status < 400 or not exchange.app.revisions[-1].modern:
+            return
+        try:
+            body = json.loads(response.content)
+        except ValueError:
+            return
+        if not isinstance(body, dict) or "jsonrpc" not in body:
+            return  # from a plain route of the user's
+        try:
+            # Of what cannot be read nobody knows what it claims.
+            claimed = None if body.get("id") is None else _claimed(json.loads(data))
+        except ValueError:
+            claimed = None
+        named = find(request.headers.get("mcp-protocol-version"))
+        if claimed is None and not exchange.app.revisions[0].modern and not (named is not None and named.modern):
+            return  # of what went before, the texts say something else than the schemas: that there is no id (HTTP-07)
+        with self._lock:
+            self.judged.add(("server", "refusal"))
+            self._add("server", body, [(claimed or NEWEST, {})], {})
 
     def problems(self):
         """Return what was wrong with what our side sent, one text for each message."""
@@ -133,23 +286,58 @@ class Recorder:
         with self._lock:
             to_check, self._to_check = self._to_check, {}
         found = []
-        for outline, (revision, side, message, answers) in to_check.items():
-            try:
-                schemas.validate_message(revision, side, message, answers)
-            except AssertionError as error:
-                found.append(str(error))
-            else:
+        for outline, (sender, message, alternatives, questions, own) in to_check.items():
+            wrong = None
+            for revision, answers in alternatives:
+                try:
+                    _judge(sender, message, revision, answers, questions, own)
+                except AssertionError as error:
+                    wrong = wrong or str(error)
+                else:
+                    wrong = None
+                    break
+            if wrong is None:
                 _valid.add(outline)
+            else:
+                found.append(wrong)
         return found
 
 
+def _judge(sender, message, revision, answers, questions, own):
+    """Raise AssertionError when a message is not one that this side may send in this revision."""
+    if not own or "error" in message:
+        schemas.validate_message(revision, sender, message, answers)
+    elif revision.modern and "result" in message:
+        schemas.check(revision, "JSONRPCResultResponse", message, strict=False)
+    elif revision.modern and "id" in message:
+        schemas.check(revision, "RequestParams", message.get("params"), strict=False)
+    schemas.check_answers(revision, questions, _responses(message))
+
+
 @contextlib.contextmanager
-def recording():
-    """Record every peer of this process for the time of the block."""
-    recorder = Recorder()
-    before = Peer._observe
+def recording(both=False):
+    """Record every peer and every exchange of this process for the time of the block.
+
+    :param both: whether every peer's other side is one of ours.
+    """
+    recorder = Recorder(both)
+    observe, handle = Peer._observe, Exchange.handle
+
+    def handled(exchange, request):
+        read, data = request.read, []
+
+        def reading(limit):
+            data.append(read(limit))
+            return data[-1]
+
+        request.read = reading
+        response = handle(exchange, request)
+        recorder.refused(exchange, request, b"".join(data), response)
+        return response
+
     Peer._observe = lambda peer, direction, data: recorder.observe(peer, direction, data)
+    Exchange.handle = handled
     try:
         yield recorder
     finally:
-        Peer._observe = before
+        Peer._observe, Exchange.handle = observe, handle

@@ -1,0 +1,163 @@
+"""What travels through a client: whole, in time and with its own request it comes back as it was, or not at all."""
+
+import json
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mcplite.protocol.state import Journal
+from mcplite.server.replay import MemoryStore, States, StoredState
+
+OLD, NEW = b"an old key of some bytes", b"a new key of some bytes"
+#: Also what no UTF-8 has: JSON can say it, in an escape.
+TEXT = st.text(max_size=8) | st.lists(st.sampled_from(["\ud800", "a", "\0"]), max_size=3).map("".join)
+NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+JSON = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3), max_leaves=8)
+OBJECTS = st.dictionaries(TEXT, JSON, max_size=3)
+WHO = st.none() | TEXT
+METHODS = st.sampled_from(["tools/call", "prompts/get", "resources/read"])
+PARAMS = st.fixed_dictionaries({"name": TEXT, "arguments": OBJECTS}, optional={
+    "_meta": OBJECTS, "inputResponses": OBJECTS})
+#: The letters of the text itself, what stands for the same values elsewhere, and what does not belong there.
+LETTERS = st.sampled_from("AQgwBCDabc019-_+/=. \n\ud800") | st.characters()
+
+
+@st.composite
+def journals(draw):
+    journal = Journal()
+    journal.rounds = draw(st.lists(st.tuples(TEXT, OBJECTS), max_size=3))
+    journal.notes = draw(OBJECTS)
+    journal.entered = draw(st.integers(0, 9))
+    return journal
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def states(*keys, server="shop", clock=None, stored=None):
+    return States(keys or (NEW,), server, 60, stored, clock or Clock())
+
+
+def content(journal):
+    return None if journal is None else (journal.rounds, journal.notes, journal.entered)
+
+
+@given(journals(), WHO, METHODS, PARAMS, OBJECTS)
+def test_a_state_comes_back_as_it_was(journal, who, method, params, later):
+    state = states().write(journal, who, method, params)
+    assert state.isascii() and state.isprintable() and " " not in state
+    # The retry has answers, and may say other things of itself.
+    retry = {**json.loads(json.dumps(params)), "inputResponses": later, "requestState": state, "_meta": later}
+    assert content(states().open(state, who, method, retry)) == content(journal)
+
+
+@given(journals(), WHO, METHODS, PARAMS, st.data())
+def test_it_belongs_to_one_request_of_one_principal(journal, who, method, params, data):
+    # MRTR-14, MRTR-16
+    state = states().write(journal, who, method, params)
+    another = data.draw(WHO.filter(lambda other: other != who))
+    assert states().open(state, another, method, params) is None
+    another = data.draw((METHODS | TEXT).filter(lambda other: other != method))
+    assert states().open(state, who, another, params) is None
+    name = data.draw(TEXT.filter(lambda other: other != params["name"]))
+    assert states().open(state, who, method, {**params, "name": name}) is None
+    arguments = data.draw(OBJECTS.filter(lambda other: json.dumps(other, sort_keys=True) != json.dumps(
+        params["arguments"], sort_keys=True)))
+    assert states().open(state, who, method, {**params, "arguments": arguments}) is None
+    assert states().open(state, who, method, {**params, "more": data.draw(JSON)}) is None
+    assert states().open(state, who, method, {"arguments": params["arguments"]}) is None
+    assert states(server="shop2").open(state, who, method, params) is None
+
+
+@given(journals(), st.data())
+def test_no_change_of_any_character_goes_unnoticed(journal, data):
+    # MRTR-12, MRTR-13
+    state = states().write(journal, "ada", "tools/call", {"name": "pay"})
+    at = data.draw(st.integers(0, len(state) - 1) | st.sampled_from([0, len(state) - 1]))
+    letter = data.draw(LETTERS)
+    for changed in (state[:at] + letter + state[at + 1:], state[:at] + letter + state[at:], state[:at] + state[at + 1:],
+                    state[:at], state + letter):
+        if changed != state:
+            assert states().open(changed, "ada", "tools/call", {"name": "pay"}) is None, (at, letter)
+
+
+@pytest.mark.parametrize("notes", [{}, {"a": 1}, {"a": 10}])
+def test_a_state_is_written_in_one_way_only(notes):
+    """Base64 has more than one text for the same bytes; whoever counts or compares states must not be taken in."""
+    journal = Journal()
+    journal.notes = notes
+    for entered in range(20):
+        journal.entered = entered
+        journal.notes["b"] = "?>" * entered
+        state = states().write(journal, None, "tools/call", {})
+        others = {state[:-1] + letter for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"}
+        others |= {state + "=", state + "==", state + "\n", " " + state}
+        others |= {state.replace("-", "+"), state.replace("_", "/")}
+        opened = [other for other in others - {state} if states().open(other, None, "tools/call", {}) is not None]
+        assert opened == []
+
+
+@given(journals(), st.floats(0, 10 ** 6))
+def test_it_is_good_for_a_time(journal, seconds):
+    # MRTR-15
+    clock = Clock()
+    kept = states(clock=clock)
+    state = kept.write(journal, None, "tools/call", {})
+    clock.now += seconds
+    opened = kept.open(state, None, "tools/call", {})
+    assert content(opened) == (content(journal) if seconds <= 60 else None)
+
+
+@given(journals())
+def test_keys_are_changed_without_a_break(journal):
+    # MRTR-18
+    before, between, after = states(OLD), states(NEW, OLD), states(NEW)
+    old, new = before.write(journal, None, "tools/call", {}), between.write(journal, None, "tools/call", {})
+    opened = [[reader.open(state, None, "tools/call", {}) is not None for reader in (before, between, after)]
+              for state in (old, new)]
+    assert opened == [[True, True, False], [False, True, True]]
+    assert old != new
+
+
+@given(TEXT | st.text("AZaz09-_", max_size=200) | st.binary(max_size=60).map(repr), st.booleans())
+@example("A" * 200_000, False)
+@example("é" * 64, True)
+@example("\ud800", True)
+def test_anything_else_is_nothing(text, kept):
+    stored = StoredState(MemoryStore()) if kept else None
+    assert states(stored=stored).open(text, None, "tools/call", {}) is None
+
+
+@given(journals(), WHO, PARAMS)
+def test_what_is_kept_is_good_for_one_return(journal, who, params):
+    # MRTR-17
+    kept = states(stored=StoredState(MemoryStore(Clock())))
+    handle = kept.write(journal, who, "tools/call", params)
+    assert len(handle) <= 64 and handle.isascii()
+    assert kept.open(handle + "x", who, "tools/call", params) is None
+    assert content(kept.open(handle, who, "tools/call", params)) == content(journal)
+    assert kept.open(handle, who, "tools/call", params) is None
+    stolen = kept.write(journal, who, "tools/call", params)
+    assert kept.open(stolen, "eve", "tools/call", params) is None
+
+
+@given(st.integers(0, 120_000))
+@example(48_000)
+@example(50_000)
+def test_a_state_travels_or_is_too_long(size):
+    journal = Journal()
+    journal.notes = {"a": "x" * size}
+    try:
+        state = states().write(journal, None, "tools/call", {})
+    except ValueError as error:
+        assert size > 45_000 and "can travel" in str(error)
+    else:
+        assert len(state) <= 65_536
+        assert states().open(state, None, "tools/call", {}).notes == journal.notes
