@@ -17,14 +17,17 @@ from typing import List
 from . import table
 from .peers import ROOT, find_peers
 from .slices import Measurement
+from .stateless import STATELESS_WORKLOADS
 from .web import WEB_WORKLOADS
 from .workloads import FULL, QUICK, STDIO_WORKLOADS
+
+OVER_HTTP = {**WEB_WORKLOADS, **STATELESS_WORKLOADS}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="mcplite beside a floor and the official SDK")
     parser.add_argument("--quick", action="store_true", help="a few calls of each, to see that everything works")
-    parser.add_argument("--only", action="append", choices=[*STDIO_WORKLOADS, *WEB_WORKLOADS], help="one workload; may be repeated")
+    parser.add_argument("--only", action="append", choices=[*STDIO_WORKLOADS, *OVER_HTTP], help="one workload; may be repeated")
     parser.add_argument("--json", action="store_true", help="JSON in place of the table")
     parser.add_argument("--check", action="store_true", help="exit status 1 when a requirement is missed")
     parser.add_argument("--official", metavar="PYTHON", help="a Python that has the official SDK 2")
@@ -37,9 +40,9 @@ def main() -> int:
     over_stdio = {key: peer for key, peer in peers.items() if peer.stdio}
     counts = QUICK if options.quick else FULL
     rows: List[Measurement] = []
-    for name in options.only or [*STDIO_WORKLOADS, *WEB_WORKLOADS]:
+    for name in options.only or [*STDIO_WORKLOADS, *OVER_HTTP]:
         begun = time.perf_counter()
-        rows += WEB_WORKLOADS[name](peers, counts) if name in WEB_WORKLOADS else STDIO_WORKLOADS[name](over_stdio, counts)
+        rows += OVER_HTTP[name](peers, counts) if name in OVER_HTTP else STDIO_WORKLOADS[name](over_stdio, counts)
         print(f"{name}: {time.perf_counter() - begun:.1f} s", file=sys.stderr)
     print((table.as_json if options.json else table.as_table)(rows, peers))
     return 1 if options.check and table.missed(rows) else 0

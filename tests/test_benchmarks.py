@@ -36,7 +36,7 @@ def test_every_workload_runs():
     assert {"import.server", "cold.server", "cold.client", "add.own", "add.server", "add.client", "quick.own",
             "text.large", "argument.large", "progress.own", "register", "list.server", "http.own", "http.server",
             "http.load.one", "http.load.many", "http.sleep", "http.progress", "http.stream.large",
-            "http.argument.large", "http.sessions.memory"} <= set(rows)
+            "http.argument.large", "http.sessions.memory", "stateless.own", "stateless.ask", "stateless.load.many"} <= set(rows)
     assert [row["failures"] for row in report["rows"] if row["failures"]] == []
     unsure = ("memory", "switches", "http.memory", "http.sessions", "http.cost")
     for key, row in rows.items():

@@ -11,7 +11,7 @@ import statistics
 import time
 
 from common import answer_commands, expect
-from web_clients import SocketWeb
+from web_clients import META, SocketWeb
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _WAIT = 30
@@ -22,12 +22,17 @@ _FIRST = 1_000_000
 class Caller:
     """One client: its session, and the call that it waits for."""
 
-    def __init__(self, url, tool, arguments):
+    def __init__(self, url, tool, arguments, stateless=False):
         self.web = SocketWeb(url)
-        self.web.initialize()
         self.number = _FIRST
-        body = ('{"jsonrpc":"2.0","id":%%d,"method":"tools/call","params":{"name":"%s","arguments":%s}}'
-                % (tool, arguments)).encode("ascii")
+        meta = ""
+        if stateless:
+            self.web.stand_alone("tools/call", tool)
+            meta = ',"_meta":' + json.dumps(META)
+        else:
+            self.web.initialize()
+        body = ('{"jsonrpc":"2.0","id":%%d,"method":"tools/call","params":{"name":"%s","arguments":%s%s}}'
+                % (tool, arguments, meta)).encode("ascii")
         self.adds = tool == "add"
         length = len(body % ((self.number,) * (2 if self.adds else 1)))
         self.request = self.web.top.replace(b"%d", b"%d" % length).replace(b"%b", body)
@@ -129,21 +134,21 @@ class Commands:
         self.url = target
         return 0
 
-    def warm_up(self, calls):
+    def warm_up(self, calls, stateless=False):
         """Call ``add`` so many times, one after the other."""
-        caller = Caller(self.url, "add", '{"a":%d,"b":1}')
+        caller = Caller(self.url, "add", '{"a":%d,"b":1}', stateless)
         try:
             self._adds(caller, calls, _WAIT)
         finally:
             caller.web.close()
 
-    def load(self, connections, seconds, sleep=None):
+    def load(self, connections, seconds, sleep=None, stateless=False):
         """Return calls a second of ``add``, or of a call that sleeps, what 99 of 100 calls took at most, and all calls."""
         tool, arguments = ("add", '{"a":%d,"b":1}') if sleep is None else ("sleep", json.dumps({"seconds": sleep}))
         callers = []
         try:
             for _ in range(connections):
-                callers.append(Caller(self.url, tool, arguments))
+                callers.append(Caller(self.url, tool, arguments, stateless))
             taken, passed, calls = run(callers, seconds)
         finally:
             for caller in callers:

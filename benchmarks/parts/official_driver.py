@@ -10,10 +10,14 @@ from mcp import Client, StdioServerParameters
 from common import expect, text_of, usage
 
 
-def connect(target):
+#: What the benchmarks' eras are called there.
+MODES = {"legacy": "legacy", "modern": "2026-07-28"}
+
+
+def connect(target, era="legacy"):
     if not isinstance(target, str):
         target = StdioServerParameters(command=target[0], args=target[1:], env=None)
-    return Client(target, mode="legacy", cache=None)
+    return Client(target, mode=MODES[era], cache=None)
 
 
 class Commands:
@@ -25,8 +29,8 @@ class Commands:
     def __init__(self):
         self.client = None
 
-    async def open(self, target):
-        self.client = connect(target)
+    async def open(self, target, era="legacy"):
+        self.client = connect(target, era)
         await self.client.__aenter__()
         return len((await self.client.list_tools()).tools)
 

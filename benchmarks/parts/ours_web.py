@@ -1,9 +1,15 @@
-"""mcplite's server over HTTP, with the same tools as over stdio."""
+"""mcplite's server over HTTP, with the same tools as over stdio, and one that asks."""
 
 import sys
 import threading
 
 from ours_server import mcp, mcplite
+
+
+@mcp.tool(structured_output=False)
+def ask(n: int, ctx: mcplite.Context) -> str:
+    """Ask the user for a number, and add it."""
+    return str(n + ctx.elicit("How many?", {"type": "object", "properties": {"n": {"type": "integer"}}}).content["n"])
 
 
 def main(mode):

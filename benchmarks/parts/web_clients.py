@@ -11,6 +11,10 @@ import socket
 
 from floor_driver import REVISION
 
+#: The revision without a handshake, and what each of its requests says of its sender.
+STATELESS = "2026-07-28"
+META = {"io.modelcontextprotocol/protocolVersion": STATELESS, "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "floor", "version": "1"}}
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _SESSION = re.compile(rb"\r\nmcp-session-id: *(\S+)", re.IGNORECASE)
 
@@ -53,6 +57,11 @@ class Web:
         self.headers["MCP-Protocol-Version"] = REVISION
         self.changed()
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def stand_alone(self, method, name):
+        """Say in the headers what each request says in its body, from now on, and begin no session."""
+        self.headers.update({"MCP-Protocol-Version": STATELESS, "Mcp-Method": method, "Mcp-Name": name})
+        self.changed()
 
     def send(self, message):
         status, _, pieces = self.post(encode(message))
@@ -204,6 +213,9 @@ class SocketWeb(Web):
         return other
 
     def close(self):
+        if self.headers.get("MCP-Protocol-Version") == STATELESS:
+            self.sock.close()
+            return
         try:
             self.sock.sendall(self.head("DELETE") + b"\r\n\r\n")
             self.answer()
