@@ -13,6 +13,7 @@ import requests
 from processes import serving
 
 import mcplite
+from mcplite import revisions
 from mcplite.types import CreateMessageResult, TextContent
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -185,7 +186,7 @@ def test_pool_makes_a_hundred_calls(tmp_path):
 def test_embedded_is_its_own_client():
     lines = run("embedded.py").splitlines()
     assert lines[0] == "['unpaid', 'ship']"
-    assert lines[1] == "{'result': [{'id': 2, 'item': 'coffee', 'paid': False}]}"
+    assert lines[1] == "[{'id': 2, 'item': 'coffee', 'paid': False}]"
     assert lines[2:] == ["shipped tea", "shipped coffee", "2 shipped; unpaid() is still a plain function: []"]
 
 
@@ -193,6 +194,70 @@ def test_a_page_and_tools_share_a_guest_book():
     assert (EXAMPLES / "web.py").exists()
     command = [sys.executable, "-m", "waitress", "--threads=16", "--listen=127.0.0.1:PORT", "web:app"]
     with serving(command, EXAMPLES) as url, mcplite.connect(url + "mcp") as client:
-        assert client.call_tool("sign", {"name": "Ada", "text": "<b>lovely</b>"}).structured_content == {"result": 1}
+        assert client.call_tool("sign", {"name": "Ada", "text": "<b>lovely</b>"}).structured_content == 1
         assert requests.get(url).text == "<p>Ada: &lt;b&gt;lovely&lt;/b&gt;</p>"
         assert client.call_tool("read").structured_content == {"Ada": "<b>lovely</b>"}
+
+
+# --- one tool for all revisions -----------------------------------------------------------------------
+
+ASKING = [revision.name for revision in revisions.REVISIONS
+          if "elicitation/create" in revision.server_requests | revision.input_requests]
+WISH = {"day": "2026-09-01", "seats": 2}
+
+
+@pytest.fixture(params=["stdio", "http", "fleet"])
+def trip(request):
+    """Give how the example is served, and what connects to it; in a fleet its handlers start anew with each answer."""
+    if request.param == "stdio":
+        yield request.param, lambda **options: connect("trip.py", **options)
+        return
+    keys = {"TRIP_KEYS": "a-key-of-at-least-sixteen-bytes"} if request.param == "fleet" else {}
+    command = [sys.executable, "-m", "mcplite.server", "trip.py", "--http=PORT", "--legacy-sse"]
+    with serving(command, EXAMPLES, **keys) as url:
+        oldest = revisions.REVISIONS[0].name
+        yield request.param, lambda revision, **options: mcplite.connect(
+            url + ("sse" if revision == oldest else "mcp"), revision=revision, **options)
+
+
+def answers(sure):
+    """Return a user who answers both questions, and the list of what they were asked."""
+    asked = []
+
+    def user(request):
+        asked.append(request.message)
+        return mcplite.accept(WISH if len(asked) == 1 else {"ok": sure})
+
+    return user, asked
+
+
+@pytest.mark.parametrize("revision", [revision.name for revision in revisions.REVISIONS])
+def test_trip_asks_twice_and_holds_once_or_says_what_it_lacks(trip, revision):
+    name, connect_to = trip
+    user, asked = answers(sure=True)
+    with connect_to(revision=revision, elicitation_handler=user) as client:
+        result = client.call_tool("plan_trip", {"city": "Rome"})
+        counted = json.loads(client.call_tool("trips").text)
+    # In a fleet only a client can be asked whose requests bring along what was asked before.
+    if revision in ASKING and (name != "fleet" or revisions.find(revision).modern):
+        assert result.text == "Booked number 1: Rome on 2026-09-01 for 2."
+        assert asked == ["When do you want to go to Rome?", "Rome on 2026-09-01 for 2 is held as number 1. Book it?"]
+        assert counted == {"held": ["Rome on 2026-09-01 for 2"], "booked": ["Rome on 2026-09-01 for 2"]}
+    else:
+        assert result.is_error and "needs elicitation" in result.text and revision in result.text
+        assert asked == [] and counted == {"held": [], "booked": []}
+
+
+def test_trip_takes_no_for_an_answer_to_either_question(trip):
+    connect_to = trip[1]
+    newest = revisions.NEWEST.name
+    user, asked = answers(sure=False)
+    with connect_to(revision=newest, elicitation_handler=user) as client:
+        assert client.call_tool("plan_trip", {"city": "Rome"}).text == "Number 1 is not booked."
+        assert len(asked) == 2
+        assert client.call_tool("trips").structured_content == {"held": ["Rome on 2026-09-01 for 2"], "booked": []}
+    with connect_to(revision=newest, elicitation_handler=lambda request: mcplite.decline()) as client:
+        assert client.call_tool("plan_trip", {"city": "Oslo"}).text == "No trip was planned."
+        assert "Oslo" not in client.call_tool("trips").text
+    with connect_to(revision=newest) as client:
+        assert "needs elicitation" in client.call_tool("plan_trip", {"city": "Oslo"}).text
