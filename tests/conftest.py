@@ -31,6 +31,12 @@ def pytest_configure(config):
     settings.load_profile("patient")
 
 
+def pytest_collection_finish(session):
+    # What was collected stays to the end, and is not looked through again by each collection of garbage.
+    gc.collect()
+    gc.freeze()
+
+
 def _descriptors():
     folder = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
     found = {}
@@ -73,11 +79,13 @@ def _left(before):
 def leaves_nothing():
     before = set(threading.enumerate()), _descriptors(), _children()
     yield
-    until = time.monotonic() + PATIENCE
-    left = _left(before)
-    while left and time.monotonic() < until:
-        gc.collect()
-        time.sleep(0.02)
+    begun = time.monotonic()
+    left, pause = _left(before), 0.002
+    while left and time.monotonic() < begun + PATIENCE:
+        if time.monotonic() > begun + PATIENCE / 20:
+            gc.collect()  # it takes long, and most of what is left is only on its way out
+        time.sleep(pause)
+        pause = min(2 * pause, 0.02)
         left = _left(before)
     assert not left, "left behind: " + "; ".join(left)
 

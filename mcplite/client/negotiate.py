@@ -4,7 +4,7 @@ May import: client.line, client.modern, client.sessions, errors, protocol.codec,
 """
 
 import logging
-import threading
+import queue
 from typing import Any, Callable, Dict, Mapping, Optional, Union
 
 from ..errors import (
@@ -178,9 +178,8 @@ class _Asked:
     def __init__(self, ask: Callable[[CancelToken], DiscoverResult]) -> None:
         self._ask = ask
         self._over = CancelToken()
-        self._done = threading.Event()
-        self._found: Optional[DiscoverResult] = None
-        self._error: Optional[Exception] = None
+        #: No Event, whose lock an interrupt of the main thread could leave held.
+        self._outcome: "queue.SimpleQueue[Union[DiscoverResult, Exception]]" = queue.SimpleQueue()
         #: Cancelled when the answer has come.
         self.answered = CancelToken()
 
@@ -190,24 +189,25 @@ class _Asked:
 
     def _run(self) -> None:
         try:
-            self._found = self._ask(self._over)
+            self._outcome.put(self._ask(self._over))
         except Exception as error:
-            self._error = error
-        self._done.set()
-        if self._found is not None:
+            self._outcome.put(error)
+        else:
             self.answered.cancel("the server has answered without a handshake")
 
     def wait(self, timeout: float) -> DiscoverResult:
-        """Return the answer.
+        """Return the answer; once.
 
         :raises RequestTimeout: there is none after *timeout* seconds.
         :raises MCPError: it is an error.
         """
-        if not self._done.wait(timeout):
-            raise RequestTimeout(f"no answer to 'server/discover' within {timeout:g} s")
-        if self._found is None:
-            raise self._error or RequestTimeout("no answer to 'server/discover'")
-        return self._found
+        try:
+            outcome = self._outcome.get(timeout=timeout)
+        except queue.Empty:
+            raise RequestTimeout(f"no answer to 'server/discover' within {timeout:g} s") from None
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     def leave(self) -> None:
         """Wait no more."""

@@ -4,6 +4,7 @@ May import: client.handlers, client.pace, errors, revisions, rpc.cancel, rpc.wor
 """
 
 import logging
+import queue
 import threading
 from collections import deque
 from typing import Any, Callable, Dict, List, Mapping, Optional
@@ -111,7 +112,10 @@ class Rounds:
         uncancels = [one.add_callback(lambda one=one: token.cancel(one.reason))  # type: ignore[misc]
                      for one in (self._end, cancel) if one is not None]
         outcomes: Dict[str, Any] = {}
-        waiting, settled = deque(requests), threading.Event()
+        waiting = deque(requests)
+        # No Event: an interrupt that hits the main thread on its way into wait() could leave the event's lock held, and
+        # whoever calls things off would wait for it for ever. A simple queue has no lock of Python's.
+        settled: "queue.SimpleQueue[None]" = queue.SimpleQueue()
 
         def answer(key: str) -> None:
             request = requests[key]
@@ -126,7 +130,7 @@ class Rounds:
                 outcomes[key] = InternalError(f"the handler of {request['method'][:100]!r} failed")
                 token.cancel("another answer is missing")
             if len(outcomes) == len(requests):
-                settled.set()
+                settled.put(None)
 
         def work() -> None:
             # On a worker: blocks on what handlers do; the caller does not, so that it can be called off.
@@ -137,11 +141,11 @@ class Rounds:
                     return
                 answer(key)
 
-        uncancels.append(token.add_callback(settled.set))
+        uncancels.append(token.add_callback(lambda: settled.put(None)))
         try:
             for _ in range(min(len(requests), self._places)):
                 self._workers.spawn(work)
-            settled.wait()
+            settled.get()
         except BaseException:
             token.cancel("the caller has left")
             raise
