@@ -392,3 +392,26 @@ def test_results_take_a_bounded_place(cache):
     assert found == list(range(20 - len(found), 20)) and 4 <= len(found) <= 8
     cache.keep("resources/read", {"uri": "huge"}, result(text=text * 3), cache.epoch)
     assert cache.find("resources/read", {"uri": "huge"}) is None
+
+
+def test_pages_of_a_list_that_has_changed_are_asked_for_anew():
+    # CACHE-16: the first page was kept, and the cursor in it means nothing any more.
+    asked, changed = [], threading.Event()
+
+    def page(params):
+        asked.append(params.get("cursor"))
+        if params.get("cursor") == "old":
+            if changed.is_set():
+                raise Refusal(-32602, "unknown cursor")
+            return result(ttl=0, tools=[])
+        return result(ttl=60_000, tools=[{"name": "a", "inputSchema": {"type": "object"}}],
+                      **({} if changed.is_set() else {"nextCursor": "old"}))
+
+    discovered = {"resultType": "complete", "supportedVersions": [revisions.NEWEST.name], "ttlMs": 0, "cacheScope": "private",
+                  "capabilities": {"tools": {}}}
+    with Fake({"server/discover": discovered, "tools/list": page}) as fake, fake.connect(era="modern") as client:
+        assert len(client.list_tools()) == 1 and asked == [None, "old"]
+        changed.set()
+        assert len(client.list_tools()) == 1 and asked == [None, "old", "old", None]
+        assert len(client.list_tools()) == 1 and len(asked) == 4
+        assert len(client.list_tools(fresh=True)) == 1 and asked[4:] == [None]  # CACHE-17
