@@ -24,6 +24,8 @@ _MOST = 10
 #: Seconds before a request is sent again that brought nothing to answer; each time twice as long (MRTR-23).
 _PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
+#: Seconds after which a caller that waits for answers looks for signals.
+_LOOK = 0.5
 
 
 class Rounds:
@@ -145,7 +147,14 @@ class Rounds:
         try:
             for _ in range(min(len(requests), self._places)):
                 self._workers.spawn(work)
-            settled.get()
+            # Looked at now and then: a signal that comes while this thread hands the interpreter over on its way into a
+            # wait is not noticed before the wait ends, and Ctrl-C must not wait for the person who was asked.
+            while True:
+                try:
+                    settled.get(timeout=_LOOK)
+                    break
+                except queue.Empty:
+                    continue
         except BaseException:
             token.cancel("the caller has left")
             raise
