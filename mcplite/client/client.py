@@ -12,7 +12,7 @@ import time
 from types import TracebackType
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, Union
 
-from ..errors import ConnectionClosed, MCPError, TransportError
+from ..errors import ConnectionClosed, TransportError
 from ..protocol import codec
 from ..protocol.meta import check_extension, check_meta
 from ..revisions import Revision
@@ -129,7 +129,7 @@ class Client(Calls):
         self._debug = debug
         self._handlers = Handlers(**handlers)
         self._custom: Dict[str, Callable[[Dict[str, Any]], Any]] = {}
-        #: Guards ``_state`` and what comes with it, and the lists of listeners; held for assignments and list work.
+        #: Guards ``_state`` and what comes with it; held for assignments only.
         self._lock = threading.Lock()
         self._state = "new"
         self._opener: Optional[int] = None

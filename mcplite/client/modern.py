@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from ..protocol.mirrored import Mark
     from .listen import Listening
 
-__all__ = ["ModernSession", "choose"]
+__all__ = ["MODERN_ERRORS", "ModernSession", "choose"]
 
-#: Errors that may come without the id of the request.
-_BY_HEADERS = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
+#: Errors that only servers know which serve requests without a handshake (ERA-03); they may come without an id.
+MODERN_ERRORS = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
 
 _log = logging.getLogger(__name__)
 OnProgress = Callable[[Dict[str, Any]], object]
@@ -235,7 +235,7 @@ class ModernSession(Speaker):
         except HTTPStatusError as error:
             # Whoever refuses a request by its headers may not have read its id (ERA-10, MHDR-28).
             cause = error.__cause__
-            if isinstance(cause, RemoteError) and cause.code in _BY_HEADERS:
+            if isinstance(cause, RemoteError) and cause.code in MODERN_ERRORS:
                 raise cause from None
             raise
         except (TypeError, ValueError) as error:

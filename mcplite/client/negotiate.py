@@ -8,8 +8,8 @@ import queue
 from typing import Any, Callable, Dict, Mapping, Optional, Union
 
 from ..errors import (
-    HEADER_MISMATCH, METHOD_NOT_FOUND, MISSING_CAPABILITY, UNSUPPORTED_VERSION, Cancelled, HTTPStatusError, MCPError, ProtocolError, RemoteError,
-    RequestTimeout, UnsupportedVersion,
+    METHOD_NOT_FOUND, UNSUPPORTED_VERSION, Cancelled, HTTPStatusError, MCPError, ProtocolError, RemoteError, RequestTimeout,
+    UnsupportedVersion,
 )
 from ..protocol import codec
 from ..protocol.envelope import SERVER_INFO
@@ -18,15 +18,13 @@ from ..rpc.cancel import CancelToken
 from ..rpc.workers import Workers
 from ..types import DiscoverResult, Implementation, ServerCapabilities
 from .line import Line
-from .modern import ModernSession, choose
+from .modern import MODERN_ERRORS, ModernSession, choose
 from .sessions import LegacySession
 
 __all__ = ["Negotiation", "Session", "prior_of"]
 
 _log = logging.getLogger(__name__)
 Session = Union[LegacySession, ModernSession]
-#: By these errors a server shows that it knows requests without a handshake (ERA-03).
-_MODERN_ERRORS = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY})
 #: Statuses by which a server of the handshake era refuses what it does not know (ERA-11, ERA-13).
 _LEGACY_STATUSES = frozenset({400, 404, 405, 406, 415, 422})
 _MODERN = [revision for revision in REVISIONS if revision.modern]
@@ -162,7 +160,7 @@ class Negotiation:
         return session
 
     def _explained(self, error: MCPError) -> MCPError:
-        if isinstance(error, RemoteError) and error.code not in _MODERN_ERRORS | {UNSUPPORTED_VERSION}:
+        if isinstance(error, RemoteError) and error.code not in MODERN_ERRORS:
             return UnsupportedVersion(f"{self._line.name} does not know requests without a handshake ({error});"
                                       " connect without era= or revision= to let it choose",
                                       data={"supported": [], "requested": (self._pinned or _MODERN[-1]).name})
@@ -232,7 +230,7 @@ def _speaks_legacy(error: MCPError, http: bool) -> bool:
         return any(find(version) in LEGACY for version in _listed(error))
     if isinstance(error, RemoteError):
         # ERA-14: what is in the way of the server for a moment says nothing of it, not even in JSON-RPC.
-        return error.code not in _MODERN_ERRORS and error.http_status in (None, *_LEGACY_STATUSES)
+        return error.code not in MODERN_ERRORS and error.http_status in (None, *_LEGACY_STATUSES)
     if isinstance(error, HTTPStatusError):
         return error.status in _LEGACY_STATUSES
     if isinstance(error, RequestTimeout):

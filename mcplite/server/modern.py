@@ -115,7 +115,6 @@ class ModernSession(Session):
             return result  # a page of a list, which was finished before it was kept
         return self.app.stamped(result, self._revision)
 
-
     def refuse(self, error: RemoteError) -> RemoteError:
         code = error.code
         if isinstance(error, ResourceNotFound) or code == RESOURCE_NOT_FOUND:

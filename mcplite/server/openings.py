@@ -1,13 +1,12 @@
 """How a client's session over HTTP comes to be: kept here, sealed into its id, or for one message only.
 
-May import: protocol.jsonrpc, rpc.peer, server.eventstore, server.httpsessions, server.limits, server.sessions, server.streams, server.tickets
+May import: protocol.jsonrpc, rpc.peer, server.eventstore, server.httpsessions, server.limits, server.streams, server.tickets
 """
 
 from typing import TYPE_CHECKING, Optional
 
 from .eventstore import EventStore
 from .httpsessions import HTTPChannel, HTTPSession, SessionTable
-from .sessions import LegacySession
 from .streams import StreamSet
 from .tickets import Ticket
 

@@ -1,6 +1,6 @@
 """Asking a modern client in a fleet: nothing waits; the handler starts anew with the answers so far, in any process.
 
-May import: errors, protocol.seal, protocol.state, server.asking, server.context, server.questions, server.sessions, server.waiting
+May import: errors, protocol.seal, protocol.state, server.asking, server.context, server.questions, server.waiting
 """
 
 import json
@@ -8,7 +8,7 @@ import logging
 import secrets
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence
 
 from ..protocol import seal
 from ..protocol.state import Journal, bound_to, digest
@@ -18,7 +18,6 @@ from .waiting import input_required, read_answers
 
 if TYPE_CHECKING:
     from .context import Context
-    from .sessions import Session
 
 __all__ = ["MemoryStore", "Replay", "States", "StoredState", "Unanswered"]
 

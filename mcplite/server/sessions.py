@@ -290,7 +290,6 @@ class LegacySession(Session, Handler):
         _log.info("client %.200r speaks %s", info.name, revision)
         incoming.respond(result)
 
-
     def _declare(self) -> None:
         self._declared = {kind for kind in ("tools", "resources", "prompts") if self.app.offers(kind)}
 

@@ -5,6 +5,7 @@ import json
 
 from hypothesis import given
 from hypothesis import strategies as st
+from mutations import places
 
 from mcplite.errors import InvalidParams, UnsupportedVersion
 from mcplite.protocol import envelope
@@ -29,15 +30,6 @@ VALID = {
                            "icons": [{"src": "https://example.com/i.png", "sizes": ["any"]}]},
     envelope.LOG_LEVEL: "info", "progressToken": 1, "com.example/own": [1],
 }
-
-
-def places(value, path=()):
-    """Return the paths to all members and items of a JSON value."""
-    found = [path]
-    if isinstance(value, (dict, list)):
-        for key in value if isinstance(value, dict) else range(len(value)):
-            found += places(value[key], (*path, key))
-    return found
 
 
 @st.composite

@@ -8,6 +8,7 @@ from typing import Annotated
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from mutations import places
 from stateless import MODERN, PREFIX, call, encode, headers, message
 
 import mcplite
@@ -116,15 +117,6 @@ METHODS = st.sampled_from(["POST"] * 30 + ["GET", "DELETE", "OPTIONS", "PUT", "H
 
 def rarely(draw):
     return draw(st.integers(0, 11)) == 7  # not an end of the range, which is drawn more often
-
-
-def places(value, path=()):
-    """Return the paths to all members and items of a JSON value, and to itself."""
-    found = [path]
-    if isinstance(value, (dict, list)):
-        for key in value if isinstance(value, dict) else range(len(value)):
-            found += places(value[key], (*path, key))
-    return found
 
 
 @st.composite
