@@ -19,7 +19,7 @@ May import: nothing of ours.
     │   ├── ConnectionClosed(stderr_tail)      the other side is gone, or we closed
     │   │   └── SessionLost
     │   ├── HTTPStatusError(status, body)
-    │   └── AuthError(challenge)
+    │   └── AuthError(challenge, error)
     ├── RequestTimeout                         the deadline passed (also a TimeoutError)
     ├── Cancelled(reason)                      somebody cancelled the call
     ├── InputNeeded(requests, state)           the server asks something first, and rounds=False was said
@@ -239,11 +239,16 @@ class HTTPStatusError(TransportError):
 
 
 class AuthError(TransportError):
-    """The server wants authorization that was not given; ``challenge`` is its ``WWW-Authenticate``."""
+    """The server wants authorization that was not given, or that could not be had.
 
-    def __init__(self, message: str, *, challenge: str = "") -> None:
+    :param challenge: the server's ``WWW-Authenticate``, when it said one.
+    :param error: the code of OAuth, such as ``access_denied`` or ``invalid_grant``, when there was one.
+    """
+
+    def __init__(self, message: str, *, challenge: str = "", error: str = "") -> None:
         super().__init__(message)
         self.challenge = challenge
+        self.error = error
 
 
 class RequestTimeout(MCPError, TimeoutError):

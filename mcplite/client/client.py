@@ -1,8 +1,9 @@
 """Client: one server, its connection and what is known of it.
 
-May import: client.cache, client.calls, client.handlers, client.keepalive, client.line, client.listen, client.modern, client.negotiate,
-    client.options, client.outputs, client.pace, client.sessions, client.subscriptions, errors, protocol.codec, protocol.meta, protocol.mirrored, revisions, rpc.cancel, rpc.channel, rpc.peer, rpc.tracing,
-    types, version
+May import: client.cache, client.calls, client.handlers, client.keepalive, client.line, client.listen, client.modern,
+    client.negotiate, client.options, client.outputs, client.pace, client.sessions, client.subscriptions, errors,
+    protocol.codec, protocol.meta, protocol.mirrored, revisions, rpc.cancel, rpc.channel, rpc.peer, rpc.tracing, types,
+    version
 """
 
 import copy
@@ -12,7 +13,7 @@ import time
 from types import TracebackType
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, Union
 
-from ..errors import ConnectionClosed, TransportError
+from ..errors import AuthError, ConnectionClosed, TransportError
 from ..protocol import codec
 from ..protocol.meta import check_extension, check_meta
 from ..revisions import Revision
@@ -63,19 +64,16 @@ class Client(Calls):
         server speaks: first without a handshake (from July 2026 on), then with one, and takes the newest.
     :param era: "legacy" always begins with a handshake, "modern" never; None, the default, asks the server.
     :param prior: what ``client.prior`` of an earlier client of the same server gave; nothing is asked then.
-    :param probe_timeout: seconds of silence on a pipe after which a server is taken for one that waits for a
-        handshake. Default 5.
+    :param probe_timeout: seconds of silence on a pipe after which a server is taken for one that shakes hands; default 5.
     :param timeout: seconds for each call, unless it says otherwise; progress starts them anew. Default 60.
     :param max_timeout: seconds for each call in all, whatever its progress. Default 300.
     :param open_timeout: seconds for the server's first answer; a package runner may download first. Default 60.
     :param client_info: who this client is; by default this package.
     :param cache: whether results are kept for as long as the server says that they are good (from July 2026 on).
         Default True.
-    :param extensions: the extensions of the protocol that this client supports, with their settings, by identifiers
-        such as ``com.example/charts`` (from July 2026 on).
+    :param extensions: those of the protocol that this client supports, with their settings (from July 2026 on).
     :param result_types: result types that these extensions add.
-    :param trace_context: called for each request; returns ``traceparent``, ``tracestate`` and ``baggage`` to send
-        along (from July 2026 on).
+    :param trace_context: called for each request; returns what to send along (``traceparent``, ...; from July 2026 on).
     :param validate: whether structured results are checked against the declared schema. Default True.
     :param middleware: callables ``(method, params, proceed)`` around every request, the first one
         outermost: the place for approval, audit and rate limits (LIFE-29). Raise to stop a request.
@@ -83,8 +81,7 @@ class Client(Calls):
     :param questions_per_minute: how many questions of the server are taken in any minute; more are refused.
         Default 1,000, which is for programs that answer; None for any number.
     :param ping_interval: seconds without traffic after which the server is pinged; a ping that is not
-        answered within *ping_timeout* closes the connection. None, the default, never pings.
-    :param ping_timeout: seconds; default 10.
+        answered within *ping_timeout* (default 10) closes the connection. None, the default, never pings.
     :param debug: True logs every message to the logger ``<package>.wire``, a string is a file to append to; None asks
         the environment variable MCPLITE_DEBUG.
     :param handlers: keywords of :class:`Handlers`: ``elicitation_handler``, ``url_elicitation_handler``,
@@ -113,8 +110,7 @@ class Client(Calls):
             raise ValueError(f"era={era!r} and revision={self._pinned.name!r} contradict each other")
         for extension, settings in (extensions or {}).items():
             check_extension(extension, settings)
-        self._era, self._prior, self._probe_timeout = era, prior, probe_timeout
-        self._cache = Cache(cache)
+        self._era, self._prior, self._probe_timeout, self._cache = era, prior, probe_timeout, Cache(cache)
         self._extensions, self._result_types, self._trace_context = extensions, tuple(result_types), trace_context
         for name, seconds in (("timeout", timeout), ("max_timeout", max_timeout), ("open_timeout", open_timeout),
                               ("probe_timeout", probe_timeout), ("ping_interval", ping_interval), ("ping_timeout", ping_timeout),
@@ -187,6 +183,7 @@ class Client(Calls):
         self._channel = channel
         line = negotiation = None
         try:
+            channel.open()
             line = self._line = Line(channel, self._handlers, places=self._max_handlers, told=self._told, ended=self._line_ended,
                                      custom=self._custom, trace=trace_for(self._debug, channel.name))
             if self._state == "closed":
@@ -224,6 +221,8 @@ class Client(Calls):
         line = self._line
         if line is not None:
             line.close(error)
+        elif self._channel is not None:
+            self._channel.close()  # which is being opened
 
     def _line_ended(self) -> None:
         if self._state != "open" or self._session is None or not self._session.restartable:
@@ -233,7 +232,13 @@ class Client(Calls):
         if self._state == "closed" or not isinstance(error, Exception):
             return None
         try:
-            return channel.alternative(error)
+            other = channel.alternative(error)
+            if other is not None:
+                self._channel, self._line = other, None
+                other.open()
+            return other
+        except AuthError:
+            raise
         except TransportError as failure:
             _log.debug("there is no other way to %s: %s", channel.name, failure)
             return None

@@ -49,7 +49,8 @@ def connect(target: Any, **options: Any) -> Client:
     :param verify: False, or a file or folder of certificates, as for ``requests``; by default what the environment says.
     :param cert: a certificate of the client's own, as for ``requests``.
     :param proxies: as for ``requests``; by default those of the environment.
-    :param auth: a bearer token as a string, or what ``requests`` takes: a pair, any ``AuthBase``.
+    :param auth: a bearer token as a string; an :class:`OAuth` or another way to get tokens, which one object can be for any
+        number of servers; or what ``requests`` takes: a pair, any ``AuthBase``.
     :param listen: False opens no stream for what the server says outside of calls, such as changed lists.
     :param type: "http" or "sse" for a URL, when it is known which of the two transports it is.
     :param options: everything else that :class:`Client` takes.
@@ -58,6 +59,9 @@ def connect(target: Any, **options: Any) -> Client:
     """
     names = (*_CHILD_OPTIONS, *_HTTP_OPTIONS, "line_limit")
     given = {name: options.pop(name) for name in names if name in options}
+    extension = getattr(given.get("auth"), "extension", None)
+    if extension is not None:
+        options["extensions"] = {extension: {}, **(options.get("extensions") or {})}  # AUX-04
     return Client(transport(target, given), **options)
 
 

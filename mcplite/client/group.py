@@ -69,7 +69,9 @@ class Group:
             for warning in server.warnings:
                 _log.warning("server %r: %s", name, warning)
             try:
-                self._clients[name] = connect(server, **options)
+                # What runs here has no use for a login (STD-23), and others in the same configuration may have.
+                given = options if server.url else {key: value for key, value in options.items() if key != "auth"}
+                self._clients[name] = connect(server, **given)
             except TransportError as error:
                 self._errors[name] = error
 

@@ -165,12 +165,12 @@ class HTTPChannel(Channel):
     def write_beside(self, data: bytes, headers: Mapping[str, str], timeout: Optional[float] = None) -> None:
         self._write(data, timeout, headers)
 
-    def _write(self, data: bytes, timeout: Optional[float], beside: Optional[Mapping[str, str]]) -> None:
+    def _write(self, data: bytes, timeout: Optional[float], beside: Optional[Mapping[str, str]], waits: bool = True) -> None:
         if self._closed:
             raise ConnectionClosed(f"the connection to {self.name} is closed")
         deadline = Deadline(timeout)
         try:
-            with self._exchange(deadline) as exchange:
+            with self._exchange(deadline, waits=waits) as exchange:
                 reply = self.post(exchange, data, beside=beside)
                 if not 200 <= reply.status < 300:
                     self.refused(reply, "a notification or an answer", None, _nothing)
@@ -187,13 +187,16 @@ class HTTPChannel(Channel):
 
     def _try(self, data: bytes) -> None:
         try:
-            self.write(data, _GOODBYE_SECONDS)
+            self._write(data, _GOODBYE_SECONDS, None, waits=False)
         except (TransportError, RequestTimeout) as error:
             _log.debug("not sent to %s: %s", self.name, error)
 
     @contextlib.contextmanager
-    def _exchange(self, deadline: Deadline, goodbye: bool = False) -> Iterator[Exchange]:
-        """Return an exchange that ends with the deadline and with the channel."""
+    def _exchange(self, deadline: Deadline, goodbye: bool = False, waits: bool = True) -> Iterator[Exchange]:
+        """Return an exchange that ends with the deadline and with the channel.
+
+        :param waits: whether it is worth a login, whose time is then not the deadline's.
+        """
 
         def left() -> float:
             remaining = deadline.remaining()
@@ -201,7 +204,8 @@ class HTTPChannel(Channel):
                 raise Stopped
             return _SLICE if remaining is None else min(remaining, _SLICE)
 
-        exchange = Exchange(left, deadline.remaining)
+        exchange = Exchange(left, deadline.remaining, deadline if waits and not goodbye else None)
+        exchange.may_ask = waits and not goodbye
         with self._lock:
             self._exchanges.add(exchange)
         try:

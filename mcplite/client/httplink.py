@@ -1,6 +1,6 @@
 """How one client's HTTP requests travel: over ``requests``, but with deadlines that hold and reads that can be ended.
 
-May import: client.sockets, errors, protocol.headers, version
+May import: client.auth, client.sockets, errors, protocol.challenges, protocol.headers, protocol.wellknown, version
 
 A timeout of ``requests`` is one for each read, so that a server which drips bytes is waited for without
 end, and a read that waits cannot be ended from another thread. Here each read and each write asks its
@@ -8,15 +8,20 @@ end, and a read that waits cannot be ended from another thread. Here each read a
 """
 
 import copy
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from urllib.parse import urljoin, urlsplit
 
 from ..errors import AuthError, ProtocolError, TransportError
+from ..protocol.challenges import find, parse
 from ..protocol.headers import check_header
+from ..protocol.wellknown import covers, is_loopback
+from .auth import Bearer
 from .sockets import Direct, Exchange, Stopped, make_adapter
 
 if TYPE_CHECKING:
     import requests
+
+    from .oauth.access import Access
 
 __all__ = ["Exchange", "Link", "Reply", "Stopped", "shown"]
 
@@ -41,6 +46,10 @@ class Reply:
         self._url = shown(url)
         self.status: int = raw.status
         self.headers: Mapping[str, str] = raw.headers
+        #: The token that the request was sent with, if it was an :class:`Access` that gave one.
+        self.token: Optional[str] = None
+        #: The address that it came from; None when there is a proxy in between.
+        self.address: Optional[str] = None
         exchange.answered = True
         # Past urllib3, whose reads wait until they have all that was asked for.
         self._body: Any = getattr(raw, "_fp", None) or raw
@@ -59,7 +68,7 @@ class Reply:
         """
         try:
             data: bytes = self._body.read1(_PIECE)
-        except Stopped:
+        except (Stopped, AuthError):  # of the exchange
             raise
         except Exception as error:  # of http.client, of the socket, of TLS: whatever it is, the body has no end
             self.close()
@@ -149,33 +158,52 @@ class Link:
     :param verify: False, or a file or folder of certificates, as for ``requests``.
     :param cert: a client's certificate, as for ``requests``.
     :param proxies: by scheme, as for ``requests``; by default those of the environment.
-    :param auth: a bearer token, or what ``requests`` takes: a pair, or anything that is called with the request.
+    :param auth: a bearer token, an :class:`OAuth` or another grant, or what ``requests`` takes: a pair, or anything that is
+        called with the request.
+    :param guard: that of :func:`make_adapter`, for connections that go through no proxy.
     :raises ValueError: the URL is none, or a header cannot be sent.
     """
 
     def __init__(self, url: str, *, headers: Optional[Mapping[str, str]] = None,
                  session: "Optional[requests.Session]" = None, verify: Any = None, cert: Any = None,
-                 proxies: Optional[Dict[str, str]] = None, auth: Any = None) -> None:
+                 proxies: Optional[Dict[str, str]] = None, auth: Any = None,
+                 guard: Optional[Callable[[str, int], Sequence[str]]] = None) -> None:
         import requests
         from requests.adapters import HTTPAdapter
         from requests.auth import HTTPBasicAuth
+        from requests.utils import select_proxy
 
         self.origin = _origin(url)
         for name, value in (headers or {}).items():
             check_header(name, value)
         self._session = session if session is not None else requests.Session()
         self._own = session is None
+        self._settings: Dict[str, Any] = dict(self._session.merge_environment_settings(url, proxies or {}, True, verify, cert))
+        if is_loopback(self.origin[1]) and (guard is not None or hasattr(auth, "access")):
+            # What needs no TLS on this machine must not leave it for a proxy of the environment (AUTH-35, AUTH-39).
+            self._settings["proxies"] = {**self._session.proxies, **(proxies or {})}
+        self._proxied = bool(select_proxy(url, self._settings["proxies"]))
+        if self._proxied:
+            guard = None
         #: Which exchange the current thread is in, for connections that it opens.
-        self._adapter, self._current = make_adapter()
+        self._adapter, self._current = make_adapter(guard)
         adapter = self._session.get_adapter(url)
         # A session's adapter may be there for a purpose; the standard one only lacks what ours has.
         self._theirs = adapter if type(adapter) is not HTTPAdapter else None
-        self._settings: Dict[str, Any] = dict(self._session.merge_environment_settings(url, proxies or {}, True, verify, cert))
         # Never those of ~/.netrc, which were given for something else (SEC-66).
-        auth = auth or self._session.auth
+        auth = self._session.auth if auth is None else auth
+        if isinstance(auth, type) or not (auth is None or isinstance(auth, (str, tuple)) or callable(auth)
+                                          or hasattr(auth, "access")):
+            raise TypeError("auth= is a token as a string, a pair, OAuth() or another way to get tokens, or what requests takes,"
+                            f" not {type(auth).__name__}")
+        access = getattr(auth, "access", None)
+        #: Gives tokens and deals with refusals, where that takes more than a header.
+        self._access: "Optional[Access]" = None
+        self._auth: Any = None
         if isinstance(auth, str):
-            check_header("Authorization", auth)
-            self._auth: Any = _Bearer(auth)
+            self._auth = Bearer(auth)
+        elif access is not None:
+            self._access = access(url, verify=self._settings["verify"], proxies=proxies)
         else:
             self._auth = HTTPBasicAuth(*auth) if isinstance(auth, tuple) else auth
         merged = {**self._session.headers, "Accept-Encoding": "identity", "User-Agent": _user_agent(), **(headers or {})}
@@ -190,42 +218,68 @@ class Link:
              body: Optional[bytes] = None, connect_seconds: Optional[float] = None) -> Reply:
         """Send one request and return its response, as soon as its headers have come.
 
-        Redirects are followed within the origin, by those who keep the method (SAFE, SESS-04).
+        What the server refuses for lack of a token is sent again with one, where ``auth`` can get it.
 
         :param exchange: says how long; another thread can interrupt it.
         :param url: by default the endpoint's.
         :raises TransportError: the server cannot be reached, or redirects elsewhere.
-        :raises AuthError: it answered with 401.
+        :raises AuthError: it answered with 401, or wants scopes that the token lacks, and no other token could be had.
         :raises Stopped: nobody waits any more.
         """
-        at = self.url if url is None else url
+        attempt = None if self._access is None else self._access.attempt()
+        while True:
+            reply = self.fetch(exchange, method, url, headers, body, connect_seconds)
+            if reply.status not in (401, 403) or attempt is None or not attempt.answers(reply, headers, exchange):
+                break
+        refused = _refusal(reply, shown(self.url), self._auth is not None or "Authorization" in self._headers)
+        if refused is not None:
+            reply.close()
+            raise refused
+        return reply
+
+    def fetch(self, exchange: Exchange, method: str, url: Optional[str], headers: Mapping[str, str],
+              body: Optional[bytes] = None, connect_seconds: Optional[float] = None) -> Reply:
+        """Send one request and return its response, whatever its status.
+
+        Redirects are followed within the origin, by those who keep the method (SAFE, SESS-04).
+
+        :raises TransportError, Stopped: as for :meth:`send`.
+        """
+        at = first = self.url if url is None else url
         for _ in range(_REDIRECTS):
             reply = self._send_once(exchange, method, at, headers, body, connect_seconds)
             if reply.status not in (301, 302, 303, 307, 308) or "Location" not in reply.headers:
-                break
+                return reply
             at = self._redirected(reply, method, at)
-        else:
-            raise TransportError(f"{shown(self.url)} redirects in circles")
-        if reply.status == 401:
-            challenge = reply.headers.get("WWW-Authenticate", "")
-            reply.close()
-            raise AuthError(f"{shown(self.url)} wants authorization (401): give connect() auth= or a header", challenge=challenge)
-        return reply
+            if self._access is not None and not covers(first, at):
+                # AUTH-39: what is beside the server may be somebody else's.
+                raise TransportError(f"{shown(first)} redirects to {shown(at)[:200]!r}, which its token is not for; use that URL if"
+                                     " it is the server's")
+        raise TransportError(f"{shown(self.url)} redirects in circles")
 
     def _redirected(self, reply: Reply, method: str, at: str) -> str:
-        target = urljoin(at, reply.headers["Location"])
         reply.close()
+        try:
+            target = urljoin(at, reply.headers["Location"])
+            shown(target)
+        except ValueError as error:
+            raise TransportError(f"{shown(at)} redirects to what is no URL: {error}") from error
         if reply.status in (301, 302, 303) and method != "GET":
-            raise TransportError(f"{shown(at)} answered {method} with a redirect ({reply.status}) to {shown(target)[:200]!r}, which would"
-                                 " make a GET of it; use that URL if it is the server's")
+            raise TransportError(f"{shown(at)} answered {method} with a redirect ({reply.status}) to {shown(target)[:200]!r}, which"
+                                 " would make a GET of it; use that URL if it is the server's")
         if not self._is_ours(target):
-            raise TransportError(f"{shown(at)} redirects to another origin, {shown(target)[:200]!r}; credentials do not go there, so use"
-                                 " that URL if you trust it")
+            raise TransportError(f"{shown(at)} redirects to another origin, {shown(target)[:200]!r}; credentials do not go there, so"
+                                 " use that URL if you trust it")
         return target
 
     def _send_once(self, exchange: Exchange, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes],
                    connect_seconds: Optional[float]) -> Reply:
         request = self._prepared(method, url, headers, body)
+        token: Optional[str] = None
+        if self._access is not None:
+            exchange.notes_address = True
+            token, own = self._access.credentials(method, url, exchange)
+            request.headers.update(own)
         # The exchange bounds reads and writes; connecting is the one step that it cannot.
         left = exchange.left_in_all()
         connect = connect_seconds or (_CONNECT_SECONDS if left is None else min(left, _CONNECT_SECONDS))
@@ -248,7 +302,13 @@ class Link:
 
             jar: Any = cookies
             jar.extract_cookies_to_jar(self._session.cookies, request, raw)
-        return Reply(raw, exchange, url)
+        reply = Reply(raw, exchange, url)
+        reply.token = token
+        if not self._proxied:
+            reply.address = exchange.address
+        if self._access is not None:
+            self._access.heard(url, reply.headers, token is not None and reply.status != 401)
+        return reply
 
     def _prepared(self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes]) -> Any:
         request: Any = copy.copy(self._base)
@@ -298,15 +358,23 @@ class Link:
             self._session.close()
 
 
-class _Bearer:
-    """Puts a token into each request."""
+def _refusal(reply: Reply, name: str, given: bool) -> Optional[AuthError]:
+    """Return the error for a response that refuses for lack of a token, or of one that allows enough; else None.
 
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def __call__(self, request: Any) -> Any:
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        return request
+    :param given: whether the caller has given something to authenticate with.
+    """
+    header = reply.headers.get("WWW-Authenticate") or ""
+    if reply.status == 401:
+        hint = ("it does not accept the token that it was given" if reply.token is not None else
+                "it does not accept what it was given" if given else "give connect() auth= or a header")
+        return AuthError(f"{name} wants authorization (401): {hint}", challenge=header,
+                         error="" if reply.token is None else "invalid_token")
+    challenge = find(parse(header), "dpop", "bearer") if reply.status == 403 and header else None
+    if challenge is None or challenge.get("error") != "insufficient_scope":
+        return None
+    wanted = " ".join(challenge.scopes or ["it does not say which"])
+    return AuthError(f"{name} refuses (403): what it was given lacks scopes ({wanted})", challenge=header,
+                     error="insufficient_scope")
 
 
 def _origin(url: str) -> Tuple[str, str, Optional[int]]:

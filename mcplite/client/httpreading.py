@@ -11,7 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Callable, Dict, Optional
 
-from ..errors import HTTPStatusError, ProtocolError, SessionLost, TransportError
+from ..errors import AuthError, HTTPStatusError, ProtocolError, SessionLost, TransportError
 from ..rpc.pending import Pending
 from ..rpc.reading import Reading
 from .following import Following
@@ -155,8 +155,8 @@ class HTTPReading(Reading):
         exchange = self._exchange(pending, call)
         try:
             reply = self._http.get(exchange, call.following.last_id)
-        except SessionLost:
-            raise
+        except (SessionLost, AuthError):
+            raise  # a user is not asked by each attempt anew
         except TransportError as error:
             call.following.failures += 1
             call.broken = error
@@ -229,7 +229,7 @@ class HTTPReading(Reading):
                 raise Stopped
             return min(seconds, _SLICE)
 
-        exchange = call.exchange = Exchange(left, pending.remaining)
+        exchange = call.exchange = Exchange(left, pending.remaining, pending.clock)
         if self._stopped or pending.interrupted:
             raise Stopped
         return exchange

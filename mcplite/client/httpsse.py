@@ -8,7 +8,7 @@ callers, as with a pipe. When it ends, the conversation is over (LSSE-10).
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Deque, Dict, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Mapping, Optional
 
 from ..errors import ConnectionClosed, HTTPStatusError, RequestTimeout, TransportError
 from ..protocol.sse import EventParser
@@ -19,20 +19,23 @@ from .httplink import Exchange, Link, Reply, Stopped, shown
 if TYPE_CHECKING:
     import requests
 
+    from ..rpc.pending import Pending
+
 __all__ = ["SSEChannel"]
 
 #: Seconds for the event that says where to post to.
 _ENDPOINT_SECONDS = 30.0
 _SLICE = 1.0
+#: For a message that nobody waits for.
+_SOON_SECONDS = 0.5
 
 
 class SSEChannel(Channel):
-    """A server behind the URL of its event stream; connected when it is made.
+    """A server behind the URL of its event stream.
 
     :param url: of the stream.
     :param line_limit: bytes that one message may have; default 16 MiB.
     :param options: those of :class:`Link`.
-    :raises TransportError: there is no such stream, or it does not say where to post to.
     :raises ValueError: the URL is none, or a header cannot be sent.
     """
 
@@ -44,17 +47,26 @@ class SSEChannel(Channel):
         self._parser = EventParser(line_limit)
         self._messages: Deque[bytes] = deque()
         self._closed = threading.Event()
-        self._opening: Optional[Deadline] = Deadline(_ENDPOINT_SECONDS)
+        self._opening: Optional[Deadline] = None
         self._stream = Exchange(self._left)
         self._endpoint = ""
         #: What ended the conversation, for whoever finds out late.
         self._end = f"the connection to {self.name} was closed on this side"
         self._reply: Optional[Reply] = None
+
+    def open(self) -> None:
+        if self._reply is not None:
+            return
+        self._opening = Deadline(_ENDPOINT_SECONDS)
+        # The time of a login is not the server's.
+        self._stream = Exchange(self._left, clock=self._opening)
         try:
             reply = self._reply = self._link.send(self._stream, "GET", None, {"Accept": "text/event-stream"},
                                                   connect_seconds=_ENDPOINT_SECONDS)
             self._await_endpoint(reply)
         except Stopped:
+            if self._closed.is_set():
+                raise ConnectionClosed(self._end) from None
             self.close()
             raise TransportError(f"{self.name} did not say within {_ENDPOINT_SECONDS:g} s where to post to") from None
         except BaseException:
@@ -112,20 +124,38 @@ class SSEChannel(Channel):
 
     def write(self, data: bytes, timeout: Optional[float] = None) -> None:
         deadline = Deadline(timeout)
+        self._post(data, Exchange(self._asks(deadline.remaining), deadline.remaining, deadline), timeout)
+
+    def write_call(self, data: bytes, pending: "Pending", timeout: Optional[float] = None) -> None:
+        # The call's own clock, which stands while somebody logs in.
+        self._post(data, Exchange(self._asks(pending.remaining, pending), pending.remaining, pending.clock), timeout, pending)
+
+    def write_soon(self, data: bytes) -> None:
+        deadline = Deadline(_SOON_SECONDS)
+        exchange = Exchange(self._asks(deadline.remaining), deadline.remaining)
+        exchange.may_ask = False
+        self._post(data, exchange, _SOON_SECONDS)
+
+    def _asks(self, remaining: Callable[[], Optional[float]], pending: "Optional[Pending]" = None) -> Callable[[], float]:
+        """Return what says how long a message may take yet, and raises when nobody wants it sent any more."""
 
         def left() -> float:
-            remaining = deadline.remaining()
-            if self._closed.is_set() or (remaining is not None and remaining <= 0):
+            seconds = remaining()
+            if self._closed.is_set() or (seconds is not None and seconds <= 0) or (pending is not None and pending.interrupted):
                 raise Stopped
-            return _SLICE if remaining is None else min(remaining, _SLICE)
+            return _SLICE if seconds is None else min(seconds, _SLICE)
 
+        return left
+
+    def _post(self, data: bytes, exchange: Exchange, timeout: Optional[float], pending: "Optional[Pending]" = None) -> None:
         try:
-            reply = self._link.send(Exchange(left, deadline.remaining), "POST", self._endpoint,
-                                    {"Content-Type": "application/json"}, data)
+            reply = self._link.send(exchange, "POST", self._endpoint, {"Content-Type": "application/json"}, data)
             text = reply.excerpt()
         except Stopped:
             if self._closed.is_set():
                 raise ConnectionClosed(self._end) from None
+            if pending is not None and pending.interrupted:
+                return  # whoever interrupted it has left a reason with the call
             raise RequestTimeout(f"{self.name} did not take a message within {timeout or 0:g} s") from None
         if not 200 <= reply.status < 300:
             raise HTTPStatusError(f"{self.name} answered a message with {reply.status}: {' '.join(text.split())[:200]}",

@@ -1,6 +1,7 @@
 """The line to one server: its channel and peer, the threads of handlers, and who gives messages their meaning.
 
-May import: client.handlers, client.stderr, errors, protocol.jsonrpc, revisions, rpc.channel, rpc.incoming, rpc.mailbox, rpc.peer, rpc.workers
+May import: client.handlers, client.stderr, errors, protocol.jsonrpc, revisions, rpc.channel, rpc.incoming, rpc.mailbox,
+    rpc.peer, rpc.workers
 """
 
 import logging

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, Iterator, List, Optional, Sequence, Tuple, Type
 
-from ..errors import SERVER_BUSY, Cancelled, ConnectionClosed, MCPError, RemoteError, RequestTimeout
+from ..errors import SERVER_BUSY, AuthError, Cancelled, ConnectionClosed, MCPError, RemoteError, RequestTimeout, TransportError
 from ..rpc.cancel import CancelToken
 
 if TYPE_CHECKING:
@@ -290,8 +290,7 @@ class Listening:
                 failures = 0
             failures += 1
             over = self._line.peer.closed and not self._line.channel.restartable
-            if self.honoured is None or over or failures > _ATTEMPTS or (
-                    isinstance(error, RemoteError) and error.code != SERVER_BUSY):
+            if self.honoured is None or over or failures > _ATTEMPTS or _is_final(error):
                 self._fail(error)
                 return
             _log.info("the subscription to %s is over (%s); it is made again", self._line.name, error)
@@ -360,3 +359,13 @@ class Listening:
             if event is None:
                 return
             yield event
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether another attempt would end like this one; a user who has said no is not asked again (AUTH-46)."""
+    if not isinstance(error, AuthError):
+        return isinstance(error, RemoteError) and error.code != SERVER_BUSY
+    cause: Optional[BaseException] = error
+    while isinstance(cause, AuthError):
+        cause = cause.__cause__
+    return not isinstance(cause, TransportError)  # else the authorization server could not be reached just now

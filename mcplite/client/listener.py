@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Callable, Optional
 
-from ..errors import MCPError, SessionLost, TransportError
+from ..errors import AuthError, MCPError, SessionLost, TransportError
 from .following import Following
 from .httplink import Exchange, Reply, Stopped
 
@@ -24,6 +24,8 @@ _SLICE = 1.0
 _SILENT_SECONDS = 300.0
 #: Seconds that the beginning of a session waits for the stream.
 _PATIENCE = 1.0
+#: What is said of a token that is as good as it can be.
+_REFUSED = frozenset({"invalid_token", "insufficient_scope"})
 
 
 class Listener:
@@ -43,6 +45,8 @@ class Listener:
         self._lost = lost
         self._stop = threading.Event()
         self._exchange: Optional[Exchange] = None
+        #: Whether a user may be asked to log in for the stream: until that has failed once (AUTH-46).
+        self._may_ask = True
         #: When the stream has said something; None while there is none.
         self._heard: Optional[float] = None
         #: Whether there has been a stream.
@@ -86,6 +90,13 @@ class Listener:
                 if not self._stop.is_set():
                     self._renew(error)
                 return
+            except AuthError as error:
+                if error.error in _REFUSED:
+                    _log.warning("the GET stream of %s is not for us: %s", self._channel.name, error)
+                    return
+                self._may_ask = False
+                self._following.failures += 1
+                _log.debug("no token for the GET stream of %s: %s", self._channel.name, error)
             except MCPError as error:
                 self._following.failures += 1
                 _log.debug("the GET stream of %s broke: %s", self._channel.name, error)
@@ -104,6 +115,7 @@ class Listener:
     def _listen(self) -> bool:
         """Listen until the stream ends; False when there is none."""
         exchange = self._exchange = Exchange(self._left)
+        exchange.may_ask = self._may_ask
         try:
             reply = self._channel.get(exchange, self._following.last_id)
         except SessionLost:
@@ -117,7 +129,7 @@ class Listener:
         if reply.status != 200 or reply.kind != "text/event-stream":
             return self._refused(reply)
         self._following.begin()
-        self._offered = True
+        self._offered = self._may_ask = True
         try:
             reply.check_plain()
             while True:

@@ -1,12 +1,11 @@
 """Talking to a server without a handshake: each request says who sends it, and is answered for itself.
 
-May import: client.cache, client.line, client.listen, client.pace, client.renewal, client.rounds, errors, protocol.codec, protocol.envelope, protocol.jsonrpc, protocol.mirrored,
-    revisions, rpc.cancel, rpc.incoming, types
+May import: client.cache, client.line, client.listen, client.pace, client.renewal, client.rounds, errors, protocol.codec,
+    protocol.envelope, protocol.jsonrpc, protocol.mirrored, revisions, rpc.cancel, rpc.incoming, types
 """
 
 import logging
 import threading
-import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Mapping, Optional, Sequence
 
 from ..errors import (
@@ -167,13 +166,13 @@ class ModernSession(Speaker):
 
         def send(given: Optional[Dict[str, Any]]) -> Dict[str, Any]:
             nonlocal spent
-            begun = time.monotonic()
+            begun = self.peer.now()
             left = None if max_timeout is None else max(max_timeout - spent, 0.001)
             try:
                 return self._marked(method, given, timeout, left, cancel, on_progress)
             finally:
                 # The time of whoever answers questions is not the server's.
-                spent += time.monotonic() - begun
+                spent += self.peer.now() - begun
 
         result = send(params)
         if result.get("resultType") == "input_required":
@@ -188,7 +187,7 @@ class ModernSession(Speaker):
         if method != "tools/call" or not self.line.channel.carries_headers:
             return self._call(method, params, timeout, max_timeout, cancel, on_progress, {})
         name, arguments = (params or {}).get("name"), (params or {}).get("arguments") or {}
-        begun = time.monotonic()
+        begun = self.peer.now()
         try:
             headers = mirrored.parameters(arguments, self._marks.get(str(name), ()))
             return self._call(method, params, timeout, max_timeout, cancel, on_progress, headers)
@@ -199,7 +198,7 @@ class ModernSession(Speaker):
                       error.message)
             self._cache.changed("notifications/tools/list_changed")  # a list that was kept is what was wrong
             if max_timeout is not None:
-                max_timeout = max(max_timeout - (time.monotonic() - begun), 0.001)
+                max_timeout = max(max_timeout - (self.peer.now() - begun), 0.001)
             self.relist(timeout=timeout, max_timeout=max_timeout, cancel=cancel)
             again = mirrored.parameters(arguments, self._marks.get(str(name), ()))
             if again == headers:
@@ -238,9 +237,6 @@ class ModernSession(Speaker):
             if isinstance(cause, RemoteError) and cause.code in MODERN_ERRORS:
                 raise cause from None
             raise
-        except (TypeError, ValueError) as error:
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(f"{method!r} was not sent to {self.line.name}, since its params are no JSON: {error}") from error
         if not isinstance(result, dict):
             raise ProtocolError(f"{self.line.name} answered {method!r} with {type(result).__name__}, not an object", result)
         kind_of = result.get("resultType", "complete")  # STAT-07

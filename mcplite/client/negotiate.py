@@ -1,6 +1,7 @@
 """Which era a server is of: the probe, what its answer means, and the way back to a handshake (2.8).
 
-May import: client.line, client.modern, client.sessions, errors, protocol.codec, protocol.envelope, revisions, rpc.cancel, rpc.workers, types
+May import: client.line, client.modern, client.sessions, errors, protocol.codec, protocol.envelope, revisions, rpc.cancel,
+    rpc.workers, types
 """
 
 import logging

@@ -217,9 +217,6 @@ class LegacySession(Speaker):
         except UrlElicitationRequired as error:
             self._handlers.expect(error.urls)
             raise
-        except (TypeError, ValueError) as error:
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(f"{method!r} was not sent to {self.peer.name}, since its params are no JSON: {error}") from error
 
     def notify(self, method: str, params: Optional[Dict[str, Any]] = None, timeout: Optional[float] = None) -> None:
         """Send a notification; see :meth:`Peer.notify`."""

@@ -9,7 +9,7 @@ import http.client
 import io
 import socket
 import threading
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 __all__ = ["Direct", "Exchange", "Stopped", "make_adapter"]
 
@@ -27,18 +27,27 @@ class Exchange:
     """One request and its response.
 
     :param left: returns the seconds after which it wants to be asked again; raises :class:`Stopped` when nobody waits.
+    :param clock: by which the time for it is measured, if that is one that can be stopped.
     """
 
-    def __init__(self, left: Callable[[], float], in_all: Callable[[], Optional[float]] = lambda: None) -> None:
+    def __init__(self, left: Callable[[], float], in_all: Callable[[], Optional[float]] = lambda: None,
+                 clock: Any = None) -> None:
         self._left = left
+        self._clock = clock
         #: Returns the seconds until all of it has to be over; None when there is no such bound.
         self.left_in_all = in_all
+        #: Whether a user may be asked to log in on its behalf.
+        self.may_ask = True
         #: Whether it was interrupted, which is why its socket is not usable.
         self.cut = False
         #: Whether its connection has served another request before.
         self.used = False
         #: Whether a response has begun.
         self.answered = False
+        #: Whether somebody has to know the address that it talks to; and that address, None before, and for what is no
+        #: socket of the internet.
+        self.notes_address = False
+        self.address: Optional[str] = None
         #: Guards ``_sock``: an interrupt must not strike a connection that serves somebody else by now.
         self._lock = threading.Lock()
         self._sock: Optional[socket.socket] = None
@@ -52,8 +61,23 @@ class Exchange:
             raise Stopped
         return self._left()
 
+    @contextlib.contextmanager
+    def standing(self) -> Iterator[None]:
+        """Let no time pass for it, as far as its clock can be stopped: a person may be asked to log in."""
+        if self._clock is not None:
+            self._clock.stop()
+        try:
+            yield
+        finally:
+            if self._clock is not None:
+                self._clock.go()
+
     def hold(self, sock: Optional[socket.socket]) -> None:
         """Note the socket that the exchange uses; None when it is done with it."""
+        if sock is not None and self.notes_address:
+            # Now: who breaks it off behind the answer would not be known any more, and could have itself looked up anew.
+            with contextlib.suppress(OSError):
+                self.address = str(sock.getpeername()[0])
         with self._lock:
             self._sock = sock
 
@@ -196,11 +220,16 @@ class Direct:
             pool.close()
 
 
-def make_adapter() -> Tuple[Any, Any]:
-    """Return an adapter for ``requests``, and what holds the current thread's exchange as ``exchange``."""
+def make_adapter(guard: Optional[Callable[[str, int], Sequence[str]]] = None) -> Tuple[Any, Any]:
+    """Return an adapter for ``requests``, and what holds the current thread's exchange as ``exchange``.
+
+    :param guard: called with the host and the port of each new connection; returns the addresses to connect to, the next
+        where one does not answer, or raises OSError. Certificates are held against the host all the same.
+    """
     from requests.adapters import HTTPAdapter
     from urllib3.connection import HTTPConnection, HTTPSConnection
     from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+    from urllib3.exceptions import HTTPError
 
     current = threading.local()
 
@@ -211,11 +240,28 @@ def make_adapter() -> Tuple[Any, Any]:
         _exchange: Optional[Exchange] = None
         sock: Any
         response_class: Any
+        _dns_host: str
+        port: int
 
         def _enter(self) -> None:
             exchange = self._exchange = getattr(current, "exchange", None)
             if exchange is not None:
                 self.response_class = functools.partial(_Response, exchange)
+
+        def _new_conn(self) -> Any:
+            host = self._dns_host
+            # What was looked at is what is connected to: a name may lead elsewhere the next time (AUTH-36).
+            addresses = [host] if guard is None else guard(host, self.port)
+            try:
+                for self._dns_host in addresses[:-1]:
+                    with contextlib.suppress(HTTPError):
+                        return super()._new_conn()  # type: ignore[misc]
+                    if self._exchange is not None:
+                        self._exchange.left()
+                self._dns_host = addresses[-1]
+                return super()._new_conn()  # type: ignore[misc]
+            finally:
+                self._dns_host = host
 
         def connect(self) -> None:
             self._enter()  # a proxy's answer is read on the way

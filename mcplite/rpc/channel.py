@@ -16,6 +16,7 @@ from ..protocol.framing import LineBuffer
 from .deadline import Deadline
 
 if TYPE_CHECKING:
+    from .pending import Pending
     from .reading import Reading
     from .workers import Workers
 
@@ -40,6 +41,12 @@ class Channel:
     #: Called with the session that the other side does not know any more, when nobody is in a call that could
     #: be told; whoever opens sessions sets it.
     on_lost: Callable[[str], object] = str
+
+    def open(self) -> None:
+        """Connect, where that takes so long that somebody may close the channel meanwhile; called once or more.
+
+        :raises TransportError: the other side cannot be reached.
+        """
 
     @property
     def buffered(self) -> bool:
@@ -73,6 +80,10 @@ class Channel:
 
     def write_beside(self, data: bytes, headers: Mapping[str, str], timeout: Optional[float] = None) -> None:
         """Write a message with headers beside it, on a channel that :attr:`carries_headers`; see :meth:`write`."""
+        self.write(data, timeout)
+
+    def write_call(self, data: bytes, pending: "Pending", timeout: Optional[float] = None) -> None:
+        """Write the request that *pending* waits for, for as long as it does; see :meth:`write`."""
         self.write(data, timeout)
 
     def write_soon(self, data: bytes) -> None:

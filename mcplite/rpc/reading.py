@@ -36,7 +36,7 @@ class Reading:
 
     def send(self, pending: Pending, data: bytes, timeout: Optional[float]) -> None:
         """Send the request that *pending* waits for; see :meth:`Channel.write`."""
-        self._channel.write(data, timeout)
+        self._channel.write_call(data, pending, timeout)
 
     def wait(self, pending: Pending) -> None:
         """Return when *pending* is settled or interrupted, has progress to deliver, or is past its time."""

@@ -3,6 +3,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from authserver import AuthServer, Protected
 
 import mcplite
 from mcplite.client.config import ServerConfig
@@ -12,6 +13,7 @@ from mcplite.errors import TransportError
 LIMIT = 30
 ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
 SERVE = [sys.executable, "-m", "mcplite.server"]
+EXTENSION = "io.modelcontextprotocol/oauth-client-credentials"
 
 
 @pytest.fixture
@@ -160,3 +162,23 @@ def test_a_module_is_served_by_our_own_command_line(folder):
         assert client.call_tool("double", {"n": 4}).text == "8"
     with connect(str(folder / "plain.py"), timeout=LIMIT) as client:
         assert client.call_tool("add", {"a": 1, "b": 2}).text == "3"
+
+
+@pytest.mark.parametrize("given, declared", [
+    (None, {}), ({"com.example/mine": {"a": 1}}, {"com.example/mine": {"a": 1}}),
+    ({EXTENSION: {"a": 1}}, {EXTENSION: {"a": 1}}),
+])
+def test_the_extension_of_a_grant_is_declared_beside_those_of_the_caller(given, declared):
+    # AUX-04
+    mcp = mcplite.Server("real")
+    mcp.add_tool(lambda: None, name="one")
+    with AuthServer() as auth, Protected(auth, mcp.wsgi()) as real:
+        auth.know("me", "s3cret")
+        grant = mcplite.ClientCredentials("me", "s3cret", issuer=auth.issuer)
+        before = None if given is None else dict(given)
+        with connect(real.url, auth=grant, extensions=given, timeout=LIMIT, era="modern") as client:
+            client.list_tools()
+        said = [request.message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"]
+                for request in real.requests if request.message is not None]
+    assert len(said) >= 2 and all(one == {EXTENSION: {}, **declared} for one in said), said
+    assert given == before  # the caller's own stays as it is

@@ -384,3 +384,10 @@ def test_a_loaded_config_can_be_used():
     config = load_config({"mcpServers": {}})
     with connect_all(config) as group:
         assert len(group) == 0 and group.list_tools() == [] and group.status == {}
+
+
+def test_a_group_logs_in_to_servers_behind_urls_only():
+    # STD-23
+    auth = mcplite.OAuth(ask=lambda url: url, redirect_uri="http://127.0.0.1:8765/callback")
+    group = mcplite.connect_all({"mcpServers": {"a": {"command": "python"}, "b": {"url": "http://127.0.0.1:9/mcp"}}}, auth=auth)
+    assert group.status == {"a": "new", "b": "new"}

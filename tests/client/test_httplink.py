@@ -5,6 +5,8 @@ import ssl
 import subprocess
 
 import pytest
+import requests
+from authserver import REDIRECT, AuthServer, Protected, follow
 from webscript import WebScript
 
 import mcplite
@@ -125,3 +127,50 @@ def test_an_exchange_that_was_interrupted_before_it_began():
             link.send(exchange, "GET", None, {})
         link.close()
     assert script.requests == []
+
+
+@pytest.mark.parametrize("status", [200, 401, 403, 500])
+def test_a_reply_says_from_which_address_it_came_where_tokens_are_got(status):
+    # AUTH-36: also when its connection is over.
+    with WebScript(lambda request, answer: (answer.status(status, "x"), answer.cut())) as script:
+        link = Link(script.url, auth=mcplite.OAuth(ask=follow, redirect_uri=REDIRECT))
+        reply = link.fetch(Exchange(lambda: 1.0), "GET", None, {})
+        assert reply.excerpt() == "x" and reply.address == "127.0.0.1"
+        link.close()
+
+
+def test_behind_a_proxy_no_address_is_known():
+    with WebScript(lambda request, answer: answer.status(401, "x")) as proxy:
+        link = Link("http://mcp.example/mcp", proxies={"http": proxy.origin})
+        exchange = Exchange(lambda: 1.0)
+        exchange.notes_address = True
+        reply = link.fetch(exchange, "GET", None, {})
+        assert reply.excerpt() == "x" and reply.address is None
+        link.close()
+
+
+def test_tokens_for_a_server_on_this_machine_go_through_no_proxy_of_the_environment(monkeypatch):
+    # AUTH-35, AUTH-39: they need no TLS as long as they stay here.
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with WebScript(lambda request, answer: answer.status(502)) as proxy, AuthServer() as auth, \
+            Protected(auth) as script:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.origin)
+        options = dict(auth=mcplite.OAuth(ask=follow, redirect_uri=REDIRECT), era="legacy", timeout=LIMIT, listen=False)
+        for url in (script.url, script.url.replace("127.0.0.1", "localhost")):
+            script.url = url  # it goes by this name
+            with mcplite.connect(url, **options) as client:
+                client.ping()
+        assert proxy.requests == [] and len(auth.asked) == 2
+
+
+def test_a_proxy_that_is_given_is_used_on_this_machine_as_well():
+    with WebScript(lambda request, answer: answer.status(200, "by proxy")) as proxy:
+        session = requests.Session()
+        session.proxies = {"http": proxy.origin}
+        for options in ({"proxies": {"http": proxy.origin}}, {"session": session}):
+            grant = mcplite.OAuth(ask=follow, redirect_uri=REDIRECT)
+            link = Link("http://127.0.0.1:1/mcp", auth=grant, **options)
+            assert link.send(Exchange(lambda: 1.0), "GET", None, {}).read(100) == b"by proxy"
+            link.close()

@@ -39,11 +39,11 @@ class Recorder(Handler):
 class Conversation:
     """A peer and, at the other end of its channel, raw lines."""
 
-    def __init__(self, leading=False, places=4, queue=100):
+    def __init__(self, leading=False, places=4, queue=100, **options):
         self.raw, ours = MemoryChannel.pair(("the other side", "us"))
         self.handler = Recorder()
         self.workers = Workers(places, queue, "test worker")
-        self.peer = Peer(ours, self.handler, workers=self.workers, leading=leading)
+        self.peer = Peer(ours, self.handler, workers=self.workers, leading=leading, **options)
         self.peer.start()
 
     def say(self, message):

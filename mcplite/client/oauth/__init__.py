@@ -1,0 +1,4 @@
+"""A user's tokens: how a client finds out whom to ask, asks the user to log in, and keeps what it gets.
+
+May import: nothing of ours.
+"""

@@ -1,0 +1,140 @@
+"""Who this client is at an authorization server: known before, by a document, or registered now (AUC-22).
+
+May import: client.oauth.discovery, client.oauth.stores, client.oauth.tokens, client.oauth.web, errors, protocol.wellknown
+"""
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+from urllib.parse import urlsplit
+
+from ...errors import AuthError
+from ...protocol.wellknown import check_url, is_loopback
+from .discovery import AuthorizationServer
+from .stores import Store
+from .tokens import ClientIdentity
+from .web import Web
+
+__all__ = ["check_document_url", "choose_method", "client_metadata", "forget", "kept", "register"]
+
+#: In the order in which they are preferred: whoever runs on a user's machine cannot keep a secret.
+_METHODS = ("none", "client_secret_basic", "client_secret_post")
+
+#: Epoch seconds from which on a time is as good as never; numbers of JSON have no end, and some are none.
+_LAST = 10 ** 11
+
+
+def check_document_url(url: str) -> str:
+    """Return a URL that can be a client's id (AUC-25).
+
+    :raises ValueError: it is not of https, or has no path.
+    """
+    parts = urlsplit(url)
+    try:
+        check_url(url, "client_metadata_url=")
+        fits = parts.scheme == "https" and parts.path not in ("", "/") and not parts.fragment
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(f"client_metadata_url={url!r}: the document about a client is at an https URL with a path")
+    if any(segment in (".", "..") for segment in parts.path.split("/")):
+        raise ValueError(f"client_metadata_url={url!r} has dots in its path")
+    return url
+
+
+def client_metadata(client_name: str, redirect_uris: Sequence[str], *, url: Optional[str] = None,
+                    application_type: Optional[str] = None, method: str = "none", scopes: Sequence[str] = ()) -> Dict[str, Any]:
+    """Return what a client says of itself: for a registration, or for the document that is hosted at *url* (AUC-26).
+
+    :param url: of the document, which is the client's id there; None for a registration.
+    :param application_type: "native" or "web"; by default what the redirect URIs tell (AUC-30).
+    :param method: how it authenticates at the token endpoint.
+    """
+    native = all(is_loopback(urlsplit(uri).hostname or "") or urlsplit(uri).scheme not in ("http", "https")
+                 for uri in redirect_uris)
+    document: Dict[str, Any] = {
+        "client_name": client_name, "redirect_uris": list(redirect_uris), "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"], "token_endpoint_auth_method": method,
+        "application_type": application_type or ("native" if native else "web"),
+    }
+    if scopes:
+        document["scope"] = " ".join(scopes)
+    return document if url is None else {"client_id": check_document_url(url), **document}
+
+
+def choose_method(supported: Sequence[str], has_secret: bool, issuer: str) -> str:
+    """Return how to authenticate at a token endpoint (AUC-50).
+
+    :raises AuthError: the server wants something that this client cannot do.
+    """
+    wanted = _METHODS[1:] if has_secret else _METHODS
+    method = next((method for method in wanted if method in supported), None)
+    if method is None:
+        raise AuthError(f"{issuer} lets clients authenticate by {', '.join(supported)[:200]} only, and this one can do"
+                        f" {', '.join(wanted)}")
+    return method
+
+
+def kept(store: Store, issuer: str, redirect_uri: Optional[str]) -> Optional[ClientIdentity]:
+    """Return the registration that was made before at this issuer; None when there is none that still holds.
+
+    :param redirect_uri: that it has to be for; None for any.
+    """
+    record = store.load(_key(issuer))
+    if record is None:
+        return None
+    try:
+        client = ClientIdentity(**record)
+    except TypeError:
+        return None
+    fits = client.issuer == issuer and not client.expired and (redirect_uri is None or redirect_uri in client.redirect_uris)
+    return client if fits else None
+
+
+def forget(store: Store, issuer: str) -> None:
+    """Drop the registration at an issuer, which does not know it any more."""
+    store.delete(_key(issuer))
+
+
+def _key(issuer: str) -> str:
+    return f"client {issuer}"
+
+
+def register(web: Web, server: AuthorizationServer, metadata: Dict[str, Any], store: Store) -> ClientIdentity:
+    """Register with an authorization server (RFC 7591), and keep what comes of it.
+
+    :param metadata: as :func:`client_metadata` makes it.
+    :raises AuthError: the server registers nobody, or refused; with what it said (AUC-31).
+    """
+    if server.registration_endpoint is None:
+        raise AuthError(f"{server.issuer} registers no clients by itself: register one with it, and give client_id= (and"
+                        f" client_secret=) with issuer={server.issuer!r}")
+    answer = web.post_json(server.registration_endpoint, "the registration endpoint", metadata)
+    if answer.status not in (200, 201) or answer.error:
+        by_hand = "; it may want a client that was registered by hand: client_id= with issuer="
+        if server.pkce is None:  # it has no metadata, and may be no authorization server at all (AUM-11)
+            by_hand += "; or it issues no tokens itself: then ask whoever runs it for one, and give it as auth='...'"
+        hint = {
+            "invalid_redirect_uri": f"; it was asked for {', '.join(metadata['redirect_uris'])}: see redirect_uri=",
+            "invalid_client_metadata": "; see client_name=, redirect_uri= and application_type=",
+        }.get(answer.error, by_hand)
+        raise AuthError(f"{server.issuer} did not register this client: {answer.explain()}{hint}", error=answer.error)
+    client = _identity(answer.document, server.issuer, metadata)
+    store.save(_key(server.issuer), client.record())
+    return client
+
+
+def _identity(document: Mapping[str, Any], issuer: str, metadata: Mapping[str, Any]) -> ClientIdentity:
+    id, secret = document.get("client_id"), document.get("client_secret")
+    if not isinstance(id, str) or not id:
+        raise AuthError(f"{issuer} answered a registration without a client_id")
+    method = document.get("token_endpoint_auth_method") or metadata["token_endpoint_auth_method"]
+    has_secret = isinstance(secret, str) and bool(secret)
+    if method not in _METHODS:
+        raise AuthError(f"{issuer} registered this client to authenticate by {str(method)[:50]!r}, which it cannot do")
+    if method != "none" and not has_secret:
+        method = "none"
+    uris = document.get("redirect_uris")
+    registered: List[str] = [uri for uri in uris if isinstance(uri, str)] if isinstance(uris, list) else []
+    end = document.get("client_secret_expires_at")
+    lasting = isinstance(end, bool) or not isinstance(end, (int, float)) or not 0 < end < _LAST
+    return ClientIdentity(issuer, id, secret if has_secret else None, str(method), registered or list(metadata["redirect_uris"]),
+                          None if lasting else float(end))  # type: ignore[arg-type]

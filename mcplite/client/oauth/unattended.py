@@ -1,0 +1,189 @@
+"""Tokens without a user: for jobs, services and companies that decide for their people.
+
+May import: client.oauth.access, client.oauth.discovery, client.oauth.dpop, client.oauth.grant, client.oauth.registration,
+    client.oauth.signing, client.oauth.stores, client.oauth.tokens, client.oauth.web, errors, protocol.wellknown
+
+Nobody looks at where they send their secrets, so each insists on the one authorization server that is meant (AUTH-31).
+"""
+
+from typing import TYPE_CHECKING, Callable, Optional, Sequence, Union
+
+from ...errors import AuthError
+from ...protocol.wellknown import check_url
+from .discovery import AuthorizationServer
+from .grant import Grant
+from .registration import choose_method
+from .stores import Store
+from .tokens import ClientIdentity, Credentials, TokenEndpoint
+from .web import Web
+
+if TYPE_CHECKING:
+    from .access import Flow
+    from .dpop import Proofs
+    from .signing import SigningKey
+
+__all__ = ["ClientCredentials", "EnterpriseManaged", "WorkloadIdentity"]
+
+_JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+_ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
+_ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
+#: A text, or what gives it anew each time: those of a platform do not last long.
+Assertion = Union[str, Callable[[], str]]
+
+
+class _Unattended(Grant):
+    """What they share: a client that was registered by hand, at one authorization server."""
+
+    def __init__(self, client_id: str, client_secret: Optional[str], issuer: str, scopes: Union[str, Sequence[str]],
+                 store: Optional[Store], dpop: bool) -> None:
+        if not issuer:
+            raise ValueError("issuer= is needed: the only authorization server that may see these credentials")
+        check_url(issuer, "issuer=")
+        for name, value in (("client_id", client_id), ("client_secret", client_secret)):
+            if not (value is None and name == "client_secret" or isinstance(value, str) and value):
+                # As a variable of the environment is that nobody has set; without a secret a request would go unauthenticated.
+                raise ValueError(f"{name}= is a text that is not empty")
+        super().__init__(issuer=issuer, scopes=scopes, store=store, dpop=dpop)
+        self._client_id, self._client_secret = client_id, client_secret
+
+    def takes(self, credentials: Credentials) -> bool:
+        return super().takes(credentials) and credentials.client.client_id == self._client_id
+
+    def _client(self, server: AuthorizationServer) -> ClientIdentity:
+        method = choose_method(server.methods, True, server.issuer) if self._client_secret else "none"
+        return ClientIdentity(server.issuer, self._client_id, self._client_secret, method)
+
+
+class ClientCredentials(_Unattended):
+    """Gets tokens for the program itself, by a secret or by a key (RFC 6749, section 4.4; RFC 7523).
+
+    :param client_id: as the authorization server knows this program.
+    :param client_secret: or
+    :param private_key: as PEM, whose public half the server knows (needs the extra ``jwt``).
+    :param issuer: the authorization server, exactly as it writes itself.
+    :param algorithm: of the signature; by default what fits the key.
+    :param key_id: of the key, if the server needs it.
+    :param scopes: to ask for, besides what the MCP server says it needs.
+    :param store: where tokens are kept; by default in memory.
+    :param dpop: as for :class:`OAuth`.
+    :raises ValueError: not exactly one of secret and key, or an option that cannot be used.
+    :raises AuthError: signing with a key needs what is not installed.
+    """
+
+    extension = "io.modelcontextprotocol/oauth-client-credentials"
+
+    def __init__(self, client_id: str, client_secret: Optional[str] = None, *, issuer: str,
+                 private_key: Union[None, str, bytes] = None, algorithm: Optional[str] = None, key_id: Optional[str] = None,
+                 scopes: Union[str, Sequence[str]] = (), store: Optional[Store] = None, dpop: bool = False) -> None:
+        if (client_secret is None) == (private_key is None):
+            raise ValueError("give client_secret= or private_key=, one of them")
+        super().__init__(client_id, client_secret, issuer, scopes, store, dpop)
+        self._key: "Optional[SigningKey]" = None
+        if private_key is not None:
+            from .signing import SigningKey
+
+            self._key = SigningKey.load(private_key, algorithm, key_id)
+
+    def endpoint(self, web: Web, server: AuthorizationServer, proofs: "Optional[Proofs]") -> TokenEndpoint:
+        return TokenEndpoint(web, server, proofs, self._key)
+
+    def _client(self, server: AuthorizationServer) -> ClientIdentity:
+        if self._key is not None:
+            return ClientIdentity(server.issuer, self._client_id, method="private_key_jwt")
+        return super()._client(server)
+
+    def obtain(self, flow: "Flow") -> Credentials:
+        """Ask for a token in the program's own name."""
+        fields = {"grant_type": "client_credentials", "scope": " ".join(flow.scopes) or None}
+        return self.endpoint(flow.web, flow.server, flow.proofs).request(
+            self._client(flow.server), flow.resource.resource, fields, flow.scopes, flow.resource.described)
+
+
+class WorkloadIdentity(_Unattended):
+    """Gets tokens for what a platform says of this program: a JWT of Kubernetes, of a cloud, of a CI (RFC 7523).
+
+    :param assertion: the JWT, or a callable that returns the present one.
+    :param client_id: as the authorization server knows this program.
+    :param issuer: the authorization server, exactly as it writes itself.
+    :param client_secret: if the server wants one besides.
+    :param scopes: to ask for, besides what the MCP server says it needs.
+    :param store: where tokens are kept; by default in memory.
+    :param dpop: as for :class:`OAuth`.
+    :raises ValueError: an option cannot be used.
+    """
+
+    def __init__(self, assertion: Assertion, client_id: str, *, issuer: str, client_secret: Optional[str] = None,
+                 scopes: Union[str, Sequence[str]] = (), store: Optional[Store] = None, dpop: bool = False) -> None:
+        super().__init__(client_id, client_secret, issuer, scopes, store, dpop)
+        self._assertion = assertion
+
+    def obtain(self, flow: "Flow") -> Credentials:
+        """Ask for a token, once: an assertion that was refused is refused again."""
+        fields = {"grant_type": _JWT_BEARER, "assertion": _text(self._assertion), "scope": " ".join(flow.scopes) or None}
+        return self.endpoint(flow.web, flow.server, flow.proofs).request(
+            self._client(flow.server), flow.resource.resource, fields, flow.scopes, flow.resource.described)
+
+
+class EnterpriseManaged(_Unattended):
+    """Gets tokens by a company's identity provider, which decides which of its people may use which server (ID-JAG).
+
+    The user is logged in there already; their ID token is exchanged for a grant to one authorization server, and that for
+    a token.
+
+    :param id_token: of the user, or a callable that returns the present one.
+    :param idp_token_endpoint: where the identity provider exchanges it.
+    :param idp_client_id: as the identity provider knows this program.
+    :param idp_client_secret: if it has one there.
+    :param client_id: as the MCP server's authorization server knows it, with
+    :param client_secret: there.
+    :param issuer: that authorization server, exactly as it writes itself.
+    :param scopes: to ask for, besides what the MCP server says it needs.
+    :param store: where tokens are kept; by default in memory.
+    :param dpop: as for :class:`OAuth`.
+    :raises ValueError: an option cannot be used, such as an endpoint that is not of https.
+    """
+
+    extension = "io.modelcontextprotocol/enterprise-managed-authorization"
+
+    def __init__(self, id_token: Assertion, *, idp_token_endpoint: str, idp_client_id: str, client_id: str,
+                 client_secret: Optional[str] = None, issuer: str, idp_client_secret: Optional[str] = None,
+                 scopes: Union[str, Sequence[str]] = (), store: Optional[Store] = None, dpop: bool = False) -> None:
+        super().__init__(client_id, client_secret, issuer, scopes, store, dpop)
+        self._id_token = id_token
+        self._idp = check_url(idp_token_endpoint, "idp_token_endpoint=")
+        self._idp_client_id, self._idp_client_secret = idp_client_id, idp_client_secret
+
+    @property
+    def given_urls(self) -> Sequence[str]:
+        return [*super().given_urls, self._idp]
+
+    def obtain(self, flow: "Flow") -> Credentials:
+        """Ask the identity provider for a grant, and the authorization server for a token."""
+        scope = " ".join(flow.scopes) or None
+        answer = flow.web.post_form(self._idp, "the identity provider", {
+            "grant_type": _EXCHANGE, "requested_token_type": _ID_JAG, "subject_token": _text(self._id_token),
+            "subject_token_type": _ID_TOKEN, "audience": flow.server.issuer, "resource": flow.resource.resource, "scope": scope,
+            "client_id": self._idp_client_id, "client_secret": self._idp_client_secret})
+        grant = answer.document.get("access_token")
+        if answer.status != 200 or answer.error or not isinstance(grant, str):
+            raise AuthError(f"the identity provider gave no grant for {flow.resource.resource}: {answer.explain()}",
+                            error=answer.error)
+        if answer.document.get("issued_token_type", _ID_JAG) != _ID_JAG:
+            raise AuthError("the identity provider gave something else than a grant for another server (id-jag)")
+        return self.endpoint(flow.web, flow.server, flow.proofs).request(
+            self._client(flow.server), flow.resource.resource, {"grant_type": _JWT_BEARER, "assertion": grant, "scope": scope},
+            flow.scopes, flow.resource.described)
+
+
+def _text(assertion: Assertion) -> str:
+    text: object = assertion
+    if not isinstance(assertion, str):
+        try:
+            text = assertion()
+        except Exception as error:  # whatever a platform's own code raises: there is no token
+            raise AuthError(f"what is to prove who this program is could not be had: {type(error).__name__}: {error}") from error
+    if not isinstance(text, str) or not text:
+        raise AuthError(f"what is to prove who this program is must be a text, not {type(text).__name__}"
+                        f"{'' if text else ' that is empty'}")
+    return text
