@@ -9,10 +9,23 @@ from typing import TYPE_CHECKING, Any, List
 if TYPE_CHECKING:
     from . import errors as errors, revisions as revisions, types as types
     from .client import Client as Client, connect as connect, connect_all as connect_all
+    from .client.auth import Bearer as Bearer
     from .client.listen import (
         PromptsChanged as PromptsChanged, ResourceUpdated as ResourceUpdated, ResourcesChanged as ResourcesChanged,
         ToolsChanged as ToolsChanged,
     )
+    from .client.oauth.browser import Browser as Browser
+    from .client.oauth.filestore import FileStore as FileStore
+    from .client.oauth.grant import find_authorization as find_authorization
+    from .client.oauth.keyringstore import KeyringStore as KeyringStore
+    from .client.oauth.login import OAuth as OAuth
+    from .client.oauth.registration import client_metadata as client_metadata
+    from .client.oauth.stores import MemoryStore as MemoryStore, Store as Store
+    from .client.oauth.terminal import Terminal as Terminal
+    from .client.oauth.unattended import (
+        ClientCredentials as ClientCredentials, EnterpriseManaged as EnterpriseManaged, WorkloadIdentity as WorkloadIdentity,
+    )
+    from .client.oauth.users import UserAgent as UserAgent
     from .errors import (
         AuthError as AuthError, Cancelled as Cancelled, ConnectionClosed as ConnectionClosed,
         HeaderMismatch as HeaderMismatch, HTTPStatusError as HTTPStatusError, InputNeeded as InputNeeded, InternalError as InternalError,
@@ -25,14 +38,19 @@ if TYPE_CHECKING:
     )
     from .rpc.cancel import CancelToken as CancelToken
     from .server import Context as Context, Limits as Limits, Server as Server
+    from .server.auth import BearerAuth as BearerAuth
     from .server.caching import CacheHint as CacheHint
     from .server.httpd import serve as serve
+    from .server.introspection import Introspection as Introspection
+    from .server.jwtverifier import JWTVerifier as JWTVerifier
     from .server.marking import header as header
     from .server.media import Audio as Audio, Image as Image
+    from .server.principals import ISSUED_HERE as ISSUED_HERE, Principal as Principal
     from .server.questions import (
         Elicit as Elicit, InputRequired as InputRequired, ListRoots as ListRoots, Sample as Sample,
     )
     from .server.replay import StoredState as StoredState
+    from .server.statictokens import StaticTokens as StaticTokens
     from .server.wsgi import mount as mount
     from .types import (
         ElicitRequest as ElicitRequest, accept as accept, assistant as assistant, cancel as cancel, decline as decline,
@@ -41,28 +59,47 @@ if TYPE_CHECKING:
     from .version import __version__ as __version__
 
 __all__ = [
-    "Audio", "AuthError", "CacheHint", "CancelToken", "Cancelled", "Client", "ConnectionClosed", "Context",
-    "Elicit", "ElicitRequest", "HTTPStatusError", "HeaderMismatch", "Image", "InputNeeded", "InputRequired",
-    "InternalError", "InvalidParams", "Limits", "ListRoots", "MCPError", "MethodNotFound", "MissingCapability",
-    "NotSupported", "PromptsChanged", "ProtocolError", "RegistrationError", "RemoteError", "RequestTimeout",
-    "ResourceNotFound", "ResourceUpdated", "ResourcesChanged", "Sample", "Server", "SessionLost", "StoredState",
-    "ToolError", "ToolsChanged", "TransportError", "UnsupportedVersion", "UrlElicitationRequired",
-    "__version__", "accept", "assistant", "cancel", "connect", "connect_all", "decline", "errors", "header",
-    "mount", "revisions", "serve", "types", "user",
+    "Audio", "AuthError", "Bearer", "BearerAuth", "Browser", "CacheHint", "CancelToken", "Cancelled", "Client",
+    "ClientCredentials", "ConnectionClosed", "Context", "Elicit", "ElicitRequest", "EnterpriseManaged",
+    "FileStore", "HTTPStatusError", "HeaderMismatch", "ISSUED_HERE", "Image", "InputNeeded", "InputRequired",
+    "InternalError", "Introspection", "InvalidParams", "JWTVerifier", "KeyringStore", "Limits", "ListRoots",
+    "MCPError", "MemoryStore", "MethodNotFound", "MissingCapability", "NotSupported", "OAuth", "Principal",
+    "PromptsChanged", "ProtocolError", "RegistrationError", "RemoteError", "RequestTimeout", "ResourceNotFound",
+    "ResourceUpdated", "ResourcesChanged", "Sample", "Server", "SessionLost", "StaticTokens", "Store",
+    "StoredState", "Terminal", "ToolError", "ToolsChanged", "TransportError", "UnsupportedVersion",
+    "UrlElicitationRequired", "UserAgent", "WorkloadIdentity", "__version__", "accept", "assistant", "cancel",
+    "client_metadata", "connect", "connect_all", "decline", "errors", "find_authorization", "header", "mount",
+    "revisions", "serve", "types", "user",
 ]
 
 #: Where a name lives. What has no home here is an error; submodules stand for themselves.
 _HOMES = {
     "client": ("Client", "connect", "connect_all"),
+    "client.auth": ("Bearer",),
     "client.listen": ("PromptsChanged", "ResourceUpdated", "ResourcesChanged", "ToolsChanged"),
+    "client.oauth.browser": ("Browser",),
+    "client.oauth.filestore": ("FileStore",),
+    "client.oauth.grant": ("find_authorization",),
+    "client.oauth.keyringstore": ("KeyringStore",),
+    "client.oauth.login": ("OAuth",),
+    "client.oauth.registration": ("client_metadata",),
+    "client.oauth.stores": ("MemoryStore", "Store"),
+    "client.oauth.terminal": ("Terminal",),
+    "client.oauth.unattended": ("ClientCredentials", "EnterpriseManaged", "WorkloadIdentity"),
+    "client.oauth.users": ("UserAgent",),
     "rpc.cancel": ("CancelToken",),
     "server": ("Context", "Limits", "Server"),
+    "server.auth": ("BearerAuth",),
     "server.caching": ("CacheHint",),
     "server.httpd": ("serve",),
+    "server.introspection": ("Introspection",),
+    "server.jwtverifier": ("JWTVerifier",),
     "server.marking": ("header",),
     "server.media": ("Audio", "Image"),
+    "server.principals": ("ISSUED_HERE", "Principal"),
     "server.questions": ("Elicit", "InputRequired", "ListRoots", "Sample"),
     "server.replay": ("StoredState",),
+    "server.statictokens": ("StaticTokens",),
     "server.wsgi": ("mount",),
     "types": ("ElicitRequest", "accept", "assistant", "cancel", "decline", "user"),
     "version": ("__version__",),

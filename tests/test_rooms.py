@@ -27,7 +27,7 @@ LAYERS = {
     "server": ["errors", "revisions", "types", "protocol", "rpc", "version"],
     "client": ["errors", "revisions", "types", "protocol", "rpc", "version"],
     "testing": ["rpc"],
-    "cli": ["errors", "types", "protocol"],
+    "cli": ["errors", "types", "protocol", "client"],
     "__main__": ["cli", "errors", "types", "protocol", "client", "version"],
     "": ["errors", "revisions", "types", "rpc.cancel", "server", "client", "version"],
 }
@@ -45,10 +45,13 @@ NEVER = {
 }
 #: Heavy or third-party modules, and the only modules that may import them (inside a function).
 GUESTS = {
-    "requests": {"client.httplink", "client.sockets", "client.auth", "server.auth"},
+    "requests": {"client.httplink", "client.sockets", "client.auth", "server.fetching"},
     "urllib3": {"client.sockets"},
     "jsonschema": {"protocol.validation"},
     "referencing": {"protocol.validation"},
+    "keyring": {"client.oauth.keyringstore"},
+    "jwt": {"client.oauth.signing", "server.jwtverifier", "server.keysets"},
+    "cryptography": {"client.oauth.signing", "server.jwtverifier", "server.keysets"},
     "subprocess": {"client"},
 }
 DATE = re.compile(r"20\d\d-\d\d-\d\d")

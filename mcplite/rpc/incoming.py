@@ -91,7 +91,7 @@ class Incoming:
         self.batch = batch
         #: Where what belongs to this request goes; None is the channel.
         self.outlet = outlet
-        #: Who sent it, where one peer speaks for many; whoever handed it in knows more.
+        #: Who sent it, as whoever handed it in says.
         self.sender = sender
         #: A later request whose answer the handler of this one gives, after it has answered this one.
         self.heir: Optional[Incoming] = None
@@ -120,8 +120,8 @@ class Incoming:
 
     @property
     def key(self) -> Any:
-        """What names this request among those in work: ids are a sender's own."""
-        return self.id if self.sender is None else (self.sender, self.id)
+        """What names this request among those in work: ids are a sender's own, where one peer speaks for many."""
+        return (self.sender, self.id) if self.peer.shared else self.id
 
     def inherit(self, before: "Incoming") -> None:
         """Become what the handler of *before* answers from now on: its token is this request's as well."""

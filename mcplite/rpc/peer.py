@@ -88,16 +88,19 @@ class Peer:
         client's (callers read their own answers).
     :param limits: bounds on incoming JSON.
     :param trace: called with "->" or "<-" and the bytes of each message.
+    :param shared: whether it speaks for many senders, each of which has request ids of its own.
     """
 
     def __init__(self, channel: Channel, handler: Handler, *, workers: Workers, leading: bool = False,
-                 limits: jsonrpc.JSONLimits = jsonrpc.DEFAULT_LIMITS, trace: Optional[Trace] = None) -> None:
+                 limits: jsonrpc.JSONLimits = jsonrpc.DEFAULT_LIMITS, trace: Optional[Trace] = None,
+                 shared: bool = False) -> None:
         self._channel = channel
         self._handler = handler
         self._workers = workers
         self._leading = leading
         self._limits = limits
         self._trace = trace
+        self.shared = shared
         self._warn = RateLog(_log)
         self._lock = threading.Lock()
         self._pending: Dict[int, Pending] = {}
@@ -127,6 +130,10 @@ class Peer:
     def closed(self) -> bool:
         """Whether the conversation is over."""
         return self._error is not None
+
+    def now(self) -> float:
+        """Return the seconds that have passed for calls: not those in which a person was asked something."""
+        return self._clock.now()
 
     @property
     def last_error(self) -> Optional[Exception]:
@@ -165,12 +172,13 @@ class Peer:
         :raises RequestTimeout: no answer in time.
         :raises Cancelled: the token was cancelled.
         :raises ConnectionClosed: the connection is over, or ended meanwhile.
+        :raises TypeError, ValueError: the params are no JSON; nothing was sent.
         """
         if id is None:
             id = self.new_id()
         if cancel is not None:
             cancel.check()
-        data = jsonrpc.dump(jsonrpc.Request(id, method, params))
+        data = self._dumped(jsonrpc.Request(id, method, params))
         pending = Pending(id, method, self._clock, timeout, max_timeout, on_progress)
         pending.headers = headers
         with self._lock:
@@ -201,6 +209,14 @@ class Peer:
         if isinstance(outcome, jsonrpc.Failure):
             raise remote_error(outcome.code, outcome.message, outcome.data)
         raise copy.copy(outcome) from outcome.__cause__
+
+    def _dumped(self, request: jsonrpc.Request) -> bytes:
+        try:
+            return jsonrpc.dump(request)
+        except (TypeError, ValueError) as error:
+            # Said here, where nobody else's errors come by: those of a caller's own functions have to pass as they are.
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{request.method!r} was not sent to {self.name}, since its params are no JSON: {error}") from error
 
     def _wait(self, pending: Pending, cancel: Optional[CancelToken]) -> None:
         progress = pending.progress
@@ -310,7 +326,7 @@ class Peer:
 
     def refuse_incoming(self, id: Union[int, str], code: int, message: str, sender: Any = None) -> None:
         """Answer a request in work with an error, whatever becomes of its handler."""
-        incoming = self._in_flight.get(id if sender is None else (sender, id))
+        incoming = self._in_flight.get((sender, id) if self.shared else id)
         if incoming is not None:
             incoming.fail(code, message)
 
@@ -377,18 +393,18 @@ class Peer:
         :param message: the same, parsed.
         :param outlet: where its answers go; None is the channel.
         :param inline: whether a handler may run on this thread, when the peer is one that leads.
-        :param sender: who sent it, when this peer speaks for many; compared by identity.
+        :param sender: who sent it, for its handler to know; compared by identity when this peer speaks for many.
         """
         self._noted("<-", data)
         counters = self.counters
         counters.messages_received += 1
         counters.bytes_received += len(data)
         if type(message) is jsonrpc.Batch:
-            self._receive_batch(message, outlet)
+            self._receive_batch(message, outlet, sender)
         else:
             self._route(message, None, outlet, inline, sender)
 
-    def _receive_batch(self, batch: jsonrpc.Batch, outlet: Optional[Outlet]) -> None:
+    def _receive_batch(self, batch: jsonrpc.Batch, outlet: Optional[Outlet], sender: Any) -> None:
         if not self._handler.accepts_batches():
             self._reject(jsonrpc.Invalid(None, INVALID_REQUEST, "arrays of messages are not part of this revision"),
                          outlet=outlet)
@@ -397,7 +413,7 @@ class Peer:
                        for item in batch.items)
         collector = Batch(expected, outlet)
         for item in batch.items:
-            self._route(item, collector, outlet, False)
+            self._route(item, collector, outlet, False, sender)
         if not expected and outlet is not None:
             outlet.finish(None)
 

@@ -1,11 +1,13 @@
 """The command line of the server's side: python -m mcplite.server TARGET.
 
-May import: server.app, server.httpd, server.loading, server.stdio, version
+May import: server.app, server.auth, server.httpd, server.loading, server.statictokens,
+    server.stdio, version
 """
 
 import argparse
 import logging
 import os
+import re
 import sys
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -31,10 +33,16 @@ examples:
   %(prog)s weather.py:mcp --log-level debug
   %(prog)s tools.py --name my-tools
   %(prog)s weather.py --http 8000
-  %(prog)s weather.py --http 0.0.0.0:8000 --allow-host mcp.example.com
+  %(prog)s weather.py --http 0.0.0.0:8000 --allow-host mcp.example.com --token-env WEATHER_TOKEN
 
 A host starts it with a configuration such as
   {"mcpServers": {"weather": {"command": "python", "args": ["-m", "PACKAGE.server", "/full/path/weather.py"]}}}
+
+Who shall call over HTTP needs a token, which both sides know; put one into a variable and name that here:
+  export WEATHER_TOKEN=$(python -c 'import secrets; print(secrets.token_urlsafe(32))')
+  %(prog)s weather.py --http 8000 --token-env WEATHER_TOKEN
+A client sends it with each request as "Authorization: Bearer ...". For OAuth, and for callers who may do different
+things, give the Server in the file an auth=.
 
 Logs go to stderr; on stdin and stdout so does everything that tools print, and the server ends when its
 stdin does. In any case it ends on the first Ctrl-C or SIGTERM. MCPLITE_DEBUG=1 shows every message; with --http,
@@ -59,6 +67,9 @@ def _parser() -> argparse.ArgumentParser:
                            " can be repeated")
     http.add_argument("--allow-origin", metavar="ORIGIN", action="append",
                       help="an origin, such as https://app.example, whose pages may use this server; can be repeated")
+    http.add_argument("--token-env", metavar="NAME",
+                      help="ask every caller for a token that is in this environment variable, one or several with commas or"
+                           " blanks between them; who has one may use all that is served")
     http.add_argument("--stateless", action="store_true", default=None,
                       help="serve every request on its own, without sessions")
     http.add_argument("--legacy-sse", action="store_true", default=None,
@@ -80,8 +91,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
         ("path", options.path), ("allowed_hosts", options.allow_host), ("allowed_origins", options.allow_origin),
         ("stateless", options.stateless), ("legacy_sse", options.legacy_sse)) if value is not None}
     if options.http is None:
-        if given:
-            parser.error("--path, --allow-host, --allow-origin, --stateless and --legacy-sse need --http")
+        if given or options.token_env is not None:
+            parser.error("--path, --allow-host, --allow-origin, --token-env, --stateless and --legacy-sse need --http")
         return _serve_stdio(options)
     return _serve_http(options, given)
 
@@ -102,7 +113,12 @@ def _serve_http(options: argparse.Namespace, given: Dict[str, Any]) -> int:
     server = _load(options)
     if server is None:
         return 1
-    from .httpd import HTTPServer, serve_until_stopped
+    if options.token_env is not None:
+        problem = _ask_for_tokens(server, options.token_env)
+        if problem is not None:
+            print(f"cannot serve {options.target}: {problem}", file=sys.stderr)
+            return 1
+    from .httpd import HTTPServer, serve_until_stopped, warning_of
 
     host, port = options.http
     try:
@@ -110,9 +126,27 @@ def _serve_http(options: argparse.Namespace, given: Dict[str, Any]) -> int:
     except (OSError, ValueError) as error:
         print(f"cannot serve {options.target}: {error}", file=sys.stderr)
         return 1
+    warning = warning_of(server, host)
+    if warning is not None and not logging.getLogger(__name__).isEnabledFor(logging.WARNING):
+        print(f"WARNING: {warning}", file=sys.stderr)  # it was not logged, and must not be missed
     print(f"{server.name} is served at {httpd.url} (Ctrl-C stops it)", file=sys.stderr, flush=True)
     serve_until_stopped(httpd)
     return 0
+
+
+def _ask_for_tokens(server: Server, variable: str) -> Optional[str]:
+    """Have a server ask for the tokens in an environment variable; return what is in the way of that."""
+    if server.auth is not None:
+        return "the server has an auth= of its own, beside which --token-env would not count; leave one of them out"
+    from .auth import BearerAuth
+    from .statictokens import StaticTokens
+
+    tokens = re.split(r"[,\s]+", os.environ.get(variable, "").strip(" ,\t\r\n"))
+    try:
+        server.auth = BearerAuth(StaticTokens([token for token in tokens if token], scopes=server.registry.scopes()))
+    except ValueError as error:
+        return f"--token-env {variable}: {error}"
+    return None
 
 
 def _load(options: argparse.Namespace) -> Optional[Server]:

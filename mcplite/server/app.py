@@ -1,18 +1,20 @@
 """Server: the registry and its decorators; it owns no connection.
 
-May import: errors, revisions, types, protocol.codec, protocol.envelope, protocol.jsonrpc, protocol.meta, protocol.mirrored, protocol.paging,
-    protocol.uritemplate, server.caching, server.context, server.directory, server.functions, server.httpd, server.limits, server.logs,
-    server.registry, server.replay, server.serving, server.sessions, server.stdio, server.wsgi, version
+May import: errors, revisions, types, protocol.codec, protocol.envelope, protocol.jsonrpc, protocol.mirrored, protocol.paging,
+    protocol.uritemplate, server.auth, server.caching, server.context, server.directory, server.functions, server.httpd,
+    server.limits, server.logs, server.options, server.registry, server.replay, server.scopes, server.serving, server.sessions,
+    server.stdio, server.wsgi, version
 """
 
 import copy
 import logging
-from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
+from typing import (
+    TYPE_CHECKING, Any, Callable, ContextManager, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union,
+)
 
 from ..errors import RegistrationError
 from ..protocol import codec, jsonrpc, paging
 from ..protocol.envelope import SERVER_INFO
-from ..protocol.meta import check_extension
 from ..revisions import REVISIONS, Revision
 from ..types import (
     Annotations, DiscoverResult, Icon, Implementation, InitializeResult, Prompt, PromptArgument, Resource, ResourceTemplate,
@@ -21,21 +23,24 @@ from ..types import (
 from ..version import __version__
 from .caching import CacheHint
 from .context import Context
-from .functions import Function, compile_function
+from .functions import compile_function
 from .limits import Limits
-from .registry import PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry, check_name, checked_meta
+from .options import bearer_auth, checked_extensions, checked_hints, checked_key, decoded_icons, find_marks
+from .registry import Found, PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry, check_name, checked_meta
+from .scopes import registered_scopes
 from .serving import Serving
 from .sessions import LegacySession
 
 if TYPE_CHECKING:
     from ..protocol.mirrored import Mark
+    from .auth import BearerAuth, Verifier
     from .replay import States, StoredState
     from .wsgi import WSGIApp
 
 __all__ = ["Server"]
 
-_log = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
+Scopes = Union[str, Iterable[str]]
 Middleware = Callable[[Context, Callable[[], Dict[str, Any]]], Dict[str, Any]]
 
 
@@ -75,6 +80,8 @@ class Server(Serving):
     :param cache_lists: the same for "tools", "prompts", "resources", "templates" or "discover" alone.
     :param extensions: the extensions of the protocol that the server supports, with their settings, by identifiers such as
         ``com.example/charts``; what they add is registered with :meth:`add_method`.
+    :param auth: who may call over HTTP: a :class:`BearerAuth`, or just what verifies a token, such as
+        :class:`StaticTokens`. By default everybody who can reach the server.
     :param debug: logs every message, as in :func:`mcplite.connect`.
     :raises RegistrationError: the name is empty, or an option cannot be used.
     """
@@ -89,19 +96,21 @@ class Server(Serving):
                  fleet: bool = False, state_keys: Sequence[Union[str, bytes]] = (),
                  state_store: "Optional[StoredState]" = None, era: Optional[str] = None, cache: Optional[CacheHint] = None,
                  cache_lists: Optional[Mapping[str, CacheHint]] = None, extensions: Optional[Dict[str, Any]] = None,
-                 debug: Union[None, bool, str] = None) -> None:
+                 auth: "Union[None, BearerAuth, Verifier]" = None, debug: Union[None, bool, str] = None) -> None:
         check_name("server", name)
         super().__init__(limits or Limits(), lifespan, debug)
         if page_size < 1:
             raise RegistrationError(f"page_size must be at least 1, not {page_size!r}")
         self.info = Implementation(name=name, version=version or __version__, title=title, description=description,
-                                   website_url=website_url, icons=_icons(icons))
+                                   website_url=website_url, icons=decoded_icons(icons))
         self.instructions = instructions
+        #: Read when an endpoint is made.
+        self.auth = bearer_auth(auth)
         if fleet and not state_keys:
             raise RegistrationError("fleet=True needs state_keys=[...]: secrets that all processes share; make one with"
                                     " python -c 'import secrets; print(secrets.token_hex(32))'")
         self.fleet = fleet
-        self.state_keys = [_key(key) for key in state_keys]
+        self.state_keys = [checked_key(key) for key in state_keys]
         if state_store is not None and not fleet:
             raise RegistrationError("state_store= is for a fleet=True; one process keeps what its handlers wait for itself")
         self._state_store = state_store
@@ -117,8 +126,8 @@ class Server(Serving):
             *(revision.client_requests for revision in REVISIONS if not revision.modern))
         self._forwards_logs = False
         self._cache = cache or CacheHint()
-        self._cache_lists = _hints(cache_lists or {})
-        self._extensions = _checked_extensions(extensions)
+        self._cache_lists = checked_hints(cache_lists or {})
+        self._extensions = checked_extensions(extensions)
         self.middleware: Tuple[Middleware, ...] = tuple(middleware)
         self.mask_errors = mask_errors
         self.registry = Registry(self._changed)
@@ -152,7 +161,7 @@ class Server(Serving):
                  output_schema: Optional[Dict[str, Any]] = None, structured_output: Optional[bool] = None,
                  annotations: Union[None, ToolAnnotations, Dict[str, Any]] = None,
                  icons: Optional[Sequence[Union[Icon, Dict[str, Any]]]] = None,
-                 meta: Optional[Dict[str, Any]] = None, timeout: Optional[float] = None) -> None:
+                 meta: Optional[Dict[str, Any]] = None, timeout: Optional[float] = None, scopes: Scopes = ()) -> None:
         """Register *function* as a tool.
 
         :param name: by default the function's.
@@ -165,6 +174,7 @@ class Server(Serving):
         :param annotations: hints such as ``{"readOnlyHint": True}``.
         :param meta: the definition's ``_meta``.
         :param timeout: seconds that one call may run; it stands still while the tool waits for an answer.
+        :param scopes: what a caller over HTTP must have, besides what every request needs; on a pipe there are none.
         :raises RegistrationError: the function cannot be served, or the name is taken.
         """
         compiled = compile_function(function, name=name, description=description, input_schema=input_schema,
@@ -175,8 +185,9 @@ class Server(Serving):
         if isinstance(annotations, dict):
             annotations = codec.decode(ToolAnnotations, annotations)
         tool = Tool(name=label, input_schema={}, title=title, description=description,
-                    annotations=annotations, icons=_icons(icons), meta=checked_meta(meta, f"tool {label!r}"))
-        self.registry.add("tools", label, ToolEntry(tool, compiled, timeout, _marks(compiled, f"tool {label!r}")))
+                    annotations=annotations, icons=decoded_icons(icons), meta=checked_meta(meta, f"tool {label!r}"))
+        self.registry.add("tools", label, ToolEntry(tool, compiled, timeout, find_marks(compiled, f"tool {label!r}"),
+                                                    registered_scopes(scopes, f"tool {label!r}")))
 
     def remove_tool(self, name: str) -> None:
         """Take a tool out; clients are told.
@@ -202,7 +213,8 @@ class Server(Serving):
                      title: Optional[str] = None, description: Optional[str] = None, mime_type: Optional[str] = None,
                      size: Optional[int] = None, annotations: Union[None, Annotations, Dict[str, Any]] = None,
                      icons: Optional[Sequence[Union[Icon, Dict[str, Any]]]] = None,
-                     meta: Optional[Dict[str, Any]] = None, cache: Optional[CacheHint] = None) -> None:
+                     meta: Optional[Dict[str, Any]] = None, cache: Optional[CacheHint] = None,
+                     scopes: Scopes = ()) -> None:
         """Register *function* as the reader of a URI, or of every URI that a template matches.
 
         A URI with ``{variables}`` (RFC 6570) is a template, and the function gets their values.
@@ -211,6 +223,7 @@ class Server(Serving):
         :param mime_type: of the contents; by default text/plain for text, application/json for data.
         :param size: bytes of the content, when known.
         :param cache: how long clients may keep it; by default as the server says.
+        :param scopes: what a caller over HTTP must have to read it, or to be told of its changes.
         :raises RegistrationError: the URI is none, its variables are not the function's parameters, or it is taken.
         """
         compiled = compile_function(function, name=name, description=description, kind="resource")
@@ -223,13 +236,14 @@ class Server(Serving):
             annotations = codec.decode(Annotations, annotations)
         common: Dict[str, Any] = dict(
             name=label, title=title, description=compiled.description, mime_type=mime_type,
-            annotations=annotations, icons=_icons(icons), meta=checked_meta(meta, what))
+            annotations=annotations, icons=decoded_icons(icons), meta=checked_meta(meta, what))
         parameters = [parameter for parameter, _, _ in compiled.parameters]
+        needed = registered_scopes(scopes, what)
         if "{" not in uri:
             if any(required for _, required, _ in compiled.parameters):
                 raise RegistrationError(f"{what}: its reader takes {parameters}, which the URI does not have;"
                                         f" write them into it, as in '{uri}/{{{parameters[0]}}}'")
-            self.registry.add("resources", uri, ResourceEntry(Resource(uri=uri, size=size, **common), compiled, cache))
+            self.registry.add("resources", uri, ResourceEntry(Resource(uri=uri, size=size, **common), compiled, cache, needed))
             return
         from ..protocol.uritemplate import Template  # for servers that have templates
 
@@ -244,7 +258,7 @@ class Server(Serving):
             raise RegistrationError(f"{what}: its variables are {list(pattern.names)}, its reader's parameters"
                                     f" {parameters}; they must be the same")
         template = ResourceTemplate(uri_template=uri, **common)
-        self.registry.add("templates", uri, TemplateEntry(template, pattern, compiled, cache))
+        self.registry.add("templates", uri, TemplateEntry(template, pattern, compiled, cache, needed))
 
     def remove_resource(self, uri: str) -> None:
         """Take a resource or a template out; clients are told.
@@ -254,11 +268,12 @@ class Server(Serving):
         self.registry.remove("templates" if "{" in uri else "resources", uri)
 
     def add_directory(self, uri: str, path: str, *, name: Optional[str] = None, title: Optional[str] = None,
-                      description: Optional[str] = None) -> None:
+                      description: Optional[str] = None, scopes: Scopes = ()) -> None:
         """Serve the files below a directory; nothing outside of it can be reached (RSRC-23).
 
         :param uri: what the directory is called, such as ``file:///srv/maps``.
         :param path: where it is.
+        :param scopes: what a caller over HTTP must have to read one.
         :raises RegistrationError: it is no directory, or the URI is taken.
         """
         from .directory import Directory
@@ -266,7 +281,7 @@ class Server(Serving):
         directory = Directory(uri, path)
         template = uri.rstrip("/") + "/{+path}"
         self.add_resource(template, directory.read, name=name or directory.name, title=title,
-                          description=description or f"Files below {uri}")
+                          description=description or f"Files below {uri}", scopes=scopes)
 
     def resource_updated(self, uri: str) -> None:
         """Tell every client that subscribed to *uri*, or listens to it, that it has changed; callable from any thread."""
@@ -282,9 +297,10 @@ class Server(Serving):
 
     def add_prompt(self, function: Callable[..., Any], *, name: Optional[str] = None, title: Optional[str] = None,
                    description: Optional[str] = None, icons: Optional[Sequence[Union[Icon, Dict[str, Any]]]] = None,
-                   meta: Optional[Dict[str, Any]] = None) -> None:
+                   meta: Optional[Dict[str, Any]] = None, scopes: Scopes = ()) -> None:
         """Register *function* as a prompt; it returns a text, messages, or a ``GetPromptResult``.
 
+        :param scopes: what a caller over HTTP must have to get it.
         :raises RegistrationError: the function cannot be served, or the name is taken.
         """
         compiled = compile_function(function, name=name, description=description, kind="prompt")
@@ -292,8 +308,8 @@ class Server(Serving):
         arguments = [PromptArgument(name=parameter, required=required, description=text)
                      for parameter, required, text in compiled.parameters]
         prompt = Prompt(name=label, title=title, description=compiled.description, arguments=arguments or None,
-                        icons=_icons(icons), meta=checked_meta(meta, f"prompt {label!r}"))
-        self.registry.add("prompts", label, PromptEntry(prompt, compiled))
+                        icons=decoded_icons(icons), meta=checked_meta(meta, f"prompt {label!r}"))
+        self.registry.add("prompts", label, PromptEntry(prompt, compiled, registered_scopes(scopes, f"prompt {label!r}")))
 
     def remove_prompt(self, name: str) -> None:
         """Take a prompt out; clients are told.
@@ -358,7 +374,8 @@ class Server(Serving):
     def logging_handler(self, level: int = logging.NOTSET) -> logging.Handler:
         """Return a ``logging.Handler`` that forwards Python log records to the client.
 
-        A record made while a handler serves a request goes to that request's client; any other to all.
+        A record made while a handler serves a request goes to that request's client; any other to all whom no principal
+        is known of, since it may be about the request of another one.
         """
         from .logs import ClientLogHandler
         self._forwards_logs = True
@@ -485,16 +502,17 @@ class Server(Serving):
         # Middleware reads and changes results, and must neither meet text nor what is kept.
         return copy.deepcopy(page.value) if self.middleware else page
 
-    def find_resource(self, uri: str) -> Optional["Found"]:
+    def find_resource(self, uri: str) -> Optional[Found]:
         """Return what reads *uri*; None when there is nothing."""
         entry = self.registry.get("resources", uri)
         if entry is not None:
-            return Found(entry.function, {}, entry.resource.mime_type, self.hint_for(entry.cache))
+            return Found(entry.function, {}, entry.resource.mime_type, self.hint_for(entry.cache),
+                         entry.scopes)
         match = self.registry.match(uri)
         if match is None:
             return None
         template, values = match
-        return Found(template.function, values, template.template.mime_type, self.hint_for(template.cache))
+        return Found(template.function, values, template.template.mime_type, self.hint_for(template.cache), template.scopes)
 
     def marks(self, name: Any) -> "Sequence[Mark]":
         """Return the marked parameters of a tool; none for a name that is no tool's."""
@@ -540,61 +558,3 @@ class Server(Serving):
             return function
 
         return register
-
-
-def _marks(function: Function, what: str) -> "Sequence[Mark]":
-    if not function.mentions("x-mcp-header"):
-        return ()
-    from ..protocol.mirrored import marks  # for servers that have marked parameters
-
-    try:
-        found = marks(function.input_schema)
-    except ValueError as error:
-        raise RegistrationError(f"{what}: {error}") from error
-    for mark in found:
-        if any(word in mark.path[-1].lower() for word in ("password", "secret", "token", "key", "credential")):
-            _log.warning("%s: the parameter %r looks like a secret, which should not travel in a header (MHDR-30)",
-                         what, mark.path[-1])
-    return found
-
-
-class Found(NamedTuple):
-    """What reads a resource."""
-
-    function: Function
-    values: Mapping[str, Any]
-    mime_type: Optional[str]
-    cache: CacheHint
-
-
-def _hints(given: Mapping[str, CacheHint]) -> Dict[str, CacheHint]:
-    for kind, hint in given.items():
-        if kind not in ("tools", "prompts", "resources", "templates", "discover"):
-            raise RegistrationError(f"cache_lists[{kind!r}]: there are hints for 'tools', 'prompts', 'resources', 'templates'"
-                                    " and 'discover'")
-        if not isinstance(hint, CacheHint):
-            raise RegistrationError(f"cache_lists[{kind!r}] must be a CacheHint, not {hint!r}")
-    return dict(given)
-
-
-def _checked_extensions(extensions: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
-    for name, settings in (extensions or {}).items():
-        try:
-            check_extension(name, settings)
-        except ValueError as error:
-            raise RegistrationError(str(error)) from error
-    return extensions
-
-
-def _key(key: Union[str, bytes]) -> bytes:
-    secret = key.encode("utf-8") if isinstance(key, str) else key
-    if len(secret) < 16:
-        raise RegistrationError("a key in state_keys has fewer than 16 bytes, which can be guessed; use"
-                                " secrets.token_hex(32)")
-    return secret
-
-
-def _icons(icons: Optional[Sequence[Union[Icon, Dict[str, Any]]]]) -> Optional[List[Icon]]:
-    if icons is None:
-        return None
-    return [codec.decode(Icon, icon) if isinstance(icon, dict) else icon for icon in icons]

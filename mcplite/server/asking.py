@@ -1,6 +1,7 @@
 """How questions get answers: over the back channel of a legacy client; the ways of the modern era stand beside it.
 
-May import: errors, revisions, types, protocol.codec, protocol.forms, protocol.sampling, rpc.incoming, server.formtypes, server.questions
+May import: errors, revisions, types, protocol.codec, protocol.forms, protocol.sampling, rpc.incoming, server.formtypes,
+    server.questions
 
 ``Asker`` is what all ways share: what may be asked, how a question is written and how its answer is read.
 ``BackChannel`` sends a request of the server's own and blocks.

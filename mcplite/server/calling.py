@@ -1,6 +1,7 @@
 """Calling a tool: bind the arguments, ask declared questions, run, and turn what came into a result.
 
-May import: errors, types, protocol.codec, server.alarm, server.context, server.functions, server.questions, server.registry, server.results
+May import: errors, types, protocol.codec, server.alarm, server.context, server.functions, server.questions, server.registry,
+    server.results
 """
 
 import logging

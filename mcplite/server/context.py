@@ -1,6 +1,7 @@
 """What a handler may ask of its request: progress, logs, cancellation, questions, who is calling.
 
-May import: errors, types, rpc.cancel, rpc.incoming, server.alarm, server.asking, server.questions, server.sessions, server.throttle
+May import: errors, types, rpc.cancel, rpc.incoming, server.alarm, server.asking, server.principals, server.questions,
+    server.sessions, server.throttle
 
 Every call through the context is a cancellation point: once the request is cancelled it raises
 ``Cancelled``, so that a loop which reports progress stops by itself.
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..types import ClientCapabilities, Implementation
     from .alarm import Alarm
     from .asking import Asker
+    from .principals import Principal
     from .sessions import Session
 
 __all__ = ["CURRENT", "Context", "LEVELS"]
@@ -110,9 +112,9 @@ class Context:
         return self._session.revision.name
 
     @property
-    def principal(self) -> Optional[str]:
-        """Who the host says has sent this; None for nobody."""
-        return self._session.principal
+    def principal(self) -> "Optional[Principal]":
+        """Who has sent this very request, by its token or as the host says; None where callers are not known, as on a pipe."""
+        return self._session.sender_of(self.incoming)
 
     @property
     def trace_context(self) -> Dict[str, str]:

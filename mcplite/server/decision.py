@@ -1,7 +1,7 @@
 """The ladder: which rung an HTTP request fails on, or what is to be done with it.
 
-May import: errors, protocol.envelope, protocol.headers, protocol.jsonrpc, protocol.mirrored, revisions, server.gate, server.httpmessages,
-    server.httpsessions, server.tickets
+May import: errors, protocol.envelope, protocol.headers, protocol.jsonrpc, protocol.mirrored, revisions, server.gate,
+    server.httpmessages, server.httpsessions, server.tickets
 
 Nothing is changed here and nothing is run: ``decide`` looks, and returns one of the decisions below. The
 first rung that fails is the one that is answered, and no body is read before all rungs that need none.
@@ -133,8 +133,8 @@ Decision = Union[Reject, Preflight, Start, Run, Accept, Serve, Note, Listen, Res
 class Rules:
     """What one endpoint allows.
 
-    :param find: returns the session with an id that belongs to a principal.
-    :param read_ticket: reads an id that is a ticket, for a principal.
+    :param find: returns the session with an id that belongs to an owner.
+    :param read_ticket: reads an id that is a ticket, for an owner.
     :param mode: "sessions" (kept here), "tickets" (the id says all that is known, any process can serve it) or
         "stateless" (there is no id): how clients are served that begin with a handshake.
     :param revisions: what is spoken, oldest first.
@@ -319,7 +319,7 @@ def _session(request: HTTPRequest, rules: Rules) -> Union[HTTPSession, Reject]:
         if isinstance(refused, Reject):
             return refused
         return Reject(400, "this request needs the Mcp-Session-Id that the answer to 'initialize' came with")  # SESS-06
-    session = rules.find(id, request.principal)
+    session = rules.find(id, request.owner)
     if session is None:
         return Reject(404, "there is no such session (any more); send 'initialize' without a session id to begin one")
     version = _version(request, rules)
@@ -342,7 +342,7 @@ def _ticket(request: HTTPRequest, rules: Rules) -> Union[Ticket, Reject]:
     id = request.headers.get(SESSION)
     if id is None:
         return Reject(400, "this request needs the Mcp-Session-Id that the answer to 'initialize' came with")
-    ticket = rules.read_ticket(id, request.principal)
+    ticket = rules.read_ticket(id, request.owner)
     if ticket is None:
         return Reject(404, "there is no such session (any more); send 'initialize' without a session id to begin one")
     if version not in (None, ticket.revision) and _checks(ticket.revision):

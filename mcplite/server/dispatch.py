@@ -1,6 +1,7 @@
 """From a method to the registry to a result: era-blind, one function for each method.
 
-May import: errors, types, protocol.codec, server.calling, server.context, server.functions, server.registry, server.results, server.sessions
+May import: errors, types, protocol.codec, server.calling, server.context, server.functions, server.registry, server.results,
+    server.sessions
 """
 
 import copy
@@ -122,7 +123,7 @@ def _read_resource(context: Context, params: Dict[str, Any]) -> Result:
     found = session.app.find_resource(uri)
     if found is None:
         raise _missing(context, uri)
-    function, values, mime_type, cache = found
+    function, values, mime_type, cache, _ = found
 
     def read() -> List[Any]:
         kwargs = _bound(lambda: function.bind(values))

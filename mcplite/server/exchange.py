@@ -1,11 +1,13 @@
 """The HTTP core: one request in, one response out, whoever the host is.
 
-May import: errors, protocol.headers, protocol.jsonrpc, revisions, rpc.deadline, rpc.peer, server.decision, server.eventstore, server.gate,
-    server.httpmessages, server.httpsessions, server.legacysse, server.modern, server.openings, server.streams, server.tickets
+May import: errors, protocol.headers, protocol.jsonrpc, revisions, rpc.deadline, rpc.peer, server.decision, server.eventstore,
+    server.gate, server.guard, server.httpmessages, server.httpsessions, server.legacysse, server.modern, server.openings,
+    server.streams, server.tickets
 """
 
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..errors import INTERNAL_ERROR, MISSING_CAPABILITY, SERVER_BUSY
@@ -19,6 +21,7 @@ from .decision import (
 )
 from .eventstore import EventStore, MemoryEventStore
 from .gate import Gate
+from .guard import Guard
 from .httpmessages import HTTPRequest, HTTPResponse
 from .httpsessions import HTTPChannel, HTTPSession, SessionTable
 from .modern import Visitor
@@ -54,7 +57,8 @@ class Exchange:
     :param legacy_sse: also serves the two endpoints of the oldest revision's HTTP+SSE, at ``sse`` and ``messages``
         beside the endpoint.
     :param event_store: keeps events for resumption; in memory by default.
-    :param routes: other paths, by path; each is called with the request and returns status, media type and body.
+    :param routes: other paths, by path; each is called with the request and returns status, media type and body. They
+        are open to everybody, without a token too: a place for the health checks of a load balancer.
     :raises ValueError: a path, host or origin is not written as one.
     """
 
@@ -66,6 +70,7 @@ class Exchange:
         self.app = app
         self.path = path.rstrip("/")
         self.gate = Gate(allowed_hosts, allowed_origins)
+        self.guard = Guard(app, self.gate, self.path)
         limits = self.limits = app.limits
         self._store = event_store or MemoryEventStore(limits)
         self._tables: List[SessionTable] = []
@@ -79,9 +84,11 @@ class Exchange:
             self._tickets = Tickets(app.state_keys, app.name, limits.session_seconds)
         self._rules = Rules(self.gate, limits.message_bytes, app.json_limits, self.sessions.find, self._read_ticket, mode,
                             app.revisions, app.marks, app.modern_methods)
-        self._routes: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {self.path: self._endpoint}
-        for at, route in (routes or {}).items():
-            self._routes[at.rstrip("/")] = _plain(route)
+        #: What is served to everybody: the description of the endpoint, and what the user adds.
+        self._open: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {
+            **self.guard.routes(), **{at.rstrip("/"): _plain(route) for at, route in (routes or {}).items()}}
+        #: What is served to whom the guard admits.
+        self._doors: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {self.path: self._endpoint}
         #: Guards the fields below; held for arithmetic and assignments.
         self._lock = threading.Lock()
         #: Speaks for all clients without a session; made with the first.
@@ -95,7 +102,7 @@ class Exchange:
         if legacy_sse:
             from .legacysse import LegacySSE
 
-            self._routes.update(LegacySSE(self).routes())
+            self._doors.update(LegacySSE(self).routes())
 
     # --- one request ----------------------------------------------------------------------------------
 
@@ -118,14 +125,22 @@ class Exchange:
             return self.refuse(refused, request)
         if self._closed:
             return self.refuse(_stopping(), request)
-        route = self._routes.get(request.path.rstrip("/"))
-        if route is None:
+        path = request.path.rstrip("/")
+        route = self._open.get(path)
+        if route is not None:
+            return route(request)
+        door = self._doors.get(path)
+        if door is None:
             return self.refuse(Reject(404, f"nothing is served at {request.path[:100]!r}; the endpoint is"
                                            f" {request.mount + (self.path or '/')}", close=True), request)
-        return route(request)
+        refused = self.guard.admit(request)
+        return door(request) if refused is None else self.refuse(refused, request)
 
     def _endpoint(self, request: HTTPRequest) -> HTTPResponse:
         decision = decide(request, self._rules)
+        if isinstance(decision, (Start, Run, Accept, Serve, Note)):
+            refused = self.guard.permit(request, decision.message)
+            decision = decision if refused is None else refused
         if self._closed and not isinstance(decision, Reject):
             return self.refuse(_stopping(), request)  # its body was on the way for so long
         if type(decision) is Run:
@@ -175,12 +190,12 @@ class Exchange:
         opened = (open_session(self.app, self._store, request.principal, self.sessions.now) if lasting
                   else visit(self.app, None))
         stream = EventStream(opened.streams)
-        opened.peer.receive(decision.data, decision.message, stream)
+        opened.peer.receive(decision.data, decision.message, stream, sender=request.principal)
         revision = opened.session.agreed
         kept = False
         if revision is not None and self._tickets is not None:
             ticket = Ticket(revision, opened.session.client_info, opened.session.client_capabilities)
-            headers.append(("Mcp-Session-Id", self._tickets.issue(ticket, request.principal)))
+            headers.append(("Mcp-Session-Id", self._tickets.issue(ticket, request.owner)))
         elif revision is not None and lasting:
             opened.streams.priming = revision.priming_event
             kept = self.sessions.add(opened)
@@ -214,7 +229,7 @@ class Exchange:
         limits, message, peer = self.limits, decision.message, session.peer
         stream = EventStream(session.streams)
         inline = request.inline and type(message) is jsonrpc.Request and self.app.runs_inline(message.method, message.params)
-        peer.receive(decision.data, message, stream, inline)
+        peer.receive(decision.data, message, stream, inline, sender=request.principal)
         if stream.wait_first(limits.commit_seconds):
             return self._answered(stream, [], request)
         if not stream.begun and type(message) is jsonrpc.Request:
@@ -238,6 +253,8 @@ class Exchange:
         stream = EventStream(self._unkept)
         # H26-10: who closes the response does not want the answer any more.
         stream.on_hang_up = lambda: peer.drop_incoming(message.id, visitor, "the client has closed the connection")
+        if message.method == "subscriptions/listen":
+            _end_in_time(stream.first, request, lambda: self.app.listeners.end(peer, visitor))
         inline = request.inline and self.app.runs_inline(message.method, message.params)
         peer.receive(decision.data, message, stream, inline, sender=visitor)
         waited = 0.0
@@ -326,6 +343,7 @@ class Exchange:
             self._left()
             return self.refuse(Reject(400, "Last-Event-ID is no event that is still kept"))
         body.departed = request.departed
+        _end_in_time(body, request)
 
         def left() -> None:
             self._left()
@@ -340,8 +358,8 @@ class Exchange:
 
     # --- life -----------------------------------------------------------------------------------------
 
-    def _read_ticket(self, id: str, principal: Optional[str]) -> Optional[Ticket]:
-        return None if self._tickets is None else self._tickets.read(id, principal)
+    def _read_ticket(self, id: str, owner: Optional[str]) -> Optional[Ticket]:
+        return None if self._tickets is None else self._tickets.read(id, owner)
 
     def side_table(self) -> SessionTable:
         """Return one more table of sessions, which ends with the exchange."""
@@ -386,6 +404,12 @@ class Exchange:
             for where in workers.stuck():
                 _log.warning("a handler still runs at the end, in %s", where)
         self.app.leave()
+
+
+def _end_in_time(body: Optional[EventBody], request: HTTPRequest, end: Callable[[], object] = bool) -> None:
+    """Have a stream that lasts end when the token does that it was asked for with (AUS-31)."""
+    if body is not None and request.principal is not None and request.principal.expires_at is not None:
+        body.end_after(request.principal.expires_at - time.time(), end)
 
 
 def _stopping() -> Reject:

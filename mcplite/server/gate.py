@@ -1,6 +1,6 @@
 """Who may knock: the Host and Origin rules of one endpoint, and CORS for origins that are named.
 
-May import: protocol.headers
+May import: protocol.headers, protocol.wellknown
 
 A page in somebody's browser can send requests to a server on the same machine; the two headers say that
 it did (HTTP-32 to HTTP-34). The rules hold for every path and every method.
@@ -10,6 +10,7 @@ import re
 from typing import List, Optional, Sequence, Tuple
 
 from ..protocol.headers import Headers, parse_host, parse_origin
+from ..protocol.wellknown import is_loopback
 
 __all__ = ["Gate"]
 
@@ -50,6 +51,11 @@ class Gate:
             if known is None:
                 raise ValueError(f"{origin!r} in allowed_origins is no origin; write 'https://app.example'")
             self._origins.add(known)
+
+    @property
+    def loopback_only(self) -> bool:
+        """Whether only clients on this machine can mean us by a name of ours."""
+        return not self._any_host and all(is_loopback(host) for host, _ in self._hosts)
 
     def admits_host(self, value: Optional[str]) -> bool:
         """Whether a request with this ``Host`` is for us (HTTP-34)."""

@@ -1,6 +1,6 @@
 """The HTTP host of our own: a listener, the connections that it accepts, a graceful end.
 
-May import: protocol.headers, server.app, server.connection, server.exchange, server.gate, server.httpmessages, server.lobby,
+May import: protocol.wellknown, server.app, server.connection, server.exchange, server.gate, server.httpmessages, server.lobby,
     server.signals
 
 For a laptop, a desktop application, a test, a service behind a proxy. It speaks plain HTTP; what faces
@@ -8,13 +8,13 @@ the internet stands behind something that speaks TLS.
 """
 
 import contextlib
-import ipaddress
 import logging
 import queue
 import socket
 import threading
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Set
 
+from ..protocol.wellknown import is_loopback
 from .connection import Connection
 from .exchange import Exchange
 from .gate import LOOPBACK
@@ -25,7 +25,7 @@ from .signals import sleep_until_told, stop_signals
 if TYPE_CHECKING:
     from .app import Server
 
-__all__ = ["HTTPServer", "serve", "serve_http", "serve_until_stopped"]
+__all__ = ["HTTPServer", "serve", "serve_http", "serve_until_stopped", "warning_of"]
 
 _log = logging.getLogger(__name__)
 _FULL = (b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 26\r\n"
@@ -59,6 +59,10 @@ class HTTPServer:
         except OSError as error:
             raise OSError(error.errno, f"cannot listen at {host}:{port}: {error.strerror}") from error
         self._listener.setblocking(False)
+        self._port = int(self._listener.getsockname()[1])
+        unguarded = warning_of(app, host)
+        if unguarded is not None:
+            _log.warning("%s", unguarded)
         self._lobby = Lobby(self.limits.idle_seconds, self._forget)
         self._lobby.listen(self._listener, self._accept)
         #: Guards the two fields below; held for set work only. Waited on for the last connection to end.
@@ -70,7 +74,7 @@ class HTTPServer:
     @property
     def port(self) -> int:
         """The port that the server listens at."""
-        return int(self._listener.getsockname()[1])
+        return self._port
 
     @property
     def url(self) -> str:
@@ -125,6 +129,7 @@ class HTTPServer:
             self._changed.notify_all()
 
     def _handle(self, request: HTTPRequest) -> HTTPResponse:
+        request.port = self._port
         return self.exchange.handle(request)
 
     def close(self, grace: Optional[float] = None) -> None:
@@ -164,15 +169,20 @@ def _names(host: str, allowed: Optional[Sequence[str]]) -> Sequence[str]:
     """Return the names that a server at *host* answers to."""
     if allowed is not None:
         return allowed
-    try:
-        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
+    if not is_loopback(host):
         raise ValueError(
             f"to listen at {host!r}, which others can reach, say by which names they call this server:"
             " allowed_hosts=['mcp.example.com'] (or ['*'] for any name, when something in front checks it)")
     return sorted(LOOPBACK | {f"[{host}]" if ":" in host else host})
+
+
+def warning_of(app: "Server", host: str) -> Optional[str]:
+    """Return what has to be said before a server listens at an address that others can reach; None when nothing has."""
+    if app.auth is not None or is_loopback(host):
+        return None
+    return (f"{app.name} listens at {host or 'all addresses'} and asks nobody for a token: everybody who can reach this machine"
+            " can call all of its tools. Say who may: Server(auth=StaticTokens({...})) or another auth=, on the command line"
+            " --token-env NAME; or listen at 127.0.0.1 alone")
 
 
 def _turn_away(sock: socket.socket) -> None:

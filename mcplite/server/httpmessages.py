@@ -1,12 +1,15 @@
 """What passes between an HTTP host and the exchange: a request and a response, with no server in sight.
 
-May import: protocol.headers
+May import: protocol.headers, server.principals
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterable, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Iterable, List, Optional, Tuple
 
 from ..protocol.headers import Headers
+
+if TYPE_CHECKING:
+    from .principals import Principal
 
 __all__ = ["HTTPRequest", "HTTPResponse", "UnreadableBody"]
 
@@ -34,21 +37,29 @@ class HTTPRequest:
     #: Decoded, and relative to where the application is mounted.
     path: str
     headers: Headers
-    query: str = ""
+    #: Not shown: somebody may have put a token there.
+    query: str = field(default="", repr=False)
     #: Where the application is mounted; empty at the root.
     mount: str = ""
     #: Reads the whole body; raises :class:`UnreadableBody`, also when it has more bytes than it is given.
     read: Callable[[int], bytes] = _nothing
     #: The peer's address, for the log.
     remote: str = ""
-    #: Who the host says this is, by a name that is the same in each of their requests; None for nobody.
-    principal: Optional[str] = None
+    #: Who has sent it, as the host says or, where tokens are asked for, as the token says; None for nobody.
+    principal: "Optional[Principal]" = None
+    #: The port that it came in at, where that is known.
+    port: Optional[int] = None
     #: Tells whether the client has gone, as far as the host can.
     departed: Callable[[], bool] = bool
     #: Whether a handler may run on this thread.
     inline: bool = False
     #: Whether all requests come to this process, so that what one of them left here is there for the next.
     alone: bool = True
+
+    @property
+    def owner(self) -> Optional[str]:
+        """Whose sessions, streams and waiting calls it may reach: the key of its principal; None for nobody's."""
+        return None if self.principal is None else self.principal.key
 
 
 @dataclass

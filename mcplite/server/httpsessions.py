@@ -1,6 +1,7 @@
 """The sessions of clients that come over HTTP: what belongs to one, and the table that finds them.
 
-May import: errors, rpc.channel, rpc.fed, rpc.pending, rpc.peer, rpc.reading, rpc.workers, server.limits, server.sessions, server.streams
+May import: errors, rpc.channel, rpc.fed, rpc.pending, rpc.peer, rpc.reading, rpc.workers, server.limits, server.sessions,
+    server.streams
 
 Sessions expire when somebody looks for one; there is no thread that watches them.
 """
@@ -48,13 +49,13 @@ class HTTPSession:
     """One client's session over HTTP.
 
     :param id: what the client shows with each request.
-    :param principal: who opened it; nobody else may use it (SESS-15). None when nobody is authenticated.
+    :param owner: the key of who opened it; nobody else may use it (SESS-15). None when nobody is authenticated.
     """
 
-    def __init__(self, id: str, principal: Optional[str], session: LegacySession, peer: Peer, streams: StreamSet,
+    def __init__(self, id: str, owner: Optional[str], session: LegacySession, peer: Peer, streams: StreamSet,
                  now: float) -> None:
         self.id = id
-        self.principal = principal
+        self.owner = owner
         self.session = session
         self.peer = peer
         self.streams = streams
@@ -125,10 +126,10 @@ class SessionTable:
             return True
         return now - session.touched > limits.session_idle_seconds and not session.busy
 
-    def find(self, id: str, principal: Optional[str]) -> Optional[HTTPSession]:
+    def find(self, id: str, owner: Optional[str]) -> Optional[HTTPSession]:
         """Return a session; None for one that never was, is over, or is somebody else's: nobody learns which."""
         session = self._sessions.get(id)
-        if session is None or session.principal != principal:
+        if session is None or session.owner != owner:
             return None
         if session.peer.closed:
             self.end(session, "the session is over")

@@ -28,9 +28,12 @@ class LegacySSE:
     """The old endpoints beside a new one.
 
     :param exchange: whose app is served.
+    :raises ValueError: it is not served to clients with a handshake.
     """
 
     def __init__(self, exchange: "Exchange") -> None:
+        if not exchange.app.speaks_legacy:
+            raise ValueError("legacy_sse=True is for clients that begin with a handshake, and the server has era='modern'")
         self._exchange = exchange
         # A table of its own: an id of one transport must not open a session of the other.
         self._sessions = exchange.side_table()
@@ -73,7 +76,7 @@ class LegacySSE:
         if media_type(request.headers.get("content-type")) != "application/json":
             return exchange.refuse(Reject(415, "a POST needs 'Content-Type: application/json'", close=True))
         named = parse_qs(request.query).get("session_id", [""])
-        session = self._sessions.find(named[0], request.principal)
+        session = self._sessions.find(named[0], request.owner)
         if session is None:
             return exchange.refuse(Reject(404, "there is no such session; open one at " + self._stream_path, close=True))
         try:
@@ -86,7 +89,10 @@ class LegacySSE:
         if isinstance(message, jsonrpc.Request) and session.peer.in_flight >= exchange.limits.running_per_session:
             return exchange.refuse(Reject(503, "Server busy: this session has too many requests in work", SERVER_BUSY,
                                           message.id, headers=[("Retry-After", "1")]))
+        refused = exchange.guard.permit(request, message)
+        if refused is not None:
+            return exchange.refuse(refused)
         # Not inline: the answer goes out on the stream, and this request is over at once (LSSE-08).
-        session.peer.receive(data, message, None, inline=False)
+        session.peer.receive(data, message, None, inline=False, sender=request.principal)
         return HTTPResponse(202, [("Content-Type", "text/plain")], [b"Accepted"])
 

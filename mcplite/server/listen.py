@@ -164,10 +164,14 @@ class Listeners:
             if listener.wants(method, uri):
                 listener.tell(method, uri)
 
-    def end(self, peer: Any) -> None:
-        """End all listeners of one conversation, each with a result that says so (SUBS-11)."""
+    def end(self, peer: Any, sender: Any = None) -> None:
+        """End all listeners of one conversation, each with a result that says so (SUBS-11).
+
+        :param sender: ends only what this one has sent.
+        """
         with self._lock:
-            ending: List[Listener] = [listener for listener in self._listeners if listener.incoming.peer is peer]
+            ending: List[Listener] = [listener for listener in self._listeners if listener.incoming.peer is peer
+                                      and sender in (None, listener.incoming.sender)]
             for listener in ending:
                 del self._listeners[listener]
         for listener in ending:

@@ -29,6 +29,9 @@ def level_name(number: int) -> str:
 class ClientLogHandler(logging.Handler):
     """Sends records to the client of the present request, or to every client when there is none.
 
+    Clients that are known, by a token or by the host, get none of the latter: it may be about another one's request, and
+    quote their token.
+
     Records of this package's own loggers are left out: forwarding one may cause the next.
 
     :param server: whose clients get them.
@@ -51,7 +54,8 @@ class ClientLogHandler(logging.Handler):
                 context.log(level, text, record.name)
                 return
             for session in self._server.sessions:
-                session.log(level, text, record.name)
+                if session.principal is None:
+                    session.log(level, text, record.name)
         except MCPError:
             return  # cancelled or gone: the record has other handlers
         except Exception:

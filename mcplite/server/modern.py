@@ -1,7 +1,7 @@
 """Serving clients without a handshake: each request says who sends it, and nothing lasts beyond it (STAT-13).
 
-May import: errors, protocol.envelope, protocol.jsonrpc, protocol.state, revisions, rpc.incoming, rpc.peer, server.asking, server.calls,
-    server.context, server.listen, server.replay, server.sessions, server.waiting, types
+May import: errors, protocol.envelope, protocol.jsonrpc, protocol.state, revisions, rpc.incoming, rpc.peer, server.asking,
+    server.calls, server.context, server.listen, server.principals, server.replay, server.sessions, server.waiting, types
 """
 
 import logging
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..protocol.state import Journal
     from .app import Server
     from .asking import Asker
+    from .principals import Principal
 
 __all__ = ["BothEras", "ModernHandler", "ModernSession", "Visitor"]
 
@@ -42,13 +43,13 @@ class Visitor:
 
     :param envelope: of the request, which was compared with its headers.
     :param revision: that it is served under.
-    :param principal: who the host says it is.
+    :param principal: who it is, as its token or the host says.
     :param alone: whether all requests of a client reach this process, so that a handler may wait for the next one.
     """
 
     __slots__ = ("envelope", "revision", "principal", "alone")
 
-    def __init__(self, envelope: Envelope, revision: Revision, principal: Optional[str], alone: bool) -> None:
+    def __init__(self, envelope: Envelope, revision: Revision, principal: "Optional[Principal]", alone: bool) -> None:
         self.envelope = envelope
         self.revision = revision
         self.principal = principal
@@ -68,6 +69,7 @@ class ModernSession(Session):
         self._envelope = envelope
         self._revision = revision
         self._visitor = visitor
+        self.principal = None if visitor is None else visitor.principal
         #: Answers that came with the request, by key.
         self.given: Mapping[str, Any] = _NOTHING
         #: What the request's state says, in a fleet.
@@ -76,10 +78,6 @@ class ModernSession(Session):
     @property
     def revision(self) -> Revision:
         return self._revision
-
-    @property
-    def principal(self) -> Optional[str]:
-        return None if self._visitor is None else self._visitor.principal
 
     @property
     def client_info(self) -> Optional[Implementation]:  # type: ignore[override]
@@ -194,7 +192,7 @@ class ModernHandler(Handler):
         from .waiting import refused_state
 
         if incoming.sender is not None and self.app.fleet:
-            session.journal = self.app.states.open(state, session.principal, incoming.method, incoming.params)
+            session.journal = self.app.states.open(state, session.owner, incoming.method, incoming.params)
             if session.journal is None:
                 raise refused_state()
             return False

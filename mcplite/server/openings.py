@@ -1,6 +1,7 @@
 """How a client's session over HTTP comes to be: kept here, sealed into its id, or for one message only.
 
-May import: protocol.jsonrpc, rpc.peer, server.eventstore, server.httpsessions, server.limits, server.streams, server.tickets
+May import: protocol.jsonrpc, rpc.peer, server.eventstore, server.httpsessions, server.limits, server.principals,
+    server.streams, server.tickets
 """
 
 from typing import TYPE_CHECKING, Optional
@@ -12,17 +13,22 @@ from .tickets import Ticket
 
 if TYPE_CHECKING:
     from .app import Server
+    from .principals import Principal
 
 __all__ = ["open_session", "visit"]
 
 
-def open_session(app: "Server", store: Optional[EventStore], principal: Optional[str], now: float,
+def open_session(app: "Server", store: Optional[EventStore], principal: "Optional[Principal]", now: float,
                  id: Optional[str] = None) -> HTTPSession:
-    """Return a session that lasts; it is not in the table yet."""
+    """Return a session that lasts; it is not in the table yet.
+
+    :param principal: who opens it, and alone may use it.
+    """
     id = id or SessionTable.new_id()
     streams = StreamSet(id, store, app.limits)
     session, peer = app.converse(HTTPChannel(streams), piped=False)
-    return HTTPSession(id, principal, session, peer, streams, now)
+    session.principal = principal
+    return HTTPSession(id, None if principal is None else principal.key, session, peer, streams, now)
 
 
 def visit(app: "Server", ticket: Optional[Ticket]) -> HTTPSession:

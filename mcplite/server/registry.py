@@ -9,7 +9,7 @@ import dataclasses
 import logging
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ..errors import RegistrationError
 from ..protocol.meta import check_meta
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..protocol.mirrored import Mark
     from ..protocol.uritemplate import Template
 
-__all__ = ["PromptEntry", "Registry", "ResourceEntry", "TemplateEntry", "ToolEntry"]
+__all__ = ["Found", "PromptEntry", "Registry", "ResourceEntry", "TemplateEntry", "ToolEntry"]
 
 _log = logging.getLogger(__name__)
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
@@ -38,6 +38,8 @@ class ToolEntry:
     timeout: Optional[float] = None
     #: The parameters that travel in headers as well (MHDR-11).
     marks: "Sequence[Mark]" = ()
+    #: What a caller over HTTP must have.
+    scopes: Tuple[str, ...] = ()
 
     def listed(self, revision: Revision) -> Tool:
         """Return the definition with its description and schemas, which are made on first use."""
@@ -54,6 +56,7 @@ class ResourceEntry:
     function: Function
     #: How long clients may keep it; None for what the server says.
     cache: Optional[CacheHint] = None
+    scopes: Tuple[str, ...] = ()
 
     def listed(self, revision: Revision) -> Resource:
         return self.resource
@@ -67,6 +70,7 @@ class TemplateEntry:
     pattern: "Template"
     function: Function
     cache: Optional[CacheHint] = None
+    scopes: Tuple[str, ...] = ()
 
     def listed(self, revision: Revision) -> ResourceTemplate:
         return self.template
@@ -78,9 +82,20 @@ class PromptEntry:
 
     prompt: Prompt
     function: Function
+    scopes: Tuple[str, ...] = ()
 
     def listed(self, revision: Revision) -> Prompt:
         return self.prompt
+
+
+class Found(NamedTuple):
+    """What reads a resource."""
+
+    function: Function
+    values: Mapping[str, Any]
+    mime_type: Optional[str]
+    cache: CacheHint
+    scopes: Tuple[str, ...]
 
 
 @dataclass(eq=False, repr=False)
@@ -110,6 +125,8 @@ class Registry:
         self._methods: Dict[str, Callable[..., Any]] = {}
         self._notifications: Dict[str, Callable[..., Any]] = {}
         self._changed = changed
+        #: Whether anything has ever needed scopes.
+        self.scoped = False
 
     def add(self, kind: str, name: str, entry: Any) -> None:
         """Register *entry*.
@@ -121,6 +138,7 @@ class Registry:
             if name in state.entries:
                 raise RegistrationError(f"{kind[:-1]} {name!r} is registered already (TOOL-14);"
                                         f" remove it first, or choose another name")
+            self.scoped = self.scoped or bool(getattr(entry, "scopes", ()))  # before anybody can find the entry
             state.entries = {**state.entries, name: entry}
             state.version += 1
             state.declared = True
@@ -150,6 +168,10 @@ class Registry:
     def version(self, kind: str) -> int:
         """How often the entries of this kind have changed."""
         return self._kinds[kind].version
+
+    def scopes(self) -> List[str]:
+        """Return the scopes that anything needs now, each once."""
+        return list(dict.fromkeys(scope for kind in self.KINDS for entry in self.all(kind).values() for scope in entry.scopes))
 
     def all(self, kind: str) -> Mapping[str, Any]:
         """Return the present snapshot, in the order of registration (TOOL-06)."""

@@ -99,13 +99,14 @@ class States:
         self._stored = stored
         self._clock = clock
 
-    def write(self, journal: Journal, principal: Optional[str], method: str, params: Mapping[str, Any]) -> str:
+    def write(self, journal: Journal, owner: Optional[str], method: str, params: Mapping[str, Any]) -> str:
         """Return the state of a request.
 
+        :param owner: the key of who may go on with it.
         :raises ValueError: it is too long to travel.
         """
         content = journal.dump(self._clock() + self._seconds)
-        text = seal.seal(content, self._keys[0], bound_to(self._server, principal, method, params))
+        text = seal.seal(content, self._keys[0], bound_to(self._server, owner, method, params))
         if self._stored is not None:
             return self._stored.keep(text, self._seconds)
         if len(text) > _MOST:
@@ -113,12 +114,12 @@ class States:
                              " with ctx.once, or keep them in a store: Server(state_store=StoredState(...))")
         return text
 
-    def open(self, state: str, principal: Optional[str], method: str, params: Mapping[str, Any]) -> Optional[Journal]:
+    def open(self, state: str, owner: Optional[str], method: str, params: Mapping[str, Any]) -> Optional[Journal]:
         """Return what a state says; None for one that is not ours, not for this request, changed, too old or used up."""
         text = state if self._stored is None else self._stored.take(state)
         if text is None or len(text) > 2 * _MOST + 1024 and self._stored is None:
             return None
-        content = seal.open_sealed(text, self._keys, bound_to(self._server, principal, method, params))
+        content = seal.open_sealed(text, self._keys, bound_to(self._server, owner, method, params))
         return None if content is None else Journal.load(content, self._clock())
 
 
@@ -174,7 +175,7 @@ class Replay(Asker):
         if not context.explicit:
             self._journal.entered += 1
         self._journal.notes = context.notes or {}
-        state = session.app.states.write(self._journal, session.principal, context.method, context.incoming.params)
+        state = session.app.states.write(self._journal, session.owner, context.method, context.incoming.params)
         context.unanswered = input_required(missing, state)
         raise Unanswered
 

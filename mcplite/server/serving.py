@@ -95,11 +95,12 @@ class Serving:
     def receive_modern(self, channel: Channel) -> Peer:
         """Return the peer that speaks for all clients without a session, whose requests come by themselves."""
         handler = ModernHandler(cast("Server", self))
-        handler.peer = self._peer(channel, handler)
+        handler.peer = self._peer(channel, handler, shared=True)
         return handler.peer
 
-    def _peer(self, channel: Channel, handler: Handler) -> Peer:
-        return Peer(channel, handler, workers=self.workers, leading=True, trace=self._trace(channel), limits=self.json_limits)
+    def _peer(self, channel: Channel, handler: Handler, shared: bool = False) -> Peer:
+        return Peer(channel, handler, workers=self.workers, leading=True, trace=self._trace(channel), limits=self.json_limits,
+                    shared=shared)
 
     @property
     def waiting(self) -> "WaitingCalls":

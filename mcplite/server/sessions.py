@@ -1,6 +1,7 @@
 """The ways of serving one client: LegacySession, with a handshake and a state that lasts; and what both ways share.
 
-May import: errors, revisions, types, protocol.codec, protocol.jsonrpc, rpc.incoming, rpc.peer, server.asking, server.calls, server.context, server.throttle
+May import: errors, revisions, types, protocol.codec, protocol.jsonrpc, rpc.incoming, rpc.peer, server.asking, server.calls,
+    server.context, server.principals, server.throttle
 """
 
 import logging
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from .asking import Asker
     from .app import Server
     from .limits import Limits
+    from .principals import Principal
 
 __all__ = ["LegacySession", "Session"]
 
@@ -37,6 +39,8 @@ class Session:
     peer: Peer
     client_info: Optional[Implementation]
     client_capabilities: ClientCapabilities
+    #: Who it is, or who has begun what lasts, over HTTP where callers are known; else None.
+    principal: "Optional[Principal]" = None
 
     @property
     def revision(self) -> Revision:
@@ -49,9 +53,13 @@ class Session:
         return self.app.limits
 
     @property
-    def principal(self) -> Optional[str]:
-        """Who the host says this is; None for nobody."""
-        return None
+    def owner(self) -> Optional[str]:
+        """What is kept for this client is bound to this: the key of its principal; None for nobody."""
+        return None if self.principal is None else self.principal.key
+
+    def sender_of(self, incoming: Incoming) -> "Optional[Principal]":
+        """Return who has sent a request."""
+        return self.principal
 
     @property
     def sends_progress_message(self) -> bool:
@@ -170,6 +178,11 @@ class LegacySession(Session, Handler):
         method = "notifications/elicitation/complete"
         if method in self.revision.server_notifications:
             self.peer.notify(method, {"elicitationId": elicitation_id})
+
+    def sender_of(self, incoming: Incoming) -> "Optional[Principal]":
+        # Each request has a token of its own, and a later one may allow less.
+        sender: "Optional[Principal]" = incoming.sender
+        return sender or self.principal
 
     # --- subscriptions and changes ------------------------------------------------------------------
 

@@ -342,6 +342,9 @@ class EventStream(Outlet):
             while True:
                 if self._body is not body:
                     return None
+                due = body.left
+                if due is not None and due <= 0:
+                    return None  # the body knows what is to be said at its end
                 if self._queue:
                     data = b"".join(self._queue)
                     self._queue.clear()
@@ -355,6 +358,8 @@ class EventStream(Outlet):
                 left = quiet_until - time.monotonic()
                 if left <= 0:
                     return _KEEP_ALIVE
+                if due is not None:
+                    left = min(left, due)
                 probe = _PROBE_SECONDS if self.on_hang_up is None else _SOON_SECONDS
                 if not self._changed.wait(min(left, probe)) and body.departed():
                     break
@@ -383,6 +388,9 @@ class EventBody(Iterator[bytes]):
         self._stream = stream
         #: Set when the stream wants this body to end once it has said what there is.
         self.ending = False
+        #: When it has to end at the latest, by the monotonic clock, and who is told before.
+        self._due: Optional[float] = None
+        self._on_due: Callable[[], object] = bool
         #: Whether what was given last is all, so that the end can be sent along.
         self.last = False
         #: Tells whether the client has gone; the host knows.
@@ -393,8 +401,24 @@ class EventBody(Iterator[bytes]):
     def __iter__(self) -> "EventBody":
         return self
 
+    def end_after(self, seconds: float, end: Callable[[], object]) -> None:
+        """Have the body end after a time; before anybody reads it.
+
+        :param end: called then: what it has the stream say still goes out.
+        """
+        self._due, self._on_due = time.monotonic() + seconds, end
+
+    @property
+    def left(self) -> Optional[float]:
+        """The seconds until it has to end; None for no such time."""
+        return None if self._due is None or self.ending else self._due - time.monotonic()
+
     def __next__(self) -> bytes:
         data = self._stream.take(self)
+        if data is None and self.left is not None and self.left <= 0:
+            self.ending = True
+            self._on_due()
+            data = self._stream.take(self)
         if data is None:
             raise StopIteration
         return data

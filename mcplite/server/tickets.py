@@ -45,21 +45,24 @@ class Tickets:
         # Not the monotonic clock: another process, perhaps on another machine, reads the ticket.
         self._clock = clock
 
-    def issue(self, ticket: Ticket, principal: Optional[str]) -> str:
-        """Return an id for a client."""
+    def issue(self, ticket: Ticket, owner: Optional[str]) -> str:
+        """Return an id for a client.
+
+        :param owner: the key of who may use it; None for everybody who is not known.
+        """
         content = {"r": ticket.revision.name, "e": int(self._clock() + self._seconds), "n": secrets.token_hex(8)}
         if ticket.info is not None:
             content["i"] = {"name": ticket.info.name, "version": ticket.info.version}
         known = codec.encode(ticket.capabilities, ticket.revision)
         if known and len(json.dumps(known)) < _MAX_BYTES // 2:
             content["c"] = known
-        return seal.seal(json.dumps(content).encode("utf-8"), self._keys[0], self._bound(principal))
+        return seal.seal(json.dumps(content).encode("utf-8"), self._keys[0], self._bound(owner))
 
-    def read(self, id: str, principal: Optional[str]) -> Optional[Ticket]:
-        """Return what an id says; None when it was not issued for this principal, or is too old."""
+    def read(self, id: str, owner: Optional[str]) -> Optional[Ticket]:
+        """Return what an id says; None when it was not issued for this owner, or is too old."""
         if len(id) > 2 * _MAX_BYTES:
             return None
-        opened = seal.open_sealed(id, self._keys, self._bound(principal))
+        opened = seal.open_sealed(id, self._keys, self._bound(owner))
         if opened is None:
             return None
         content = json.loads(opened)
@@ -72,5 +75,5 @@ class Tickets:
         except ProtocolError:
             return None
 
-    def _bound(self, principal: Optional[str]) -> str:
-        return json.dumps([self._purpose, principal])
+    def _bound(self, owner: Optional[str]) -> str:
+        return json.dumps([self._purpose, owner])

@@ -1,6 +1,7 @@
 """Asking a modern client in one process: the handler waits where it is, until the client comes back with answers.
 
-May import: errors, protocol.envelope, protocol.state, rpc.incoming, server.asking, server.context, server.limits, server.questions, server.sessions
+May import: errors, protocol.envelope, protocol.state, rpc.incoming, server.asking, server.context, server.limits,
+    server.questions, server.sessions
 
 The client's request is answered with the questions and a handle; its next request brings the handle and the
 answers, and is what the handler answers from then on. That it comes back is not assumed: what waits is bounded
@@ -73,7 +74,7 @@ class WaitingCall:
         self.bound = bound
         self.asked = asked
         self.peer = context.incoming.peer
-        self.principal = context.principal
+        self.owner = context.session.owner
         #: Set when the client is back, and when the handler has to go on without it.
         self.woken = threading.Event()
         self.responses: Optional[Dict[str, Any]] = None
@@ -102,7 +103,7 @@ class WaitingCalls:
         handle = secrets.token_urlsafe(24)
         with self._lock:
             full = len(self._calls) >= self._limits.waiting_calls or (
-                call.principal is not None and sum(other.principal == call.principal for other in self._calls.values())
+                call.owner is not None and sum(other.owner == call.owner for other in self._calls.values())
                 >= self._limits.waiting_per_principal)
             if not full:
                 self._calls[handle] = call
@@ -123,7 +124,7 @@ class WaitingCalls:
         :param incoming: its request, which the call answers from now on.
         :raises InvalidParams: what it brings is no answer; the handle stays good.
         """
-        bound = bound_to(session.app.name, session.principal, incoming.method, incoming.params)
+        bound = bound_to(session.app.name, session.owner, incoming.method, incoming.params)
         call = self._calls.get(handle)
         if call is None or call.bound != bound:
             return False
@@ -176,8 +177,8 @@ class Wait(Asker):
         context = self._context
         incoming, token = context.incoming, context.token
         waiting = context.session.app.waiting
-        call = WaitingCall(context, bound_to(context.session.app.name, context.principal, incoming.method, incoming.params),
-                           asked)
+        call = WaitingCall(context, bound_to(context.session.app.name, context.session.owner, incoming.method,
+                                             incoming.params), asked)
         handle = waiting.file(call)
         uncancel = token.add_callback(call.woken.set)
         try:

@@ -1,6 +1,6 @@
 """The WSGI host: the same exchange as a callable, for gunicorn, waitress, mod_wsgi, Flask and Django.
 
-May import: protocol.headers, server.exchange, server.httpmessages
+May import: protocol.headers, protocol.wellknown, server.exchange, server.httpmessages, server.principals
 
 The host owns connections and their threads. One thread is busy for as long as a response takes, event
 streams too, so the host needs threads: ``gunicorn -k gthread --threads 32``, ``waitress-serve --threads 32``.
@@ -12,11 +12,13 @@ import select
 import socket
 import threading
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 from ..protocol.headers import Headers
+from ..protocol.wellknown import PROTECTED_RESOURCE
 from .exchange import Exchange
 from .httpmessages import HTTPRequest, UnreadableBody
+from .principals import ISSUED_HERE, Principal
 
 if TYPE_CHECKING:
     from .app import Server
@@ -40,8 +42,9 @@ class WSGIApp:
 
     :param app: whose tools, resources and prompts are served.
     :param path: of the endpoint below where the application is mounted.
-    :param principal: returns a name for who the host says has sent the request, None for nobody; sessions belong to
-        who opened them. By default ``REMOTE_USER``.
+    :param principal: tells from the environment who the host says has sent the request: a :class:`Principal`, whose scopes
+        count, a name, or None for nobody; sessions belong to who opened them. By default ``REMOTE_USER``. A server with
+        ``auth=`` asks for tokens and does not ask the host.
     :param options: those of :class:`Exchange`.
     :raises ValueError: an option is not written right.
 
@@ -50,7 +53,7 @@ class WSGIApp:
     process.
     """
 
-    def __init__(self, app: "Server", *, path: str = "", principal: Callable[[Environ], Optional[str]] = _user,
+    def __init__(self, app: "Server", *, path: str = "", principal: Callable[[Environ], Union[None, str, Principal]] = _user,
                  **options: Any) -> None:
         self._app = app
         self._path = path
@@ -104,8 +107,21 @@ class WSGIApp:
         return HTTPRequest(
             environ["REQUEST_METHOD"], _text(environ.get("PATH_INFO", "")), Headers(_headers(environ)),
             environ.get("QUERY_STRING", ""), mount=_text(environ.get("SCRIPT_NAME", "")), read=_Body(environ).read,
-            remote=environ.get("REMOTE_ADDR", ""), principal=self._principal(environ), departed=_departed(environ),
-            alone=not environ.get("wsgi.multiprocess"))
+            remote=environ.get("REMOTE_ADDR", ""), principal=self._known(environ), departed=_departed(environ),
+            alone=not environ.get("wsgi.multiprocess"), port=_port(environ.get("SERVER_PORT", "")))
+
+    def _known(self, environ: Environ) -> Optional[Principal]:
+        said: Any = None if self._app.auth is not None else self._principal(environ)
+        if said is None or isinstance(said, Principal):
+            return said
+        if not isinstance(said, str):
+            raise TypeError(f"principal= returned {type(said).__name__}; it returns a Principal, a name, or None for nobody")
+        return Principal(said, audience=ISSUED_HERE)
+
+    @property
+    def publishes(self) -> bool:
+        """Whether clients find out here where to get a token."""
+        return self.exchange.guard.publishes
 
     def close(self, grace: Optional[float] = None) -> None:
         """End every session and the lifespan; called at the end of the process, or before. Idempotent.
@@ -120,6 +136,10 @@ class WSGIApp:
 def _text(value: str) -> str:
     # WSGI gives bytes in the guise of Latin-1.
     return value if value.isascii() else value.encode("latin-1").decode("utf-8", "replace")
+
+
+def _port(value: str) -> Optional[int]:
+    return int(value) if value.isascii() and value.isdigit() else None
 
 
 def _headers(environ: Environ) -> List[Tuple[str, str]]:
@@ -206,7 +226,8 @@ def mount(outer: Application, apps: Mapping[str, Application]) -> Application:
 
     :param outer: gets all other requests: a Flask application's ``wsgi_app``, ``get_wsgi_application()`` of Django.
     :param apps: applications by path, such as ``{"/mcp": mcp.wsgi()}``; the longest path that fits wins. What a
-        framework does for its own views (login, cookies, tokens against forgery) is not done for them.
+        framework does for its own views (login, cookies, tokens against forgery) is not done for them. The description of
+        an MCP server that asks for tokens is served where clients look for it, beside the paths of *outer*.
     :raises ValueError: a path does not begin with a slash.
     """
     mounts = sorted(((at.rstrip("/"), app) for at, app in apps.items()), key=lambda item: -len(item[0]))
@@ -217,8 +238,13 @@ def mount(outer: Application, apps: Mapping[str, Application]) -> Application:
     def application(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
         for at, app in mounts:
-            if path == at or path.startswith(at + "/"):
-                inner = {**environ, "SCRIPT_NAME": environ.get("SCRIPT_NAME", "") + at, "PATH_INFO": path[len(at):]}
+            within = path[len(at):] if path == at or path.startswith(at + "/") else None
+            # Clients look for it at the root, with the path of the endpoint behind it (RFC 9728, section 3.1).
+            described = PROTECTED_RESOURCE + at
+            if (path == described or path.startswith(described + "/")) and getattr(app, "publishes", False):
+                within = PROTECTED_RESOURCE + path[len(described):]
+            if within is not None:
+                inner = {**environ, "SCRIPT_NAME": environ.get("SCRIPT_NAME", "") + at, "PATH_INFO": within}
                 return app(inner, start_response)
         return outer(environ, start_response)
 

@@ -10,6 +10,7 @@ from conversations import reply
 from mcplite.errors import (
     Cancelled, ConnectionClosed, InvalidParams, MethodNotFound, ProtocolError, RemoteError, RequestTimeout,
 )
+from mcplite.protocol import jsonrpc
 from mcplite.rpc.cancel import CancelToken
 
 pytestmark = pytest.mark.bad_wire
@@ -200,14 +201,16 @@ def test_noise_is_left_unanswered_by_a_client_and_answered_by_a_server(make):
 @pytest.mark.parametrize("leading", [False, True])
 def test_the_end_fails_everybody_who_waits_and_cancels_what_runs(make, leading):
     talk = make(leading=leading)
-    told = threading.Event()
+    runs, told = threading.Event(), threading.Event()
 
     def task(incoming):
         incoming.token.add_callback(told.set)
+        runs.set()
         incoming.token.wait(20)
 
     talk.handler.task = task
     talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
+    assert runs.wait(20)  # what has not begun at the end is dropped
     outcomes = [talk.call("x") for _ in range(5)]
     for _ in range(5):
         talk.hear()
@@ -266,3 +269,22 @@ def test_a_message_that_is_no_json_is_not_sent(talk):
     outcome = talk.call("x")
     talk.say(reply(talk.hear(), {}))
     assert outcome() == {}
+
+
+@pytest.mark.parametrize("shared, answers", [(True, [{"who": "ann"}, {"who": "bob"}]), (False, [{"who": "ann"}, None])])
+def test_ids_belong_to_a_sender_where_one_peer_speaks_for_many(make, shared, answers):
+    talk, go_on = make(shared=shared), threading.Event()
+
+    def task(incoming):
+        assert go_on.wait(20)
+        incoming.respond({"who": incoming.sender})
+
+    talk.handler.task = task
+    for sender in ("ann", "bob"):
+        data = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "x"}).encode()
+        talk.peer.receive(data, jsonrpc.parse(data), sender=sender)
+    refused = None if shared else talk.hear()
+    go_on.set()
+    heard = [talk.hear() for answer in answers if answer is not None]
+    assert sorted(message["result"]["who"] for message in heard) == [answer["who"] for answer in answers if answer]
+    assert shared or (refused["id"] == 1 and "error" in refused)

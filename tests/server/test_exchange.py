@@ -65,7 +65,7 @@ def request(method, message=None, path="/mcp", body=None, principal=None, query=
         return body
 
     return HTTPRequest(method, path, Headers([pair for pair in given.items() if pair[1] is not None]), query, read=read,
-                       principal=principal)
+                       principal=None if principal is None else mcplite.Principal(principal))
 
 
 def call(method, params=None, id=1) -> Dict[str, Any]:
@@ -421,7 +421,7 @@ def test_a_stopped_server_says_so(exchange):
 
 
 def test_a_fault_of_our_own_is_answered_and_logged(exchange, monkeypatch, caplog):
-    monkeypatch.setattr(exchange._rules, "find", lambda id, principal: 1 / 0)
+    monkeypatch.setattr(exchange._rules, "find", lambda id, owner: 1 / 0)
     answer = exchange.handle(request("POST", call("ping"), mcp_session_id="x"))
     assert answer.status == 500 and body(answer)["error"]["message"] == "Internal error"
     assert "ZeroDivisionError" in caplog.text
@@ -564,3 +564,8 @@ def test_a_lifespan_that_fails_at_first_is_entered_by_the_next(caplog):
         assert web.result(stateless.call("state"))["content"][0]["text"] == "ready"
     web.close()
     assert len(entered) == 2
+
+
+def test_the_oldest_transport_is_for_clients_with_a_handshake():
+    with pytest.raises(ValueError, match="era='modern'"):
+        make(mcplite.Server("modern", era="modern"), legacy_sse=True)

@@ -19,6 +19,14 @@ def test_hosts(hosts, value, admitted):
     assert Gate(hosts).admits_host(value) is admitted
 
 
+@pytest.mark.parametrize("hosts, only", [
+    (None, True), (["localhost"], True), (["127.0.0.2:8000", "[::1]"], True), (["*"], False), (["localhost", "*"], False),
+    (["localhost", "example.com"], False), (["localhost.example.com"], False), (["0.0.0.0"], False),
+])
+def test_names_that_only_mean_us_on_this_machine(hosts, only):
+    assert Gate(hosts).loopback_only is only
+
+
 @pytest.mark.parametrize("value, admitted", [
     (None, True), (APP, True), ("http://app.example", False), ("https://app.example:444", False), ("http://localhost:3000", True),
     ("https://127.0.0.1", True), ("null", False), ("https://evil.example", False), ("", False),

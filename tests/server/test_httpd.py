@@ -284,7 +284,7 @@ def test_every_door_has_the_same_gate(served, name, value, status):
     with made.wire() as wire:
         session = begin(wire)
     routes = {path for _, path in DOORS}
-    assert set(made.http.exchange._routes) <= routes  # a new door is not forgotten here
+    assert {*made.http.exchange._doors, *made.http.exchange._open} <= routes  # a new door is not forgotten here
     for method, path in DOORS:
         with made.wire() as wire:
             reply = wire.ask(method, path, headers={
@@ -1071,3 +1071,17 @@ def test_requests_are_logged_without_their_queries(process):
     assert [line.split(" ")[1:4] for line in lines] == [
         ["POST", "'/mcp'", "200"], ["POST", "'/mcp'", "202"], ["GET", "'/mcp'", "400"], ["GET", "'/nowhere/\\n'", "404"]]
     assert all(line.startswith("127.0.0.1:") for line in lines)
+
+
+# --- who can call, and whether somebody is told ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host, auth, told", [("0.0.0.0", None, True), ("", None, True), ("127.0.0.1", None, False), ("localhost", None, False),
+                                              ("0.0.0.0", "a token of more than a few letters".replace(" ", "-"), False)])
+def test_a_server_that_others_can_reach_and_that_asks_nobody_says_so(host, auth, told, caplog):
+    mcp = mcplite.Server("open", auth=None if auth is None else mcplite.StaticTokens(auth))
+    HTTPServer(mcp, host=host, port=0, allowed_hosts=["*"]).close(0.1)
+    said = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert len(said) == told
+    for record in said:
+        assert "asks nobody for a token" in record.getMessage() and "--token-env" in record.getMessage()

@@ -54,10 +54,11 @@ def test_a_session_that_ended_by_itself():
     limits = Limits()
     app = mcplite.Server("demo", limits=limits)
     table = SessionTable(limits)
-    session = opened(table, app, "ada")
-    assert table.find(session.id, "bob") is None and table.find("x", "ada") is None
+    ada, bob = mcplite.Principal("ada"), mcplite.Principal("bob")
+    session = opened(table, app, ada)
+    assert table.find(session.id, bob.key) is None and table.find("x", ada.key) is None
     session.peer.close()
-    assert table.find(session.id, "ada") is None and len(table) == 0
+    assert table.find(session.id, ada.key) is None and len(table) == 0
     table.end(session, "again")
     opened(table, app)
     table.close("the end")

@@ -142,6 +142,19 @@ def test_a_filter_that_is_none(way, filter, text):
     assert error["code"] == -32602 and text in error["message"]
 
 
+@pytest.mark.parametrize("count, status, code", [(10_000, 403, None), (10_001, 200, -32602)])
+def test_a_long_filter_is_no_way_around_scopes(count, status, code):
+    mcp = make()
+    mcp.add_resource("memo://closed", lambda: "x", name="closed", scopes=["secret"])
+    web = Web(mcp)
+    response = web.respond(listen({"resourceSubscriptions": ["memo://a"] * (count - 1) + ["memo://closed"]}),
+                           mcplite.Principal("ada"))
+    assert response.status == status and not response.streaming and len(mcp.listeners) == 0
+    if code is not None:
+        assert json.loads(response.content)["error"]["code"] == code
+    web.close()
+
+
 def test_an_empty_filter_is_one(web):
     stream = Stream(web, {})
     assert stream.get() == note("subscriptions/acknowledged", notifications={})

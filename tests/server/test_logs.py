@@ -1,8 +1,13 @@
 """Python logging, forwarded to clients."""
 
 import logging
+import threading
 
 import pytest
+
+import mcplite
+
+LIMIT = 30
 
 
 def test_python_logging_reaches_the_client_of_the_request_or_all(connect, server):
@@ -30,3 +35,43 @@ def test_python_logging_reaches_the_client_of_the_request_or_all(connect, server
             server.sessions[0].log("verbose", "x")
     finally:
         logger.removeHandler(handler)
+
+
+def test_what_is_logged_about_ones_token_does_not_go_to_the_others():
+    # AUTH-19: a verifier runs outside of all requests, and libraries say at which URLs they ask.
+    ada, bob = "a-token-of-ada-0123456789", "a-token-of-bob-0123456789"
+    logger = logging.getLogger("test.verifier")
+    logger.setLevel(logging.DEBUG)
+
+    def verify(token):
+        logger.debug('"GET /userinfo?access_token=%s HTTP/1.1" 200', token)
+        return mcplite.Principal({ada: "ada", bob: "bob"}[token], audience=mcplite.ISSUED_HERE)
+
+    mcp = mcplite.Server("logs", auth=mcplite.BearerAuth(verify))
+
+    @mcp.tool()
+    def work() -> None:
+        logger.warning("of a request")
+
+    handler = mcp.logging_handler()
+    logger.addHandler(handler)
+    heard, all_heard = [], threading.Event()
+
+    def hear(message):
+        heard.append(message.data)
+        if message.data == "the end":
+            all_heard.set()
+
+    options = dict(era="legacy", timeout=LIMIT)
+    try:
+        with mcplite.serve(mcp) as server, mcplite.connect(server.url, auth=bob, log_handler=hear, **options) as client:
+            client.set_log_level("debug")
+            client.call_tool("work")
+            with mcplite.connect(server.url, auth=ada, listen=False, **options) as other:
+                other.call_tool("work")
+            session, = [session for session in mcp.sessions if session.principal.subject == "bob"]
+            session.log("info", "the end", "test")  # behind all that is for all
+            assert all_heard.wait(LIMIT)
+    finally:
+        logger.removeHandler(handler)
+    assert sorted(heard) == ["of a request", "the end"]

@@ -275,12 +275,91 @@ def test_messages_are_shown_with_debug(served):
     (["weather_app.py", "--http", "-1"], 2, "--http"), (["weather_app.py", "--http", "host:"], 2, "'host:'"),
     (["weather_app.py", "--path", "/x"], 2, "need --http"), (["weather_app.py", "--stateless"], 2, "need --http"),
     (["weather_app.py", "--allow-host", "x"], 2, "need --http"), (["weather_app.py", "--allow-origin", "x"], 2, "need --http"),
-    (["weather_app.py", "--legacy-sse"], 2, "need --http"),
+    (["weather_app.py", "--legacy-sse"], 2, "need --http"), (["weather_app.py", "--token-env", "PATH"], 2, "need --http"),
 ])
 def test_what_cannot_be_served_over_http(folder, words, status, problem):
     ran = serve(*words, cwd=str(folder))
     assert ran.returncode == status and problem in ran.stderr.decode()
     assert "Traceback" not in ran.stderr.decode()
+
+
+# --- tokens ----------------------------------------------------------------------------------------------
+
+TOKENS = ["the-first-token-0123456789", "the-second-token-0123456789"]
+
+
+@pytest.mark.parametrize("between", [",", " ", "\n", " , "])
+def test_callers_are_asked_for_the_tokens_of_a_variable(served, monkeypatch, between):
+    monkeypatch.setitem(ENVIRONMENT, "WEATHER_TOKEN", between.join(TOKENS) + "\n")
+    server = served("weather_app.py", "--http", "0", "--token-env", "WEATHER_TOKEN", "--log-level", "debug", "--debug")
+    refused = first_reply(server.port)
+    assert refused.status == 401 and refused.headers["www-authenticate"] == "Bearer"
+    assert first_reply(server.port, Authorization=f"Bearer {TOKENS[0]}x").status == 401
+    sessions = []
+    for token in TOKENS:
+        reply = first_reply(server.port, Authorization=f"Bearer {token}")
+        assert reply.status == 200
+        sessions.append(reply.headers["mcp-session-id"])
+    with Wire(server.port) as wire:
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        assert wire.post(ping, sessions[0], Authorization=f"Bearer {TOKENS[0]}").status == 200
+        assert wire.post(ping, sessions[0], Authorization=f"Bearer {TOKENS[1]}").status == 404, "each holder has sessions of their own"
+    err = server.stop()[1]
+    assert not any(token in err for token in TOKENS)
+
+
+def test_who_has_the_token_may_use_all_that_is_served(served, folder, monkeypatch):
+    (folder / "scoped.py").write_text("import mcplite\nmcp = mcplite.Server('scoped')\n"
+                                      "@mcp.tool(scopes=['write'])\ndef write() -> str:\n    return 'written'\n")
+    monkeypatch.setitem(ENVIRONMENT, "WEATHER_TOKEN", TOKENS[0])
+    server = served("scoped.py", "--http", "0", "--stateless", "--token-env", "WEATHER_TOKEN")
+    with Wire(server.port) as wire:
+        reply = wire.post(call("write"), MCP_Protocol_Version="2025-06-18", Authorization=f"Bearer {TOKENS[0]}")
+        assert reply.json["result"]["content"][0]["text"] == "written"
+
+
+@pytest.mark.parametrize("value, problem", [(None, "no token"), ("", "no token"), (" , \n", "no token"), ("short", "token number 1 has 5 characters"),
+                                            (f"{TOKENS[0]},tiny", "token number 2 has 4"), (f"{TOKENS[0]},{TOKENS[0]}", "twice"),
+                                            ("a-token-with-ümlauts-in-it", "cannot travel")])
+def test_a_variable_without_a_good_token(folder, monkeypatch, value, problem):
+    monkeypatch.delitem(ENVIRONMENT, "WEATHER_TOKEN", raising=False)
+    if value is not None:
+        monkeypatch.setitem(ENVIRONMENT, "WEATHER_TOKEN", value)
+    ran = serve("weather_app.py", "--http", "0", "--token-env", "WEATHER_TOKEN", cwd=str(folder))
+    err = ran.stderr.decode()
+    assert ran.returncode == 1 and problem in err and "--token-env WEATHER_TOKEN" in err and "Traceback" not in err
+    assert "secrets.token_urlsafe(32)" in err or problem == "twice"
+    assert TOKENS[0] not in err and "short" not in err
+
+
+def test_a_server_with_an_auth_of_its_own_takes_no_tokens_besides(folder, monkeypatch):
+    (folder / "own.py").write_text("import mcplite\nmcp = mcplite.Server('own', auth=lambda token: None)\n")
+    monkeypatch.setitem(ENVIRONMENT, "WEATHER_TOKEN", TOKENS[0])
+    ran = serve("own.py", "--http", "0", "--token-env", "WEATHER_TOKEN", cwd=str(folder))
+    assert ran.returncode == 1 and "an auth= of its own" in ran.stderr.decode()
+
+
+@pytest.mark.parametrize("level", ["warning", "error", "critical"])
+def test_a_server_that_is_open_to_all_says_so_whatever_is_logged(folder, level):
+    child = subprocess.Popen([sys.executable, "-m", "mcplite.server", "weather_app.py", "--http", "0.0.0.0:0", "--allow-host", "*",
+                              "--log-level", level], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=ENVIRONMENT, cwd=str(folder))
+    try:
+        said = ""
+        while " is served at " not in said:
+            line = child.stderr.readline().decode()
+            assert line, said
+            said += line
+    finally:
+        child.kill()
+        child.communicate()
+    assert said.count("asks nobody for a token") == 1 and "WARNING" in said
+
+
+def test_help_teaches_how_to_make_a_token(capsys):
+    with pytest.raises(SystemExit):
+        command_line.main(["--help"])
+    said = capsys.readouterr().out
+    assert "--token-env NAME" in said and "secrets.token_urlsafe(32)" in said
 
 
 def test_a_port_that_is_taken(folder):

@@ -92,7 +92,7 @@ class Fleet:
         return {"euros": 100, "pair": (1, 2)}
 
     def send(self, request, principal=None):
-        return next(self.turns).send(request, principal)[0]
+        return next(self.turns).send(request, principal and mcplite.Principal(principal))[0]
 
     def result(self, request):
         answer = self.send(request)

@@ -167,3 +167,38 @@ def test_bytes_are_bounded_too(size):
     stream = EventStream(home(unread_bytes=4000, unread_seconds=0.02))
     assert stream.send(b"x" * size)
     assert stream.send(b"y" * 5000) and stream.reader is None  # kept for a client that comes back
+
+
+# --- an end that is known before -------------------------------------------------------------------------------
+
+
+def test_a_body_ends_when_it_is_due_and_says_what_there_is():
+    # AUS-31
+    stream = EventStream(home())
+    stream.commit()
+    body, told = stream.first, []
+
+    def end():
+        told.append(1)
+        stream.send(b"last")
+
+    body.end_after(0.05, end)
+    assert list(body) == [b": open\n\n", b"id: 1-1\nevent: message\ndata: last\n\n"]
+    assert told == [1] and stream.reader is None and not stream.finished
+    assert list(body) == [] and told == [1]
+
+
+def test_a_body_that_was_due_before_it_is_read():
+    stream = EventStream(home(), common=True)
+    stream.send(b"kept")
+    body = stream.attach()
+    body.end_after(-5, bool)
+    assert b"kept" in b"".join(body) and stream.reader is None
+
+
+def test_a_body_that_is_done_before_it_is_due():
+    stream, told = EventStream(home()), []
+    stream.commit()
+    stream.first.end_after(1000, lambda: told.append(1))
+    stream.finish(b"answer")
+    assert b"answer" in b"".join(stream.first) and told == []

@@ -13,6 +13,7 @@ import mcplite
 from mcplite.errors import SERVER_BUSY
 
 LIMIT = 30
+ADA, BOB = mcplite.Principal("ada"), mcplite.Principal("bob")
 ASKED = {"elicitation": {}, "sampling": {}, "roots": {}}
 REFUSED = {"code": -32602, "message": "Invalid or expired requestState: send the request again without it"}
 
@@ -117,10 +118,10 @@ def test_a_state_that_is_not_ours_or_not_for_this_is_refused_with_one_error(way,
 
 def test_a_state_belongs_to_who_asked(desk):
     web, request = Web(desk.mcp), book()
-    first = web.send(request, principal="ada")[0]["result"]
-    for foreign in (None, "bob"):
+    first = web.send(request, principal=ADA)[0]["result"]
+    for foreign in (None, BOB):
         assert web.send(again(request, first), principal=foreign)[0]["error"] == REFUSED  # MRTR-14
-    assert web.send(again(request, first), principal="ada")[0]["result"]["resultType"] == "input_required"
+    assert web.send(again(request, first), principal=ADA)[0]["result"]["resultType"] == "input_required"
     web.close()
 
 
@@ -246,9 +247,9 @@ def test_as_many_wait_as_there_may():
 def test_one_principal_does_not_take_the_places_of_all():
     desk = Desk(waiting_per_principal=1)
     web = Web(desk.mcp)
-    assert "result" in web.send(book(), principal="ada")[0]
-    assert web.send(book(), principal="ada")[0]["error"]["code"] == SERVER_BUSY
-    assert "result" in web.send(book(), principal="bob")[0]
+    assert "result" in web.send(book(), principal=ADA)[0]
+    assert web.send(book(), principal=ADA)[0]["error"]["code"] == SERVER_BUSY
+    assert "result" in web.send(book(), principal=BOB)[0]
     assert "result" in web.send(book())[0] and "result" in web.send(book())[0]
     web.close()
 

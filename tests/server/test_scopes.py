@@ -1,0 +1,80 @@
+"""What a message needs, whatever it is and however odd."""
+
+import pytest
+
+import mcplite
+from mcplite.protocol import jsonrpc
+from mcplite.server import listen, scopes
+from mcplite.server.scopes import needed_scopes
+
+
+@pytest.fixture
+def app():
+    mcp = mcplite.Server("scoped")
+    mcp.add_tool(lambda: None, name="a", scopes=["one", "two"])
+    mcp.add_tool(lambda: None, name="b", scopes="two three")
+    mcp.add_tool(lambda: None, name="free")
+    mcp.add_resource("a://x", lambda: "", name="x", scopes=["four"])
+    mcp.add_resource("a://{y}/z", lambda y: "", name="y", scopes=["five"])
+    return mcp
+
+
+def ask(method, params=None):
+    return jsonrpc.Request(1, method, params)
+
+
+@pytest.mark.parametrize("method, params, scopes", [
+    ("tools/call", {"name": "a"}, ("one", "two")), ("tools/call", {"name": "free"}, ()),
+    ("tools/call", {"name": "none"}, ()),
+    ("tools/call", {"name": ["a"]}, ()), ("tools/call", None, ()), ("tools/list", {"name": "a"}, ()),
+    ("own/method", {"name": "a"}, ()),
+    ("resources/read", {"uri": "a://x"}, ("four",)), ("resources/read", {"uri": "a://1/z"}, ("five",)),
+    ("resources/read", {"uri": "a://2"}, ()),
+    ("resources/read", {"uri": 5}, ()), ("resources/read", {"uri": "a://" + "1" * 70_000 + "/z"}, ()),
+    ("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["a://x", 5, "a://1/z", "a://x"]}},
+     ("four", "five")),
+    ("subscriptions/listen", {"notifications": []}, ()),
+    ("subscriptions/listen", {"notifications": {"resourceSubscriptions": "a://x"}}, ()),
+    ("completion/complete", {"ref": {"type": "ref/resource", "uri": "a://{y}/z"}}, ("five",)),
+    ("completion/complete", {"ref": {"type": "ref/resource", "uri": "a://x"}}, ("four",)),
+    ("completion/complete", {"ref": "x"}, ()), ("completion/complete", {"ref": {"type": "ref/prompt"}}, ()),
+])
+def test_what_a_request_needs(app, method, params, scopes):
+    assert needed_scopes(app, ask(method, params)) == scopes
+
+
+def test_a_batch_needs_what_all_of_it_needs(app):
+    items = [ask("tools/call", {"name": "a"}), ask("ping"), ask("tools/call", {"name": "b"}),
+             jsonrpc.Notification("tools/call", {"name": "a"}),
+             jsonrpc.Invalid(None, -32600, "x")]
+    assert needed_scopes(app, jsonrpc.Batch(items)) == ("one", "two", "three")
+    for message in (jsonrpc.Notification("tools/call", {"name": "a"}), jsonrpc.Response(1, {}),
+                    jsonrpc.Invalid(None, -32600, "x")):
+        assert needed_scopes(app, message) == ()
+
+
+def test_a_registry_says_what_it_needs_and_whether_it_ever_did(app):
+    assert app.registry.scopes() == ["one", "two", "three", "four", "five"] and app.registry.scoped
+    assert not mcplite.Server("free").registry.scoped
+    for name in ("a", "b"):
+        app.remove_tool(name)
+    assert app.registry.scopes() == ["four", "five"] and app.registry.scoped
+
+
+def test_a_filter_is_looked_through_for_as_much_as_may_be_in_it(app, monkeypatch):
+    # Who is not let in yet makes us look, so that it must not take long: each URI once, and none where too many are.
+    asked, find = [], app.find_resource
+    monkeypatch.setattr(app, "find_resource", lambda uri: asked.append(uri) or find(uri))
+
+    def needed(uris):
+        asked.clear()
+        return needed_scopes(app, ask("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}}))
+
+    most = scopes._MOST_URIS
+    assert needed(["a://x"] * (most - 2) + ["a://1/z", 5]) == ("four", "five") and asked == ["a://x", "a://1/z"]
+    assert needed([[], {}, None, "a://x"]) == ("four",) and asked == ["a://x"]
+    assert needed(["a://x"] * (most + 1)) == () and asked == []
+
+
+def test_whatever_is_not_looked_through_is_refused_as_it_is():
+    assert scopes._MOST_URIS == listen._MOST_URIS
