@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 import mcplite
 from mcplite import __main__ as command_line
+from mcplite.cli import actions
 from mcplite.errors import (
     Cancelled, ConnectionClosed, InvalidParams, MCPError, NotSupported, RequestTimeout, TransportError,
 )
@@ -167,7 +169,7 @@ def test_list_of_a_server_without_anything(run, tmp_path):
 
 def test_a_label_bears_any_schema():
     def label(schema):
-        return command_line._label(mcplite.types.Tool(name="t", input_schema=schema))
+        return actions._label(mcplite.types.Tool(name="t", input_schema=schema))
 
     assert label({"properties": ["a"], "required": 3}) == "t()"
     assert label({"properties": {"a": 1, "b": True}, "required": ["b"]}) == "t(a?, b)"
@@ -216,7 +218,7 @@ def test_output_is_for_results_and_not_for_errors(run, target, tmp_path):
 def test_output_that_cannot_be_written_or_has_nothing_to_save(run, target, tmp_path, monkeypatch):
     status, _, err = run("call", target, "add", "a=1", "--output", str(tmp_path / "no" / "folder"))
     assert (status, err) == (2, f"--output: cannot write {tmp_path / 'no' / 'folder'}: No such file or directory\n")
-    monkeypatch.setattr(command_line, "first_binary", lambda items: None)
+    monkeypatch.setattr(actions, "first_binary", lambda items: None)
     assert run("read", target, "note://today", "--output", str(tmp_path / "saved")) == (
         2, "", "--output: there is nothing to save in the result\n")
 
@@ -467,12 +469,22 @@ def test_output_in_an_encoding_that_lacks_letters(target):
     (["call", "--help"], "usage: python -m mcplite call [options] TARGET TOOL [key=value ...]"),
     (["list", "--help"], "python -m mcplite call weather.py forecast city=Rome days:=3"),
     (["complete", "--help"], "Complete an argument of a prompt or of a resource template."),
+    (["login", "--help"], "usage: python -m mcplite login [options] URL"),
+    (["logout", "--help"], "python -m mcplite login https://example.com/mcp --no-browser"),
+    (["token", "--help"], "python -m mcplite token https://example.com/mcp --header | curl -H @-"),
     (["--version"], f"mcplite {mcplite.__version__}\n"),
 ])
 def test_help_teaches(words, taught):
     ran = process(*words)
     assert ran.returncode == 0
     assert taught in ran.stdout.decode()
+
+
+def test_the_page_names_the_options_of_login():
+    page = (PACKAGE.parent / "docs" / "command-line.rst").read_text("utf-8")
+    said = re.findall(r"^   \* - ``(--[a-z-]+)", page, re.MULTILINE)
+    shown = re.findall(r"^  (--[a-z-]+)", process("login", "--help").stdout.decode(), re.MULTILINE)
+    assert sorted(said) == sorted(shown)
 
 
 def test_help_of_a_copy_under_another_name(tmp_path):

@@ -9,7 +9,7 @@ import os
 import select
 import sys
 import threading
-from typing import Any, Callable, ContextManager, Dict, List, Mapping, Optional, TextIO, Tuple
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, TextIO, Tuple
 
 from ..protocol import forms
 from ..types import ElicitRequest, ElicitResult, Implementation, accept, cancel, decline
@@ -47,6 +47,12 @@ class Asker:
         self._turn = threading.Lock()
         self._token: Any = None
 
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Have the terminal for the length of the block, for somebody else who asks the person something."""
+        with self._turn, self._alone():
+            yield
+
     def form(self, request: ElicitRequest) -> ElicitResult:
         """Ask for each field of a form, and at the end whether to send or change the answers (ELIC-20)."""
         return self._asked(request, self._form)
@@ -60,7 +66,7 @@ class Asker:
         name = one_line(info.display_name) if info is not None else "The server"
         # What follows on further lines is indented, so that it does not look like a question of somebody else.
         message = f"{name} asks: " + request.message.strip().replace("\n", "\n  ")
-        with self._turn, self._alone():
+        with self.alone():
             if self._source is None or not self._source.isatty():
                 self._say(f"{message}\n(declined: there is no terminal to ask on)")
                 return decline()

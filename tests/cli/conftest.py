@@ -1,4 +1,4 @@
-"""A terminal: a person's side of a pseudo-terminal, for code here and for whole processes."""
+"""A person at a command line: their side of a pseudo-terminal, their browser, and the servers that they log in to."""
 
 import os
 import re
@@ -9,8 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
+from authserver import AuthServer, Protected
 
 import mcplite
+from mcplite.client.oauth.filestore import FileStore
 
 ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
 #: Seconds to wait for what has to come.
@@ -98,3 +100,97 @@ def terminal():
     terminal = Terminal()
     yield terminal
     terminal.close()
+
+
+#: A browser that is logged in everywhere.
+BROWSER = """
+import sys, urllib.error, urllib.request
+try:
+    urllib.request.build_opener(urllib.request.ProxyHandler({})).open(sys.argv[1]).read()
+except urllib.error.HTTPError:
+    pass  # a page all the same
+"""
+
+
+class CommandLine:
+    """Runs ``python -m mcplite`` as processes of one user; ``environment`` is theirs."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.path = folder / "kept" / "credentials.json"
+        #: What the user has read by now.
+        self.shown = ""
+        self.environment = {
+            **os.environ, "PYTHONPATH": ROOT, "PYTHONIOENCODING": "utf-8", "MCPLITE_CREDENTIALS": str(self.path),
+            "no_proxy": "*"}
+        for name in ("DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION", "SSH_TTY"):
+            self.environment.pop(name, None)
+        self.browses(BROWSER)
+
+    def browses(self, program):
+        """Have the user's browser be a program in Python; None for no browser."""
+        self.environment["BROWSER"] = ""
+        if program is not None:
+            (self.folder / "browser.py").write_text(program)
+            self.environment["BROWSER"] = f"{sys.executable} {self.folder / 'browser.py'} %s"
+
+    def start(self, *words, **options):
+        command = [sys.executable, "-m", "mcplite", *map(str, words)]
+        options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        return subprocess.Popen(command, env=self.environment, **options)
+
+    def __call__(self, *words):
+        """Run to the end; return status, stdout and stderr."""
+        return self.end(self.start(*words, stdin=subprocess.DEVNULL))
+
+    def end(self, child):
+        try:
+            out, err = child.communicate(timeout=2 * PATIENCE)
+        finally:
+            child.kill()
+            child.wait(PATIENCE)
+        self.shown += out.decode() + err.decode()
+        return child.returncode, out.decode(), err.decode()
+
+    def page(self, child):
+        """Wait until a process has shown the page to log in at, and return its URL."""
+        while True:
+            line = child.stderr.readline().decode()
+            assert line, "the process has ended without showing a page"
+            found = re.search(r"http://\S+/authorize\?\S+", line)
+            if found:
+                return found.group()
+
+    def records(self):
+        """Return what is stored, by the first word of the key."""
+        store = FileStore(self.path)
+        return {key.partition(" ")[0]: store.load(key) for key in store.keys()}
+
+    def change(self, kind, **members):
+        """Change members of what is stored."""
+        store = FileStore(self.path)
+        for key in store.keys():
+            if key.startswith(kind + " "):
+                store.save(key, {**store.load(key), **members})
+
+
+@pytest.fixture
+def cli(tmp_path):
+    return CommandLine(tmp_path)
+
+
+@pytest.fixture
+def auth():
+    with AuthServer() as auth:
+        yield auth
+
+
+@pytest.fixture
+def protected(auth):
+    """A server with one tool, which takes the tokens of *auth* only."""
+    with Protected(auth) as protected:
+        tools = [{"name": "greet", "inputSchema": {"type": "object"}}]
+        protected.capabilities = {"tools": {}}
+        protected.on_tools_list = lambda request, answer: answer.json(protected.result(request, {"tools": tools}))
+        protected.on_tools_call = lambda request, answer: answer.json(protected.text(request, "hello"))
+        yield protected

@@ -200,6 +200,23 @@ def test_a_question_that_is_not_wanted_any_more_ends(asking):
     asking.terminal.expect("the answer is not wanted any more")
 
 
+def test_somebody_else_who_asks_has_the_terminal_alone(asking):
+    asking.form("First?", city={"type": "string"})
+    asking.terminal.expect("city [^\n]*: $")
+
+    def ask_too(request):
+        with asking.asker.alone():
+            asking.asker._say("Second?")
+
+    asking.start(ask_too, form())
+    asking.terminal.type("Rome\n")
+    asking.terminal.expect(r"Send this answer\? [^\n]*$")
+    assert "Second?" not in asking.terminal.screen
+    asking.terminal.type("y\n")
+    asking.terminal.expect(r"Second\?")
+    assert asking.answer is None
+
+
 def test_questions_of_several_threads_wait_for_each_other(asking):
     asking.form("First?", city={"type": "string"})
     asking.terminal.expect("city [^\n]*: $")

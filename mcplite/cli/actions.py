@@ -1,0 +1,135 @@
+"""What the commands do with a server, once there is a client for it.
+
+May import: cli.arguments, cli.printing, protocol.codec
+"""
+
+import argparse
+import sys
+from typing import Any, Callable, Dict, List
+
+from .arguments import UsageError, parse_arguments, parse_strings
+from .printing import as_json, clean, first_binary, one_line, print_content, print_result, table
+
+__all__ = ["ACTIONS"]
+
+
+def _wire(value: Any, client: Any) -> Any:
+    from ..protocol import codec
+
+    return codec.encode(value, client.revision)
+
+
+def _list(client: Any, words: List[str], options: argparse.Namespace) -> int:
+    found: Dict[str, List[Any]] = {}
+    offered = client.server_capabilities
+    if offered.tools is not None:
+        found["tools"] = client.list_tools()
+    if offered.resources is not None:
+        found["resources"] = client.list_resources()
+        found["resource templates"] = client.list_resource_templates()
+    if offered.prompts is not None:
+        found["prompts"] = client.list_prompts()
+    if options.json:
+        print(as_json({key.replace(" ", "_"): [_wire(item, client) for item in items] for key, items in found.items()}))
+        return 0
+    info = client.server_info
+    print(one_line(f"{info.display_name} {info.version} (protocol {client.protocol_version})"))
+    for kind, items in found.items():
+        if items:
+            print(f"\n{kind}:")
+            print(table((_label(item), item.description or item.title or "") for item in items))
+    if not any(found.values()):
+        print("it offers no tools, resources or prompts")
+    return 0
+
+
+def _label(item: Any) -> str:
+    if hasattr(item, "input_schema"):
+        properties = item.input_schema.get("properties")
+        required = item.input_schema.get("required")
+        properties = properties if isinstance(properties, dict) else {}
+        required = required if isinstance(required, list) else []
+        return f"{item.name}({', '.join(name if name in required else name + '?' for name in properties)})"
+    if hasattr(item, "arguments"):
+        return f"{item.name}({', '.join(a.name if a.required else a.name + '?' for a in item.arguments or ())})"
+    return str(getattr(item, "uri", None) or item.uri_template)
+
+
+def _call(client: Any, words: List[str], options: argparse.Namespace) -> int:
+    name, *words = words
+    schema = next((tool.input_schema for tool in client.list_tools() if tool.name == name), None)
+    arguments = parse_arguments(words, schema)
+    try:
+        result = client.call_tool(name, arguments, on_progress=options.bar)
+    finally:
+        options.bar.done()
+    if not result.is_error:
+        _save(result.content, options)
+    if options.json:
+        print(as_json(_wire(result, client)))
+    elif result.is_error or not options.output:
+        print_result(result, sys.stderr if result.is_error else sys.stdout)
+    return 1 if result.is_error else 0
+
+
+def _save(items: List[Any], options: argparse.Namespace) -> None:
+    if options.output:
+        data = first_binary(items)
+        if data is None:
+            raise UsageError("--output: there is nothing to save in the result")
+        try:
+            with open(options.output, "wb") as file:
+                file.write(data)
+        except OSError as error:
+            raise UsageError(f"--output: cannot write {options.output}: {error.strerror}") from error
+
+
+def _read(client: Any, words: List[str], options: argparse.Namespace) -> int:
+    result = client.read_resource(words[0])
+    _save(result.contents, options)
+    if options.json:
+        print(as_json(_wire(result, client)))
+    elif not options.output:
+        print_content(result.contents, sys.stdout)
+    return 0
+
+
+def _prompt(client: Any, words: List[str], options: argparse.Namespace) -> int:
+    name, *words = words
+    result = client.get_prompt(name, parse_arguments(words))
+    if options.json:
+        print(as_json(_wire(result, client)))
+        return 0
+    for message in result.messages:
+        print(f"{one_line(message.role)}:")
+        print_content([message.content], sys.stdout)
+    return 0
+
+
+def _complete(client: Any, words: List[str], options: argparse.Namespace) -> int:
+    target, argument, *words = words
+    where = {"resource": target} if "://" in target or "{" in target else {"prompt": target}
+    value = words.pop(0) if words else ""
+    result = client.complete(argument=argument, value=value, context=parse_strings(words), **where)
+    if options.json:
+        print(as_json(_wire(result, client)))
+    else:
+        for value in result.values:
+            print(clean(value))
+    return 0
+
+
+def _ping(client: Any, words: List[str], options: argparse.Namespace) -> int:
+    client.ping()
+    info = client.server_info
+    if options.json:
+        print(as_json({"server": _wire(info, client), "protocolVersion": client.protocol_version}))
+    else:
+        print(one_line(f"{info.display_name} {info.version} answers (protocol {client.protocol_version})"))
+    return 0
+
+
+#: By the name of the command: takes the client, the words after the server's and the options, and returns the exit status.
+ACTIONS: Dict[str, Callable[[Any, List[str], argparse.Namespace], int]] = {
+    "list": _list, "call": _call, "read": _read, "prompt": _prompt, "complete": _complete, "ping": _ping,
+}

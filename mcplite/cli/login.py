@@ -1,0 +1,137 @@
+"""The commands login, logout and token: what a user of a protected server does besides using it.
+
+May import: cli.arguments, cli.credentials, cli.printing, client.httplink, client.oauth.grant, client.oauth.login,
+    client.oauth.tokens, errors
+"""
+
+import argparse
+import os
+import sys
+import time
+from typing import Any, Callable, Dict
+
+from ..client.httplink import shown
+from ..client.oauth.grant import find_authorization
+from ..client.oauth.login import OAuth
+from ..client.oauth.tokens import Credentials
+from ..errors import AuthError
+from .arguments import UsageError
+from .credentials import Stored, choose_agent, how_to_log_in
+from .printing import as_json, clean, one_line
+
+__all__ = ["run"]
+
+
+def run(url: str, options: argparse.Namespace) -> int:
+    """Run the command of the options for the server at a URL; return the exit status.
+
+    :raises UsageError: it is no URL, or the options do not belong together.
+    :raises AuthError: there is no token to be had, or none is stored.
+    :raises TransportError: the server cannot be reached.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"{options.command}: {url!r} is no URL; a server that is started here needs no login")
+    return _ACTIONS[options.command](url, options)
+
+
+def _login(url: str, options: argparse.Namespace) -> int:
+    stored = Stored(url)
+    _ = stored.credentials  # a file that cannot be read is told before anybody logs in, and not afterwards
+    ways: Dict[str, Any] = {
+        "client_name": options.client_name or "", "dpop": options.dpop, "redirect_uri": options.redirect_uri,
+        "scopes": [scope for item in options.scope for scope in item.split()]}
+    grant = OAuth(issuer=options.issuer, store=stored.store, timeout=options.timeout, **_client(url, options), **ways,
+                  ask=choose_agent(options.redirect_uri, browser=not options.no_browser, command=True))
+    credentials = grant.login(url)
+    stored.remember(ways)
+    print(as_json(_facts(url, credentials)) if options.json else _text(url, credentials))
+    return 0
+
+
+def _client(url: str, options: argparse.Namespace) -> Dict[str, Any]:
+    """Return who this client is, as far as the options say it."""
+    name = options.client_secret_env
+    if options.client_id is None:
+        if name is not None:
+            raise UsageError("--client-secret-env needs --client-id: whose secret it is")
+        return {"client_metadata_url": options.client_metadata_url}
+    if options.client_metadata_url is not None:
+        raise UsageError("--client-id and --client-metadata-url both say who this client is: give one of them")
+    if options.issuer is None:
+        found = find_authorization(url)
+        named = f"; {shown(url)} names {' and '.join(found.issuers)}" if found.described else ""
+        raise UsageError(f"--client-id needs --issuer: the authorization server that knows this client{named}")
+    if name is not None and not os.environ.get(name):
+        raise UsageError(f"--client-secret-env: there is no variable {name} in the environment")
+    return {"client_id": options.client_id, "client_secret": None if name is None else os.environ[name]}
+
+
+def _facts(url: str, credentials: Credentials) -> Dict[str, Any]:
+    """Return what may be known of credentials."""
+    end = credentials.expires_at
+    return {
+        "server": shown(url), "resource": credentials.resource, "issuer": credentials.issuer,
+        "client_id": credentials.client.client_id, "scopes": credentials.scopes, "token_type": credentials.scheme,
+        "expires_at": None if end is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(end)),
+        "renewable": credentials.refresh_token is not None}
+
+
+def _text(url: str, credentials: Credentials) -> str:
+    scopes = f", with the scopes {' '.join(credentials.scopes)}" if credentials.scopes else ""
+    end = "nobody has said when the token ends" if credentials.expires_at is None else (
+        "the token ends at " + time.strftime("%Y-%m-%d %H:%M", time.localtime(credentials.expires_at)))
+    then = "it is renewed by itself" if credentials.refresh_token is not None else "then it takes another login"
+    return f"{one_line(f'logged in to {shown(url)} at {credentials.issuer}{scopes}')}\n{end}; {then}"
+
+
+def _logout(url: str, options: argparse.Namespace) -> int:
+    stored = Stored(url)
+    credentials = stored.credentials
+    stored.forget_ways()
+    if credentials is None:
+        print(one_line(f"no login to {shown(url)} is stored"))
+        return 0
+    grant = _Leaving(store=stored.store)
+    try:
+        grant.logout(url)
+    except AuthError as error:
+        if stored.credentials is not None:
+            raise
+        raise AuthError(f"the login to {shown(url)} is forgotten here, but its tokens could not be revoked, so that they stay"
+                        f" good until they end: {error}", error=error.error) from error
+    how = "its tokens are revoked" if grant.revokes else "its tokens stay good until they end, as no way to revoke them is known"
+    print(one_line(f"logged out of {shown(url)}: the login is forgotten here; {how} at {credentials.issuer}"))
+    return 0
+
+
+class _Leaving(OAuth):
+    """Notes whether there was anybody to tell that tokens are needed no more."""
+
+    revokes = False
+
+    def endpoint(self, web: Any, server: Any, proofs: Any) -> Any:
+        self.revokes = server.revocation_endpoint is not None
+        return super().endpoint(web, server, proofs)
+
+
+def _token(url: str, options: argparse.Namespace) -> int:
+    stored = Stored(url)
+    grant = stored.grant()
+    command = how_to_log_in(url, __name__.rpartition(".cli.")[0])
+    if grant is None:
+        raise AuthError(f"no login to {shown(url)} is stored; log in with `{command}`")
+    try:
+        grant.token(url)
+    except AuthError as error:
+        raise AuthError(f"{error}\nTo log in anew: {command}", error=error.error) from error
+    credentials = stored.credentials  # as they were stored; what could not be renewed is still there
+    if credentials is None or credentials.expired:
+        raise AuthError(f"the login to {shown(url)} has ended; log in anew with `{command}`")
+    if credentials.scheme != "Bearer":
+        print(clean(f"the token is bound to a key ({credentials.scheme}): alone, without proofs of that, it is good for nothing"),
+              file=sys.stderr)
+    print(f"Authorization: {credentials.scheme} {credentials.access_token}" if options.header else credentials.access_token)
+    return 0
+
+
+_ACTIONS: Dict[str, Callable[[str, argparse.Namespace], int]] = {"login": _login, "logout": _logout, "token": _token}

@@ -1,0 +1,377 @@
+"""login, logout and token: real processes, servers on real sockets, and a stand-in for the browser."""
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import time
+import urllib.request
+
+import pytest
+from authserver import follow, refuse
+from webscript import WebScript
+
+SECONDS = 30
+
+
+def no_secret(auth, text):
+    return [secret for secret in auth.secrets if secret in text] == []
+
+
+@pytest.fixture
+def place():
+    """The redirect URI of a client that was registered by hand: a port that is free."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return f"http://127.0.0.1:{free.getsockname()[1]}/back"
+
+
+# --- login -------------------------------------------------------------------------------------------
+
+
+def test_a_login_stores_tokens_and_says_what_came_of_it(cli, auth, protected):
+    auth.grants = lambda scopes: ["read", "write"]
+    status, out, err = cli("login", protected.url)
+    first, second = out.splitlines()
+    assert status == 0
+    assert first == f"logged in to {protected.url} at {auth.issuer}, with the scopes read write"
+    assert second.startswith("the token ends at 20") and second.endswith("; it is renewed by itself")
+    assert f"{auth.issuer}/authorize?" in err
+    assert stat.S_IMODE(cli.path.stat().st_mode) == 0o600
+    assert cli.records()["token"]["access_token"] in auth.tokens
+    assert no_secret(auth, cli.shown)
+
+
+def test_a_login_as_json_tells_all_but_the_tokens(cli, auth, protected):
+    auth.refreshes, auth.expires_in = False, None
+    status, out, err = cli("login", "--json", protected.url, "--client-name", "Prüfer")
+    assert status == 0
+    assert json.loads(out) == {
+        "server": protected.url, "resource": protected.url, "issuer": auth.issuer, "client_id": "client-1",
+        "scopes": [], "token_type": "Bearer", "expires_at": None, "renewable": False}
+    assert auth.registered[0]["client_name"] == "Prüfer"
+    assert no_secret(auth, cli.shown)
+
+
+@pytest.mark.parametrize("expires_in, end", [
+    (None, "nobody has said when the token ends"), (3600, "the token ends at ")])
+def test_a_token_that_nobody_renews_is_told_as_such(cli, auth, protected, expires_in, end):
+    auth.refreshes, auth.expires_in = False, expires_in
+    second = cli("login", protected.url)[1].splitlines()[1]
+    assert second.startswith(end) and second.endswith("; then it takes another login")
+
+
+def test_each_login_asks_the_user_whatever_is_stored(cli, auth, protected):
+    assert cli("login", protected.url)[0] == cli("login", protected.url)[0] == 0
+    assert (auth.count("authorization_code"), auth.count("refresh_token")) == (2, 0)
+
+
+def test_scopes_are_asked_for_besides_those_of_the_server(cli, auth, protected):
+    protected.needs = ["base"]
+    status, out, err = cli("login", protected.url, "--scope", "read", "--scope", "write admin")
+    assert status == 0
+    assert ", with the scopes base read write admin\n" in out
+
+
+def test_a_client_that_was_registered_by_hand(cli, auth, protected, place):
+    auth.registers = False
+    auth.know("mine", "hush-hush", [place])
+    cli.environment["SECRET"] = "hush-hush"
+    status, out, err = cli("login", protected.url, "--client-id", "mine", "--client-secret-env", "SECRET",
+                           "--issuer", auth.issuer, "--redirect-uri", place, "--json")
+    assert (status, json.loads(out)["client_id"]) == (0, "mine")
+    assert (auth.asked[0]["redirect_uri"], auth.registered) == (place, [])
+    assert no_secret(auth, cli.shown)
+
+
+def test_a_client_that_a_document_describes(cli, auth, protected, place):
+    document = "https://app.example/client.json"
+    auth.metadata = {"client_id_metadata_document_supported": True}
+    auth.know(document, None, [place])
+    status, out, err = cli("login", protected.url, "--client-metadata-url", document, "--redirect-uri", place)
+    assert status == 0
+    assert [fields["client_id"] for fields in auth.asked] == [document]
+
+
+def test_proofs_of_a_key(cli, auth, protected):
+    auth.on_token = lambda fields, answer: auth.give(
+        answer, "client-1", fields["resource"], [], object(), token_type="DPoP")
+    status, out, err = cli("login", protected.url, "--dpop", "--json")
+    assert (status, json.loads(out)["token_type"]) == (0, "DPoP")
+    assert [request.path for request in auth.requests if "dpop" in request.headers] == ["/token"]
+    token, key = (cli.records()["token"][name] for name in ("access_token", "key"))
+    assert no_secret(auth, cli.shown) and key.splitlines()[1] not in cli.shown
+    status, out, err = cli("token", protected.url, "--header")
+    assert (status, out) == (0, f"Authorization: DPoP {token}\n")
+    assert "bound to a key" in err and key.splitlines()[1] not in err
+
+
+def test_a_server_that_wants_nothing(cli):
+    with WebScript() as script:
+        status, out, err = cli("login", script.url)
+    assert (status, out) == (4, "")
+    assert "wants no authorization" in err
+
+
+def test_a_login_that_is_refused_stores_no_token(cli, auth, protected):
+    auth.denies = True
+    status, out, err = cli("login", protected.url)
+    assert (status, out) == (4, "")
+    assert err.splitlines()[-1] == f"{auth.issuer} did not authorize: access_denied"
+    assert sorted(cli.records()) == ["client"]
+
+
+def test_nobody_logs_in_in_time(cli, auth, protected):
+    cli.browses("")
+    status, out, err = cli("login", protected.url, "--timeout", "0.5")
+    assert (status, out) == (4, "")
+    assert f"nobody logged in at {auth.issuer} within 0.5 s" in err
+
+
+def test_a_file_that_is_damaged_is_told_before_anybody_logs_in(cli, auth, protected, place):
+    cli.path.parent.mkdir(mode=0o700)
+    cli.path.write_text("{")
+    cli.path.chmod(0o600)
+    for more in ([], ["--client-id", "mine", "--issuer", auth.issuer, "--redirect-uri", place]):
+        status, out, err = cli("login", protected.url, *more)
+        assert (status, out, auth.requests) == (4, "", [])
+        assert f"{cli.path} is no JSON object; it is left as it is" in err
+    assert cli.path.read_text() == "{"
+
+
+@pytest.mark.parametrize("words, problem", [
+    (["login"], "login: URL is missing; it takes URL"),
+    (["login", "URL", "URL"], "is too much; it takes URL"),
+    (["login", "weather.py"], "login: 'weather.py' is no URL; a server that is started here needs no login"),
+    (["token", "weather.py"], "token: 'weather.py' is no URL"),
+    (["logout", "weather.py"], "logout: 'weather.py' is no URL"),
+    (["login", "http://mcp.example/mcp"], "authorization needs https, except on this machine"),
+    (["token", "http://mcp.example/mcp"], "authorization needs https, except on this machine"),
+    (["login", "URL", "--client-id", "mine"],
+     "--client-id needs --issuer: the authorization server that knows this client; URL names "),
+    (["login", "URL", "--client-secret-env", "SECRET"], "--client-secret-env needs --client-id: whose secret it is"),
+    (["login", "URL", "--client-id", "mine", "--issuer", "https://a.example", "--client-secret-env", "NO_SUCH"],
+     "--client-secret-env: there is no variable NO_SUCH in the environment"),
+    (["login", "URL", "--client-id", "mine", "--client-metadata-url", "https://a.example/c"], "give one of them"),
+    (["login", "URL", "--client-metadata-url", "http://a.example/c"], "is at an https URL with a path"),
+    (["login", "URL", "--redirect-uri", "https://127.0.0.1:8765/back"], "write it like http://127.0.0.1:8765/callback"),
+    (["login", "URL", "--redirect-uri", "http://a.example:80/back"], "not to 'a.example'"),
+    (["login", "URL", "--redirect-uri", "http://127.0.0.1/back"], "with a port of this machine"),
+    (["login", "URL", "--redirect-uri", "http://127.0.0.1:0/back"], "with a port of this machine"),
+    (["login", "URL", "--redirect-uri", "http://127.0.0.1:99999/back"], "--redirect-uri http://127.0.0.1:99999/back: "),
+    (["login", "URL", "--timeout", "0"], "timeout must be positive"),
+])
+def test_2_wrong_usage(cli, auth, protected, words, problem):
+    status, out, err = cli(*[protected.url if word == "URL" else word for word in words])
+    assert (status, out) == (2, "")
+    assert problem.replace("URL names", f"{protected.url} names") in err
+    assert (auth.requests, cli.path.exists()) == ([], False)
+
+
+def test_which_server_to_trust_is_not_made_up(cli):
+    with WebScript(lambda request, answer: answer.status(404)) as script:
+        status, out, err = cli("login", script.url, "--client-id", "mine")
+    assert (status, err) == (2, "--client-id needs --issuer: the authorization server that knows this client\n")
+
+
+def test_another_authorization_server_than_the_trusted_one_is_not_asked(cli, auth, protected):
+    status, out, err = cli("login", protected.url, "--issuer", "https://a.example")
+    assert (status, out, auth.requests) == (4, "", [])
+    assert f"wants a token of {auth.issuer}, but issuer='https://a.example' was given" in err
+
+
+# --- without a browser -------------------------------------------------------------------------------
+
+
+def test_the_address_is_pasted_into_a_pipe(cli, auth, protected):
+    child = cli.start("login", protected.url, "--no-browser")
+    address = follow(cli.page(child))
+    child.stdin.write(address.encode() + b"\n")
+    status, out, err = cli.end(child)
+    assert status == 0
+    assert out.startswith(f"logged in to {protected.url} at {auth.issuer}\n")
+
+
+def test_the_address_is_pasted_at_a_terminal(cli, auth, protected, terminal, monkeypatch):
+    monkeypatch.setenv("MCPLITE_CREDENTIALS", str(cli.path))
+    terminal.run("login", protected.url, "--no-browser")
+    page = terminal.expect(r"http://\S+/authorize\?\S+").group()
+    terminal.answer("Address: $", "http://127.0.0.1:1/callback?code=no")
+    terminal.answer("That is not the address[^$]*Address: $", follow(page))
+    assert terminal.status() == 0
+    assert f"logged in to {protected.url}" in terminal.screen
+    assert cli.records()["token"]["access_token"] in auth.tokens
+
+
+def test_nothing_can_be_pasted(cli, protected):
+    status, out, err = cli("login", protected.url, "--no-browser")
+    assert (status, out) == (4, "")
+    assert "was given up: nothing more can be typed" in err
+    assert "token" not in cli.records()
+
+
+def test_with_neither_browser_nor_terminal_somebody_else_may_open_the_page(cli, auth, protected):
+    cli.browses(None)
+    child = cli.start("login", protected.url, stdin=subprocess.DEVNULL)
+    browser = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with browser.open(follow(cli.page(child)), timeout=SECONDS) as answer:
+        assert answer.status == 200
+    assert cli.end(child)[0] == 0
+    assert cli.records()["token"]["access_token"] in auth.tokens
+
+
+# --- interrupted -------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGINT can be sent to one process on POSIX only")
+@pytest.mark.parametrize("options", [[], ["--no-browser"]])
+def test_130_an_interrupt_leaves_nothing_behind(cli, auth, protected, options):
+    cli.browses("")
+    child = cli.start("login", protected.url, *options)
+    port = int(cli.page(child).partition("127.0.0.1%3A")[2].partition("%2F")[0])
+    child.send_signal(signal.SIGINT)
+    status, out, err = cli.end(child)
+    assert (status, out) == (130, "")
+    assert err.splitlines()[-1].endswith("interrupted") and "Traceback" not in err
+    assert [path.name for path in cli.path.parent.rglob("*") if path.is_file()] == ["credentials.json"]
+    assert sorted(cli.records()) == ["client"]
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), SECONDS)
+
+
+def test_130_ctrl_c_at_a_terminal(cli, protected, terminal, monkeypatch):
+    monkeypatch.setenv("MCPLITE_CREDENTIALS", str(cli.path))
+    terminal.run("login", protected.url, "--no-browser", controlling=True)
+    terminal.expect("Address: $")
+    terminal.type("\x03")
+    assert terminal.status() == 130
+    assert "interrupted\n" in terminal.screen and "Traceback" not in terminal.screen
+
+
+# --- token -------------------------------------------------------------------------------------------
+
+
+def test_a_token_alone_is_on_stdout(cli, auth, protected):
+    cli("login", protected.url)
+    token = cli.records()["token"]["access_token"]
+    assert cli("token", protected.url) == (0, token + "\n", "")
+    assert cli("token", protected.url, "--header") == (0, f"Authorization: Bearer {token}\n", "")
+    assert cli("token", protected.url + "/") == (0, token + "\n", "")
+    assert auth.count("refresh_token") == 0
+
+
+def test_a_token_that_has_expired_is_renewed_first(cli, auth, protected):
+    cli("login", protected.url)
+    old = cli.records()["token"]["access_token"]
+    cli.change("token", expires_at=time.time() - 1)
+    status, out, err = cli("token", protected.url)
+    assert (status, err, out != old + "\n", out.strip() in auth.tokens) == (0, "", True, True)
+    assert cli("token", protected.url) == (0, out, "")
+    assert (auth.count("refresh_token"), auth.count("authorization_code"), auth.reuses) == (1, 1, 0)
+
+
+def test_a_client_of_before_renews_with_its_secret(cli, auth, protected, place):
+    auth.know("mine", "hush-hush", [place])
+    cli.environment["SECRET"] = "hush-hush"
+    cli("login", protected.url, "--client-id", "mine", "--client-secret-env", "SECRET", "--issuer", auth.issuer,
+        "--redirect-uri", place)
+    del cli.environment["SECRET"]
+    cli.change("token", expires_at=time.time() - 1)
+    status, out, err = cli("token", protected.url)
+    assert (status, err, out.strip() in auth.tokens) == (0, "", True)
+
+
+def test_4_no_token(cli, auth, protected):
+    assert cli("token", protected.url) == (
+        4, "", f"no login to {protected.url} is stored; log in with `python -m mcplite login {protected.url}`\n")
+    assert (auth.requests, protected.requests, cli.path.parent.exists()) == ([], [], False)
+
+
+@pytest.mark.parametrize("refreshes", [True, False])
+def test_4_a_token_that_has_ended_is_not_printed(cli, auth, protected, refreshes):
+    auth.refreshes = refreshes
+    cli("login", protected.url)
+    cli.change("token", expires_at=time.time() - 1)
+    auth.refreshable.clear()
+    status, out, err = cli("token", protected.url)
+    assert (status, out) == (4, "")
+    assert err == (f"the login to {protected.url} has ended;"
+                   f" log in anew with `python -m mcplite login {protected.url}`\n")
+
+
+def test_4_a_token_that_cannot_be_renewed_now(cli, auth, protected):
+    cli("login", protected.url)
+    cli.change("token", expires_at=time.time() - 1)
+    auth.on_token = lambda fields, answer: refuse(answer, 503, "temporarily_unavailable")
+    status, out, err = cli("token", protected.url)
+    assert (status, out) == (4, "")
+    assert "temporarily_unavailable\nTo log in anew: python -m mcplite login" in err
+    auth.on_token = lambda fields, answer: NotImplemented
+    assert cli("token", protected.url)[0] == 0  # what was stored is still there
+
+
+# --- logout ------------------------------------------------------------------------------------------
+
+
+def test_a_logout_forgets_and_revokes(cli, auth, protected):
+    cli("login", protected.url)
+    record = cli.records()["token"]
+    assert cli("logout", protected.url) == (
+        0, f"logged out of {protected.url}: the login is forgotten here; its tokens are revoked at {auth.issuer}\n", "")
+    assert [fields["token"] for fields in auth.revoked] == [record["refresh_token"], record["access_token"]]
+    assert sorted(cli.records()) == ["client"]
+    assert cli("token", protected.url)[0] == 4
+
+
+def test_there_is_nothing_to_log_out_of(cli, auth, protected):
+    assert cli("logout", protected.url) == (0, f"no login to {protected.url} is stored\n", "")
+    assert (auth.requests, protected.requests, cli.path.parent.exists()) == ([], [], False)
+
+
+def test_a_logout_where_nothing_can_be_revoked(cli, auth, protected):
+    cli("login", protected.url)
+    auth.metadata = {"revocation_endpoint": None}
+    status, out, err = cli("logout", protected.url)
+    assert (status, err) == (0, "")
+    assert "its tokens stay good until they end, as no way to revoke them is known at " in out
+    assert sorted(cli.records()) == ["client"]
+
+
+def test_4_a_logout_that_could_not_revoke(cli, auth, protected):
+    cli("login", protected.url)
+    auth.on_revoke = lambda fields, answer: refuse(answer, 503, "temporarily_unavailable")
+    status, out, err = cli("logout", protected.url)
+    assert (status, out) == (4, "")
+    assert "is forgotten here, but its tokens could not be revoked" in err and "temporarily_unavailable" in err
+    assert sorted(cli.records()) == ["client"]
+
+
+def test_4_a_logout_from_a_file_that_cannot_be_written(cli, auth, protected):
+    cli("login", protected.url)
+    (cli.path.parent / "credentials.json.new").mkdir()  # in the way of each change
+    status, out, err = cli("logout", protected.url)
+    assert (status, out, auth.revoked) == (4, "", [])
+    assert f"cannot write {cli.path}" in err and "forgotten" not in err
+    assert "token" in cli.records()
+
+
+# --- what is told ------------------------------------------------------------------------------------
+
+
+def test_debug_shows_much_but_no_secret(cli, auth, protected):
+    assert cli("login", "--debug", protected.url)[0] == 0
+    cli.change("token", expires_at=time.time() - 1)
+    assert cli("call", "--debug", protected.url, "greet")[:2] == (0, "hello\n")
+    auth.end()
+    auth.refreshable.clear()
+    cli.browses("")
+    child = cli.start("call", "--debug", protected.url, "greet")
+    cli.page(child)
+    child.send_signal(signal.SIGINT)
+    assert cli.end(child)[0] == 130
+    auth.on_revoke = lambda fields, answer: refuse(answer, 503, "temporarily_unavailable")
+    status, out, err = cli("logout", "--debug", protected.url)
+    assert (status, "Traceback" in err) == (4, True)
+    assert "tools/call" in cli.shown
+    assert no_secret(auth, cli.shown) and len(auth.secrets) > 5
