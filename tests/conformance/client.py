@@ -10,6 +10,8 @@ import os
 import sys
 from typing import Any, Callable, Dict
 
+import requests
+
 import mcplite
 
 #: Seconds; the suite gives up after thirty.
@@ -111,6 +113,111 @@ def invalid_tool_headers(url: str) -> None:
 def no_dereferencing(url: str) -> None:
     with connect(url) as client:
         client.list_tools()
+
+
+# --- authorization -----------------------------------------------------------------------------------------
+
+#: Where the suite's user comes back to, who never goes there.
+REDIRECT = "http://127.0.0.1:8765/callback"
+#: The document that the suite's authorization servers know; nobody hosts it.
+DOCUMENT = "https://conformance-test.local/client-metadata.json"
+CODE_FLOWS = """metadata-default metadata-var1 metadata-var2 metadata-var3 basic-cimd scope-from-www-authenticate
+    scope-from-scopes-supported scope-omitted-when-undefined scope-step-up token-endpoint-auth-basic token-endpoint-auth-post
+    token-endpoint-auth-none offline-access-scope offline-access-not-supported iss-supported iss-not-advertised
+    2025-03-26-oauth-metadata-backcompat 2025-03-26-oauth-endpoint-fallback""".split()
+REFUSED_FLOWS = """scope-retry-limit resource-mismatch iss-supported-missing iss-wrong-issuer iss-unexpected iss-normalized
+    metadata-issuer-mismatch""".split()
+
+
+def context() -> Dict[str, Any]:
+    return dict(json.loads(os.environ["MCP_CONFORMANCE_CONTEXT"]))
+
+
+def visit(url: str) -> str:
+    """Be the user, who agrees to everything."""
+    return requests.get(url, allow_redirects=False, timeout=LIMIT).headers["Location"]
+
+
+def login(**options: Any) -> mcplite.OAuth:
+    return mcplite.OAuth(client_name="mcplite conformance", redirect_uri=REDIRECT, client_metadata_url=DOCUMENT, ask=visit,
+                         **options)
+
+
+def use(url: str, auth: object) -> None:
+    with connect(url, auth=auth) as client:
+        for tool in client.list_tools()[:1]:
+            client.call_tool(tool.name, {}).raise_for_error()
+
+
+def log_in_and_use(url: str) -> None:
+    use(url, login())
+
+
+def be_refused(url: str) -> None:
+    try:
+        use(url, login())
+    except mcplite.AuthError as error:
+        print(f"as it must be: {error}")
+    else:
+        raise AssertionError("the login should have been refused")
+
+
+for name in CODE_FLOWS:
+    scenario(f"auth/{name}")(log_in_and_use)
+for name in REFUSED_FLOWS:
+    scenario(f"auth/{name}")(be_refused)
+
+
+@scenario("auth/pre-registration")
+def pre_registration(url: str) -> None:
+    given = context()
+    use(url, login(client_id=given["client_id"], client_secret=given["client_secret"], issuer=given["issuer"]))
+
+
+@scenario("auth/authorization-server-migration")
+def migration(url: str) -> None:
+    with connect(url, auth=login()) as client:
+        for _ in range(3):
+            tools = client.request("tools/list")["tools"]  # past the cache: each goes to the server
+            client.call_tool(tools[0]["name"], {}).raise_for_error()
+
+
+def trusted(url: str) -> str:
+    """Be the administrator, who looks up which authorization server is meant; the suite does not say."""
+    return mcplite.find_authorization(url).issuers[0]
+
+
+@scenario("auth/client-credentials-basic")
+def client_credentials(url: str) -> None:
+    given = context()
+    use(url, mcplite.ClientCredentials(given["client_id"], given["client_secret"], issuer=trusted(url)))
+
+
+@scenario("auth/client-credentials-jwt")
+def client_credentials_by_key(url: str) -> None:
+    given = context()
+    use(url, mcplite.ClientCredentials(given["client_id"], private_key=given["private_key_pem"],
+                                       algorithm=given["signing_algorithm"], issuer=trusted(url)))
+
+
+@scenario("auth/enterprise-managed-authorization")
+def enterprise_managed(url: str) -> None:
+    given = context()
+    use(url, mcplite.EnterpriseManaged(
+        given["idp_id_token"], idp_token_endpoint=given["idp_token_endpoint"], idp_client_id=given["idp_client_id"],
+        client_id=given["client_id"], client_secret=given["client_secret"], issuer=trusted(url)))
+
+
+@scenario("auth/wif-jwt-bearer")
+def workload_identity(url: str) -> None:
+    given = context()
+    use(url, mcplite.WorkloadIdentity(given["valid_jwt"], given["client_id"], issuer=trusted(url)))
+
+
+@scenario("auth/dpop")
+@scenario("auth/dpop-nonce")
+def proof_of_possession(url: str) -> None:
+    use(url, login(dpop=True))
 
 
 def main() -> int:

