@@ -3,6 +3,7 @@
 ``python tests/test_docs.py`` writes the table of revisions into its page.
 """
 
+import contextlib
 import dataclasses
 import gc
 import logging
@@ -10,8 +11,10 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import pytest
+from authserver import AuthServer
 
 import mcplite
 from mcplite import errors, revisions
@@ -42,13 +45,73 @@ def logging_as_before():
                 handler.close()
 
 
+class Provider(AuthServer):
+    """An authorization server that also tells what its tokens mean, and is a company's identity provider."""
+
+    def play(self, request, answer):
+        if request.path != "/introspect":
+            return super().play(request, answer)
+        known = self.tokens.get(dict(parse_qsl(request.body.decode()))["token"])
+        if known is None:
+            return answer.json({"active": False})
+        return answer.json({"active": True, "sub": "ann", "aud": known["resource"], "scope": " ".join(known["scopes"])})
+
+
+def exchanged(fields, answer):
+    """Exchange a user's ID token for a grant to somebody else's server; all other requests are none of ours."""
+    if fields["grant_type"] != "urn:ietf:params:oauth:grant-type:token-exchange":
+        return NotImplemented
+    return answer.json({"access_token": "grant", "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag",
+                        "token_type": "N_A"})
+
+
+@contextlib.contextmanager
+def around(page):
+    """Give the names that a page speaks of and does not make itself: somebody else's servers, and what they gave."""
+    if page.stem != "authorization":
+        yield {}
+        return
+    with Provider() as provider:
+        provider.on_token = exchanged
+        provider.know("nightly-report", "a-secret-of-the-job")
+        provider.know("nightly-report-by-key", method="private_key_jwt")
+        provider.know("notes-desktop")
+        provider.tokens["an-opaque-token"] = {"resource": "api://notes", "scopes": ["notes:read"], "family": None}
+        Path("token").write_text("header.claims.signature", "utf-8")
+
+        def check(token):
+            known = provider.tokens.get(token)
+            return known and mcplite.Principal("ann", audience=known["resource"], scopes=known["scopes"])
+
+        theirs = mcplite.Server("theirs", auth=mcplite.BearerAuth(check, issuer=provider.issuer, scopes=["notes:read"]))
+        theirs.tool()(whoami)
+        theirs.tool(scopes=["notes:write"])(add_note)
+        with mcplite.serve(theirs) as server:
+            yield {"URL": server.url, "ISSUER": provider.issuer, "IDP": provider.issuer, "SECRET": "a-secret-of-the-job",
+                   "TOKEN": "an-opaque-token", "TOKEN_FILE": "token", "ID_TOKEN": "header.claims.signature"}
+
+
+def whoami(ctx: mcplite.Context) -> str:
+    return ctx.principal.subject
+
+
+def add_note(text: str) -> str:
+    return f"added {text!r}"
+
+
 @pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    with around(page) as names:
+        run(page, names, monkeypatch)
+
+
+def run(page, names, monkeypatch):
     namespace = {"__name__": f"docs_{page.stem}"}
     monkeypatch.setitem(sys.modules, namespace["__name__"], type(sys)(namespace["__name__"]))
     namespace = vars(sys.modules[namespace["__name__"]])
+    namespace.update(names)
     for line, code, runs in blocks(page.read_text("utf-8")):
         compiled = compile("\n" * (line - 1) + code, str(page), "exec")
         if runs:

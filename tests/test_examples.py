@@ -199,6 +199,22 @@ def test_a_page_and_tools_share_a_guest_book():
         assert client.call_tool("read").structured_content == {"Ada": "<b>lovely</b>"}
 
 
+def test_protected_lets_each_do_what_their_token_allows():
+    assert run("protected.py").splitlines() == [
+        "{'milk': 'two bottles'}", "ann added bread",
+        "{'milk': 'two bottles', 'bread': 'a loaf'}", "refused: insufficient_scope",
+        "refused: no good token"]
+
+
+def test_protected_is_served_with_tokens_of_ones_own():
+    command = [sys.executable, "-m", "mcplite.server", "protected.py", "--http=PORT"]
+    with serving(command, EXAMPLES, ANN_TOKEN="a-token-for-ann-alone", BOB_TOKEN="a-token-for-bob-alone") as url:
+        with mcplite.connect(url + "mcp", auth="a-token-for-bob-alone") as client:
+            assert client.call_tool("read_notes").structured_content == {"milk": "two bottles"}
+        with pytest.raises(mcplite.AuthError, match="401"):
+            mcplite.connect(url + "mcp", auth="a-token-of-nobodys").open()
+
+
 # --- one tool for all revisions -----------------------------------------------------------------------
 
 ASKING = [revision.name for revision in revisions.REVISIONS
