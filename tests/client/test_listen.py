@@ -66,6 +66,8 @@ class Streams(WebScript):
     def __init__(self):
         super().__init__()
         self.streams, self._dropped = [], []
+        #: A client may be told that its stream has begun before this side has noted it.
+        self._noted = threading.Condition()
         self.refusal = None
 
     def __exit__(self, *exc):
@@ -83,17 +85,24 @@ class Streams(WebScript):
         self._dropped.append(dropped)
         answer.events({"jsonrpc": "2.0", "method": ACKNOWLEDGED, "params": {
             "_meta": {ID: id}, "notifications": request.message["params"]["notifications"]}})
-        self.streams.append((id, answer))
+        with self._noted:
+            self.streams.append((id, answer))
+            self._noted.notify_all()
         dropped.wait(LIMIT)
         return answer.cut()
 
+    def _stream(self, number):
+        with self._noted:
+            assert self._noted.wait_for(lambda: len(self.streams) > number, LIMIT)
+            return self.streams[number]
+
     def say(self, number, method, **params):
-        id, answer = self.streams[number]
+        id, answer = self._stream(number)
         answer.more({"jsonrpc": "2.0", "method": method, "params": {"_meta": {ID: id}, **params}})
 
     def end(self, number):
         """End a stream with its result (SUBS-11)."""
-        id, answer = self.streams[number]
+        id, answer = self._stream(number)
         answer.more({"jsonrpc": "2.0", "id": id, "result": {"resultType": "complete", "_meta": {ID: id}}})
         answer.end()
         self._dropped[number].set()

@@ -367,5 +367,6 @@ def test_a_url_is_sent_where_it_was_read_to_go(scheme, authority, rest):
         return
     sent = requests.Request("GET", url).prepare().url
     assert origin_of(sent) == origin
-    if not path.startswith("//"):  # urllib3 loses an empty segment after a step above the root
+    # Steps back over empty segments, or over steps written with escapes, are taken in another order by urllib3.
+    if "//" not in rest and not (".." in rest and "%2" in rest):
         assert path_of(sent) == (path or "/")
