@@ -204,8 +204,8 @@ class HTTPChannel(Channel):
                 raise Stopped
             return _SLICE if remaining is None else min(remaining, _SLICE)
 
-        exchange = Exchange(left, deadline.remaining, deadline if waits and not goodbye else None)
-        exchange.may_ask = waits and not goodbye
+        exchange = Exchange(left, deadline.remaining, deadline if waits else None)
+        exchange.may_ask = waits
         with self._lock:
             self._exchanges.add(exchange)
         try:
@@ -256,7 +256,7 @@ class HTTPChannel(Channel):
     def _goodbye(self) -> None:
         """Tell the server that the session is over (SESS-10); it may not care (SESS-11)."""
         try:
-            with self._exchange(Deadline(_GOODBYE_SECONDS), goodbye=True) as exchange:
+            with self._exchange(Deadline(_GOODBYE_SECONDS), goodbye=True, waits=False) as exchange:
                 self._link.send(exchange, "DELETE", None, self._session_headers(self._session_id)).excerpt()
         except (TransportError, Stopped) as error:
             _log.debug("no goodbye for %s: %s", self.name, error)

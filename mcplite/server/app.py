@@ -506,8 +506,7 @@ class Server(Serving):
         """Return what reads *uri*; None when there is nothing."""
         entry = self.registry.get("resources", uri)
         if entry is not None:
-            return Found(entry.function, {}, entry.resource.mime_type, self.hint_for(entry.cache),
-                         entry.scopes)
+            return Found(entry.function, {}, entry.resource.mime_type, self.hint_for(entry.cache), entry.scopes)
         match = self.registry.match(uri)
         if match is None:
             return None

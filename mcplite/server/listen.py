@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..revisions import Revision
     from .app import Server
 
-__all__ = ["Listeners"]
+__all__ = ["Listeners", "MOST_URIS"]
 
 _log = logging.getLogger(__name__)
 #: What a filter may ask for: its member, the notification, what the server must offer.
@@ -27,7 +27,7 @@ _KINDS = {
 _URIS = "resourceSubscriptions"
 _UPDATED = "notifications/resources/updated"
 #: URIs of one filter.
-_MOST_URIS = 10_000
+MOST_URIS = 10_000
 
 
 class Listener:
@@ -143,8 +143,8 @@ class Listeners:
         uris = wanted.get(_URIS)
         if uris is None:
             return honoured
-        if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris) or len(uris) > _MOST_URIS:
-            raise InvalidParams(f"params.notifications.{_URIS} must be a list of at most {_MOST_URIS} URIs")
+        if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris) or len(uris) > MOST_URIS:
+            raise InvalidParams(f"params.notifications.{_URIS} must be a list of at most {MOST_URIS} URIs")
         if self._app.offers("resources"):
             honoured[_URIS] = uris
         return honoured

@@ -1,6 +1,6 @@
 """What a message needs: the scopes of the tools, resources and prompts that it is about.
 
-May import: errors, protocol.jsonrpc, server.principals
+May import: errors, protocol.jsonrpc, server.listen, server.principals
 
 Both eras and all doors ask here, and a batch needs what all of its requests need (AUTH-11, AUTH-12).
 """
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, 
 
 from ..errors import RegistrationError
 from ..protocol import jsonrpc
+from .listen import MOST_URIS
 from .principals import checked_scopes
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["needed_scopes", "registered_scopes"]
 
 Scopes = Tuple[str, ...]
-#: Of one filter; see server.listen.
-_MOST_URIS = 10_000
 
 
 def registered_scopes(scopes: Union[str, Iterable[str]], what: str) -> Scopes:
@@ -66,7 +65,7 @@ def _of_completion(app: "Server", params: Mapping[str, Any]) -> Scopes:
 def _of_listening(app: "Server", params: Mapping[str, Any]) -> Scopes:
     wanted = params.get("notifications")
     uris = wanted.get("resourceSubscriptions") if isinstance(wanted, dict) else None
-    if not isinstance(uris, list) or len(uris) > _MOST_URIS:
+    if not isinstance(uris, list) or len(uris) > MOST_URIS:
         return ()  # what is longer is refused
     found: Dict[str, None] = {}
     for uri in dict.fromkeys(uri for uri in uris if isinstance(uri, str)):

@@ -47,18 +47,6 @@ class Old(Checks, WebScript):
 
 
 @pytest.fixture
-def auth():
-    with AuthServer() as auth:
-        yield auth
-
-
-@pytest.fixture
-def script(auth):
-    with Protected(auth) as script:
-        yield script
-
-
-@pytest.fixture
 def old(auth):
     with Old(auth) as old:
         yield old
@@ -80,18 +68,6 @@ def real(auth):
     with Protected(auth, app.wsgi()) as real:
         real.app = app
         yield real
-
-
-@pytest.fixture
-def user():
-    user = User()
-    yield user
-    user.may.set()
-
-
-@pytest.fixture
-def grant(user):
-    return mcplite.OAuth(ask=user, redirect_uri=REDIRECT)
 
 
 def connect(server, grant, **options):

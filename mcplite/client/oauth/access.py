@@ -18,7 +18,7 @@ from ...revisions import NEWEST_LEGACY
 from ..httplink import shown
 from ..sockets import Exchange, Stopped
 from .attempt import Attempt
-from .discovery import AuthorizationServer, ProtectedResource, choose_issuer, find_resource, find_server
+from .discovery import OFFLINE_ACCESS, AuthorizationServer, ProtectedResource, choose_issuer, find_resource, find_server
 from .tokens import Credentials, TokenEndpoint
 from .web import Web
 
@@ -30,7 +30,6 @@ __all__ = ["Access", "Flow", "choose_scopes"]
 
 _log = logging.getLogger(__name__)
 _SLICE = 0.25
-_OFFLINE = "offline_access"
 #: Seconds that another process may take for a login or a refresh: twice what a user has by default.
 _PATIENCE = 600.0
 #: Seconds in which a user is not asked again for what did not help (AUC-44).
@@ -387,7 +386,7 @@ def choose_scopes(challenge: Optional[Challenge], resource: ProtectedResource, s
     """
     named = None if challenge is None else challenge.scopes
     base = named or given or resource.scopes or ()
-    chosen = [scope for scope in dict.fromkeys([*before, *base, *given]) if scope != _OFFLINE]
-    if lasting and chosen and _OFFLINE in server.scopes:
-        chosen.append(_OFFLINE)  # AUC-47: only where it is known
+    chosen = [scope for scope in dict.fromkeys([*before, *base, *given]) if scope != OFFLINE_ACCESS]
+    if lasting and chosen and OFFLINE_ACCESS in server.scopes:
+        chosen.append(OFFLINE_ACCESS)  # AUC-47: only where it is known
     return chosen

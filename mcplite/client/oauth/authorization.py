@@ -11,14 +11,13 @@ from typing import Dict, List, Optional, Sequence
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from ...errors import AuthError
-from .discovery import AuthorizationServer
+from .discovery import OFFLINE_ACCESS, AuthorizationServer
 from .tokens import ClientIdentity
 from .web import plain
 
 __all__ = ["AuthorizationRequest"]
 
 _SHOWN = 200
-_OFFLINE = "offline_access"
 
 
 class AuthorizationRequest:
@@ -45,7 +44,7 @@ class AuthorizationRequest:
         }
         if scopes:
             parameters["scope"] = " ".join(scopes)
-        if prompt is None and _OFFLINE in scopes:
+        if prompt is None and OFFLINE_ACCESS in scopes:
             prompt = "consent"  # without it OpenID providers pass over the wish
         if prompt:
             parameters["prompt"] = prompt

@@ -18,9 +18,11 @@ from ...protocol.wellknown import base_of, canonical, check_url, covers, issuer_
 from ..httplink import shown
 from .web import Web
 
-__all__ = ["AuthorizationServer", "ProtectedResource", "choose_issuer", "find_resource", "find_server"]
+__all__ = ["OFFLINE_ACCESS", "AuthorizationServer", "ProtectedResource", "choose_issuer", "find_resource", "find_server"]
 
 _log = logging.getLogger(__name__)
+#: The scope by which a client asks for a refresh token, where there is such a scope (AUC-47).
+OFFLINE_ACCESS = "offline_access"
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint")
 _RESOURCE = "the metadata of the MCP server"
 _SERVER = "the metadata of the authorization server"

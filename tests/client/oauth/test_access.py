@@ -234,10 +234,7 @@ def test_those_who_wait_while_a_login_fails_get_its_error(auth, script, user, gr
     with linked(script, grant) as ping:
         first = begin([ping])
         user.wait_for(1)
-        exchanges = [_Told() for _ in range(5)]
-        others = begin([lambda exchange=exchange: ping(exchange) for exchange in exchanges])
-        for exchange in exchanges:
-            assert exchange.waits.wait(LIMIT)
+        others = begin_to_wait(ping, 5)
         user.may.set()
         errors = first() + others()
     assert [error.error for error in errors] == ["access_denied"] * 6 and len({str(error) for error in errors}) == 1
@@ -262,6 +259,15 @@ class _Told(Exchange):
         return super().left()
 
 
+def begin_to_wait(ping, count):
+    """Begin requests that need what another thread is getting; return what gives their outcomes when all of them wait."""
+    exchanges = [_Told() for _ in range(count)]
+    outcomes = begin([lambda exchange=exchange: ping(exchange) for exchange in exchanges])
+    for exchange in exchanges:
+        assert exchange.waits.wait(LIMIT)
+    return outcomes
+
+
 def test_the_user_is_asked_again_by_a_request_that_begins_later(auth, script, user, grant):
     auth.denies = True
     with linked(script, grant) as ping:
@@ -282,10 +288,7 @@ def test_a_way_of_asking_that_breaks_is_tried_once_for_all(script, user, grant, 
     with linked(script, grant) as ping:
         first = begin([ping])
         user.wait_for(1)
-        exchanges = [_Told() for _ in range(5)]
-        others = begin([lambda exchange=exchange: ping(exchange) for exchange in exchanges])
-        for exchange in exchanges:
-            assert exchange.waits.wait(LIMIT)
+        others = begin_to_wait(ping, 5)
         user.may.set()
         assert first()[0] is error
         outcomes = others()
