@@ -6,7 +6,7 @@ PYTHON ?= python3
 test:
 	$(PYTHON) -m pytest
 
-# Child processes are measured too.
+# Child processes that are command lines are measured too.
 cover:
 	.ci/cover $(PYTHON) $(PYTHON) -m pytest
 
