@@ -15,9 +15,7 @@ lint types:
 
 docs:
 	$(PYTHON) -m sphinx -q -W -b html docs docs/_build/html
-	cat README.rst docs/servers.rst docs/clients.rst docs/asking.rst docs/threads.rst docs/errors.rst \
-	    docs/transports.rst docs/revisions.rst docs/security.rst docs/command-line.rst docs/debugging.rst \
-	    docs/cookbook.rst docs/design.rst > docs/_build/html/llms-full.txt
+	cat README.rst $$(sed -n 's|^   \([a-z-]*\)$$|docs/\1.rst|p' docs/index.rst) > docs/_build/html/llms-full.txt
 
 bench:
 	$(PYTHON) -m benchmarks
