@@ -27,7 +27,7 @@ PATIENCE = 5
 def pytest_configure(config):
     config.addinivalue_line("markers", "bad_wire: makes our side send what the schemas forbid, on purpose")
     # No limits in wall-clock time: the machine may be busy.
-    settings.register_profile("patient", deadline=None)
+    settings.register_profile("patient", deadline=None, max_examples=50)
     settings.load_profile("patient")
 
 

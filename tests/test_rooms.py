@@ -5,6 +5,7 @@ may import. The charters are compared with the code, and both with the layer rul
 """
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -125,11 +126,15 @@ def outside(node):
     return [] if node.level else [(node.module or "").partition(".")[0]]
 
 
-@pytest.fixture(params=FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
-def module(request):
-    path = request.param
+@functools.lru_cache(maxsize=None)
+def read(path):
     text = path.read_text("utf-8")
     return path, name_of(path), text, ast.parse(text)
+
+
+@pytest.fixture(params=FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def module(request):
+    return read(request.param)
 
 
 def test_the_docstring_says_in_one_line_what_the_module_is_for(module):

@@ -26,7 +26,8 @@ def test_json_has_its_own_sign():
 
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,8}", fullmatch=True),
                        st.recursive(st.none() | st.booleans() | st.integers() | st.text(),
-                                    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))))
+                                    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5),
+                       max_size=5))
 def test_any_json_value_can_be_typed(values):
     assert parse_arguments([f"{key}:={json.dumps(value)}" for key, value in values.items()]) == values
 

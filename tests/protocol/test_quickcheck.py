@@ -195,7 +195,7 @@ def grow(inner):
 SCHEMAS = st.recursive(st.one_of(st.booleans(), KEYWORDS, st.just({"$ref": "#/$defs/one"})), grow, max_leaves=6)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(SCHEMAS.filter(lambda schema: isinstance(schema, dict)), SCHEMAS, st.lists(VALUES, min_size=1, max_size=4), st.booleans())
 def test_the_verdict_is_jsonschema_s(schema, one, values, draft7):
     whole = {**schema, "$defs": {"one": {"items": one}}}

@@ -750,7 +750,7 @@ def as_json(value):
 
 
 @given(with_value(plain_leaves, KINDS + ["union"]))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_the_converter_accepts_what_jsonschema_accepts(given_pair):
     annotation, value = given_pair
     node, schema = compiled(annotation)
@@ -774,7 +774,7 @@ either_leaves = st.one_of(plain_leaves, st.sampled_from(TEXTUAL), st.sampled_fro
 
 
 @given(with_value(either_leaves, KINDS))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_text_that_fits_is_refused_only_when_it_cannot_be_converted(given_pair):
     annotation, value = given_pair
     node, schema = compiled(annotation)
@@ -788,7 +788,7 @@ def test_a_text_that_fits_is_refused_only_when_it_cannot_be_converted(given_pair
 
 
 @given(with_value(either_leaves, KINDS + ["union"]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_nothing_is_accepted_that_the_schema_forbids(given_pair):
     annotation, value = given_pair
     node, schema = compiled(annotation)
@@ -825,7 +825,7 @@ def with_arguments(draw):
 
 
 @given(with_arguments())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_arguments_are_bound_when_jsonschema_accepts_them(given_pair):
     function, arguments = given_pair
     compiled = compile_function(function)

@@ -127,12 +127,16 @@ def resolve(revision, schema):
     return schema
 
 
-def _validator(revision_name, schema):
+@functools.lru_cache(maxsize=None)
+def _validator_of_all(revision_name):
     root = _load(revision_name)
-    key = "$defs" if "$defs" in root else "definitions"
-    cls = jsonschema.Draft202012Validator if key == "$defs" else jsonschema.Draft7Validator
+    return (jsonschema.Draft202012Validator if "$defs" in root else jsonschema.Draft7Validator)(root)
+
+
+def _validator(revision_name, schema):
+    # Of one for the whole file, which knows by then what the names in it lead to.
     # allOf, since siblings of a $ref are ignored in the older dialect.
-    return cls({"$schema": root["$schema"], key: root[key], "allOf": [schema]})
+    return _validator_of_all(revision_name).evolve(schema={"allOf": [schema]})
 
 
 @functools.lru_cache(maxsize=None)
