@@ -16,7 +16,7 @@ import mcplite
 
 LIMIT = 30
 #: Seconds that a call has, and more than those, which the user takes.
-SHORT, LONG = 0.3, 0.7
+SHORT, LONG = 2, 2.5
 #: Each transport: the fixture of its server, and how to connect.
 ROADS = [("script", {"era": "legacy"}), ("real", {"era": "modern"}), ("old", {"type": "sse"})]
 

@@ -43,13 +43,13 @@ def test_other_traffic_is_sign_enough():
         while not stop.wait(0.01):
             fake.tell("notifications/message", {"level": "info", "data": 1})
 
-    with Fake() as fake, fake.connect(ping_interval=0.5) as client:
+    with Fake() as fake, fake.connect(ping_interval=2) as client:
         talker = threading.Thread(target=chatter, daemon=True)
         talker.start()
         seen = client.counters.messages_received
         with pytest.raises(mcplite.RequestTimeout):
             fake.answers["slow"] = lambda params: SILENCE
-            client.request("slow", timeout=1.3)
+            client.request("slow", timeout=3)
         stop.set()
         talker.join(LIMIT)
         assert client.counters.messages_received > seen

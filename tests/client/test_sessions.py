@@ -376,11 +376,11 @@ def test_the_time_of_a_person_does_not_count():
         return {"content": [{"type": "text", "text": answer["result"]["action"]}]}
 
     def person(request):
-        assert not typed.wait(0.6)  # twice the call's timeout
+        assert not typed.wait(2.5)  # more than the call has
         return {}
 
     with Fake({"tools/call": tool}) as fake, fake.connect(elicitation_handler=person) as client:
-        assert client.call_tool("ask", timeout=0.3).text == "accept"  # TIME-08
+        assert client.call_tool("ask", timeout=2).text == "accept"  # TIME-08
 
 
 def test_a_call_from_within_a_handler_has_a_timeout_like_any_other():
