@@ -41,6 +41,8 @@ class AuthServer(WebScript):
         self.expires_in = 3600
         self.refreshes, self.registers, self.denies = True, True, False
         self.scopes = None
+        #: Who has logged in, to those who ask what a token means.
+        self.subject = "user"
         #: Scopes in, scopes that are granted out.
         self.grants = list
         self.metadata = {}
@@ -86,9 +88,9 @@ class AuthServer(WebScript):
             return self._authorize(dict(parse_qsl(query)), answer)
         if request.method == "POST" and path == place + "/register" and self.registers:
             return self._register(request.message, answer)
-        if request.method == "POST" and path in (place + "/token", place + "/revoke"):
-            fields = dict(parse_qsl(request.body.decode(), keep_blank_values=True))
-            return (self._token if path.endswith("/token") else self._revoke)(request, fields, answer)
+        ask = {"/token": self._token, "/revoke": self._revoke, "/introspect": self._introspect}.get(path[len(place):])
+        if request.method == "POST" and ask is not None and path.startswith(place + "/"):
+            return ask(request, dict(parse_qsl(request.body.decode(), keep_blank_values=True)), answer)
         return answer.status(404)
 
     def description(self):
@@ -213,6 +215,13 @@ class AuthServer(WebScript):
             return refuse(answer, 401, "invalid_client")
         self.end(fields["token"])
         return answer.status(200)
+
+    def _introspect(self, request, fields, answer):
+        known = self.tokens.get(fields["token"])
+        if known is None:
+            return answer.json({"active": False})
+        return answer.json({"active": True, "sub": self.subject, "client_id": "us", "iss": self.issuer,
+                            "aud": known["resource"], "scope": " ".join(known["scopes"])})
 
 
 def refuse(answer, status, error, **more):

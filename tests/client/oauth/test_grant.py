@@ -245,11 +245,17 @@ def test_servers_of_a_grant_are_bounded():
     assert len(found._accesses) == 1000
 
 
-def test_a_registration_that_is_forgotten_at_a_refresh_is_made_anew(auth, script, user):
+def ended_login(script, user):
+    """Return the store of a login whose token has expired since."""
     store = mcplite.MemoryStore()
     mcplite.OAuth(store=store, ask=user, redirect_uri=REDIRECT).login(script.url)
     [key] = [key for key in store.keys() if key.startswith("token ")]
     store.save(key, {**store.load(key), "expires_at": time.time() - 1})
+    return store
+
+
+def test_a_registration_that_is_forgotten_at_a_refresh_is_made_anew(auth, script, user):
+    store = ended_login(script, user)
     auth.clients.clear()
     auth.end()
     with mcplite.connect(script.url, auth=mcplite.OAuth(store=store, ask=user, redirect_uri=REDIRECT)) as client:
@@ -258,9 +264,6 @@ def test_a_registration_that_is_forgotten_at_a_refresh_is_made_anew(auth, script
 
 
 def test_a_token_that_has_ended_for_good_is_none(auth, script, user):
-    store = mcplite.MemoryStore()
-    mcplite.OAuth(store=store, ask=user, redirect_uri=REDIRECT).login(script.url)
-    [key] = [key for key in store.keys() if key.startswith("token ")]
-    store.save(key, {**store.load(key), "expires_at": time.time() - 1})
+    store = ended_login(script, user)
     auth.refreshable.clear()
     assert mcplite.OAuth(store=store, ask=user, redirect_uri=REDIRECT).token(script.url) is None
