@@ -1,7 +1,4 @@
-"""The front door: the names that a user types, each loaded when it is first asked for; nothing else.
-
-May import: client, errors, revisions, rpc.cancel, server, types, version
-"""
+"""The front door: the names that a user types, each loaded when it is first asked for; nothing else."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, List
@@ -9,23 +6,23 @@ from typing import TYPE_CHECKING, Any, List
 if TYPE_CHECKING:
     from . import errors as errors, revisions as revisions, types as types
     from .client import Client as Client, connect as connect, connect_all as connect_all
-    from .client.auth import Bearer as Bearer
-    from .client.listen import (
+    from .net.bearer import Bearer as Bearer
+    from .client.subscriptions.subscription import (
         PromptsChanged as PromptsChanged, ResourceUpdated as ResourceUpdated, ResourcesChanged as ResourcesChanged,
         ToolsChanged as ToolsChanged,
     )
-    from .client.oauth.browser import Browser as Browser
-    from .client.oauth.filestore import FileStore as FileStore
+    from .client.oauth.users.browser import Browser as Browser
+    from .client.oauth.stores.file import FileStore as FileStore
     from .client.oauth.grant import find_authorization as find_authorization
-    from .client.oauth.keyringstore import KeyringStore as KeyringStore
-    from .client.oauth.login import OAuth as OAuth
+    from .client.oauth.stores.keyring import KeyringStore as KeyringStore
+    from .client.oauth.code_flow import OAuth as OAuth
     from .client.oauth.registration import client_metadata as client_metadata
-    from .client.oauth.stores import MemoryStore as MemoryStore, Store as Store
-    from .client.oauth.terminal import Terminal as Terminal
+    from .client.oauth.stores.base import MemoryStore as MemoryStore, Store as Store
+    from .client.oauth.users.terminal import Terminal as Terminal
     from .client.oauth.unattended import (
         ClientCredentials as ClientCredentials, EnterpriseManaged as EnterpriseManaged, WorkloadIdentity as WorkloadIdentity,
     )
-    from .client.oauth.users import UserAgent as UserAgent
+    from .client.oauth.users.agent import UserAgent as UserAgent
     from .errors import (
         AuthError as AuthError, Cancelled as Cancelled, ConnectionClosed as ConnectionClosed,
         HeaderMismatch as HeaderMismatch, HTTPStatusError as HTTPStatusError, InputNeeded as InputNeeded, InternalError as InternalError,
@@ -38,20 +35,20 @@ if TYPE_CHECKING:
     )
     from .rpc.cancel import CancelToken as CancelToken
     from .server import Context as Context, Limits as Limits, Server as Server
-    from .server.auth import BearerAuth as BearerAuth
-    from .server.caching import CacheHint as CacheHint
-    from .server.httpd import serve as serve
-    from .server.introspection import Introspection as Introspection
-    from .server.jwtverifier import JWTVerifier as JWTVerifier
+    from .server.auth.bearer import BearerAuth as BearerAuth
+    from .server.catalog.hints import CacheHint as CacheHint
+    from .server.transports.httpd import serve as serve
+    from .server.auth.introspection import Introspection as Introspection
+    from .server.auth.jwt import JWTVerifier as JWTVerifier
     from .server.marking import header as header
-    from .server.media import Audio as Audio, Image as Image
-    from .server.principals import ISSUED_HERE as ISSUED_HERE, Principal as Principal
-    from .server.questions import (
+    from .server.functions.media import Audio as Audio, Image as Image
+    from .server.auth.principals import ISSUED_HERE as ISSUED_HERE, Principal as Principal
+    from .server.handling.questions import (
         Elicit as Elicit, InputRequired as InputRequired, ListRoots as ListRoots, Sample as Sample,
     )
-    from .server.replay import StoredState as StoredState
-    from .server.statictokens import StaticTokens as StaticTokens
-    from .server.wsgi import mount as mount
+    from .server.handling.replay import StoredState as StoredState
+    from .server.auth.static_tokens import StaticTokens as StaticTokens
+    from .server.transports.wsgi import mount as mount
     from .types import (
         ElicitRequest as ElicitRequest, accept as accept, assistant as assistant, cancel as cancel, decline as decline,
         user as user,
@@ -75,32 +72,32 @@ __all__ = [
 #: Where a name lives. What has no home here is an error; submodules stand for themselves.
 _HOMES = {
     "client": ("Client", "connect", "connect_all"),
-    "client.auth": ("Bearer",),
-    "client.listen": ("PromptsChanged", "ResourceUpdated", "ResourcesChanged", "ToolsChanged"),
-    "client.oauth.browser": ("Browser",),
-    "client.oauth.filestore": ("FileStore",),
+    "net.bearer": ("Bearer",),
+    "client.subscriptions.subscription": ("PromptsChanged", "ResourceUpdated", "ResourcesChanged", "ToolsChanged"),
+    "client.oauth.users.browser": ("Browser",),
+    "client.oauth.stores.file": ("FileStore",),
     "client.oauth.grant": ("find_authorization",),
-    "client.oauth.keyringstore": ("KeyringStore",),
-    "client.oauth.login": ("OAuth",),
+    "client.oauth.stores.keyring": ("KeyringStore",),
+    "client.oauth.code_flow": ("OAuth",),
     "client.oauth.registration": ("client_metadata",),
-    "client.oauth.stores": ("MemoryStore", "Store"),
-    "client.oauth.terminal": ("Terminal",),
+    "client.oauth.stores.base": ("MemoryStore", "Store"),
+    "client.oauth.users.terminal": ("Terminal",),
     "client.oauth.unattended": ("ClientCredentials", "EnterpriseManaged", "WorkloadIdentity"),
-    "client.oauth.users": ("UserAgent",),
+    "client.oauth.users.agent": ("UserAgent",),
     "rpc.cancel": ("CancelToken",),
     "server": ("Context", "Limits", "Server"),
-    "server.auth": ("BearerAuth",),
-    "server.caching": ("CacheHint",),
-    "server.httpd": ("serve",),
-    "server.introspection": ("Introspection",),
-    "server.jwtverifier": ("JWTVerifier",),
+    "server.auth.bearer": ("BearerAuth",),
+    "server.catalog.hints": ("CacheHint",),
+    "server.transports.httpd": ("serve",),
+    "server.auth.introspection": ("Introspection",),
+    "server.auth.jwt": ("JWTVerifier",),
     "server.marking": ("header",),
-    "server.media": ("Audio", "Image"),
-    "server.principals": ("ISSUED_HERE", "Principal"),
-    "server.questions": ("Elicit", "InputRequired", "ListRoots", "Sample"),
-    "server.replay": ("StoredState",),
-    "server.statictokens": ("StaticTokens",),
-    "server.wsgi": ("mount",),
+    "server.functions.media": ("Audio", "Image"),
+    "server.auth.principals": ("ISSUED_HERE", "Principal"),
+    "server.handling.questions": ("Elicit", "InputRequired", "ListRoots", "Sample"),
+    "server.handling.replay": ("StoredState",),
+    "server.auth.static_tokens": ("StaticTokens",),
+    "server.transports.wsgi": ("mount",),
     "types": ("ElicitRequest", "accept", "assistant", "cancel", "decline", "user"),
     "version": ("__version__",),
     "": ("errors", "revisions", "types"),

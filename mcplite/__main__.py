@@ -1,7 +1,4 @@
-"""The command line: list, call, read, prompt, complete and ping any server, and log in to it.
-
-May import: cli.actions, cli.arguments, cli.connecting, cli.login, cli.printing, cli.usage, errors, version
-"""
+"""The command line: list, call, read, prompt, complete and ping any server, and log in to it."""
 
 import argparse
 import io
@@ -10,7 +7,7 @@ import os
 import sys
 from typing import List, Optional
 
-from .cli import usage
+from .cli import parser
 from .cli.arguments import UsageError
 from .cli.printing import clean
 from .errors import MCPError, RequestTimeout, TransportError
@@ -22,7 +19,7 @@ __all__ = ["main"]
 def main(arguments: Optional[List[str]] = None) -> int:
     """Run the command line; return the exit status."""
     package = __package__ or ""  # with -m the name of this module is "__main__"
-    options = usage.parse(arguments, package, __version__)
+    options = parser.parse(arguments, package, __version__)
     if options.debug:
         logging.basicConfig(stream=sys.stderr, level=logging.INFO)
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -58,16 +55,16 @@ def _status(error: Exception) -> int:
 def _run(options: argparse.Namespace) -> int:
     words = list(options.words)
     if options.command in ("login", "logout", "token"):
-        usage.check_words(words, options.command, False)
+        parser.check_words(words, options.command, False)
         from .cli import login
 
         return login.run(words[0], options)
     from .cli.actions import ACTIONS
-    from .cli.connecting import connected
+    from .cli.target import connected
 
     if options.server and not options.config:
         raise UsageError("--server names a server in a file: give the file with --config")
-    usage.check_words(words, options.command, bool(options.config))
+    parser.check_words(words, options.command, bool(options.config))
     with connected(words, options) as client:
         return ACTIONS[options.command](client, words, options)
 

@@ -1,7 +1,4 @@
 """Every exception that mcplite raises, as one tree.
-
-May import: nothing of ours.
-
 ::
 
     MCPError

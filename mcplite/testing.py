@@ -1,7 +1,4 @@
 """For the tests of those who write servers and clients: a transport that records, and a checker of handlers in a fleet.
-
-May import: rpc.channel
-
 A server is tested without a process by connecting to the object itself, in any revision::
 
     with mcplite.connect(mcp, revision=...) as client: ...
@@ -12,7 +9,7 @@ import json
 import threading
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from .rpc.channel import Channel, MemoryChannel
+from .rpc.channels import Channel, MemoryChannel
 
 __all__ = ["Recorded", "Recording", "Replayed", "record", "replay"]
 

@@ -1,6 +1,3 @@
-"""The version of this package, as one string.
-
-May import: nothing of ours.
-"""
+"""The version of this package, as one string."""
 
 __version__ = "0.1.0"

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 import mcplite
-from mcplite.rpc.channel import MemoryChannel
+from mcplite.rpc.channels import MemoryChannel
 from mcplite.testing import Recorded, Recording, record, replay
 
 

@@ -13,13 +13,13 @@ import wire
 import pytest
 
 import mcplite
-from mcplite.protocol.headers import Headers
-from mcplite.protocol.mirrored import standard
+from mcplite.protocol.http.headers import Headers
+from mcplite.protocol.http.routing_headers import standard
 from mcplite.revisions import JULY_2026, JUNE_2025, NOVEMBER_2024, NOVEMBER_2025, REVISIONS
-from mcplite.rpc.channel import MemoryChannel
-from mcplite.server.exchange import Exchange
-from mcplite.server.httpd import serve
-from mcplite.server.httpmessages import HTTPRequest
+from mcplite.rpc.channels import MemoryChannel
+from mcplite.server.http.endpoint import Exchange
+from mcplite.server.transports.httpd import serve
+from mcplite.server.http.messages import HTTPRequest
 from mcplite.types import CreateMessageResult, TextContent
 
 

@@ -1,4 +1,1 @@
-"""The command line of the client's side, in parts: what is typed, asked, printed, and logged in to.
-
-May import: nothing of ours.
-"""
+"""The command line of the client's side, in parts: what is typed, asked, printed, and logged in to."""

@@ -1,7 +1,4 @@
-"""What the commands do with a server, once there is a client for it.
-
-May import: cli.arguments, cli.printing, protocol.codec
-"""
+"""What the commands do with a server, once there is a client for it."""
 
 import argparse
 import sys

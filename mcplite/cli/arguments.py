@@ -1,7 +1,4 @@
-"""Tool arguments as typed on a command line: key=value, key:=json, key=@file, and - for stdin.
-
-May import: nothing of ours.
-"""
+"""Tool arguments as typed on a command line: key=value, key:=json, key=@file, and - for stdin."""
 
 import json
 import sys

@@ -1,20 +1,16 @@
-"""What is stored for one server, by a login of before, and how its user is asked when that does not do any more.
-
-May import: cli.arguments, client.oauth.browser, client.oauth.filestore, client.oauth.login, client.oauth.stores,
-    client.oauth.terminal, client.oauth.tokens, client.oauth.users, errors
-"""
+"""What is stored for one server, by a login of before, and how its user is asked when that does not do any more."""
 
 import shlex
 from typing import Any, Callable, ContextManager, Dict, Optional
 from urllib.parse import urlsplit
 
-from ..client.oauth.browser import Browser
-from ..client.oauth.filestore import FileStore
-from ..client.oauth.login import OAuth
-from ..client.oauth.stores import Store
-from ..client.oauth.terminal import Terminal
-from ..client.oauth.tokens import Credentials
-from ..client.oauth.users import UserAgent, Visit, default_user_agent
+from ..client.oauth.users.browser import Browser
+from ..client.oauth.stores.file import FileStore
+from ..client.oauth.code_flow import OAuth
+from ..client.oauth.stores.base import Store
+from ..client.oauth.users.terminal import Terminal
+from ..client.oauth.token_endpoint import Credentials
+from ..client.oauth.users.agent import UserAgent, Visit, default_user_agent
 from ..errors import AuthError
 from .arguments import UsageError
 

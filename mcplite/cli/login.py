@@ -1,8 +1,4 @@
-"""The commands login, logout and token: what a user of a protected server does besides using it.
-
-May import: cli.arguments, cli.credentials, cli.printing, client.httplink, client.oauth.grant, client.oauth.login,
-    client.oauth.tokens, errors
-"""
+"""The commands login, logout and token: what a user of a protected server does besides using it."""
 
 import argparse
 import os
@@ -10,10 +6,10 @@ import sys
 import time
 from typing import Any, Callable, Dict
 
-from ..client.httplink import shown
+from ..net.link import shown
 from ..client.oauth.grant import find_authorization
-from ..client.oauth.login import OAuth
-from ..client.oauth.tokens import Credentials
+from ..client.oauth.code_flow import OAuth
+from ..client.oauth.token_endpoint import Credentials
 from ..errors import AuthError
 from .arguments import UsageError
 from .credentials import Stored, choose_agent, how_to_log_in

@@ -1,7 +1,4 @@
-"""What the command line prints: tables that fit the terminal, results, progress.
-
-May import: types
-"""
+"""What the command line prints: tables that fit the terminal, results, progress."""
 
 import contextlib
 import json

@@ -1,13 +1,10 @@
-"""The client's side: start or reach a server, and use it.
-
-May import: client.client, client.completing, client.connect, client.group, types
-"""
+"""The client's side: start or reach a server, and use it."""
 
 from typing import Any
 
 from ..types import accept, cancel, decline
 from .client import Client
-from .completing import Completer
+from .features.completer import Completer
 from .connect import connect
 
 __all__ = ["Client", "Completer", "accept", "cancel", "connect", "connect_all", "decline"]

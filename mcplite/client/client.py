@@ -1,10 +1,4 @@
-"""Client: one server, its connection and what is known of it.
-
-May import: client.cache, client.calls, client.handlers, client.keepalive, client.line, client.listen, client.modern,
-    client.negotiate, client.options, client.outputs, client.pace, client.sessions, client.subscriptions, errors,
-    protocol.codec, protocol.meta, protocol.mirrored, revisions, rpc.cancel, rpc.channel, rpc.peer, rpc.tracing, types,
-    version
-"""
+"""Client: one server, its connection and what is known of it."""
 
 import copy
 import logging
@@ -18,24 +12,24 @@ from ..protocol import codec
 from ..protocol.meta import check_extension, check_meta
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
-from ..rpc.channel import Channel
+from ..rpc.channels import Channel
 from ..rpc.peer import Counters
 from ..rpc.tracing import trace_for
 from ..types import Implementation, InitializeResult, Progress, ServerCapabilities, Tool
 from ..version import __version__
-from .cache import Cache
-from .calls import DEFAULT, Calls, OnProgress
+from .features.cache import Cache
+from .features.methods import DEFAULT, Calls, OnProgress
 from .handlers import Handlers, Roots
 from .keepalive import KeepAlive
-from .line import Line
-from .listen import Event, Filter, Listening
-from .modern import ModernSession
-from .negotiate import Negotiation, Session, prior_of
+from .sessions.connection import Line
+from .subscriptions.subscription import Event, Filter, Listening
+from .sessions.modern import ModernSession
+from .sessions.negotiation import Negotiation, Session, prior_of
 from .options import check_positive, revision_of
-from .outputs import Outputs
-from .pace import Pace
-from .sessions import LegacySession
-from .subscriptions import Subscriptions
+from .features.output_schemas import Outputs
+from .sessions.rate_limit import Pace
+from .sessions.legacy import LegacySession
+from .subscriptions.manager import Subscriptions
 
 __all__ = ["Client"]
 
@@ -578,7 +572,7 @@ class Client(Calls):
         session = self._session
         if not isinstance(session, ModernSession) or not session.line.channel.carries_headers:
             return tools
-        from ..protocol.mirrored import marks
+        from ..protocol.http.routing_headers import marks
 
         good, found = [], {}
         for tool in tools:

@@ -1,7 +1,4 @@
-"""From a target to a client: the only place that knows what a target may be.
-
-May import: client.client, client.http, client.httpsse, client.memory, client.stdio, errors, rpc.channel
-"""
+"""From a target to a client: the only place that knows what a target may be."""
 
 import os
 import re
@@ -10,7 +7,7 @@ import sys
 from typing import Any, Callable, Dict, List
 
 from ..errors import TransportError
-from ..rpc.channel import Channel, StreamChannel
+from ..rpc.channels import Channel, StreamChannel
 from .client import Client
 from .memory import memory_channel
 
@@ -131,7 +128,7 @@ def _child(argv: List[str], options: Dict[str, Any]) -> Callable[[], Channel]:
             raise TypeError(f"{name}: only for a server behind a URL")
 
     def start() -> Channel:
-        from .stdio import ChildChannel
+        from .stdio.channel import ChildChannel
 
         env = dict(options.get("env") or {})
         if argv[1:3] == ["-m", _package() + ".server"]:
@@ -167,8 +164,8 @@ def _remote(url: str, options: Dict[str, Any]) -> Callable[[], Channel]:
         raise ValueError(f"type must be 'http' or 'sse', not {kind!r}")
 
     def reach() -> Channel:
-        from .http import HTTPChannel
-        from .httpsse import SSEChannel
+        from .http.channel import HTTPChannel
+        from .http.legacy_sse import SSEChannel
 
         if kind != "sse":
             return HTTPChannel(url, **options)

@@ -1,7 +1,4 @@
-"""What a child process is given: its arguments and its environment, checked before anything starts.
-
-May import: errors
-"""
+"""What a child process is given: its arguments and its environment, checked before anything starts."""
 
 import os
 import sys

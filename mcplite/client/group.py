@@ -1,7 +1,4 @@
-"""Several servers as one client: names with the server in front, each server failing for itself.
-
-May import: client.client, client.config, client.connect, errors, protocol.uritemplate, types
-"""
+"""Several servers as one client: names with the server in front, each server failing for itself."""
 
 import copy
 import logging
@@ -16,7 +13,7 @@ from ..errors import MCPError, MethodNotFound, NotSupported, ResourceNotFound, T
 from ..protocol.uritemplate import Template
 from ..types import CallToolResult, GetPromptResult, Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool
 from .client import Client
-from .config import Config, ServerConfig, load_config
+from .config.files import Config, ServerConfig, load_config
 from .connect import connect
 
 __all__ = ["Group", "connect_all"]

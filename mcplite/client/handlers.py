@@ -1,7 +1,4 @@
 """The answers to a server's questions, and the callbacks for its news; a handler *is* the capability.
-
-May import: errors, protocol.codec, protocol.forms, protocol.paths, protocol.sampling, revisions, rpc.cancel, types
-
 One set serves every revision. Nothing here knows how a question came or which thread it runs on.
 """
 

@@ -1,7 +1,4 @@
-"""Pings while nothing else is said, for whoever wants to know early that a server is gone.
-
-May import: errors
-"""
+"""Pings while nothing else is said, for whoever wants to know early that a server is gone."""
 
 import logging
 import threading

@@ -1,11 +1,8 @@
-"""The transport to a Server object in this process.
-
-May import: rpc.channel
-"""
+"""The transport to a Server object in this process."""
 
 from typing import Any
 
-from ..rpc.channel import Channel, MemoryChannel
+from ..rpc.channels import Channel, MemoryChannel
 
 __all__ = ["memory_channel"]
 

@@ -1,7 +1,4 @@
-"""Checks of what a client, or a call, is given.
-
-May import: revisions
-"""
+"""Checks of what a client, or a call, is given."""
 
 from typing import Optional, Union
 

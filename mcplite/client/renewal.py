@@ -1,7 +1,4 @@
-"""What a session holds besides the handshake, so that a lost one can be opened anew.
-
-May import: nothing of ours.
-"""
+"""What a session holds besides the handshake, so that a lost one can be opened anew."""
 
 import threading
 from typing import Any, Dict, Iterator, Optional, Tuple

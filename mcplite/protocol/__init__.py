@@ -1,4 +1,1 @@
-"""Sans I/O: bytes and dicts in, values out; no threads, no sockets, and no clock but as an argument.
-
-May import: nothing of ours.
-"""
+"""Sans I/O: bytes and dicts in, values out; no threads, no sockets, and no clock but as an argument."""

@@ -1,7 +1,4 @@
-"""The keys of ``_meta`` by which each message says what a handshake used to say once: read and stamped.
-
-May import: errors, protocol.codec, revisions, types
-"""
+"""The keys of ``_meta`` by which each message says what a handshake used to say once: read and stamped."""
 
 import re
 from typing import Any, Dict, Mapping, Optional, Sequence

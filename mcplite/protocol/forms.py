@@ -1,7 +1,4 @@
-"""Elicitation forms: flat objects of primitive fields, in three generations.
-
-May import: revisions
-"""
+"""Elicitation forms: flat objects of primitive fields, in three generations."""
 
 import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple

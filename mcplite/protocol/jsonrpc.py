@@ -1,7 +1,4 @@
 """JSON-RPC 2.0: bytes to messages and back, with bounds that are checked before anything is built.
-
-May import: errors, protocol.jsonbounds, protocol.jsontext
-
 ``parse`` never raises: what is no message becomes an :class:`Invalid`, which says what to answer.
 """
 
@@ -9,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Dict, List, Optional, Union
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR
-from .jsonbounds import DEFAULT_LIMITS, DuplicateKey, JSONLimits, TooLarge, TooMany, load
+from .jsonio import DEFAULT_LIMITS, DuplicateKey, JSONLimits, TooLarge, TooMany, load
 from .jsontext import encode_json
 
 __all__ = [

@@ -1,7 +1,4 @@
-"""JSON out: compact text from values, by an encoder that is made once.
-
-May import: nothing of ours.
-"""
+"""JSON out: compact text from values, by an encoder that is made once."""
 
 import json
 import json.encoder

@@ -1,7 +1,4 @@
-"""The rules for keys of ``_meta``.
-
-May import: revisions
-"""
+"""The rules for keys of ``_meta``."""
 
 import re
 from typing import Any, List, Mapping, Optional

@@ -1,7 +1,4 @@
 """Opaque cursors for the lists of a server.
-
-May import: errors
-
 A cursor names the last entry of its page, so that entries which come or go between two pages move
 nothing else (PAGE-08).
 """

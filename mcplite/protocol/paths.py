@@ -1,7 +1,4 @@
-"""Paths and file URIs: joining without escaping, and the URIs of roots.
-
-May import: nothing of ours.
-"""
+"""Paths and file URIs: joining without escaping, and the URIs of roots."""
 
 import os
 import re

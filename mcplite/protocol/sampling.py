@@ -1,7 +1,4 @@
-"""Rules for sampling messages, and a helper for the host that chooses the model.
-
-May import: types
-"""
+"""Rules for sampling messages, and a helper for the host that chooses the model."""
 
 from typing import Any, List, Optional, Sequence
 

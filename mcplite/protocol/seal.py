@@ -1,7 +1,4 @@
-"""Values that go out and come back: signed, bound to a context, readable by whoever has them.
-
-May import: nothing of ours.
-"""
+"""Values that go out and come back: signed, bound to a context, readable by whoever has them."""
 
 import base64
 import binascii

@@ -1,7 +1,4 @@
 """What a request's state says: the answers and results that a handler has noted, and the request it belongs to.
-
-May import: nothing of ours.
-
 The text travels through the client, which can read it and give it back; whoever seals it keeps it from being
 changed (MRTR-12, MRTR-13).
 """

@@ -1,4 +1,1 @@
-"""The engine: threads, queues and locks that carry JSON-RPC; it knows no method name and no socket.
-
-May import: nothing of ours.
-"""
+"""The engine: threads, queues and locks that carry JSON-RPC; it knows no method name and no socket."""

@@ -1,7 +1,4 @@
-"""A cancel token: set once, waitable, with callbacks and a reason.
-
-May import: errors
-"""
+"""A cancel token: set once, waitable, with callbacks and a reason."""
 
 import logging
 import threading

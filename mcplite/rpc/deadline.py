@@ -1,7 +1,4 @@
-"""One deadline for one operation, carried through every step of it.
-
-May import: nothing of ours.
-"""
+"""One deadline for one operation, carried through every step of it."""
 
 import time
 from typing import Optional

@@ -1,19 +1,16 @@
 """Who reads when messages are brought: nobody; whoever was handed a message gives it to the peer.
-
-May import: rpc.channel, rpc.pending, rpc.reading, rpc.workers
-
 Over HTTP a client's messages come as requests of their own, on threads of the host.
 """
 
 import threading
 from typing import TYPE_CHECKING, ContextManager
 
-from .channel import Channel
+from .channels import Channel
 from .pending import Pending
 from .reading import Reading
 
 if TYPE_CHECKING:
-    from .workers import Workers
+    from .threads import Workers
 
 __all__ = ["FedReading", "sleep_until_settled"]
 

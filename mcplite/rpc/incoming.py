@@ -1,7 +1,4 @@
-"""One request of the other side while it is in work: its token, its outlet, its one answer.
-
-May import: errors, protocol.jsonrpc, rpc.cancel
-"""
+"""One request of the other side while it is in work: its token, its outlet, its one answer."""
 
 import logging
 import threading

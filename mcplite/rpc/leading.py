@@ -1,7 +1,4 @@
 """Who reads, on the serving side: the thread that read a request runs it, and a watchdog relieves it.
-
-May import: errors, rpc.channel, rpc.fed, rpc.pending, rpc.reading, rpc.watchdog, rpc.workers
-
 Handing a request to another thread costs more than most handlers do. So the reader runs the handler
 itself; when that has not come back within two milliseconds, the watchdog gives the reading role to
 another thread, and the first one only finishes its handler. A ping, a cancellation or an answer is
@@ -13,12 +10,12 @@ import threading
 from typing import Callable, ContextManager, Optional
 
 from ..errors import ConnectionClosed, ProtocolError
-from .channel import Channel
+from .channels import Channel
 from .fed import sleep_until_settled
 from .pending import Pending
 from .reading import Reading
 from .watchdog import Watchdog
-from .workers import Workers
+from .threads import Workers
 
 __all__ = ["LeaderReading"]
 

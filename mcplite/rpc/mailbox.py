@@ -1,7 +1,4 @@
-"""One ordered callback thread with a bounded queue: the place where notification handlers run.
-
-May import: nothing of ours.
-"""
+"""One ordered callback thread with a bounded queue: the place where notification handlers run."""
 
 import logging
 import threading

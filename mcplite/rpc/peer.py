@@ -1,8 +1,4 @@
 """One conversation: the calls that wait, the requests in work, cancellation, and the end.
-
-May import: errors, protocol.jsonrpc, rpc.cancel, rpc.channel, rpc.incoming, rpc.leading, rpc.pending, rpc.ratelog,
-    rpc.reading, rpc.workers
-
 A peer knows JSON-RPC and no method name: what a message means is the handler's affair. Locks: ``_lock``
 guards ``_pending``, ``_in_flight``, the counters and the closing state, for dictionary work only.
 """
@@ -20,13 +16,13 @@ from ..errors import (
 )
 from ..protocol import jsonrpc
 from .cancel import CancelToken
-from .channel import Channel
+from .channels import Channel
 from .incoming import Batch, Incoming, Outlet
 from .leading import LeaderReading
 from .pending import Clock, Pending
 from .ratelog import RateLog
 from .reading import CallerReading, Reading
-from .workers import Workers
+from .threads import Workers
 
 __all__ = ["Counters", "Handler", "Incoming", "Outlet", "Peer"]
 

@@ -1,7 +1,4 @@
 """Newline framing over two file descriptors: what the stdio transports of both sides are made of.
-
-May import: errors, protocol.framing, rpc.channel, rpc.deadline
-
 A read waits in ``poll`` for data, for a wake-up or for the end of the other process, so that a
 caller can hold the reading role with a deadline and be called off from another thread. Where pipes
 cannot be polled (Windows) the channel is not ``interruptible`` and reads block.
@@ -15,7 +12,7 @@ from typing import List, Optional
 
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout
 from ..protocol.framing import LineBuffer
-from .channel import Channel
+from .channels import Channel
 from .deadline import Deadline
 
 __all__ = ["PipeChannel"]

@@ -1,7 +1,4 @@
-"""Log lines about a bad peer: at most ten a second, then a count (REL-26).
-
-May import: nothing of ours.
-"""
+"""Log lines about a bad peer: at most ten a second, then a count (REL-26)."""
 
 import logging
 import threading

@@ -1,7 +1,4 @@
 """Who reads, on the calling side: callers read their own answers, a daemon reads when nobody calls.
-
-May import: errors, rpc.channel, rpc.pending
-
 Reading is a role that one thread holds at a time. A caller that waits takes it when it is free and
 reads until its own answer is there, which costs no hand-over at all; a caller that finds it taken
 sleeps on its own event. The daemon takes the role when nobody has called for 20 ms.
@@ -13,7 +10,7 @@ import threading
 from typing import Callable, ContextManager, Dict, List, Optional
 
 from ..errors import ConnectionClosed, ProtocolError
-from .channel import Channel
+from .channels import Channel
 from .pending import Pending
 
 __all__ = ["CallerReading", "Reading"]

@@ -1,7 +1,4 @@
-"""Every message both ways, for whoever wants to see: time, direction, size, secrets masked (NS-31).
-
-May import: nothing of ours.
-"""
+"""Every message both ways, for whoever wants to see: time, direction, size, secrets masked (NS-31)."""
 
 import json
 import logging

@@ -1,7 +1,4 @@
-"""A thread that notices when whoever leads has been at one piece of work for long.
-
-May import: nothing of ours.
-"""
+"""A thread that notices when whoever leads has been at one piece of work for long."""
 
 import logging
 import threading

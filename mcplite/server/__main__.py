@@ -1,8 +1,4 @@
-"""The command line of the server's side: python -m mcplite.server TARGET.
-
-May import: server.app, server.auth, server.httpd, server.loading, server.statictokens,
-    server.stdio, version
-"""
+"""The command line of the server's side: python -m mcplite.server TARGET."""
 
 import argparse
 import logging
@@ -14,7 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from ..version import __version__
 from .app import Server
 from .loading import LoadError, load
-from .stdio import own_streams, serve
+from .transports.stdio import own_streams, serve
 
 __all__ = ["main"]
 
@@ -118,7 +114,7 @@ def _serve_http(options: argparse.Namespace, given: Dict[str, Any]) -> int:
         if problem is not None:
             print(f"cannot serve {options.target}: {problem}", file=sys.stderr)
             return 1
-    from .httpd import HTTPServer, serve_until_stopped, warning_of
+    from .transports.httpd import HTTPServer, serve_until_stopped, warning_of
 
     host, port = options.http
     try:
@@ -138,8 +134,8 @@ def _ask_for_tokens(server: Server, variable: str) -> Optional[str]:
     """Have a server ask for the tokens in an environment variable; return what is in the way of that."""
     if server.auth is not None:
         return "the server has an auth= of its own, beside which --token-env would not count; leave one of them out"
-    from .auth import BearerAuth
-    from .statictokens import StaticTokens
+    from .auth.bearer import BearerAuth
+    from .auth.static_tokens import StaticTokens
 
     tokens = re.split(r"[,\s]+", os.environ.get(variable, "").strip(" ,\t\r\n"))
     try:

@@ -1,10 +1,4 @@
-"""Server: the registry and its decorators; it owns no connection.
-
-May import: errors, revisions, types, protocol.codec, protocol.envelope, protocol.jsonrpc, protocol.mirrored, protocol.paging,
-    protocol.uritemplate, server.auth, server.caching, server.context, server.directory, server.functions, server.httpd,
-    server.limits, server.logs, server.options, server.registry, server.replay, server.scopes, server.serving, server.sessions,
-    server.stdio, server.wsgi, version
-"""
+"""Server: the registry and its decorators; it owns no connection."""
 
 import copy
 import logging
@@ -21,21 +15,23 @@ from ..types import (
     ServerCapabilities, Tool, ToolAnnotations,
 )
 from ..version import __version__
-from .caching import CacheHint
-from .context import Context
-from .functions import compile_function
+from .catalog.hints import CacheHint
+from .handling.context import Context
+from .functions.function import compile_function
 from .limits import Limits
-from .options import bearer_auth, checked_extensions, checked_hints, checked_key, decoded_icons, find_marks
-from .registry import Found, PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry, check_name, checked_meta
+from .catalog.checks import bearer_auth, checked_extensions, checked_hints, checked_key, decoded_icons, find_marks
+from .catalog.registry import (
+    Found, PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry, check_name, checked_meta,
+)
 from .scopes import registered_scopes
-from .serving import Serving
-from .sessions import LegacySession
+from .runtime.runtime import Serving
+from .sessions.legacy import LegacySession
 
 if TYPE_CHECKING:
-    from ..protocol.mirrored import Mark
-    from .auth import BearerAuth, Verifier
-    from .replay import States, StoredState
-    from .wsgi import WSGIApp
+    from ..protocol.http.routing_headers import Mark
+    from .auth.bearer import BearerAuth, Verifier
+    from .handling.replay import States, StoredState
+    from .transports.wsgi import WSGIApp
 
 __all__ = ["Server"]
 
@@ -276,7 +272,7 @@ class Server(Serving):
         :param scopes: what a caller over HTTP must have to read one.
         :raises RegistrationError: it is no directory, or the URI is taken.
         """
-        from .directory import Directory
+        from .catalog.directory import Directory
 
         directory = Directory(uri, path)
         template = uri.rstrip("/") + "/{+path}"
@@ -377,7 +373,7 @@ class Server(Serving):
         A record made while a handler serves a request goes to that request's client; any other to all whom no principal
         is known of, since it may be about the request of another one.
         """
-        from .logs import ClientLogHandler
+        from .handling.logs import ClientLogHandler
         self._forwards_logs = True
         return ClientLogHandler(self, level)
 
@@ -393,11 +389,11 @@ class Server(Serving):
         :raises OSError: the port is taken.
         """
         if transport == "stdio":
-            from .stdio import serve
+            from .transports.stdio import serve
 
             serve(self, **options)
         elif transport == "streamable-http":
-            from .httpd import serve_http
+            from .transports.httpd import serve_http
 
             serve_http(self, **options)
         else:
@@ -409,7 +405,7 @@ class Server(Serving):
         :param path: of the endpoint below where the application is mounted.
         :param options: those of :class:`Exchange`.
         """
-        from .wsgi import WSGIApp
+        from .transports.wsgi import WSGIApp
 
         return WSGIApp(self, path=path, **options)
 
@@ -473,7 +469,7 @@ class Server(Serving):
     def states(self) -> "States":
         """What makes and reads the states of handlers that ask, in a fleet."""
         if self._states is None:
-            from .replay import States
+            from .handling.replay import States
 
             self._states = States(self.state_keys, self.name, self.limits.waiting_seconds, self._state_store)
         return self._states

@@ -1,14 +1,11 @@
-"""One running handler: its context variables and its answer.
-
-May import: errors, server.context, server.dispatch
-"""
+"""One running handler: its context variables and its answer."""
 
 import contextvars
 from typing import Any, Callable, Dict, Optional
 
 from ..errors import RemoteError
-from .context import CURRENT, Context
-from .dispatch import dispatch
+from .handling.context import CURRENT, Context
+from .handling.dispatch import dispatch
 
 __all__ = ["serve"]
 

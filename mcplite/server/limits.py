@@ -1,7 +1,4 @@
-"""Every bound that a server keeps, in one place, each with its reason.
-
-May import: nothing of ours.
-"""
+"""Every bound that a server keeps, in one place, each with its reason."""
 
 from dataclasses import dataclass
 from typing import Optional

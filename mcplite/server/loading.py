@@ -1,7 +1,4 @@
-"""From the TARGET of the command line to a Server: a file, a module, an object in it, or plain functions.
-
-May import: errors, server.app
-"""
+"""From the TARGET of the command line to a Server: a file, a module, an object in it, or plain functions."""
 
 import importlib
 import importlib.util

@@ -1,11 +1,8 @@
-"""How a tool's parameter is marked as one that travels in a header as well (from July 2026 on).
-
-May import: protocol.mirrored
-"""
+"""How a tool's parameter is marked as one that travels in a header as well (from July 2026 on)."""
 
 from typing import Dict
 
-from ..protocol.mirrored import MARK, is_field_name
+from ..protocol.http.routing_headers import MARK, is_field_name
 
 __all__ = ["header"]
 

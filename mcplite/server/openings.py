@@ -1,19 +1,15 @@
-"""How a client's session over HTTP comes to be: kept here, sealed into its id, or for one message only.
-
-May import: protocol.jsonrpc, rpc.peer, server.eventstore, server.httpsessions, server.limits, server.principals,
-    server.streams, server.tickets
-"""
+"""How a client's session over HTTP comes to be: kept here, sealed into its id, or for one message only."""
 
 from typing import TYPE_CHECKING, Optional
 
-from .eventstore import EventStore
-from .httpsessions import HTTPChannel, HTTPSession, SessionTable
-from .streams import StreamSet
-from .tickets import Ticket
+from .http.event_store import EventStore
+from .http.sessions import HTTPChannel, HTTPSession, SessionTable
+from .http.streams import StreamSet
+from .http.session_ids import Ticket
 
 if TYPE_CHECKING:
     from .app import Server
-    from .principals import Principal
+    from .auth.principals import Principal
 
 __all__ = ["open_session", "visit"]
 

@@ -1,7 +1,4 @@
 """What a message needs: the scopes of the tools, resources and prompts that it is about.
-
-May import: errors, protocol.jsonrpc, server.listen, server.principals
-
 Both eras and all doors ask here, and a batch needs what all of its requests need (AUTH-11, AUTH-12).
 """
 
@@ -9,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, 
 
 from ..errors import RegistrationError
 from ..protocol import jsonrpc
-from .listen import MOST_URIS
-from .principals import checked_scopes
+from .runtime.subscriptions import MOST_URIS
+from .auth.principals import checked_scopes
 
 if TYPE_CHECKING:
     from .app import Server

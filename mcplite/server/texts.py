@@ -1,12 +1,9 @@
-"""Arguments that arrive as text: those of prompts, and the variables of URI templates (PRMT-17).
-
-May import: protocol.jsonbounds, server.scalars
-"""
+"""Arguments that arrive as text: those of prompts, and the variables of URI templates (PRMT-17)."""
 
 from typing import Any, Mapping, Set
 
-from ..protocol.jsonbounds import load
-from .scalars import Node
+from ..protocol.jsonio import load
+from .functions.scalars import Node
 
 __all__ = ["textual"]
 

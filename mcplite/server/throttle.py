@@ -1,7 +1,4 @@
-"""A token bucket: so many messages at once, then so many a second.
-
-May import: nothing of ours.
-"""
+"""A token bucket: so many messages at once, then so many a second."""
 
 import time
 from typing import Optional

@@ -1,7 +1,4 @@
-"""The vocabulary: the protocol's objects as plain dataclasses, the superset of all revisions.
-
-May import: types.asking, types.base, types.content, types.lifecycle, types.prompts, types.resources, types.tools
-"""
+"""The vocabulary: the protocol's objects as plain dataclasses, the superset of all revisions."""
 
 from .asking import *  # noqa: F401,F403
 from .asking import __all__ as _asking

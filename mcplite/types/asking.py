@@ -1,7 +1,4 @@
-"""What servers ask of clients: elicitation, sampling, roots.
-
-May import: revisions, types.base, types.content, types.tools
-"""
+"""What servers ask of clients: elicitation, sampling, roots."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union

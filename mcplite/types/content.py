@@ -1,7 +1,4 @@
-"""Content: text, images, audio, resources and links to them, tool uses and their results; annotations, icons.
-
-May import: revisions, types.base
-"""
+"""Content: text, images, audio, resources and links to them, tool uses and their results; annotations, icons."""
 
 import base64
 from dataclasses import dataclass, field

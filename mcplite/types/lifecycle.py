@@ -1,7 +1,4 @@
-"""Who the two sides are and what they can do; progress and log messages.
-
-May import: revisions, types.base, types.content
-"""
+"""Who the two sides are and what they can do; progress and log messages."""
 
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional

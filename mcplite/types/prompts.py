@@ -1,7 +1,4 @@
-"""Prompts, their messages, and completion.
-
-May import: revisions, types.base, types.content
-"""
+"""Prompts, their messages, and completion."""
 
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Union

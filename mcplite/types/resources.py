@@ -1,7 +1,4 @@
-"""Resources, templates and what reading gives.
-
-May import: revisions, types.base, types.content
-"""
+"""Resources, templates and what reading gives."""
 
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional

@@ -1,7 +1,4 @@
-"""Tools, their hints and their results.
-
-May import: errors, revisions, types.base, types.content
-"""
+"""Tools, their hints and their results."""
 
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional

@@ -17,7 +17,7 @@ from processes import serving
 from rawhttp import BOTH, Wire, call, initialize, request
 
 import mcplite
-from mcplite.protocol import challenges
+from mcplite.protocol.http import challenges
 from mcplite.revisions import REVISIONS
 
 HERE = Path(__file__).resolve().parent

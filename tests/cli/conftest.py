@@ -12,7 +12,7 @@ import pytest
 from authserver import AuthServer, Protected
 
 import mcplite
-from mcplite.client.oauth.filestore import FileStore
+from mcplite.client.oauth.stores.file import FileStore
 
 ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
 #: Seconds to wait for what has to come.

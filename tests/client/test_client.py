@@ -12,7 +12,7 @@ import mcplite
 from mcplite import revisions
 from mcplite.client.client import Client
 from mcplite.errors import ConnectionClosed, NotSupported, ProtocolError, TransportError
-from mcplite.rpc.channel import Channel, MemoryChannel, StreamChannel
+from mcplite.rpc.channels import Channel, MemoryChannel, StreamChannel
 
 
 # --- opening and closing -------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 from authserver import AuthServer, Protected
 
 import mcplite
-from mcplite.client.config import ServerConfig
+from mcplite.client.config.files import ServerConfig
 from mcplite.client.connect import _split, command, connect, transport
 from mcplite.errors import TransportError
 
@@ -125,7 +125,7 @@ def started(monkeypatch):
         def __init__(self, argv, **options):
             seen.append((argv, options))
 
-    monkeypatch.setattr("mcplite.client.stdio.ChildChannel", Recorded)
+    monkeypatch.setattr("mcplite.client.stdio.channel.ChildChannel", Recorded)
     return seen
 
 

@@ -197,7 +197,7 @@ def test_a_notification_waits_for_a_login(auth, script, user, grant):
 
 
 def test_a_stream_of_2024_waits_for_a_login(old, user, grant, monkeypatch):
-    from mcplite.client import httpsse
+    from mcplite.client.http import legacy_sse as httpsse
 
     monkeypatch.setattr(httpsse, "_ENDPOINT_SECONDS", SHORT)
     take_long(user)
@@ -443,7 +443,7 @@ def test_a_response_that_nobody_may_go_on_with_costs_one_login(auth, script, use
 
 
 def test_a_stream_that_nobody_may_listen_to_costs_one_login(auth, script, user, grant, monkeypatch):
-    from mcplite.client.following import Following
+    from mcplite.client.http.resumption import Following
 
     monkeypatch.setattr(Following, "delay", lambda following: 0.0)
     script.on_request = lambda request, token: (401, script.challenge()) if request.method == "GET" else None
@@ -457,7 +457,7 @@ def test_a_stream_that_nobody_may_listen_to_costs_one_login(auth, script, user, 
 
 
 def test_a_user_who_says_no_is_not_asked_again_by_what_listens(auth, script, user, grant, monkeypatch):
-    from mcplite.client.following import Following
+    from mcplite.client.http.resumption import Following
 
     monkeypatch.setattr(Following, "delay", lambda following: 0.02)
     grant.login(script.url)
@@ -483,7 +483,7 @@ def test_a_user_who_says_no_is_not_asked_again_by_a_subscription(auth, real, use
 
 def test_what_listens_goes_on_when_the_network_is_back(auth, script, user, grant, monkeypatch):
     # A token cannot be refreshed by somebody who has no network; that is no reason to give up.
-    from mcplite.client.following import Following
+    from mcplite.client.http.resumption import Following
 
     monkeypatch.setattr(Following, "delay", lambda following: 0.05)
     opened, cuts = threading.Event(), []

@@ -13,12 +13,12 @@ from stateless import MODERN, PREFIX, call, encode, headers, message
 
 import mcplite
 from mcplite.protocol import jsonrpc
-from mcplite.protocol.headers import Headers
-from mcplite.protocol.mirrored import Mark, parameters, standard
+from mcplite.protocol.http.headers import Headers
+from mcplite.protocol.http.routing_headers import Mark, parameters, standard
 from mcplite.revisions import NEWEST, REVISIONS
-from mcplite.rpc.channel import MemoryChannel
-from mcplite.server.exchange import Exchange
-from mcplite.server.httpmessages import HTTPRequest, UnreadableBody
+from mcplite.rpc.channels import MemoryChannel
+from mcplite.server.http.endpoint import Exchange
+from mcplite.server.http.messages import HTTPRequest, UnreadableBody
 
 LIMIT = 30
 KEY = "a secret of many bytes"

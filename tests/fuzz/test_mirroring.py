@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcplite.errors import HeaderMismatch
-from mcplite.protocol.headers import Headers
-from mcplite.protocol.mirrored import (
+from mcplite.protocol.http.headers import Headers
+from mcplite.protocol.http.routing_headers import (
     Mark, check_parameters, check_standard, decode_value, encode_value, marks, parameters, standard,
 )
 from mcplite.revisions import NEWEST

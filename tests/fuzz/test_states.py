@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcplite.protocol.state import Journal
-from mcplite.server.replay import MemoryStore, States, StoredState
+from mcplite.server.handling.replay import MemoryStore, States, StoredState
 
 OLD, NEW = b"an old key of some bytes", b"a new key of some bytes"
 #: Also what no UTF-8 has: JSON can say it, in an escape.

@@ -6,9 +6,9 @@ import threading
 import pytest
 from conversations import Recorder, reply
 
-from mcplite.rpc.channel import MemoryChannel
+from mcplite.rpc.channels import MemoryChannel
 from mcplite.rpc.peer import Peer
-from mcplite.rpc.workers import Workers
+from mcplite.rpc.threads import Workers
 
 pytestmark = pytest.mark.bad_wire
 

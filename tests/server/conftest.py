@@ -10,7 +10,7 @@ import time
 import pytest
 from stateless import Pipe, Web
 
-from mcplite.rpc.channel import MemoryChannel
+from mcplite.rpc.channels import MemoryChannel
 from mcplite.server import Server
 
 

@@ -4,7 +4,7 @@ import pytest
 
 import mcplite
 from mcplite.protocol import jsonrpc
-from mcplite.server import listen
+from mcplite.server.runtime import subscriptions as listen
 from mcplite.server.scopes import needed_scopes
 
 

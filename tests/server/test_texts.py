@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcplite.server.scalars import Mismatch
-from mcplite.server.schemas import Schemas
+from mcplite.server.functions.scalars import Mismatch
+from mcplite.server.functions.schemas import Schemas
 from mcplite.server.texts import textual
 
 

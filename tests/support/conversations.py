@@ -4,9 +4,9 @@ import json
 import threading
 
 from mcplite.protocol import jsonrpc
-from mcplite.rpc.channel import MemoryChannel
+from mcplite.rpc.channels import MemoryChannel
 from mcplite.rpc.peer import Handler, Peer
-from mcplite.rpc.workers import Workers
+from mcplite.rpc.threads import Workers
 
 
 class Recorder(Handler):

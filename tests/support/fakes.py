@@ -5,7 +5,7 @@ import json
 import threading
 
 import mcplite
-from mcplite.rpc.channel import MemoryChannel
+from mcplite.rpc.channels import MemoryChannel
 
 #: For waits that end by an event; long enough for a busy machine.
 LIMIT = 30

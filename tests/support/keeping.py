@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import mcplite
-from mcplite.client.oauth.filelocks import until
+from mcplite.client.oauth.stores.locks import until
 from mcplite.errors import AuthError
 
 LIMIT = 30

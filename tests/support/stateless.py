@@ -2,9 +2,9 @@
 
 import json
 
-from mcplite.protocol.headers import Headers
-from mcplite.server.exchange import Exchange
-from mcplite.server.httpmessages import HTTPRequest
+from mcplite.protocol.http.headers import Headers
+from mcplite.server.http.endpoint import Exchange
+from mcplite.server.http.messages import HTTPRequest
 
 MODERN = "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"

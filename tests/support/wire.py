@@ -22,7 +22,7 @@ import schemas
 from mcplite.protocol.envelope import VERSION
 from mcplite.revisions import NEWEST, NEWEST_LEGACY, REVISIONS, find
 from mcplite.rpc.peer import Peer
-from mcplite.server.exchange import Exchange
+from mcplite.server.http.endpoint import Exchange
 
 
 #: Outlines of messages that were found valid; tests send the same ones again and again.

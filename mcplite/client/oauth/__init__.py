@@ -1,4 +1,1 @@
-"""A user's tokens: how a client finds out whom to ask, asks the user to log in, and keeps what it gets.
-
-May import: nothing of ours.
-"""
+"""A user's tokens: how a client finds out whom to ask, asks the user to log in, and keeps what it gets."""

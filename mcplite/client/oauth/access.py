@@ -1,8 +1,4 @@
-"""The token for one MCP server, which all threads of all its clients share.
-
-May import: client.httplink, client.oauth.attempt, client.oauth.discovery, client.oauth.dpop, client.oauth.signing,
-    client.oauth.tokens, client.oauth.web, client.sockets, errors, protocol.challenges, protocol.wellknown, revisions
-"""
+"""The token for one MCP server, which all threads of all its clients share."""
 
 import contextlib
 import logging
@@ -12,14 +8,14 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import AuthError
-from ...protocol.challenges import Challenge
-from ...protocol.wellknown import canonical, check_url
+from ...protocol.http.challenges import Challenge
+from ...protocol.http.wellknown import canonical, check_url
 from ...revisions import NEWEST_LEGACY
-from ..httplink import shown
-from ..sockets import Exchange, Stopped
+from ...net.link import shown
+from ...net.adapter import Exchange, Stopped
 from .attempt import Attempt
 from .discovery import OFFLINE_ACCESS, AuthorizationServer, ProtectedResource, choose_issuer, find_resource, find_server
-from .tokens import Credentials, TokenEndpoint
+from .token_endpoint import Credentials, TokenEndpoint
 from .web import Web
 
 if TYPE_CHECKING:
@@ -164,7 +160,7 @@ class Access:
         proofs = self._proofs
         if proofs is None or (pem is not None and proofs.key.pem != pem):
             from .dpop import Proofs
-            from .signing import SigningKey
+            from .keys import SigningKey
 
             proofs = self._proofs = Proofs(SigningKey.generate() if pem is None else SigningKey.load(pem))
         return proofs

@@ -1,13 +1,10 @@
-"""Which addresses a server may send us to: none of a private network, unless it is in one itself (AUTH-36, AUTH-37).
-
-May import: protocol.wellknown
-"""
+"""Which addresses a server may send us to: none of a private network, unless it is in one itself (AUTH-36, AUTH-37)."""
 
 import ipaddress
 import socket
 from typing import Any, Callable, List, Optional, Sequence, Union
 
-from ...protocol.wellknown import is_loopback, origin_of
+from ...protocol.http.wellknown import is_loopback, origin_of
 
 __all__ = ["is_address", "is_public", "make_guard"]
 

@@ -1,16 +1,13 @@
-"""The refusals of one request: what is done about each, so that none goes on for ever (AUTH-48).
-
-May import: client.sockets, errors, protocol.challenges
-"""
+"""The refusals of one request: what is done about each, so that none goes on for ever (AUTH-48)."""
 
 from typing import TYPE_CHECKING, Mapping, Set
 
 from ...errors import AuthError
-from ...protocol.challenges import find, parse
-from ..sockets import Exchange
+from ...protocol.http.challenges import find, parse
+from ...net.adapter import Exchange
 
 if TYPE_CHECKING:
-    from ..httplink import Reply
+    from ...net.link import Reply
     from .access import Access
 
 __all__ = ["Attempt"]

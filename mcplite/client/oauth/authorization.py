@@ -1,7 +1,4 @@
-"""One authorization request: the URL that the user visits, and the answer that comes back.
-
-May import: client.oauth.discovery, client.oauth.tokens, client.oauth.web, errors
-"""
+"""One authorization request: the URL that the user visits, and the answer that comes back."""
 
 import base64
 import hashlib
@@ -12,7 +9,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from ...errors import AuthError
 from .discovery import OFFLINE_ACCESS, AuthorizationServer
-from .tokens import ClientIdentity
+from .token_endpoint import ClientIdentity
 from .web import plain
 
 __all__ = ["AuthorizationRequest"]

@@ -1,7 +1,4 @@
-"""Proofs of possession: a token that is of use only together with this client's key (RFC 9449).
-
-May import: client.oauth.signing, protocol.wellknown
-"""
+"""Proofs of possession: a token that is of use only together with this client's key (RFC 9449)."""
 
 import base64
 import hashlib
@@ -13,8 +10,8 @@ import time
 from collections import OrderedDict
 from typing import Any, Dict, Mapping, Optional, Tuple
 
-from ...protocol.wellknown import base_of, origin_of, path_of
-from .signing import SigningKey, base64url
+from ...protocol.http.wellknown import base_of, origin_of, path_of
+from .keys import SigningKey, base64url
 
 __all__ = ["Proofs"]
 

@@ -1,21 +1,17 @@
-"""What all ways to a token have in common; ``connect(..., auth=)`` takes any of them.
-
-May import: client.httplink, client.oauth.access, client.oauth.discovery, client.oauth.dpop, client.oauth.stores,
-    client.oauth.tokens, client.oauth.web, client.sockets, errors, protocol.challenges, protocol.wellknown, rpc.deadline
-"""
+"""What all ways to a token have in common; ``connect(..., auth=)`` takes any of them."""
 
 import threading
 from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple, Union
 
 from ...errors import AuthError, TransportError
-from ...protocol.challenges import Challenge, find, parse
-from ...protocol.wellknown import canonical
+from ...protocol.http.challenges import Challenge, find, parse
+from ...protocol.http.wellknown import canonical
 from ...rpc.deadline import Deadline
-from ..httplink import Link, shown
-from ..sockets import Exchange
+from ...net.link import Link, shown
+from ...net.adapter import Exchange
 from .discovery import AuthorizationServer, ProtectedResource, find_resource
-from .stores import MemoryStore, Store
-from .tokens import Credentials, TokenEndpoint
+from .stores.base import MemoryStore, Store
+from .token_endpoint import Credentials, TokenEndpoint
 from .web import Web
 
 if TYPE_CHECKING:

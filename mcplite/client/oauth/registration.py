@@ -1,16 +1,13 @@
-"""Who this client is at an authorization server: known before, by a document, or registered now (AUC-22).
-
-May import: client.oauth.discovery, client.oauth.stores, client.oauth.tokens, client.oauth.web, errors, protocol.wellknown
-"""
+"""Who this client is at an authorization server: known before, by a document, or registered now (AUC-22)."""
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 from urllib.parse import urlsplit
 
 from ...errors import AuthError
-from ...protocol.wellknown import check_url, is_loopback
+from ...protocol.http.wellknown import check_url, is_loopback
 from .discovery import AuthorizationServer
-from .stores import Store
-from .tokens import ClientIdentity
+from .stores.base import Store
+from .token_endpoint import ClientIdentity
 from .web import Web
 
 __all__ = ["check_document_url", "choose_method", "client_metadata", "forget", "kept", "register"]

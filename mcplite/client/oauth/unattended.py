@@ -1,26 +1,22 @@
 """Tokens without a user: for jobs, services and companies that decide for their people.
-
-May import: client.oauth.access, client.oauth.discovery, client.oauth.dpop, client.oauth.grant, client.oauth.registration,
-    client.oauth.signing, client.oauth.stores, client.oauth.tokens, client.oauth.web, errors, protocol.wellknown
-
 Nobody looks at where they send their secrets, so each insists on the one authorization server that is meant (AUTH-31).
 """
 
 from typing import TYPE_CHECKING, Callable, Optional, Sequence, Union
 
 from ...errors import AuthError
-from ...protocol.wellknown import check_url
+from ...protocol.http.wellknown import check_url
 from .discovery import AuthorizationServer
 from .grant import Grant
 from .registration import choose_method
-from .stores import Store
-from .tokens import ClientIdentity, Credentials, TokenEndpoint
+from .stores.base import Store
+from .token_endpoint import ClientIdentity, Credentials, TokenEndpoint
 from .web import Web
 
 if TYPE_CHECKING:
     from .access import Flow
     from .dpop import Proofs
-    from .signing import SigningKey
+    from .keys import SigningKey
 
 __all__ = ["ClientCredentials", "EnterpriseManaged", "WorkloadIdentity"]
 
@@ -81,7 +77,7 @@ class ClientCredentials(_Unattended):
         super().__init__(client_id, client_secret, issuer, scopes, store, dpop)
         self._key: "Optional[SigningKey]" = None
         if private_key is not None:
-            from .signing import SigningKey
+            from .keys import SigningKey
 
             self._key = SigningKey.load(private_key, algorithm, key_id)
 

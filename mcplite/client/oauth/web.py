@@ -1,7 +1,4 @@
 """Requests to authorization servers: bounded in size and time, and never where they must not go.
-
-May import: client.httplink, client.oauth.addresses, client.sockets, client.stderr, errors, protocol.wellknown
-
 Metadata comes from whoever the MCP server names, so nothing of it is believed before it is looked at: only https (or
 this machine), no private networks, a megabyte, half a minute (AUTH-35 to AUTH-38).
 """
@@ -15,10 +12,10 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, T
 from urllib.parse import urlencode, urlsplit
 
 from ...errors import AuthError, MCPError, TransportError
-from ...protocol.wellknown import base_of, check_url, origin_of
-from ..httplink import Link, Reply, shown
-from ..sockets import Exchange, Stopped
-from ..stderr import printable
+from ...protocol.http.wellknown import base_of, check_url, origin_of
+from ...net.link import Link, Reply, shown
+from ...net.adapter import Exchange, Stopped
+from ..stdio.stderr import printable
 from .addresses import is_address, make_guard
 
 __all__ = ["Answer", "Web", "plain"]

@@ -15,12 +15,12 @@ from authserver import REDIRECT, AuthServer, follow, refuse
 from webscript import WebScript
 
 import mcplite
-from mcplite.client.httplink import Exchange, Link, Stopped
+from mcplite.net.link import Exchange, Link, Stopped
 from mcplite.client.oauth import access
 from mcplite.client.oauth import web as webs
 from mcplite.client.oauth.access import choose_scopes
 from mcplite.client.oauth.discovery import AuthorizationServer, ProtectedResource
-from mcplite.protocol.challenges import Challenge
+from mcplite.protocol.http.challenges import Challenge
 
 LIMIT = 30
 ROOT = Path(mcplite.__file__).resolve().parent.parent

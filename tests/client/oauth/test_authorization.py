@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import mcplite
 from mcplite.client.oauth.authorization import AuthorizationRequest
 from mcplite.client.oauth.discovery import AuthorizationServer
-from mcplite.client.oauth.tokens import ClientIdentity
+from mcplite.client.oauth.token_endpoint import ClientIdentity
 
 ISSUER = "https://as.example/tenant"
 REDIRECT = "http://127.0.0.1:8765/callback?from=us"

@@ -8,7 +8,7 @@ from mcplite.client.oauth.discovery import (
     AuthorizationServer, ProtectedResource, choose_issuer, find_resource, find_server,
 )
 from mcplite.client.oauth.web import Web
-from mcplite.protocol.challenges import Challenge
+from mcplite.protocol.http.challenges import Challenge
 
 RESOURCE = "/.well-known/oauth-protected-resource"
 OAUTH = "/.well-known/oauth-authorization-server"

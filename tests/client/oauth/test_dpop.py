@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from requests.structures import CaseInsensitiveDict
 
 from mcplite.client.oauth.dpop import Proofs
-from mcplite.client.oauth.signing import SigningKey
+from mcplite.client.oauth.keys import SigningKey
 
 URL = "https://mcp.example.com/mcp"
 AS = "https://auth.example.com/token"

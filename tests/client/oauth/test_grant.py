@@ -15,7 +15,7 @@ from webscript import WebScript
 import mcplite
 from mcplite.client.oauth import grant as grants
 from mcplite.client.oauth.grant import Grant
-from mcplite.protocol.challenges import Challenge
+from mcplite.protocol.http.challenges import Challenge
 
 LIMIT = 30
 SUPPORT = Path(__file__).resolve().parent.parent.parent / "support"

@@ -12,8 +12,8 @@ from mcplite.client.oauth.discovery import AuthorizationServer
 from mcplite.client.oauth.registration import (
     check_document_url, choose_method, client_metadata, forget, kept, register,
 )
-from mcplite.client.oauth.stores import MemoryStore
-from mcplite.client.oauth.tokens import ClientIdentity
+from mcplite.client.oauth.stores.base import MemoryStore
+from mcplite.client.oauth.token_endpoint import ClientIdentity
 from mcplite.client.oauth.web import Web
 
 REDIRECT = "http://127.0.0.1:8765/callback"

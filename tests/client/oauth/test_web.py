@@ -12,7 +12,7 @@ import pytest
 from webscript import WebScript
 
 import mcplite
-from mcplite.client.httplink import Stopped
+from mcplite.net.link import Stopped
 from mcplite.client.oauth import web as module
 from mcplite.client.oauth.web import Answer, Web
 

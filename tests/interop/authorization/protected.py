@@ -10,7 +10,7 @@ import socket
 import sys
 
 import mcplite
-from mcplite.server.httpd import HTTPServer
+from mcplite.server.transports.httpd import HTTPServer
 
 ISSUER = os.environ["ISSUER"]
 

@@ -1,0 +1,180 @@
+"""From what was typed to a client: which server is meant, its options, and the credentials that are stored for it."""
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional
+
+from ..errors import AuthError, TransportError
+from ..types import LogMessage
+from .arguments import UsageError
+from .questions import Asker
+from .printing import ProgressBar, clean
+
+if TYPE_CHECKING:
+    from .credentials import Stored
+
+__all__ = ["connected"]
+
+
+@contextlib.contextmanager
+def connected(words: List[str], options: argparse.Namespace) -> Iterator[Any]:
+    """Give a client that is connected, for the length of the block.
+
+    :param words: without the command; that of the server is taken away.
+    :param options: get ``bar``, which shows progress.
+    :raises UsageError: the options do not belong together.
+    :raises MCPError, TypeError, ValueError: as of :func:`connect`.
+    """
+    from ..client import connect
+
+    target = _configured(options) if options.config else words.pop(0)
+    options.bar = ProgressBar()
+    asker = Asker(alone=options.bar.hidden)
+    extra: Dict[str, Any] = {}
+    if options.root:
+        extra["roots"] = options.root
+    if options.log_level:
+        extra["log_handler"] = lambda message: _logged(message, options)
+    url = _url(target)
+    login = None if url is None else _Login(url, target, options, asker)
+    extra.update(_of_child(options) if login is None else {"headers": login.headers, "auth": login.grant})
+    client = connect(target, revision=options.revision, timeout=options.timeout, elicitation_handler=asker.form,
+                     url_elicitation_handler=asker.url, debug=True if options.debug else None, **extra)
+    try:
+        with client:
+            if options.log_level:
+                client.set_log_level(options.log_level)
+            yield client
+    except AuthError as error:
+        if login is None:
+            raise
+        raise AuthError(login.explained(error), challenge=error.challenge, error=error.error) from error
+
+
+def _logged(message: LogMessage, options: argparse.Namespace) -> None:
+    text = message.data if isinstance(message.data, str) else json.dumps(message.data, ensure_ascii=False)
+    _note(f"{message.level} {message.logger or 'server'}: {text}", options)
+
+
+def _note(text: str, options: argparse.Namespace) -> None:
+    with options.bar.hidden():
+        print(clean(text), file=sys.stderr)
+
+
+def _configured(options: argparse.Namespace) -> Any:
+    from ..client.config.files import load_config
+
+    try:
+        config = load_config(options.config)
+    except TransportError as error:
+        raise UsageError(str(error)) from error
+    names = [name for name, server in config.servers.items() if not server.disabled] + list(config.errors)
+    name = options.server or (names[0] if len(names) == 1 else None)
+    if name in config.errors:
+        raise UsageError(str(config.errors[name]))
+    if name not in config.servers:
+        raise UsageError(f"{options.config}: choose one with --server: {', '.join(names) or 'there are none'}")
+    for warning in config.warnings + config.servers[name].warnings:
+        _warn(warning)
+    return config.servers[name]
+
+
+def _warn(text: str) -> None:
+    print(clean(f"warning: {text}"), file=sys.stderr)
+
+
+def _url(target: Any) -> Optional[str]:
+    """Return the URL of a server that is behind one."""
+    if isinstance(target, str):
+        return target if target.startswith(("http://", "https://")) else None
+    url: Optional[str] = target.url
+    return url or None
+
+
+def _of_child(options: argparse.Namespace) -> Dict[str, Any]:
+    """Return the options for a server that is started here."""
+    if options.header:
+        raise UsageError("--header is for a server behind a URL")
+    extra: Dict[str, Any] = {"env": dict(map(_variable, options.env))}
+    if options.debug:
+        extra["stderr"] = lambda line: _note(line, options)
+    if options.cwd:
+        extra["cwd"] = options.cwd
+    return extra
+
+
+def _variable(item: str) -> Any:
+    name, equals, value = item.partition("=")
+    if not equals or not name:
+        raise UsageError(f"--env {item!r}: write KEY=VALUE")
+    return name, value
+
+
+def _header(item: str) -> Any:
+    from ..client.config.placeholders import Placeholders
+
+    name, colon, value = item.partition(":")
+    if not colon or not name.strip():
+        raise UsageError(f"--header {item!r}: write 'Name: value'")
+    try:
+        return name.strip(), Placeholders(os.environ, None).fill(value.strip())
+    except TransportError as error:
+        raise UsageError(f"--header {name.strip()}: {error}") from error
+
+
+class _Login:
+    """What a server behind a URL gets to see of us: headers, and what is stored for it; nobody is logged in unasked."""
+
+    def __init__(self, url: str, target: Any, options: argparse.Namespace, asker: Asker) -> None:
+        if options.env or options.cwd:
+            raise UsageError("--env and --cwd are for a server that is started here, not for a URL")
+        self._url = url
+        self.headers: Dict[str, str] = dict(map(_header, options.header))
+        names = {name.lower() for name in (*self.headers, *getattr(target, "headers", ()))}
+        self._by_header = "authorization" in names
+        #: Why nothing is used of what is stored.
+        self._reason: Optional[str] = None
+        #: What uses and renews what is stored; None when there is nothing.
+        self.grant: Any = None
+        if not self._by_header:
+            stored = self._stored()
+            self.grant = None if stored is None else self._grant(stored, asker)
+
+    def _stored(self) -> "Optional[Stored]":
+        from .credentials import Stored
+
+        try:
+            return Stored(self._url)
+        except (AuthError, ValueError) as error:
+            # There is no place for credentials, or no way to send them safely: so there are none.
+            self._reason = f"there is no login for this URL: {error}"
+            return None
+
+    def _grant(self, stored: "Stored", asker: Asker) -> Any:
+        try:
+            return stored.grant(asker.alone)
+        except AuthError as error:
+            # The server may need none; when it does, that is the reason.
+            self._reason = "what is stored for it cannot be used, see the warning"
+            _warn(str(error))
+            return None
+
+    def explained(self, error: AuthError) -> str:
+        """Return what an error says, and what to do about it at a command line."""
+        from ..net.link import shown
+        from .credentials import how_to_log_in
+
+        command = how_to_log_in(self._url, __name__.rpartition(".cli.")[0])
+        if self.grant is not None:
+            return f"{error}\nTo log in anew: {command}"
+        if error.error:  # a 403, whose text says all
+            return str(error)
+        refused = f"{shown(self._url)} wants authorization (401)"
+        if self._by_header:
+            return f"{refused}, and does not accept the Authorization header that it was given"
+        if self._reason is not None:
+            return f"{refused}, and {self._reason}"
+        return f"{refused}: log in with `{command}`, or give --header 'Authorization: Bearer ${{TOKEN}}'"

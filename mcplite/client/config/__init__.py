@@ -1,0 +1,1 @@
+"""Configuration files that list servers: reading, comments and placeholders."""

@@ -1,0 +1,263 @@
+"""Configuration files of hosts: the servers in an ``mcpServers`` file, read but never started."""
+
+import os
+import re
+import shlex
+import sys
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+
+from ...errors import TransportError
+from .jsonc import parse
+from .placeholders import Placeholders
+
+__all__ = ["Config", "ServerConfig", "entry", "load_config"]
+
+#: How hosts spell the kinds of connection.
+_TYPES = {"stdio": "stdio", "http": "http", "streamable-http": "http", "streamable_http": "http",
+          "streamableHttp": "http", "sse": "sse"}
+_SCRIPT = re.compile(r"\.(py|js|mjs|cjs|ts|sh|rb|php|jar)\Z")
+
+
+@dataclass
+class ServerConfig:
+    """One server of a configuration, with its variables filled in.
+
+    ``env`` and ``headers`` may hold secrets and are not part of the ``repr``.
+    """
+
+    name: str
+    #: "stdio", "http" (Streamable HTTP) or "sse" (the transport of 2024).
+    type: str
+    command: Optional[str] = None
+    args: List[str] = field(default_factory=list)
+    env: Dict[str, str] = field(default_factory=dict, repr=False)
+    cwd: Optional[str] = None
+    url: Optional[str] = None
+    headers: Dict[str, str] = field(default_factory=dict, repr=False)
+    #: The file says that this server shall not be used.
+    disabled: bool = False
+    #: What works today and may not tomorrow, such as relative paths (NS-58).
+    warnings: List[str] = field(default_factory=list)
+    #: Members that belong to some host.
+    extra: Dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def argv(self) -> List[str]:
+        """The exact command that connecting would start (SAFE-07, NS-57); empty for a server with a URL."""
+        return [] if self.command is None else [self.command, *self.args]
+
+    def __str__(self) -> str:
+        """Return the server as it is shown to somebody who shall agree to it."""
+        return f"{self.name}: {shlex.join(self.argv) or self.url}"
+
+
+@dataclass
+class Config:
+    """The servers of one configuration."""
+
+    servers: Dict[str, ServerConfig] = field(default_factory=dict)
+    #: Why entries could not be used; they do not stop the others (NS-56).
+    errors: Dict[str, Exception] = field(default_factory=dict)
+    #: The file, as an absolute path; None for a dict.
+    path: Optional[str] = None
+    #: What concerns no single server.
+    warnings: List[str] = field(default_factory=list)
+
+
+def load_config(source: "Union[str, os.PathLike[str], Mapping[str, Any], Config]", *,
+                environ: Optional[Mapping[str, str]] = None) -> Config:
+    """Read a host's configuration; nothing is started by it.
+
+    Understands ``{"mcpServers": {...}}`` and the ``{"servers": {...}}`` of ``.vscode/mcp.json``; comments and
+    trailing commas may be in either. Strings may have ``${VAR}``, ``${VAR:-default}``, ``${env:VAR}``,
+    ``${workspaceFolder}`` and ``${userHome}``.
+
+    :param source: a path, or what was loaded from one; a Config is returned as it is.
+    :param environ: where variables come from; our own environment when None.
+    :returns: usable entries in ``servers``, reasons for the others in ``errors``.
+    :raises TransportError: the file cannot be read, is not JSON or has no servers at all.
+    """
+    if isinstance(source, Config):
+        return source
+    config = Config()
+    where, folder, document = "the configuration", None, source
+    if not isinstance(source, Mapping):
+        where = config.path = os.path.abspath(os.path.expanduser(os.fspath(source)))
+        folder = os.path.dirname(where)
+        if os.path.basename(folder) == ".vscode":
+            folder = os.path.dirname(folder)
+        document, twice = parse(_read(where), where)
+        config.warnings += [f"{where}: {name!r} is there twice; the last one counts" for name in twice]
+    placeholders = Placeholders(os.environ if environ is None else environ, folder)
+    for name, raw in _entries(document, where).items():
+        try:
+            config.servers[name] = _Entry(name, raw, placeholders).read()
+        except TransportError as error:
+            config.errors[name] = TransportError(f"{where}: server {name!r}: {error}")
+    return config
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            return file.read()
+    except FileNotFoundError as error:
+        raise TransportError(f"there is no configuration file {path}") from error
+    except OSError as error:
+        raise TransportError(f"cannot read the configuration file {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise TransportError(f"{path} is not UTF-8 text (byte {error.start})") from error
+
+
+def _entries(document: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(document, Mapping):
+        raise TransportError(f'{where} must be an object such as {{"mcpServers": {{...}}}},'
+                             f" not {_kind(document)}")
+    for key in ("mcpServers", "servers"):
+        if key in document:
+            entries = document[key]
+            if not isinstance(entries, Mapping):
+                raise TransportError(f"{where}: {key!r} must be an object of servers by name, not {_kind(entries)}")
+            return entries
+    found = ", ".join(sorted(map(repr, document))) or "nothing"
+    raise TransportError(f"{where} has neither 'mcpServers' nor 'servers'; it has {found}")
+
+
+def _kind(value: Any) -> str:
+    """Return what a JSON value is, in JSON's words."""
+    names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number" if isinstance(value, (int, float)) else type(value).__name__)
+
+
+class _Entry:
+    """One entry of a file on its way to a :class:`ServerConfig`."""
+
+    def __init__(self, name: str, raw: Any, placeholders: Placeholders) -> None:
+        self._name = name
+        if not isinstance(raw, Mapping):
+            raise TransportError(f"must be an object, not {_kind(raw)}")
+        self._raw = dict(raw)
+        self._placeholders = placeholders
+
+    def read(self) -> ServerConfig:
+        """Return the entry; every member that is not ours is left in ``extra``."""
+        kind = self._type()
+        result = ServerConfig(
+            self._name, kind, command=self._text("command"), args=self._list("args"), env=self._table("env"),
+            cwd=self._text("cwd"), url=self._text("url"), headers=self._table("headers"),
+            disabled=self._flag("disabled", False) or not self._flag("enabled", True), extra=self._raw)
+        if kind == "stdio":
+            if not result.command:
+                raise TransportError("'command' is missing; a server of type stdio needs one")
+            result.url, result.headers = None, {}
+            result.warnings = _doubts(result)
+        else:
+            if not result.url:
+                raise TransportError(f"'url' is missing; a server of type {kind} needs one")
+            if not result.url.startswith(("http://", "https://")):
+                raise TransportError("'url' must begin with http:// or https://")
+            result.command, result.args, result.env, result.cwd = None, [], {}, None
+        return result
+
+    def _type(self) -> str:
+        named = self._raw.pop("type", None)
+        if named is not None:
+            if not isinstance(named, str) or named not in _TYPES:
+                raise TransportError(f"'type' is {named!r}; it can be stdio, http or sse")
+            return _TYPES[named]
+        has_command, has_url = "command" in self._raw, "url" in self._raw
+        if has_command and has_url:
+            raise TransportError("has both 'command' and 'url'; say with 'type' which one counts")
+        if not has_command and not has_url:
+            raise TransportError("needs a 'command' to start, or a 'url' to connect to")
+        return "stdio" if has_command else "http"
+
+    def _fill(self, member: str, value: Any) -> str:
+        if not isinstance(value, str):
+            hint = f'; write "{value}"' if isinstance(value, (int, float)) and not isinstance(value, bool) else ""
+            raise TransportError(f"{member} must be a string, not {_kind(value)}{hint}")
+        try:
+            return self._placeholders.fill(value)
+        except TransportError as error:
+            raise TransportError(f"{member}: {error}") from None
+
+    def _text(self, member: str) -> Optional[str]:
+        value = self._raw.pop(member, None)
+        return None if value is None else self._fill(f"'{member}'", value)
+
+    def _list(self, member: str) -> List[str]:
+        value = self._raw.pop(member, None)
+        if value is None:
+            return []
+        if not isinstance(value, (list, tuple)):
+            raise TransportError(f"'{member}' must be an array of strings, not {_kind(value)}")
+        return [self._fill(f"{member}[{position}]", item) for position, item in enumerate(value)]
+
+    def _table(self, member: str) -> Dict[str, str]:
+        value = self._raw.pop(member, None)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            raise TransportError(f"'{member}' must be an object of strings, not {_kind(value)}")
+        return {name: self._fill(f"{member}.{name}", item) for name, item in value.items()}
+
+    def _flag(self, member: str, default: bool) -> bool:
+        value = self._raw.pop(member, default)
+        if not isinstance(value, bool):
+            raise TransportError(f"'{member}' must be true or false, not {_kind(value)}")
+        return value
+
+
+def _doubts(server: ServerConfig) -> List[str]:
+    """Return what may go wrong with a command that is valid as it is."""
+    found = []
+    command = server.command or ""
+    if os.path.dirname(command) and not os.path.isabs(command):
+        found.append(f"command {command!r} is a relative path, whose meaning depends on where the host was started;"
+                     f" write an absolute one")
+    elif " " in command and not server.args and not os.path.dirname(command):
+        found.append(f"command {command!r} has spaces and is taken for one program; arguments belong in 'args'")
+    if server.cwd is not None and not os.path.isabs(server.cwd):
+        found.append(f"cwd {server.cwd!r} is a relative path; write an absolute one")
+    if server.cwd is None:
+        found += [f"argument {argument!r} looks like a relative path, whose meaning depends on where the host was"
+                  f" started; write an absolute one, or set 'cwd'"
+                  for argument in server.args
+                  if _SCRIPT.search(argument) and not os.path.isabs(argument) and not argument.startswith("-")]
+    if "envFile" in server.extra:
+        found.append("'envFile' is not read; put the variables into 'env'")
+    return found
+
+
+def entry(target: str, args: Sequence[str] = (), *, env: Optional[Mapping[str, str]] = None,
+          cwd: Optional[str] = None, headers: Optional[Mapping[str, str]] = None) -> Dict[str, Any]:
+    """Return the entry of a server for a host's configuration: what belongs under its name (NS-55).
+
+    ``{"mcpServers": {"weather": entry("weather.py")}}`` is a whole configuration.
+
+    :param target: a Python file that serves when it is run; ``module`` or ``module:name`` or ``file.py:name``
+        for ``-m mcplite.server``; or the URL of a running server.
+    :param args: further arguments of the program.
+    :param env: variables that the server needs.
+    :param cwd: its working directory; made absolute.
+    :param headers: HTTP headers, for a URL.
+    """
+    if target.startswith(("http://", "https://")):
+        result: Dict[str, Any] = {"type": "http", "url": target}
+        if headers:
+            result["headers"] = dict(headers)
+        return result
+    if target.endswith(".py"):
+        program = [os.path.abspath(target)]
+    else:
+        place, colon, name = target.rpartition(":")
+        if place.endswith(".py"):
+            target = os.path.abspath(place) + colon + name
+        program = ["-m", __name__.rpartition(".client.")[0] + ".server", target]
+    result = {"command": sys.executable, "args": [*program, *args]}
+    if env:
+        result["env"] = dict(env)
+    if cwd is not None:
+        result["cwd"] = os.path.abspath(cwd)
+    return result

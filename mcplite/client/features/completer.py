@@ -1,0 +1,74 @@
+"""Completion for a field that somebody types into: waits for a pause, drops what was overtaken, remembers."""
+
+import logging
+import threading
+from typing import Dict, List, Mapping, Optional, Tuple
+
+from ...errors import Cancelled, RemoteError, RequestTimeout
+from ...rpc.cancel import CancelToken
+from .methods import Calls
+
+__all__ = ["Completer"]
+
+_log = logging.getLogger(__name__)
+
+
+class Completer:
+    """Asks for completions as a user types, at most once for each pause and each text (COMP-13, COMP-14).
+
+    :param client: the client to ask with.
+    :param prompt: the prompt whose arguments are completed; or
+    :param resource: the resource template.
+    :param pause: seconds without a further call before the server is asked; default 0.15.
+    :param remembered: how many answers are kept; default 100.
+    :raises ValueError: not exactly one of *prompt* and *resource*.
+    """
+
+    def __init__(self, client: Calls, *, prompt: Optional[str] = None, resource: Optional[str] = None,
+                 pause: float = 0.15, remembered: int = 100) -> None:
+        if (prompt is None) == (resource is None):
+            raise ValueError("a Completer needs prompt= or resource=, and not both")
+        self._client = client
+        self._prompt, self._resource = prompt, resource
+        self._pause = pause
+        self._remembered = remembered
+        #: Guards the two fields below; held for dictionary work only.
+        self._lock = threading.Lock()
+        self._answers: Dict[Tuple[object, ...], List[str]] = {}
+        self._latest = CancelToken()
+
+    def values(self, argument: str, value: str, context: Optional[Mapping[str, str]] = None) -> Optional[List[str]]:
+        """Return values for what was typed so far; None when a later call on another thread overtook this one.
+
+        A server that has none, fails, or does not answer in time gives an empty list (COMP-15).
+
+        :param argument: its name.
+        :param value: what it has so far.
+        :param context: the arguments that are filled in already.
+        :raises NotSupported: the server does not complete at all.
+        :raises ConnectionClosed: the connection is over.
+        :raises ProtocolError: the answer breaks the rules.
+        """
+        key = (argument, value, *sorted((context or {}).items()))
+        token = CancelToken()
+        with self._lock:
+            overtaken, self._latest = self._latest, token
+            known = self._answers.get(key)
+        overtaken.cancel("overtaken by what was typed since")
+        if known is not None:
+            return list(known)
+        if token.wait(self._pause):
+            return None
+        try:
+            answer = self._client.complete(prompt=self._prompt, resource=self._resource, argument=argument,
+                                           value=value, context=context, cancel=token)
+        except Cancelled:
+            return None
+        except (RemoteError, RequestTimeout) as error:
+            _log.debug("no completion for %.100r: %s", argument, error)
+            return []
+        with self._lock:
+            self._answers[key] = answer.values
+            if len(self._answers) > self._remembered:
+                del self._answers[next(iter(self._answers))]
+        return None if token.cancelled else list(answer.values)

@@ -1,0 +1,79 @@
+"""Lists in pages: all of them, with bounds, and without the items that are no items."""
+
+import logging
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Type
+
+from ...errors import ProtocolError
+from ...protocol import codec
+from ...types import (
+    ListPromptsResult, ListResourcesResult, ListResourceTemplatesResult, ListToolsResult, Model, Prompt, Resource,
+    ResourceTemplate, Tool,
+)
+
+__all__ = ["read_page", "walk"]
+
+_log = logging.getLogger(__name__)
+_MAX_PAGES = 1000
+_MAX_ITEMS = 10_000
+#: What a page has: the member on the wire, the attribute, the class of its items.
+_ITEMS: Dict[Type[Model], Tuple[str, str, Type[Model]]] = {
+    ListToolsResult: ("tools", "tools", Tool),
+    ListResourcesResult: ("resources", "resources", Resource),
+    ListResourceTemplatesResult: ("resourceTemplates", "resource_templates", ResourceTemplate),
+    ListPromptsResult: ("prompts", "prompts", Prompt),
+}
+
+
+def read_page(cls: Type[Any], wire: Dict[str, Any], name: str) -> Any:
+    """Return one page; items that break the rules are left out, with a warning, and the others kept (SEC-67).
+
+    :param cls: of the page.
+    :param wire: the server's answer.
+    :param name: of the server, for the warning.
+    :raises ProtocolError: the page itself breaks the rules.
+    """
+    try:
+        return codec.decode(cls, wire)
+    except ProtocolError as first:
+        member, attribute, kind = _ITEMS[cls]
+        items = wire.get(member)
+        if not isinstance(items, list):
+            raise
+        page = codec.decode(cls, {**wire, member: []})
+        good = getattr(page, attribute)
+        for item in items:
+            try:
+                good.append(codec.decode(kind, item))
+            except ProtocolError:
+                continue
+        _log.warning("%s: %d of the %s it lists cannot be used and are left out: %.200s",
+                     name, len(items) - len(good), attribute.replace("_", " "), first)
+        return page
+
+
+def walk(page: Callable[[Optional[str]], Any], member: str, name: str) -> List[Any]:
+    """Return the items of all pages.
+
+    Only an absent cursor is the end; an empty one is a cursor (PAGE-05, PAGE-06).
+
+    :param page: returns one page for a cursor.
+    :param member: of the page, which holds the items.
+    :param name: of the server, for errors.
+    :raises ProtocolError: a cursor came twice, or there is no end within 1,000 pages or 10,000 items (PAGE-12).
+    """
+    items: List[Any] = []
+    seen: Set[str] = set()
+    cursor: Optional[str] = None
+    for _ in range(_MAX_PAGES):
+        result = page(cursor)
+        items.extend(getattr(result, member))
+        cursor = result.next_cursor
+        if cursor is None:
+            return items
+        if len(items) > _MAX_ITEMS:
+            break
+        if cursor in seen:
+            raise ProtocolError(f"{name} gave the cursor {cursor[:100]!r} twice: its list of {member} has no end")
+        seen.add(cursor)
+    raise ProtocolError(f"{name} lists more than {_MAX_PAGES} pages or {_MAX_ITEMS} {member}; take single pages"
+                        f" with list_{member}_page()")

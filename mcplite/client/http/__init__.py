@@ -1,0 +1,1 @@
+"""Streamable HTTP and HTTP+SSE as a client speaks them."""

@@ -1,0 +1,180 @@
+"""OAuth: a user logs in with a browser, once, and the program has tokens from then on."""
+
+import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence, Union
+from urllib.parse import urlsplit
+
+from ...errors import AuthError
+from ...protocol.http.wellknown import check_url, is_loopback
+from .authorization import AuthorizationRequest
+from .discovery import AuthorizationServer
+from .grant import Grant
+from .registration import check_document_url, choose_method, client_metadata, forget, kept, register
+from .stores.base import Store
+from .token_endpoint import ClientIdentity, Credentials
+
+if TYPE_CHECKING:
+    from .access import Flow
+    from .users.agent import UserAgent, Visit
+
+__all__ = ["OAuth"]
+
+
+
+class OAuth(Grant):
+    """Gets tokens by the authorization code flow with PKCE, as every revision asks for; for ``connect(..., auth=)``.
+
+    Who this client is: *client_id* if it is given, else *client_metadata_url* where that is supported, else it registers
+    itself (AUC-22). Later runs need no login as long as *store* keeps what was got and the server lets it be refreshed.
+
+    :param client_id: of a client that was registered by hand; needs *issuer*, since it is nothing to anybody else.
+    :param client_secret: of that client, if it has one.
+    :param issuer: the authorization server to trust, exactly as it writes itself; by default the one that the MCP server
+        names.
+    :param client_metadata_url: where a document about this client is hosted (see :func:`client_metadata`).
+    :param client_name: how the login page calls this program.
+    :param redirect_uri: where the user comes back to; by default a port of this machine that is free. One of this machine
+        without a port, such as ``http://127.0.0.1/callback``, means any.
+    :param scopes: to ask for, besides what the server says it needs.
+    :param ask: how the user is asked: a :class:`Browser`, a :class:`Terminal`, a :class:`UserAgent` of your own, or a callable
+        that takes the URL to visit and returns the URL by which the user came back (needs *redirect_uri*). By default a
+        browser, or the terminal when there is none.
+    :param store: where tokens and registrations are kept: a :class:`MemoryStore` (default), a :class:`FileStore`, ...
+    :param timeout: seconds that a user has for a login.
+    :param dpop: binds tokens to a key, so that they are useless to a thief (needs the extra ``jwt``).
+    :param application_type: "native" or "web"; by default what *redirect_uri* tells (AUC-30).
+    :param prompt: whether the login page has to ask for something, in the words of OpenID; by default "consent" where a
+        refresh token is asked for, which many servers give for nothing less. "" leaves it to the server.
+    :raises ValueError: an option cannot be used, or needs another.
+    """
+
+    interactive = True
+
+    def __init__(self, *, client_id: Optional[str] = None, client_secret: Optional[str] = None, issuer: Optional[str] = None,
+                 client_metadata_url: Optional[str] = None, client_name: str = "", redirect_uri: Optional[str] = None,
+                 scopes: Union[str, Sequence[str]] = (), ask: "Union[None, UserAgent, Callable[[str], str]]" = None,
+                 store: Optional[Store] = None, timeout: float = 300.0, dpop: bool = False,
+                 application_type: Optional[str] = None, prompt: Optional[str] = None) -> None:
+        super().__init__(issuer=issuer, scopes=scopes, store=store, dpop=dpop)
+        if client_id is not None and issuer is None:
+            raise ValueError("client_id= needs issuer=: the authorization server that knows it (mcplite.find_authorization(url)"
+                             " shows which one a server names)")
+        if client_secret is not None and client_id is None:
+            raise ValueError("client_secret= needs client_id=")
+        if client_metadata_url is not None:
+            check_document_url(client_metadata_url)
+        if redirect_uri is not None:
+            _check_redirect(redirect_uri)
+        if application_type not in (None, "native", "web"):
+            raise ValueError(f"application_type is 'native' or 'web', not {application_type!r}")
+        if ask is not None and (isinstance(ask, type) or not (callable(ask) or hasattr(ask, "begin"))):
+            raise ValueError(f"ask= is a UserAgent such as Browser(), or a callable, not {ask!r:.100}")
+        if callable(ask) and not hasattr(ask, "begin") and redirect_uri is None:
+            raise ValueError("ask= as a callable needs redirect_uri=, where the authorization server sends the user back to")
+        if not timeout > 0:
+            raise ValueError(f"timeout must be positive, not {timeout!r}")
+        self._client_id, self._client_secret = client_id, client_secret
+        self._document_url = client_metadata_url
+        self._name = client_name or __name__.partition(".")[0]
+        self._redirect_uri = redirect_uri
+        self._ask = ask
+        self._timeout = timeout
+        self._application_type = application_type
+        self._prompt = prompt
+
+    def takes(self, credentials: Credentials) -> bool:
+        return super().takes(credentials) and self._client_id in (None, credentials.client.client_id)
+
+    def spent(self, error: str, issuer: str) -> None:
+        if error == "invalid_client" and self._client_id is None:
+            forget(self.store, issuer)
+
+    def obtain(self, flow: "Flow") -> Credentials:
+        """Have the user log in, and get a token for what comes of it."""
+        server = flow.server
+        if server.authorization_endpoint is None:
+            raise AuthError(f"{server.issuer} has no page to log in at (authorization_endpoint)")
+        if server.pkce is False:
+            raise AuthError(f"{server.issuer} does not say that it supports PKCE with S256 (code_challenge_methods_supported),"
+                            " without which a login is not safe (AUC-12)")
+        known = self._known(server)
+        preferred = self._redirect_uri or (known.redirect_uris[0] if known is not None and known.redirect_uris else None)
+        with self._user_agent().begin(preferred, urlsplit(flow.resource.resource).netloc) as visit:
+            try:
+                credentials = self._logged_in(flow, known, visit)
+            except AuthError as error:
+                visit.failed(str(error))
+                raise
+            visit.succeeded()
+            return credentials
+
+    def _logged_in(self, flow: "Flow", known: Optional[ClientIdentity], visit: "Visit") -> Credentials:
+        server, client = flow.server, known
+        if self._redirect_uri is not None and _with_port(self._redirect_uri, visit) != visit.redirect_uri:
+            raise AuthError(f"nobody can come back to {self._redirect_uri}: its port is taken, or it does not lead to this"
+                            " machine; free it, give another redirect_uri=, or ask=")
+        if client is None or (client.redirect_uris and visit.redirect_uri not in client.redirect_uris):
+            metadata = self._metadata(visit.redirect_uri, server)
+            client = register(flow.web, server, metadata, self.store)
+        request = AuthorizationRequest(server, client, visit.redirect_uri, flow.resource.resource, flow.scopes, self._prompt)
+        end = time.monotonic() + self._timeout
+
+        def wait() -> None:
+            flow.left()
+            if time.monotonic() > end:
+                raise AuthError(f"nobody logged in at {server.issuer} within {self._timeout:g} s")
+
+        code = request.code(visit.ask(request.url, request.state, wait))
+        flow.agreed = True
+        try:
+            return self.endpoint(flow.web, server, flow.proofs).request(
+                client, flow.resource.resource, request.fields(code), flow.scopes, flow.resource.described)
+        except AuthError as error:
+            self.spent(error.error, server.issuer)
+            raise
+
+    def _known(self, server: AuthorizationServer) -> Optional[ClientIdentity]:
+        """Return who this client is, if that is known before anybody is asked (AUC-56)."""
+        if self._client_id is not None:
+            method = choose_method(server.methods, True, server.issuer) if self._client_secret else "none"
+            return ClientIdentity(server.issuer, self._client_id, self._client_secret, method)
+        if self._document_url is not None and server.takes_documents:
+            return ClientIdentity(server.issuer, self._document_url)
+        return kept(self.store, server.issuer, self._redirect_uri)
+
+    def _metadata(self, redirect_uri: str, server: AuthorizationServer) -> Dict[str, Any]:
+        # Without scopes: those that are named are all that some servers will ever grant (RFC 7591, section 2).
+        return client_metadata(self._name, [redirect_uri], application_type=self._application_type,
+                               method=choose_method(server.methods, False, server.issuer))
+
+    def _user_agent(self) -> "UserAgent":
+        from .users.agent import Callback, default_user_agent
+
+        ask: Any = self._ask
+        if ask is None:
+            return default_user_agent()
+        if hasattr(ask, "begin"):
+            agent: "UserAgent" = ask
+            return agent
+        return Callback(ask, self._redirect_uri or "")
+
+
+def _with_port(uri: str, visit: "Visit") -> str:
+    """Return a redirect URI to this machine with the port of a visit, if it leaves that open (RFC 8252, section 7.3)."""
+    parts, there = urlsplit(uri), urlsplit(visit.redirect_uri)
+    if parts.scheme != "http" or parts.port is not None or there.port is None:
+        return uri
+    return parts._replace(netloc=f"{parts.netloc}:{there.port}").geturl()
+
+
+def _check_redirect(uri: str) -> None:
+    """Return when a redirect URI may be used (AUC-18)."""
+    parts = urlsplit(uri)
+    if parts.fragment:
+        raise ValueError(f"redirect_uri={uri!r} has a fragment")
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        raise ValueError(f"redirect_uri={uri!r} must be https, or of this machine such as http://127.0.0.1:8765/callback")
+    if parts.scheme == "https":
+        check_url(uri, "redirect_uri=")
+    elif parts.scheme != "http":
+        raise ValueError(f"redirect_uri={uri!r} must be of https, or of http on this machine")

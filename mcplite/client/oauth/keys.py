@@ -1,0 +1,192 @@
+"""Signing keys: JSON Web Tokens that this client signs, and how it proves to an authorization server who it is.
+The one place of the client that signs. Signing needs the extra ``mcplite[jwt]``, which is loaded with the first key.
+"""
+
+import base64
+import hashlib
+import json
+import secrets
+import time
+from typing import Any, Dict, Mapping, Optional, Tuple, Union
+
+from ...errors import AuthError
+
+__all__ = ["SigningKey", "base64url", "client_assertion"]
+
+#: By curve: the name of the algorithm, the name in a JWK, the bytes of a coordinate (RFC 7518, section 6.2.1).
+_CURVES = {
+    "secp256r1": ("ES256", "P-256", 32), "secp384r1": ("ES384", "P-384", 48), "secp521r1": ("ES512", "P-521", 66),
+}
+_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+#: RFC 7518, section 3.3.
+_SHORTEST = 2048
+_WANTED = "a private key in PEM, without a password: EC P-256, P-384 or P-521, RSA of 2048 bits or more, or Ed25519"
+
+
+def _needed() -> Any:
+    """Return PyJWT's ``encode``, once all that signing needs is there.
+
+    :raises AuthError: it is not installed.
+    """
+    try:
+        import cryptography.hazmat.primitives.asymmetric.ec  # noqa: F401  (PyJWT does without, and then cannot sign)
+        from jwt import encode
+    except ImportError as error:
+        raise AuthError("signing a token needs PyJWT and cryptography: pip install 'mcplite[jwt]'") from error
+    return encode
+
+
+def base64url(data: bytes) -> str:
+    """Return bytes as JOSE and PKCE write them: without padding (RFC 7515, section 2)."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+
+
+def _number(value: int, size: int) -> str:
+    return base64url(value.to_bytes(size, "big"))
+
+
+def _algorithms_of(key: Any) -> Tuple[Tuple[str, ...], Dict[str, str]]:
+    """Return the algorithms that a key can sign with, the usual one first, and its public half as a JWK.
+
+    :raises ValueError: it is of a kind that is not used.
+    """
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+    if isinstance(key, ec.EllipticCurvePrivateKey) and key.curve.name in _CURVES:
+        algorithm, curve, size = _CURVES[key.curve.name]
+        point = key.public_key().public_numbers()
+        return (algorithm,), {"kty": "EC", "crv": curve, "x": _number(point.x, size), "y": _number(point.y, size)}
+    if isinstance(key, rsa.RSAPrivateKey):
+        if key.key_size < _SHORTEST:
+            raise ValueError(f"an RSA key of {key.key_size} bits is too short; what is wanted is {_WANTED}")
+        numbers = key.public_key().public_numbers()
+        size, short = (numbers.n.bit_length() + 7) // 8, (numbers.e.bit_length() + 7) // 8
+        return _RSA, {"kty": "RSA", "n": _number(numbers.n, size), "e": _number(numbers.e, short)}
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        return ("EdDSA",), {
+            "kty": "OKP", "crv": "Ed25519", "x": base64url(key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw))}
+    raise ValueError(f"this kind of key is not used; what is wanted is {_WANTED}")
+
+
+def _read(pem: Union[str, bytes]) -> Any:
+    """Return the private key of a PEM text.
+
+    :raises ValueError: there is none; neither the error nor what it came from repeats any of the text (AUTH-19).
+    """
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    data = pem.encode("utf-8", "replace") if isinstance(pem, str) else pem
+    why = "the key cannot be read"
+    if b"-----BEGIN" not in data:
+        why = "this is no PEM, which begins with -----BEGIN (the file's content, not its name)"
+    elif b"\\n" in data:
+        why += ", as its ends of lines are written as \\n"
+    elif b"PUBLIC KEY-" in data and b"PRIVATE KEY-" not in data:
+        why = "the key is a public one"
+    try:
+        return load_pem_private_key(data, password=None)
+    except TypeError:
+        why = "the key is encrypted"
+    except (ValueError, UnsupportedAlgorithm):
+        pass  # said below, without the library's error, which quotes
+    raise ValueError(f"{why}; what is wanted is {_WANTED}")
+
+
+class SigningKey:
+    """A private key and the algorithm that it signs with; any thread may use it.
+
+    Made by :meth:`load` or :meth:`generate`.
+    """
+
+    def __init__(self, key: Any, algorithm: Optional[str], key_id: Optional[str]) -> None:
+        possible, jwk = _algorithms_of(key)
+        if algorithm is not None and algorithm not in possible:
+            raise ValueError(f"this key cannot sign with {algorithm!r}: it is one for {' or '.join(possible)}")
+        if key_id is not None and (not isinstance(key_id, str) or not key_id):
+            raise ValueError("key_id is a text that is not empty, or None")
+        self._key = key
+        self._jwk = jwk
+        #: The name in a token's header, RFC 7518, section 3.1.
+        self.algorithm: str = algorithm or possible[0]
+        #: How the other side finds the public key among several.
+        self.key_id = key_id
+        #: RFC 7638, with SHA-256.
+        self.thumbprint: str = base64url(hashlib.sha256(
+            json.dumps(jwk, sort_keys=True, separators=(",", ":")).encode("ascii")).digest())
+
+    def __repr__(self) -> str:
+        return f"SigningKey({self.algorithm}, thumbprint={self.thumbprint!r})"
+
+    @classmethod
+    def load(cls, pem: Union[str, bytes], algorithm: Optional[str] = None, key_id: Optional[str] = None) -> "SigningKey":
+        """Return the key of a PEM text: PKCS#8, or the older forms of EC and RSA keys.
+
+        :param algorithm: by default the usual one of the key: ES256, ES384, ES512, RS256 or EdDSA.
+        :param key_id: ``kid`` in what it signs.
+        :raises ValueError: it is no such key, or one for another algorithm; the text never repeats it.
+        :raises AuthError: what signing needs is not installed.
+        """
+        _needed()
+        return cls(_read(pem), algorithm, key_id)
+
+    @classmethod
+    def generate(cls, algorithm: str = "ES256") -> "SigningKey":
+        """Return a new key.
+
+        :raises ValueError: no key is made for this algorithm.
+        :raises AuthError: what signing needs is not installed.
+        """
+        _needed()
+        from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+        if algorithm in _RSA:
+            return cls(rsa.generate_private_key(public_exponent=65_537, key_size=3072), algorithm, None)
+        curves: Dict[str, ec.EllipticCurve] = {"ES256": ec.SECP256R1(), "ES384": ec.SECP384R1(), "ES512": ec.SECP521R1()}
+        if algorithm in curves:
+            return cls(ec.generate_private_key(curves[algorithm]), algorithm, None)
+        if algorithm == "EdDSA":
+            return cls(ed25519.Ed25519PrivateKey.generate(), algorithm, None)
+        raise ValueError(f"no key is made for {algorithm!r}, but for {', '.join([*curves, *_RSA, 'EdDSA'])}")
+
+    @property
+    def public_jwk(self) -> Dict[str, str]:
+        """The public half, with no member that it does not need (RFC 7517)."""
+        return dict(self._jwk)
+
+    @property
+    def pem(self) -> str:
+        """The private key, as PKCS#8 without a password: for a store of secrets and nothing else."""
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+        text: bytes = self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return text.decode("ascii")
+
+    def sign(self, claims: Mapping[str, Any], headers: Optional[Mapping[str, Any]] = None) -> str:
+        """Return a signed token.
+
+        :param claims: what it says; values of JSON.
+        :param headers: more of its header; ``alg`` is always the key's.
+        :raises TypeError: a claim is no value of JSON.
+        :raises AuthError: what signing needs is not installed.
+        """
+        # A header that has the key itself needs no name for it.
+        named = {"kid": self.key_id} if self.key_id is not None and "jwk" not in (headers or {}) else {}
+        # PyJWT would let a header choose the algorithm.
+        signed: str = _needed()(dict(claims), self._key, algorithm=self.algorithm,
+                                headers={**named, **(headers or {}), "alg": self.algorithm})
+        return signed
+
+
+def client_assertion(key: SigningKey, client_id: str, audience: str, seconds: float = 60) -> str:
+    """Return a token by which a client proves who it is, to be used once (RFC 7523, section 3).
+
+    :param audience: the authorization server: its issuer, or its token endpoint where it asks for that.
+    :param seconds: for how long it is good.
+    :raises ValueError: *seconds* is not positive.
+    :raises AuthError: what signing needs is not installed.
+    """
+    if not seconds > 0:
+        raise ValueError(f"seconds is how long the assertion is good, not {seconds!r}")
+    now = int(time.time())
+    return key.sign({
+        "iss": client_id, "sub": client_id, "aud": audience, "iat": now, "exp": now + max(1, int(seconds)),
+        "jti": secrets.token_urlsafe(24),
+    })

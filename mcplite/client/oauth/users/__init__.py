@@ -1,0 +1,1 @@
+"""How a login reaches the user: a browser with a loopback page, or a terminal."""

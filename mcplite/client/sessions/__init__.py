@@ -1,0 +1,1 @@
+"""The two eras of a client: legacy with a handshake, modern without, and how the era is negotiated."""

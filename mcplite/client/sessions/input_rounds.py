@@ -1,0 +1,191 @@
+"""The answer to a request that needs input first: gather the answers, send the request again, for a few rounds."""
+
+import logging
+import queue
+import threading
+from collections import deque
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+from ...errors import (
+    Cancelled, ConnectionClosed, InputNeeded, InternalError, InvalidParams, MethodNotFound, ProtocolError, RemoteError,
+)
+from ...revisions import Revision
+from ...rpc.cancel import CancelToken
+from ...rpc.threads import Workers
+from ..handlers import Handlers
+from .rate_limit import Pace
+
+__all__ = ["Rounds"]
+
+_log = logging.getLogger(__name__)
+#: Rounds of one request (MRTR-29).
+_MOST = 10
+#: Seconds before a request is sent again that brought nothing to answer; each time twice as long (MRTR-23).
+_PAUSE = 0.05
+_LONGEST_PAUSE = 5.0
+#: Seconds after which a caller that waits for answers looks for signals.
+_LOOK = 0.5
+
+
+class Rounds:
+    """How one client answers.
+
+    :param handlers: give the answers.
+    :param workers: run them, when several are asked for at once.
+    :param places: how many may run at once.
+    :param pace: how many questions are taken (ELIC-22, SAMP-21).
+    """
+
+    def __init__(self, name: str, handlers: Handlers, workers: Workers, places: int, pace: Pace) -> None:
+        self._name = name
+        self._handlers = handlers
+        self._workers = workers
+        self._places = places
+        self._pace = pace
+        #: Cancelled when the connection ends.
+        self._end = CancelToken()
+
+    def close(self) -> None:
+        """Call off whatever is being answered: the connection is over."""
+        self._end.cancel("the connection is over")
+
+    def run(self, method: str, params: Optional[Dict[str, Any]], result: Dict[str, Any],
+            send: Callable[[Optional[Dict[str, Any]]], Dict[str, Any]], revision: Revision, cancel: Optional[CancelToken],
+            by_hand: bool) -> Dict[str, Any]:
+        """Send a request again until it is answered, and return its result.
+
+        :param result: of the first time.
+        :param send: sends the params of one round and returns the result.
+        :param by_hand: whether the caller answers itself.
+        :raises InputNeeded: it does, and there is something to answer.
+        :raises ProtocolError: the server asks what it may not ask, or asks without end.
+        :raises Cancelled: the caller, or its user, does not want to go on.
+        :raises InternalError: a handler of this program has failed.
+        :raises ConnectionClosed: the client was closed meanwhile.
+        """
+        pause = _PAUSE
+        for _ in range(_MOST):
+            if result.get("resultType") != "input_required":
+                return result
+            requests, state = self._read(result, method, revision)
+            if by_hand:
+                raise InputNeeded(f"{self._name} needs answers before it goes on with {method!r}", requests=requests, state=state)
+            retry: Dict[str, Any] = dict(params or {})
+            retry.pop("inputResponses", None)
+            retry.pop("requestState", None)
+            if requests:
+                retry["inputResponses"] = self._answers(requests, revision, cancel)
+            else:
+                _pause(pause, cancel)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            if state is not None:
+                retry["requestState"] = state  # MRTR-24 to MRTR-26
+            result = send(retry)
+        if result.get("resultType") != "input_required":
+            return result
+        raise ProtocolError(f"{self._name} still asked for input after {_MOST} rounds of {method!r}", result)
+
+    def _read(self, result: Dict[str, Any], method: str, revision: Revision) -> Any:
+        requests, state = result.get("inputRequests"), result.get("requestState")
+        if method not in revision.asking_methods:
+            raise ProtocolError(f"{self._name} answered {method!r} with questions, which only"
+                                f" {', '.join(sorted(revision.asking_methods))} may be answered with", result)
+        if requests is None and state is None:
+            raise ProtocolError(f"{self._name} needs input for {method!r}, but does not say which (MRTR-05)", result)
+        if state is not None and not isinstance(state, str):
+            raise ProtocolError(f"{self._name} gave a requestState for {method!r} that is no string", result)
+        requests = {} if requests is None else requests
+        if not isinstance(requests, dict):
+            raise ProtocolError(f"{self._name} answered {method!r} with inputRequests that are no object", result)
+        for key, request in requests.items():
+            if not isinstance(request, dict) or not isinstance(request.get("method"), str) or not isinstance(
+                    request.get("params", {}), dict):
+                raise ProtocolError(f"{self._name} asked {key[:100]!r} in a way that is no request", result)
+        return requests, state
+
+    def _answers(self, requests: Mapping[str, Dict[str, Any]], revision: Revision, cancel: Optional[CancelToken]
+                 ) -> Dict[str, Any]:
+        """Return the answers to all requests, which are asked for side by side (MRTR-22)."""
+        if not all([self._pace.admit() for _ in requests]):
+            raise ProtocolError(f"{self._name} asks more questions than this client takes in a minute"
+                                " (questions_per_minute=)")
+        token = CancelToken()
+        uncancels = [one.add_callback(lambda one=one: token.cancel(one.reason))  # type: ignore[misc]
+                     for one in (self._end, cancel) if one is not None]
+        outcomes: Dict[str, Any] = {}
+        waiting = deque(requests)
+        # No Event: an interrupt that hits the main thread on its way into wait() could leave the event's lock held, and
+        # whoever calls things off would wait for it for ever. A simple queue has no lock of Python's.
+        settled: "queue.SimpleQueue[None]" = queue.SimpleQueue()
+
+        def answer(key: str) -> None:
+            request = requests[key]
+            try:
+                token.check()  # nobody is asked any more once that is in vain
+                outcomes[key] = self._answer(request["method"], request.get("params", {}), revision, token)
+            except Exception as error:
+                outcomes[key] = error
+                token.cancel("another answer is missing")
+            except BaseException:
+                _log.exception("the handler of %.100r failed", request["method"])
+                outcomes[key] = InternalError(f"the handler of {request['method'][:100]!r} failed")
+                token.cancel("another answer is missing")
+            if len(outcomes) == len(requests):
+                settled.put(None)
+
+        def work() -> None:
+            # On a worker: blocks on what handlers do; the caller does not, so that it can be called off.
+            while waiting:
+                try:
+                    key = waiting.popleft()
+                except IndexError:
+                    return
+                answer(key)
+
+        uncancels.append(token.add_callback(lambda: settled.put(None)))
+        try:
+            for _ in range(min(len(requests), self._places)):
+                self._workers.spawn(work)
+            # Looked at now and then: a signal that comes while this thread hands the interpreter over on its way into a
+            # wait is not noticed before the wait ends, and Ctrl-C must not wait for the person who was asked.
+            while True:
+                try:
+                    settled.get(timeout=_LOOK)
+                    break
+                except queue.Empty:
+                    continue
+        except BaseException:
+            token.cancel("the caller has left")
+            raise
+        finally:
+            for uncancel in uncancels:
+                uncancel()
+        if cancel is not None:
+            cancel.check()
+        if self._end.cancelled:
+            raise ConnectionClosed(f"the connection to {self._name} was closed while its questions were answered")
+        failures: List[Exception] = [outcome for outcome in dict(outcomes).values() if isinstance(outcome, Exception)]
+        if failures:
+            # What failed first is the reason; the others were called off for it.
+            raise next((error for error in failures if not isinstance(error, Cancelled)), failures[0])
+        return {key: outcomes[key] for key in requests}
+
+    def _answer(self, method: str, params: Dict[str, Any], revision: Revision, token: CancelToken) -> Dict[str, Any]:
+        try:
+            return self._handlers.answer(method, params, revision, token)
+        except (MethodNotFound, InvalidParams) as error:
+            # There is no way to say so: the server was told what can be asked (MRTR-08).
+            raise ProtocolError(f"{self._name} asked for {method[:100]!r} in a way that this client did not declare:"
+                                f" {error.message}", params) from error
+        except InternalError:
+            raise  # a handler of this program has failed, and says so in its log
+        except RemoteError as error:
+            # MRTR-30: what a user refuses has no form on the wire; the request is simply not sent again.
+            raise Cancelled(f"{method!r} was not answered: {error.message}") from error
+
+
+def _pause(seconds: float, cancel: Optional[CancelToken]) -> None:
+    if cancel is None:
+        threading.Event().wait(seconds)
+    elif cancel.wait(seconds):
+        cancel.check()

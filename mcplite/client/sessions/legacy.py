@@ -1,0 +1,260 @@
+"""The ways of talking to a server: LegacySession, which begins with a handshake."""
+
+import contextlib
+import logging
+import threading
+from typing import Any, Callable, Dict, Iterator, Optional
+
+from ...errors import (
+    INVALID_PARAMS, INVALID_REQUEST, SERVER_BUSY, ProtocolError, RemoteError, RequestTimeout, SessionLost,
+    UnsupportedVersion, UrlElicitationRequired,
+)
+from ...protocol import codec
+from ...revisions import LEGACY, Revision, find
+from ...rpc.cancel import CancelToken
+from ...rpc.incoming import Incoming
+from ...rpc.peer import Peer
+from ...types import Implementation, InitializeResult
+from .connection import Line, Speaker
+from .rate_limit import Pace
+from ..renewal import REPEATABLE, Remembered
+
+__all__ = ["LegacySession"]
+
+_log = logging.getLogger(__name__)
+OnProgress = Callable[[Dict[str, Any]], object]
+#: How often a lost session is opened anew in a minute, before the server is taken for one that keeps none (REL-47).
+_RENEWALS = 3
+#: How long a question that overtook the answer to ``initialize`` waits for it.
+_HANDSHAKE_SECONDS = 30.0
+
+
+class _Pause:
+    """Keeps the clock of all calls still while a handler runs, but not while it calls the server itself.
+
+    A person may be typing, so the handler's own time does not count; a call that it makes meanwhile has a
+    timeout like any other.
+    """
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._held = peer.paused()
+
+    def __enter__(self) -> None:
+        self._held.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._held.__exit__(None, None, None)
+
+    @contextlib.contextmanager
+    def lifted(self) -> Iterator[None]:
+        """Let the clock run for the time of the block."""
+        self._held.__exit__(None, None, None)
+        try:
+            yield
+        finally:
+            self._held = self._peer.paused()
+            self._held.__enter__()
+
+
+class LegacySession(Speaker):
+    """One conversation with a server of the handshake era.
+
+    :param line: to the server.
+    :param info: who this client is.
+    :param per_minute: how many questions the server may ask in a minute; None for any number.
+    """
+
+    era = "legacy"
+
+    def __init__(self, line: Line, info: Implementation, per_minute: Optional[int]) -> None:
+        self.line = line
+        self.peer = line.peer
+        self._channel = line.channel
+        self._handlers = line.handlers
+        self._info = info
+        self._pace = Pace(per_minute)
+        self._revision: Optional[Revision] = None
+        #: Set once the revision is agreed on, or nothing will be any more.
+        self._settled = threading.Event()
+        #: The pause that the handler on the current thread keeps up.
+        self._mine = threading.local()
+        #: The server's answer to the handshake; the last one, when a session was lost.
+        self.result: Optional[InitializeResult] = None
+        self._remembered = Remembered()
+        #: Held by the one thread that opens a lost session anew, for as long as that takes; others wait for it.
+        self._renewing = threading.Lock()
+        self._renewals = Pace(_RENEWALS)
+        self._handshake: Callable[[], InitializeResult]
+        self._channel.on_lost = self.renew
+        line.speaker = self
+
+    @property
+    def agreed(self) -> Optional[Revision]:
+        return self._revision
+
+    @property
+    def revision(self) -> Revision:
+        """The revision agreed on."""
+        assert self._revision is not None, "the handshake is not complete"
+        return self._revision
+
+    def open(self, wanted: Revision, pinned: bool, timeout: float, cancel: Optional[CancelToken] = None) -> InitializeResult:
+        """Do the handshake.
+
+        :param wanted: the revision to offer.
+        :param pinned: whether any other answer is an error.
+        :param timeout: seconds for the server's answer.
+        :param cancel: for the first time that it is done.
+        :raises Cancelled: it was.
+        :raises UnsupportedVersion: the server speaks none of ours, or not the pinned one.
+        :raises RequestTimeout: no answer in time; nothing is cancelled, the channel is to be closed (TIME-07).
+        :raises ProtocolError: the answer breaks the rules.
+        :raises ConnectionClosed, RemoteError: as for every call.
+        """
+        self._handshake = lambda: self._shake(wanted, pinned, timeout)
+        return self._shake(wanted, pinned, timeout, cancel)
+
+    def _shake(self, wanted: Revision, pinned: bool, timeout: float, cancel: Optional[CancelToken] = None
+               ) -> InitializeResult:
+        params = {"protocolVersion": wanted.name, "capabilities": codec.encode(self._handlers.capabilities(), wanted),
+                  "clientInfo": codec.encode(self._info, wanted)}
+        try:
+            answer = self.peer.call("initialize", params, timeout=timeout, cancel=cancel, cancel_notice=False)
+        except RequestTimeout as error:
+            raise RequestTimeout(f"{self.peer.name} did not answer 'initialize' within {timeout:g} s; a first start"
+                                 f" may take longer (open_timeout=), and a program that is no MCP server never"
+                                 f" answers{self.line.last_words()}") from error
+        except RemoteError as error:
+            raise self._refused(error, wanted) from error
+        try:
+            result = codec.decode(InitializeResult, answer)
+        except ProtocolError as error:
+            raise ProtocolError(f"{self.peer.name} answered 'initialize' with what is no valid result: {error}",
+                                error.raw) from error
+        revision = find(result.protocol_version)
+        if revision is None or revision.modern or (pinned and revision is not wanted):
+            ours = wanted.name if pinned else ", ".join(item.name for item in LEGACY)
+            raise UnsupportedVersion(f"{self.peer.name} answered with the revision {result.protocol_version[:50]!r};"
+                                     f" this client was to speak {ours}",
+                                     data={"supported": [result.protocol_version], "requested": wanted.name})
+        self._handlers.server_info = result.server_info
+        self._revision, self.result = revision, result
+        self._settled.set()
+        self._channel.agreed(revision.name if revision.version_header == "checked" else None)
+        self.peer.notify("notifications/initialized", timeout=timeout)
+        self._channel.listen()
+        return result
+
+    def renew(self, lost: str) -> None:
+        """Open a new session in the place of one that the server has lost (SESS-09); once, whoever finds out.
+
+        :param lost: the session that was lost; when there is another one by now, nothing is done.
+        :raises SessionLost: that has happened too often of late.
+        :raises RemoteError, ProtocolError, RequestTimeout, TransportError: as for :meth:`open`.
+        """
+        with self._renewing:
+            if self._channel.session != lost or self.peer.closed:
+                return
+            if not self._renewals.admit():
+                raise SessionLost(f"{self.peer.name} loses our session again and again: {_RENEWALS} times within a minute",
+                                  session=lost, unserved=False)
+            _log.info("%s has lost our session; a new one is opened", self.peer.name)
+            self._handshake()
+            for method, params in self._remembered.again():
+                self.peer.call(method, params, timeout=_HANDSHAKE_SECONDS)
+        self.line.told("notifications/tools/list_changed", {})  # it may be another version of the server
+
+    def _refused(self, error: RemoteError, wanted: Revision) -> RemoteError:
+        # LIFE-19: some servers refuse a revision with an error instead of answering with another.
+        if error.code == INVALID_PARAMS and isinstance(error.data, dict) and "supported" in error.data:
+            return UnsupportedVersion(f"{self.peer.name} does not speak {wanted}: {error.message[:200]}", data=error.data)
+        return error
+
+    def request(self, method: str, params: Optional[Dict[str, Any]], *, timeout: Optional[float],
+                max_timeout: Optional[float], cancel: Optional[CancelToken],
+                on_progress: Optional[OnProgress], rounds: bool = True, fresh: bool = True) -> Dict[str, Any]:
+        """Send a request and return its result; see :meth:`Peer.call`.
+
+        Questions of the server come as requests of their own here, so that there are no *rounds*; every result is
+        *fresh*.
+
+        When the server has lost our session, a new one is opened, and what was certainly not served or does no
+        harm if it was is sent again.
+
+        :raises TypeError, ValueError: the params are no JSON; nothing was sent.
+        """
+        try:
+            result = self._call(method, params, timeout, max_timeout, cancel, on_progress)
+        except SessionLost as error:
+            if not error.unserved and method not in REPEATABLE:
+                raise
+            self.renew(error.session)
+            result = self._call(method, params, timeout, max_timeout, cancel, on_progress)
+        self._remembered.note(method, params)
+        return result
+
+    def _call(self, method: str, params: Optional[Dict[str, Any]], timeout: Optional[float], max_timeout: Optional[float],
+              cancel: Optional[CancelToken], on_progress: Optional[OnProgress]) -> Dict[str, Any]:
+        id = None
+        if on_progress is not None:
+            # The request's id is unique, so it serves as its progress token as well (PROG-02).
+            id = self.peer.new_id()
+            params = dict(params or {})
+            params["_meta"] = {**(params.get("_meta") or {}), "progressToken": id}
+        pause: Optional[_Pause] = getattr(self._mine, "pause", None)
+        try:
+            if pause is None:
+                return self.peer.call(method, params, id=id, timeout=timeout,  # type: ignore[no-any-return]
+                                      max_timeout=max_timeout, cancel=cancel, on_progress=on_progress)
+            # A handler calls back: its place goes to others meanwhile, since the answer may need one (REL-56).
+            with self.line.workers.suspended(), pause.lifted():
+                return self.peer.call(method, params, id=id, timeout=timeout,  # type: ignore[no-any-return]
+                                      max_timeout=max_timeout, cancel=cancel, on_progress=on_progress)
+        except UrlElicitationRequired as error:
+            self._handlers.expect(error.urls)
+            raise
+
+    def notify(self, method: str, params: Optional[Dict[str, Any]] = None, timeout: Optional[float] = None) -> None:
+        """Send a notification; see :meth:`Peer.notify`."""
+        try:
+            self.peer.notify(method, params, timeout=timeout)
+        except SessionLost as error:
+            self.renew(error.session)
+            self.peer.notify(method, params, timeout=timeout)
+
+    def on_end(self) -> None:
+        self._settled.set()
+
+    # --- what the server sends, on the reader's thread --------------------------------------------------------------
+
+    def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
+        if incoming.method == "ping":
+            incoming.respond({})
+            return None
+        if not self._pace.admit():
+            incoming.fail(SERVER_BUSY, "the client takes no more questions for now; ask again in a minute")
+            return None
+        return lambda: self._answer(incoming)
+
+    def _answer(self, incoming: Incoming) -> None:
+        # On a worker.
+        self._settled.wait(_HANDSHAKE_SECONDS)
+        if self._revision is None:
+            incoming.fail(INVALID_REQUEST, f"{incoming.method[:200]!r} came before the answer to 'initialize'")
+            return
+        pause = _Pause(self.peer)
+        with pause:
+            self._mine.pause = pause
+            try:
+                custom = self.line.custom.get(incoming.method)
+                if custom is None:
+                    result = self._handlers.answer(incoming.method, incoming.params, self._revision, incoming.token)
+                else:
+                    result = custom(incoming.params)
+            finally:
+                self._mine.pause = None
+        incoming.respond({} if result is None else result)
+
+    def on_cancelled(self, params: Dict[str, Any]) -> None:
+        self.peer.cancel_incoming(params.get("requestId"), params.get("reason"))

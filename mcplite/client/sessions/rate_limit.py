@@ -1,0 +1,41 @@
+"""How often something may happen in a minute: what a server asks (ELIC-22, SAMP-21), sessions that are opened anew."""
+
+import threading
+import time
+from collections import deque
+from typing import Callable, Deque, Optional
+
+__all__ = ["Pace"]
+
+
+class Pace:
+    """Admits so many in any sixty seconds.
+
+    :param per_minute: how many; None for any number.
+    :param clock: returns seconds.
+    """
+
+    def __init__(self, per_minute: Optional[int], clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._per_minute = per_minute
+        #: Guards ``_admitted``: the latest times, oldest first.
+        self._lock = threading.Lock()
+        self._admitted: Deque[float] = deque(maxlen=per_minute)
+
+    @property
+    def recent(self) -> int:
+        """How many it has admitted in the last sixty seconds."""
+        now = self._clock()
+        with self._lock:
+            return sum(now - at < 60 for at in self._admitted)
+
+    def admit(self) -> bool:
+        """Whether there may be one more now."""
+        if self._per_minute is None:
+            return True
+        now = self._clock()
+        with self._lock:
+            if len(self._admitted) == self._per_minute and now - self._admitted[0] < 60:
+                return False
+            self._admitted.append(now)  # the oldest falls out
+            return True

@@ -1,0 +1,211 @@
+"""The stdio transport of a client: messages to and from a child process."""
+
+import _thread
+import atexit
+import contextlib
+import functools
+import os
+import threading
+import warnings
+import weakref
+from typing import Callable, List, Mapping, Optional, Sequence, Union
+
+from ...errors import ConnectionClosed
+from ...rpc.pipes import PipeChannel
+from .child import Child, describe_exit
+from .stderr import StderrTarget, printable
+
+__all__ = ["ChildChannel"]
+
+#: Seconds after SIGTERM, and again after SIGKILL.
+_PATIENCE = 2.0
+#: Seconds for a write in progress before stdin is closed under it.
+_WRITER = 0.5
+#: What a forgotten child gets at the end of the program: a second by itself, half of one after SIGTERM.
+_EXIT_GRACE, _EXIT_PATIENCE = 1.0, 0.5
+#: How much of stderr an error shows; ``stderr_tail`` has more.
+_SHOWN = 8192
+
+
+class ChildChannel(PipeChannel):
+    """A server that runs as a child process, started here and ended by :meth:`close`.
+
+    The child leads a process group of its own, so that Ctrl-C in a terminal does not reach it and so that
+    everything it started can be ended with it. If :meth:`close` is never called, the child is ended when the
+    channel is garbage-collected or at the end of the program. A process that is forked does not share it.
+
+    :param command: program and arguments; no shell is involved.
+    :param env: variables in addition to the few that a child inherits; ``os.environ`` passes everything on.
+    :param cwd: working directory of the child; None is ours.
+    :param stderr: what to do with its stderr besides keeping the last 64 KiB: a callable, a logger, a file
+        object, a path, or ``"inherit"`` for our own stderr, in which case nothing is kept.
+    :param line_limit: bytes that one message may have; default 16 MiB.
+    :param grace: seconds that the child has to end by itself when it is closed; default 2.
+    :raises TransportError: the child cannot be started.
+    :raises TypeError: *command*, *env* or *stderr* is of a wrong type.
+    """
+
+    restartable = True
+
+    def __init__(self, command: Sequence[str], *, env: Optional[Mapping[str, str]] = None,
+                 cwd: "Union[None, str, os.PathLike[str]]" = None, stderr: StderrTarget = None,
+                 line_limit: int = 16 << 20, grace: float = 2.0) -> None:
+        child = Child(command, env=env, cwd=cwd, stderr=stderr)
+        self._child = child
+        self._grace = grace
+        #: Taken once, by whoever ends the child, and never given back.
+        self._once = threading.Lock()
+        self._closer: Optional[int] = None
+        self._done = threading.Event()
+        nonblocking = hasattr(os, "set_blocking")  # Windows cannot, before Python 3.12
+        if nonblocking:
+            os.set_blocking(child.stdin, False)
+        try:
+            super().__init__(child.stdout, child.stdin, name=child.name, line_limit=line_limit,
+                             watch_fd=child.exit_fd, nonblocking=nonblocking)
+        except BaseException:
+            child.kill()
+            for fd in (child.stdin, child.stdout, child.exit_fd):
+                os.close(fd)
+            raise
+        self._exit_hook = functools.partial(_end_at_exit, weakref.ref(self))
+        atexit.register(self._exit_hook)
+        self._finalizer = weakref.finalize(self, _abandon, child, self._descriptors(), self._exit_hook)
+        self._finalizer.atexit = False
+        _open_channels().add(self)
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._child.pid
+
+    @property
+    def returncode(self) -> Optional[int]:
+        """The child's exit status, negative for a signal; None while it runs."""
+        return self._child.returncode
+
+    @property
+    def stderr_tail(self) -> str:
+        """The last 64 KiB that the child wrote to stderr."""
+        return self._child.stderr_tail
+
+    def closed_error(self) -> ConnectionClosed:
+        """Return the error for a child that ended or hung up, with its status and its last words."""
+        status = self._child.settle()
+        if status is None:
+            text = f"{self.name} closed its stdout, so that it cannot answer any more, but still runs"
+        else:
+            text = f"{self.name} {describe_exit(status)}"
+        tail = printable(self._child.stderr_tail[-_SHOWN:])
+        return ConnectionClosed(text, stderr_tail=tail, returncode=status)
+
+    def _broken(self, error: OSError) -> ConnectionClosed:
+        if self._write_fd < 0:
+            return ConnectionClosed(f"the connection to {self.name} was closed on this side")
+        if self._child.settle() is None:
+            return ConnectionClosed(f"{self.name} closed its stdin, so that nothing can be asked any more,"
+                                    f" but still runs", stderr_tail=printable(self._child.stderr_tail[-_SHOWN:]))
+        return self.closed_error()
+
+    def close(self) -> None:
+        """End the child: close its stdin, wait, SIGTERM, wait, SIGKILL (STD-09); then free everything.
+
+        Takes at most *grace* and four seconds more. Idempotent and callable from any thread; a second
+        caller waits for the first.
+        """
+        if not self._claim():
+            if self._closer != threading.get_ident():
+                self._done.wait(self._grace + 3 * _PATIENCE)
+            return
+        self._finalizer.detach()
+        atexit.unregister(self._exit_hook)
+        try:
+            self.close_input(_WRITER)
+            self._child.end(self._grace, _PATIENCE)
+        except BaseException:
+            self._child.kill()  # Ctrl-C while a stubborn child is waited for
+            raise
+        finally:
+            super().close()
+            self._done.set()
+
+    def _claim(self) -> bool:
+        if not self._once.acquire(blocking=False):
+            return False
+        self._closer = threading.get_ident()
+        return True
+
+    def _descriptors(self) -> List[int]:
+        """Return all descriptors, the one to the child's stdin first."""
+        found = [self._write_fd, self._read_fd, self._watch_fd]
+        if self.interruptible:
+            found += [self._wake_read, self._wake_write]
+        return [fd for fd in found if fd is not None and fd >= 0]
+
+    def _at_exit(self) -> None:
+        """End the child within about two seconds; a daemon thread may be reading, so nothing else is closed."""
+        if self._claim():
+            self.close_input(_EXIT_PATIENCE)
+            self._child.end(_EXIT_GRACE, _EXIT_PATIENCE)
+            self._done.set()
+
+    def _forget(self) -> None:
+        """In a process that was just forked: keep no end of the pipes, or the child would never see the end.
+
+        Locks may have been held by threads that do not exist here: none is taken.
+        """
+        self.name = f"{self.name}, which belongs to process {self._child.owner},"
+        self._closed = True
+        self._write_lock = threading.Lock()
+        self._once = threading.Lock()
+        self._once.acquire()
+        self._done = threading.Event()
+        self._done.set()
+        self._finalizer.detach()
+        atexit.unregister(self._exit_hook)
+        self._child.forget()
+        for fd in self._descriptors():
+            with contextlib.suppress(OSError):  # the parent was just closing it
+                os.close(fd)
+        self._write_fd = -1
+
+
+@functools.lru_cache(maxsize=None)
+def _open_channels() -> "weakref.WeakSet[ChildChannel]":
+    """Return the channels of this process; made with the first of them, together with the hook into fork.
+
+    A fork happens to a whole process, and hooks into it cannot be taken back: hence one set and one hook.
+    """
+    channels: "weakref.WeakSet[ChildChannel]" = weakref.WeakSet()
+
+    def forget_all() -> None:
+        for channel in list(channels):
+            if not channel._done.is_set():
+                channel._forget()
+        channels.clear()
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=forget_all)
+    return channels
+
+
+def _end_at_exit(reference: "weakref.ref[ChildChannel]") -> None:
+    channel = reference()
+    if channel is not None:
+        channel._at_exit()
+
+
+def _abandon(child: Child, descriptors: List[int], exit_hook: Callable[[], None]) -> None:
+    """Clean up after a channel that was dropped without ``close``."""
+    atexit.unregister(exit_hook)
+
+    def clean_up() -> None:
+        os.close(descriptors[0])
+        child.end(_EXIT_GRACE, _EXIT_PATIENCE)
+        for fd in descriptors[1:]:
+            os.close(fd)
+
+    # The garbage collector may strike anywhere, also inside a lock of threading: the bare call takes none.
+    # The thread ends by itself, within about two seconds.
+    _thread.start_new_thread(clean_up, ())
+    warnings.warn(f"{child.name} was dropped without close()", ResourceWarning, stacklevel=2)

@@ -1,0 +1,210 @@
+"""What a child writes to stderr: always read, its end kept, its lines passed on to whom they concern."""
+
+import codecs
+import io
+import logging
+import os
+import re
+import select
+import threading
+from typing import IO, Any, Callable, Optional, Union, cast
+
+from ...errors import TransportError
+
+__all__ = ["StderrPump", "StderrTarget", "open_sink", "printable"]
+
+_log = logging.getLogger(__name__)
+
+#: Where a child's stderr goes besides the tail that is always kept.
+StderrTarget = Union[None, str, "os.PathLike[str]", Callable[[str], object], IO[Any], logging.Logger]
+
+#: How much of the end is kept.
+_KEPT = 64 << 10
+#: A line is passed on in pieces of this many characters when it does not end.
+_LONGEST_LINE = 64 << 10
+_CHUNK = 65536
+#: How many chunks are still read when the pump is stopped; a pipe holds one, or sixteen where it was enlarged.
+_REST = 17
+_UNPRINTABLE = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]"
+
+
+def printable(text: str) -> str:
+    """Return *text* with its control characters spelled out, so that it cannot steer a terminal or a log."""
+    return re.sub(_UNPRINTABLE, lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
+
+
+class Sink:
+    """Takes the lines of one child.
+
+    :param write: called with each line, without its end; None when nobody wants them.
+    :param close: called when no line will come any more.
+    """
+
+    def __init__(self, write: Optional[Callable[[str], object]], close: Callable[[], object] = lambda: None) -> None:
+        self.write = write
+        self.close = close
+
+
+def open_sink(target: StderrTarget) -> Sink:
+    """Return what takes the lines for ``stderr=target``.
+
+    :param target: a callable gets each line as text; a logger gets each line at level INFO; a file object
+        gets text or bytes, as it was opened; to a path is appended as UTF-8; None only keeps the tail.
+    :raises TransportError: the file cannot be opened.
+    :raises TypeError: it is something else.
+    """
+    if target is None:
+        return Sink(None)
+    if isinstance(target, logging.Logger):
+        logger = target
+        return Sink(lambda line: logger.info("%s", printable(line)))
+    if isinstance(target, (str, os.PathLike)):
+        path = os.path.abspath(os.fspath(target))
+        try:
+            file = open(path, "a", encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise TransportError(f"stderr: cannot write to {path}: {error.strerror}") from error
+        return Sink(_writer(file), file.close)
+    if hasattr(target, "write"):
+        return Sink(_writer(cast(IO[Any], target)))
+    if callable(target):
+        return Sink(target)
+    raise TypeError(f"stderr must be a callable, a logger, a file, a path, 'inherit' or None,"
+                    f" not {type(target).__name__}")
+
+
+def _writer(file: IO[Any]) -> Callable[[str], object]:
+    """Return a function that writes one line to a file object, in text or in bytes."""
+    binary = isinstance(file, (io.RawIOBase, io.BufferedIOBase)) or "b" in str(getattr(file, "mode", ""))
+
+    def write(line: str) -> None:
+        text = line + "\n"
+        file.write(text.encode("utf-8", "replace") if binary else text)
+        file.flush()
+
+    return write
+
+
+class StderrPump:
+    """Reads a child's stderr until it ends, so that the child never waits for a full pipe (STD-06, REL-05).
+
+    :param fd: our end of the pipe; the pump's thread closes it.
+    :param sink: takes the lines; the child waits while it does, once its pipe is full.
+    :param name: the child's, for logs.
+    """
+
+    def __init__(self, fd: int, sink: Sink, name: str) -> None:
+        self._fd = fd
+        self._sink = sink
+        self._name = name
+        #: Guards ``_tail``; held while a chunk is added or the tail is copied.
+        self._lock = threading.Lock()
+        self._tail = bytearray()
+        self._finished = threading.Event()
+        self._failed = False
+        self._rest = _REST
+        self._line = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        # A grandchild may hold stderr open for ever: this pipe calls the pump off. Not on Windows, where
+        # pipes cannot be polled, and where the job object ends grandchildren.
+        self._stop_read, self._stop_write = os.pipe() if hasattr(select, "poll") else (-1, -1)
+        # Started here; ends at the end of stderr or with stop(); blocks on stderr and in the sink.
+        self._thread = threading.Thread(target=self._run, name=f"mcplite stderr of {name}", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    @property
+    def tail(self) -> str:
+        """The last 64 KiB, as text."""
+        with self._lock:
+            kept = bytes(self._tail[-_KEPT:])
+        return kept.decode("utf-8", "replace")
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for the end of stderr; return whether it came."""
+        return self._finished.wait(timeout)
+
+    def stop(self, timeout: float) -> None:
+        """Have the thread take what has arrived, and end; wait for it up to *timeout* seconds."""
+        if self._stop_write >= 0:
+            fd, self._stop_write = self._stop_write, -1
+            os.close(fd)
+        if threading.get_ident() != self._thread.ident:
+            self._finished.wait(timeout)
+
+    def discard(self) -> None:
+        """Free what the pump itself made, where its thread does not run; *fd* stays open."""
+        for fd in (self._stop_read, self._stop_write):
+            if fd >= 0:
+                os.close(fd)
+        self._stop_write = -1
+
+    def forget(self) -> None:
+        """In a process that was forked, where the thread does not run: close the copies of all descriptors."""
+        if not self._finished.is_set():
+            os.close(self._fd)
+            self.discard()
+
+    def _run(self) -> None:
+        try:
+            while self._ready():
+                chunk = os.read(self._fd, _CHUNK)
+                if not chunk:
+                    break
+                self._keep(chunk)
+                self._pass_on(self._decoder.decode(chunk))
+            self._pass_on(self._decoder.decode(b"", final=True))
+            if self._line:
+                self._send(self._line)
+        finally:
+            self._guard(self._sink.close)
+            self._finished.set()
+            os.close(self._fd)
+            if self._stop_read >= 0:
+                os.close(self._stop_read)
+
+    def _ready(self) -> bool:
+        """Wait until there is something to read; False when the pump was stopped and has read the rest."""
+        if self._stop_read < 0:
+            return True
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        poll.register(self._stop_read, select.POLLIN)
+        ready = [fd for fd, _ in poll.poll()]
+        if self._stop_read in ready:
+            # A grandchild that never stops writing gets this many more chunks, and no more.
+            self._rest -= 1
+        return self._fd in ready and self._rest > 0
+
+    def _keep(self, chunk: bytes) -> None:
+        with self._lock:
+            self._tail += chunk
+            if len(self._tail) > 2 * _KEPT:
+                del self._tail[:-_KEPT]
+
+    def _pass_on(self, text: str) -> None:
+        if self._sink.write is None or not text:
+            return
+        *lines, self._line = (self._line + text).split("\n")
+        for line in lines:
+            self._send(line[:-1] if line.endswith("\r") else line)
+        while len(self._line) > _LONGEST_LINE:
+            piece, self._line = self._line[:_LONGEST_LINE], self._line[_LONGEST_LINE:]
+            self._send(piece)
+
+    def _send(self, line: str) -> None:
+        write = self._sink.write
+        if write is not None:
+            self._guard(lambda: write(line))
+
+    def _guard(self, step: Callable[[], object]) -> None:
+        """Run *step* of the sink; whatever it does, the child must be drained, and one traceback says enough."""
+        try:
+            step()
+        except Exception:
+            if not self._failed:
+                self._failed = True
+                _log.exception("what takes the stderr lines of %s failed; further failures are not logged",
+                               self._name)

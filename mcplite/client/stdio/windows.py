@@ -1,0 +1,108 @@
+"""What differs on Windows: finding npx.cmd, arguments of batch files, and ending a tree of processes."""
+
+import os
+import sys
+from typing import Any, List, Mapping
+
+from ...errors import TransportError
+
+__all__ = ["CREATION_FLAGS", "Job", "check_batch_arguments", "resolve"]
+
+#: CREATE_NEW_PROCESS_GROUP, so that our Ctrl-C is not the child's; CREATE_NO_WINDOW, no console pops up.
+CREATION_FLAGS = 0x00000200 | 0x08000000
+#: What cmd.exe, which runs batch files, takes for more than text, quoted or not.
+_METACHARACTERS = frozenset("&|<>^%!\"()\r\n")
+
+
+def resolve(arguments: List[str], env: Mapping[str, str]) -> List[str]:
+    """Return the command with its program found through the child's PATH and PATHEXT (``npx`` -> ``npx.cmd``).
+
+    :raises TransportError: it is a batch file and an argument would not arrive as it is.
+    """
+    import shutil
+
+    program = shutil.which(arguments[0], path=env.get("PATH")) or arguments[0]
+    check_batch_arguments(program, arguments[1:])
+    return [program] + arguments[1:]
+
+
+def check_batch_arguments(program: str, arguments: List[str]) -> None:
+    """Refuse arguments that cmd.exe would interpret when *program* is a batch file (SEC-62).
+
+    :raises TransportError: there is such an argument.
+    """
+    # Windows ignores dots and spaces at the end of a file name.
+    if not program.rstrip(". ").lower().endswith((".bat", ".cmd")):
+        return
+    for position, argument in enumerate(arguments, 1):
+        found = sorted(_METACHARACTERS.intersection(argument))
+        if found:
+            raise TransportError(
+                f"cannot start {os.path.basename(program)}: argument {position} contains {' '.join(map(repr, found))},"
+                f" which cmd.exe would interpret; start the program behind the batch file itself (node, python)")
+
+
+if sys.platform == "win32":
+    import ctypes
+    from ctypes import wintypes
+
+    _KILL_ON_JOB_CLOSE = 0x2000
+    _EXTENDED_LIMIT_INFORMATION = 9
+
+    class _BasicLimits(ctypes.Structure):
+        _fields_ = [
+            ("PerProcessUserTimeLimit", ctypes.c_int64), ("PerJobUserTimeLimit", ctypes.c_int64),
+            ("LimitFlags", wintypes.DWORD), ("MinimumWorkingSetSize", ctypes.c_size_t),
+            ("MaximumWorkingSetSize", ctypes.c_size_t), ("ActiveProcessLimit", wintypes.DWORD),
+            ("Affinity", ctypes.c_size_t), ("PriorityClass", wintypes.DWORD), ("SchedulingClass", wintypes.DWORD),
+        ]
+
+    class _ExtendedLimits(ctypes.Structure):
+        _fields_ = [
+            ("BasicLimitInformation", _BasicLimits), ("IoInfo", ctypes.c_uint64 * 6),
+            ("ProcessMemoryLimit", ctypes.c_size_t), ("JobMemoryLimit", ctypes.c_size_t),
+            ("PeakProcessMemoryUsed", ctypes.c_size_t), ("PeakJobMemoryUsed", ctypes.c_size_t),
+        ]
+
+
+class Job:  # pragma: no cover - runs on Windows alone, where the POSIX half of child.py does not
+    """A job object that holds a child and all that it starts; they end with it, even if we are killed.
+
+    :param process: the child, just started; what it started before it was put in is not held.
+    """
+
+    def __init__(self, process: Any) -> None:
+        self._process = process
+        self._handle = None
+        if sys.platform == "win32":
+            kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+            kernel.CreateJobObjectW.restype = wintypes.HANDLE
+            kernel.CreateJobObjectW.argtypes = [ctypes.c_void_p, wintypes.LPCWSTR]
+            kernel.SetInformationJobObject.argtypes = [
+                wintypes.HANDLE, ctypes.c_int, ctypes.c_void_p, wintypes.DWORD]
+            kernel.AssignProcessToJobObject.argtypes = [wintypes.HANDLE, wintypes.HANDLE]
+            kernel.TerminateJobObject.argtypes = [wintypes.HANDLE, wintypes.UINT]
+            kernel.CloseHandle.argtypes = [wintypes.HANDLE]
+            self._kernel = kernel
+            limits = _ExtendedLimits()
+            limits.BasicLimitInformation.LimitFlags = _KILL_ON_JOB_CLOSE
+            handle = kernel.CreateJobObjectW(None, None)
+            if handle and kernel.SetInformationJobObject(
+                    handle, _EXTENDED_LIMIT_INFORMATION, ctypes.byref(limits), ctypes.sizeof(limits)) \
+                    and kernel.AssignProcessToJobObject(handle, int(process._handle)):
+                self._handle = handle
+            elif handle:
+                kernel.CloseHandle(handle)
+
+    def terminate(self) -> None:
+        """End every process in the job; without a job, the child alone."""
+        if self._handle is not None:
+            self._kernel.TerminateJobObject(self._handle, 1)
+        elif self._process.poll() is None:
+            self._process.kill()
+
+    def close(self) -> None:
+        """Let go of the job, which ends whatever is left in it."""
+        if self._handle is not None:
+            handle, self._handle = self._handle, None
+            self._kernel.CloseHandle(handle)

@@ -1,0 +1,1 @@
+"""HTTP to the outside: the one place that uses ``requests``, shared by client and server."""

@@ -1,0 +1,48 @@
+"""Bearer: a token that the caller has got by itself."""
+
+from typing import Any, Callable, Union
+
+from ..protocol.http.headers import check_header
+
+__all__ = ["Bearer"]
+
+
+class Bearer:
+    """Puts a token into each request; for ``connect(..., auth=)``, and for ``requests`` as well.
+
+    :param token: the token, or a callable that returns the one to use now.
+    :raises ValueError: it cannot stand in a header.
+    """
+
+    def __init__(self, token: Union[str, Callable[[], str]]) -> None:
+        if isinstance(token, str):
+            _check(token)
+        self._token = token
+
+    def __call__(self, request: Any) -> Any:
+        """Put the token into a request that is about to be sent.
+
+        :raises ValueError: it cannot stand in a header.
+        """
+        token = self._token
+        if not isinstance(token, str):
+            token = token()
+            _check(token)
+        request.headers["Authorization"] = f"Bearer {token}"
+        return request
+
+    def __repr__(self) -> str:
+        return "<Bearer>"
+
+
+def _check(token: str) -> None:
+    try:
+        check_header("Authorization", token)
+        token.encode("ascii")
+        if not token.strip():
+            raise ValueError
+    except (AttributeError, TypeError, ValueError):
+        # Without what it says of the value, which is a secret even when it is written wrong.
+        raise ValueError("the bearer token is empty, or has characters that cannot stand in a header") from None
+    if " " in token.strip():
+        raise ValueError("the bearer token has a blank in it: give the token alone, without 'Bearer' before it")

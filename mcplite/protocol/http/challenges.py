@@ -1,0 +1,102 @@
+"""Challenges: what ``WWW-Authenticate`` says, read and written (RFC 9110, section 11; RFC 6750, section 3)."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Dict, Iterable, List, Mapping, Optional
+
+__all__ = ["Challenge", "find", "parse", "write"]
+
+_TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+#: One step through a header. What begins with a scheme is tried first where a parameter cannot begin. No two parts that
+#: follow each other match the same character, so that a step which fails has looked at each character once or twice.
+_PARAMETER = re.compile(
+    r"(" + _TOKEN + r")[ \t]*=[ \t]*"
+    r'(?:"([^"\\]*(?:\\.[^"\\]*)*)"|(' + _TOKEN + r"))[ \t]*(?=,|\Z)", re.DOTALL)
+_SCHEME = re.compile(r"(" + _TOKEN + r")(?:[ \t]+(?![ \t=])|(?=[ \t]*(?:,|\Z)))")
+_TOKEN68 = re.compile(r"[A-Za-z0-9\-._~+/]+=*[ \t]*(?=,|\Z)")
+_GAP = re.compile(r"[ \t,]+")
+#: A line that goes on in the next; what reads HTTP may leave it in the value (RFC 9112, section 5.2).
+_FOLD = re.compile(r"[\r\n]+[ \t]*")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+#: Nobody sends this much to say where to ask for a token (AUTH-27).
+_LIMIT = 16_384
+#: What may not stand in a quoted string of ours; a scope or an error has nothing else (RFC 6749, appendix A).
+_UNQUOTABLE = re.compile(r"[^\x20-\x7e]")
+
+
+@dataclass
+class Challenge:
+    """One scheme that a server accepts, with what it says about it."""
+
+    #: In lower case.
+    scheme: str
+    #: By name in lower case; of a name that comes twice, the first.
+    parameters: Dict[str, str] = field(default_factory=dict)
+
+    def get(self, name: str) -> Optional[str]:
+        """Return a parameter, or None."""
+        return self.parameters.get(name)
+
+    @property
+    def scopes(self) -> Optional[List[str]]:
+        """The scopes that it names; None when it names none."""
+        named = (self.get("scope") or "").split()
+        return list(dict.fromkeys(named)) or None
+
+
+def parse(header: str) -> List[Challenge]:
+    """Return the challenges of a header, whose several lines were joined with commas.
+
+    What is no challenge ends the reading: those before it are returned (AUTH-27). Takes linear time.
+    """
+    # No challenge has a NUL: what is cut in two cannot pass for one that ends there.
+    text = _FOLD.sub(" ", header[:_LIMIT]) + ("\0" if len(header) > _LIMIT else "")
+    found: List[Challenge] = []
+    at = _skip(text, 0)
+    while at < len(text):
+        parameter = _PARAMETER.match(text, at) if found else None
+        if parameter is not None:
+            name, quoted, plain = parameter.groups()
+            value = plain if quoted is None else _ESCAPED.sub(r"\1", quoted)
+            found[-1].parameters.setdefault(name.lower(), value)
+            at = _skip(text, parameter.end())
+            continue
+        scheme = _SCHEME.match(text, at)
+        if scheme is None:
+            break
+        found.append(Challenge(scheme.group(1).lower()))
+        at = scheme.end()
+        credentials = _TOKEN68.match(text, at)
+        if credentials is not None and _PARAMETER.match(text, at) is None:
+            at = credentials.end()
+        at = _skip(text, at)
+    return found
+
+
+def _skip(text: str, at: int) -> int:
+    gap = _GAP.match(text, at)
+    return at if gap is None else gap.end()
+
+
+def find(challenges: Iterable[Challenge], *schemes: str) -> Optional[Challenge]:
+    """Return the first challenge of one of these schemes, the first scheme before the second."""
+    known = list(challenges)
+    return next((challenge for scheme in schemes for challenge in known if challenge.scheme == scheme), None)
+
+
+def write(scheme: str, parameters: Mapping[str, Optional[str]]) -> str:
+    """Return a challenge as a header's value; parameters that are None are left out.
+
+    What cannot stand in a header becomes a question mark, so that no text of others ends the line (SEC-18).
+
+    :raises ValueError: the scheme or a name is no token.
+    """
+    said = []
+    for name in (scheme, *parameters):
+        if re.fullmatch(_TOKEN, name) is None:
+            raise ValueError(f"{name[:50]!r} is no name for a challenge or a parameter of one")
+    for name, value in parameters.items():
+        if value is not None:
+            escaped = _UNQUOTABLE.sub("?", value).replace("\\", "\\\\").replace('"', '\\"')
+            said.append(f'{name}="{escaped}"')
+    return f"{scheme} {', '.join(said)}" if said else scheme

@@ -1,0 +1,111 @@
+"""HTTP header fields: looking them up, and the few values that decide something here."""
+
+import functools
+import re
+from typing import Dict, Iterable, List, Optional, Tuple
+
+__all__ = ["Headers", "accepts", "check_header", "media_type", "parse_host", "parse_origin"]
+
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_MEDIA = re.compile(r"[!#$&\-^_.+0-9a-z]+/[!#$&\-^_.+0-9a-z]+")
+_HOST = re.compile(r"([a-z0-9_](?:[a-z0-9_.\-]*[a-z0-9_])?|\[[0-9a-f:.]+\])\.?(?::([0-9]{1,5}))?")
+_UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
+_PORTS = {"http": 80, "https": 443}
+
+#: Clients send the same few values with each request.
+_remembered = functools.lru_cache(maxsize=128)
+
+
+class Headers:
+    """The header fields of one message, by name without regard to case (HDR-06).
+
+    :param pairs: names and values as they came; blanks and tabs around values are dropped.
+    """
+
+    __slots__ = ("_pairs", "_first")
+
+    def __init__(self, pairs: Iterable[Tuple[str, str]] = ()) -> None:
+        self._pairs = [(name.lower(), value.strip(" \t")) for name, value in pairs]
+        self._first: Dict[str, str] = {}
+        for name, value in self._pairs:
+            self._first[name] = f"{self._first[name]}, {value}" if name in self._first else value
+
+    def get(self, name: str, default: Optional[str] = None) -> Optional[str]:
+        """Return a field's value; several of a name are joined by commas.
+
+        :param name: in lower case.
+        """
+        return self._first.get(name, default)
+
+    def all(self, name: str) -> List[str]:
+        """Return the values of all fields of this name, given in lower case."""
+        return [value for at, value in self._pairs if at == name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._first
+
+    def items(self) -> List[Tuple[str, str]]:
+        """Return names, in lower case, and values, as they came."""
+        return list(self._pairs)
+
+
+@_remembered
+def media_type(value: Optional[str]) -> str:
+    """Return the media type without its parameters, in lower case; empty when there is none."""
+    if value == "application/json":
+        return value
+    kind = (value or "").partition(";")[0].strip(" \t").lower()
+    return kind if _MEDIA.fullmatch(kind) else ""
+
+
+@_remembered
+def accepts(value: Optional[str], *types: str) -> bool:
+    """Whether an ``Accept`` takes every one of *types*; without the header anything is taken."""
+    if value is None:
+        return True
+    ranges: Dict[str, bool] = {}
+    for item in value.lower().split(","):
+        kind, *parameters = [part.strip(" \t") for part in item.split(";")]
+        refused = any(re.fullmatch(r"q=0(\.0{0,3})?", parameter) for parameter in parameters)
+        ranges[kind] = not refused
+    for wanted in types:
+        for candidate in (wanted, wanted.partition("/")[0] + "/*", "*/*"):
+            if candidate in ranges:
+                if not ranges[candidate]:
+                    return False
+                break
+        else:
+            return False
+    return True
+
+
+@_remembered
+def parse_host(value: str) -> Optional[Tuple[str, Optional[int]]]:
+    """Return name and port of a ``Host``; None for anything but ``name``, ``name:port``, ``[address]:port``."""
+    match = _HOST.fullmatch(value.lower()) if value.isascii() else None
+    if match is None:
+        return None
+    port = int(match.group(2)) if match.group(2) else None
+    return (match.group(1), port) if port is None or port < 65536 else None
+
+
+@_remembered
+def parse_origin(value: str) -> Optional[Tuple[str, str, Optional[int]]]:
+    """Return scheme, host and port of an ``Origin``; the port is None where it is the scheme's own."""
+    scheme, separator, rest = value.partition("://")
+    scheme = scheme.lower()
+    if not separator or scheme not in _PORTS:
+        return None
+    host = parse_host(rest)
+    if host is None:
+        return None
+    return scheme, host[0], None if host[1] == _PORTS[scheme] else host[1]
+
+
+def check_header(name: str, value: str) -> None:
+    """Return when a field can be sent (SEC-18).
+
+    :raises ValueError: the name is no token, or the value has control characters.
+    """
+    if not _TOKEN.fullmatch(name) or _UNSAFE.search(value):
+        raise ValueError(f"the header {name!r} cannot be sent with the value {value!r}")

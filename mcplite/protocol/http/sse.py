@@ -1,0 +1,125 @@
+"""Event streams as a client reads them: chunks of bytes in, whole events out."""
+
+import re
+from typing import List, Optional
+
+from ...errors import ProtocolError
+
+__all__ = ["Event", "EventParser"]
+
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_BOM = b"\xef\xbb\xbf"
+#: Thirty days; what is beyond is no time at all. How much of it is waited for is up to the client.
+_MAX_RETRY = 30 * 86_400_000
+
+
+class Event:
+    """One event.
+
+    :param data: as it came, in UTF-8 as far as the sender keeps the rules; JSON is read from bytes.
+    :param id: what the event's own ``id`` field said; None when it had none.
+    :param retry: milliseconds, when it had such a field.
+    """
+
+    __slots__ = ("event", "data", "id", "retry")
+
+    def __init__(self, event: str, data: bytes, id: Optional[str], retry: Optional[int]) -> None:
+        self.event = event
+        self.data = data
+        self.id = id
+        self.retry = retry
+
+
+class EventParser:
+    """Takes a stream apart as the WHATWG's rules say, with two differences that MCP needs.
+
+    An event without data is given too when it has an id or a retry time (HTTP-15), and an id is said with its
+    own event only.
+
+    :param limit: bytes that one event may have.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._buffer = bytearray()
+        self._begun = False
+        #: The last byte was a CR: an LF that follows belongs to it.
+        self._after_cr = False
+        self._size = 0
+        self._reset()
+        #: The id and the retry time that were said last, in whole events.
+        self.last_id: Optional[str] = None
+        self.retry: Optional[int] = None
+
+    def _reset(self) -> None:
+        self._event = ""
+        self._data: List[bytes] = []
+        self._id: Optional[str] = None
+        self._retry: Optional[int] = None
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> List[Event]:
+        """Return the events that *chunk* completes.
+
+        :raises ProtocolError: an event has more bytes than the limit.
+        """
+        if self._after_cr and chunk:
+            self._after_cr = False
+            if chunk[:1] == b"\n":
+                chunk = chunk[1:]
+        buffer = self._buffer
+        scanned = len(buffer)
+        buffer += chunk
+        if not self._begun:
+            if len(buffer) < 3 and _BOM.startswith(bytes(buffer)):
+                return []
+            self._begun = True
+            scanned = 0
+            if buffer.startswith(_BOM):
+                del buffer[:3]
+        events: List[Event] = []
+        position = 0
+        end = len(buffer)
+        for match in _LINE_END.finditer(buffer, scanned):
+            start, position, begin = match.start(), match.end(), position
+            if start == begin:
+                self._dispatch(events)
+            else:
+                self._size += start - begin
+                self._check(0)
+                self._line(bytes(buffer[begin:start]))
+        if position == end and end and buffer[-1] == 13:
+            self._after_cr = True
+        del buffer[:position]
+        self._check(len(buffer))
+        return events
+
+    def _check(self, unfinished: int) -> None:
+        if self._size + unfinished > self._limit:
+            raise ProtocolError(f"an event has more than {self._limit} bytes")
+
+    def _line(self, line: bytes) -> None:
+        name, separator, value = line.partition(b":")
+        if separator and not name:
+            return  # a comment, which keeps the connection alive
+        if value[:1] == b" ":
+            value = value[1:]
+        if name == b"data":
+            self._data.append(value)
+        elif name == b"event":
+            self._event = value.decode("utf-8", "replace")
+        elif name == b"id":
+            if b"\0" not in value:
+                self._id = value.decode("utf-8", "replace")
+        elif name == b"retry" and value.isdigit() and len(value) < 12:
+            self._retry = min(int(value), _MAX_RETRY)
+
+    def _dispatch(self, events: List[Event]) -> None:
+        if self._id is not None:
+            self.last_id = self._id
+        if self._retry is not None:
+            self.retry = self._retry
+        if self._data or self._id is not None or self._retry is not None:
+            data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+            events.append(Event(self._event or "message", data, self._id, self._retry))
+        self._reset()

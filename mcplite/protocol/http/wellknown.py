@@ -1,0 +1,196 @@
+"""Where authorization is described: the URLs of RFC 8414, RFC 9728 and OpenID, and which of them may be used.
+Issuers and resources are compared as the texts that they are (RFC 9207, section 2.4); only what tells whether a
+token is for *this* server forgives the spellings that mean the same URL (AUC-14, AUC-15).
+
+A URL is read here by the letter of RFC 3986, as two readers that differ in what they forgive are two hosts: what
+``urlsplit`` would drop (line ends), and what browsers would turn (backslashes), makes it no URL.
+"""
+
+import ipaddress
+import re
+from typing import List, NamedTuple, Tuple
+
+__all__ = [
+    "PROTECTED_RESOURCE", "base_of", "canonical", "check_url", "covers", "issuer_metadata_urls", "is_loopback", "origin_of",
+    "path_of", "resource_metadata_urls",
+]
+
+PROTECTED_RESOURCE = "/.well-known/oauth-protected-resource"
+_AUTHORIZATION_SERVER = "/.well-known/oauth-authorization-server"
+_OPENID = "/.well-known/openid-configuration"
+_PORTS = {"http": 80, "https": 443}
+_CHARACTERS = re.compile(r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*")
+_URL = re.compile(
+    r"([A-Za-z]+)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9\-._~]+)(?::([0-9]{0,5}))?(/[^?#\[\]]*)?(?:\?([^#]*))?(#.*)?")
+_USER = re.compile(r"[^:/?#]*://[^/?#]*@")
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+_UNRESERVED = re.compile(r"[A-Za-z0-9\-._~]")
+#: A step up or none, for a server that takes escapes for separators, or ends a segment at a semicolon.
+_HIDDEN_STEP = re.compile(r"(?:/|%2F|%5C)\.\.?(?:/|;|%2F|%3B|%5C|\Z)")
+
+
+class _Parts(NamedTuple):
+    scheme: str
+    host: str
+    port: int
+    path: str
+    query: str
+    fragment: bool
+
+
+def _parse(url: str) -> _Parts:
+    found = _URL.fullmatch(url) if _CHARACTERS.fullmatch(url) else None
+    if found is None or found[1].lower() not in _PORTS:
+        if _USER.match(url):
+            raise ValueError("a URL with a user name in it is not used")
+        raise ValueError(f"{_shown(url)} is no URL of http or https")
+    scheme, host = found[1].lower(), found[2].strip("[]").lower()
+    port = int(found[3] or _PORTS[scheme])
+    if not 0 < port < 65_536:
+        raise ValueError(f"{_shown(url)} has a port that does not exist")
+    if ":" in host or found[2].startswith("["):
+        try:
+            ipaddress.IPv6Address(host)
+        except ValueError:
+            raise ValueError(f"{_shown(url)} has no IPv6 address in its brackets") from None
+    return _Parts(scheme, host, port, _without_steps(found[4] or ""), found[5] or "", found[6] is not None)
+
+
+def _shown(url: str) -> str:
+    """Return a URL for an error, without what may be secret: a user's name and password, the query (AUTH-19)."""
+    if "@" in url and _URL.fullmatch(url) is None:
+        return "'...@...'"
+    return repr(re.split(r"[?#]", url, maxsplit=1)[0][:200])
+
+
+def _without_steps(path: str) -> str:
+    """Resolve ``.`` and ``..`` as whoever sends the request does (RFC 3986, section 5.2.4)."""
+    kept: List[str] = []
+    plain = ""
+    for segment in path.split("/")[1:]:
+        plain = segment.replace("%2e", ".").replace("%2E", ".")
+        if plain == "..":
+            del kept[-1:]
+        elif plain != ".":
+            kept.append(segment)
+    if plain in (".", ".."):
+        kept.append("")
+    return "/" + "/".join(kept) if path else ""
+
+
+def _without_slash(path: str) -> str:
+    """Take away the last slash; of several, each means something."""
+    return path[:-1] if path.endswith("/") and not path.endswith("//") else path
+
+
+def _spelled(path: str) -> str:
+    """Write escapes in the one way that RFC 3986, section 6.2.2, prefers."""
+    def one(found: "re.Match[str]") -> str:
+        character = chr(int(found[1], 16))
+        return character if _UNRESERVED.fullmatch(character) else found[0].upper()
+
+    return _ESCAPE.sub(one, path)
+
+
+def origin_of(url: str) -> Tuple[str, str, int]:
+    """Return scheme, host and port of a URL.
+
+    :raises ValueError: it is no URL of http or https, or hides a name before its host.
+    """
+    return _parse(url)[:3]
+
+
+def base_of(url: str) -> str:
+    """Return a URL's scheme, host and port (AUM-01).
+
+    :raises ValueError: it is no URL of http or https.
+    """
+    scheme, host, port = origin_of(url)
+    name = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{name}" + ("" if port == _PORTS[scheme] else f":{port}")
+
+
+def path_of(url: str) -> str:
+    """Return a URL's path in the one spelling that all that mean the same have; empty if there is none.
+
+    :raises ValueError: it is no URL of http or https.
+    """
+    return _spelled(_parse(url).path)
+
+
+def canonical(url: str) -> str:
+    """Return how a server's URL is written: scheme and host in lower case, no default port, fragment or last slash.
+
+    What the path says of steps up is resolved, as it never reaches the server; its escapes stay as they are.
+
+    :raises ValueError: it is no URL of http or https.
+    """
+    parts = _parse(url)
+    return base_of(url) + _without_slash(parts.path) + (f"?{parts.query}" if parts.query else "")
+
+
+def covers(resource: str, url: str) -> bool:
+    """Whether metadata of *resource* may speak for the server at *url*: itself, or a parent of it (AUC-06, AUTH-24)."""
+    try:
+        ours, theirs = _parse(url), _parse(resource)
+    except ValueError:
+        return False
+    if theirs.fragment or ours[:3] != theirs[:3]:
+        return False
+    path, parent = _without_slash(_spelled(ours.path)), _without_slash(_spelled(theirs.path))
+    if theirs.query:
+        return theirs.query == ours.query and path == parent
+    return path == parent or (path.startswith(parent + "/") and _HIDDEN_STEP.search(path) is None)
+
+
+def resource_metadata_urls(url: str) -> List[str]:
+    """Return where the metadata of a protected resource may be, in the order to ask (AUC-05).
+
+    :raises ValueError: it is no URL of http or https.
+    """
+    base, parts = base_of(url), _parse(url)
+    path = _without_slash(parts.path)
+    query = f"?{parts.query}" if parts.query else ""
+    with_path = [base + PROTECTED_RESOURCE + path + query] if path or query else []
+    return [*with_path, base + PROTECTED_RESOURCE]
+
+
+def issuer_metadata_urls(issuer: str) -> List[str]:
+    """Return where the metadata of an authorization server may be, in the order to ask (AUC-08).
+
+    :raises ValueError: it is no URL of http or https.
+    """
+    base, path = base_of(issuer), _without_slash(_parse(issuer).path)
+    if not path:
+        return [base + _AUTHORIZATION_SERVER, base + _OPENID]
+    return [base + _AUTHORIZATION_SERVER + path, base + _OPENID + path, base + path + _OPENID]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine by its very name; no name is looked up (AUTH-35)."""
+    name = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if name.lower() == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    # Written out, as Python's own answer for IPv4 in IPv6 differs from version to version.
+    return int(address) >> 24 == 127 if address.version == 4 else int(address) == 1 and "%" not in name
+
+
+def check_url(url: str, what: str) -> str:
+    """Return a URL that may be used for authorization: of https, or of http on this machine (AUC-19).
+
+    :param what: whose it is, for the error.
+    :raises ValueError: it is another one; the text says which and why.
+    """
+    if not isinstance(url, str):
+        raise ValueError(f"{what} is no URL but of type {type(url).__name__}")
+    try:
+        scheme, host, _ = origin_of(url)
+    except ValueError as error:
+        raise ValueError(f"{what} cannot be used: {error}") from error
+    if scheme != "https" and not is_loopback(host):
+        raise ValueError(f"{what} is {_shown(url)}; authorization needs https, except on this machine")
+    return url

@@ -1,0 +1,158 @@
+"""JSON from a stranger: bounded in depth, size and number before it is parsed.
+Four megabytes of ``[{},{},...]`` become a hundred of Python objects, so the counting comes first. For
+a small message it is two calls of ``bytes.count``.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Dict, List, Tuple
+
+from ..errors import INVALID_REQUEST, PARSE_ERROR
+
+__all__ = ["DEFAULT_LIMITS", "DuplicateKey", "JSONLimits", "TooLarge", "TooMany", "load"]
+
+
+@dataclass(frozen=True)
+class JSONLimits:
+    """Bounds on one JSON text and on the JSON-RPC members in it."""
+
+    #: Depth of arrays and objects.
+    nesting: int = 64
+    #: Keys and items in all.
+    elements: int = 100_000
+    #: Digits of one integer; Python's own bound, which older versions do not have.
+    digits: int = 4300
+    #: Characters of a request id.
+    id_length: int = 256
+    #: Characters of a method.
+    method_length: int = 256
+    #: Messages of one batch.
+    batch: int = 50
+    #: Whether a key may come twice, the last one counting. A server refuses, so that a proxy in front
+    #: of it cannot have read another value than it does (SEC-24).
+    duplicate_keys: bool = False
+
+
+DEFAULT_LIMITS = JSONLimits()
+
+
+class TooLarge(ValueError):
+    """More depth or more elements than the limits allow; ``code`` is the JSON-RPC error for it."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class TooMany(TooLarge):
+    """More elements than the limits allow, whatever they are: a matter of size."""
+
+
+class DuplicateKey(ValueError):
+    """An object has the same key twice; ``key`` is which."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the key {key[:100]!r} comes twice in one object")
+        self.key = key
+
+
+_STRING = re.compile(rb'"[^"]*"?')
+_STRUCTURE = b'"[]{},:'
+_NOT_STRUCTURE = bytes(set(range(256)) - set(_STRUCTURE))
+_SQUARE = bytes.maketrans(b"{}", b"[]")
+
+
+def _scan(data: bytes, limits: JSONLimits) -> None:
+    """Count depth and elements exactly, skipping strings."""
+    # Passes in C that never go back, so that no text takes more than linear time. Without the escapes
+    # each string ends at the next quote; most strings then have nothing but their quotes left.
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    bare = data.translate(_SQUARE, _NOT_STRUCTURE).replace(b'""', b"")
+    if bare.count(b'"') > 4 * limits.elements:
+        raise _too_many(limits)  # no JSON has more than two strings for each element
+    bare = _STRING.sub(b"", bare)
+    # The innermost pairs go first, so each round is one level. What comes later than this is over the
+    # number of elements, or closes more than was opened, which is no JSON.
+    brackets = bare.translate(None, b",:")[:2 * limits.elements]
+    for _ in range(limits.nesting):
+        shorter = brackets.replace(b"[]", b"")
+        if len(shorter) == len(brackets):
+            break
+        brackets = shorter
+    if b"[]" in brackets or brackets.count(b"[") > limits.nesting:
+        raise TooLarge(f"Parse error: nested more than {limits.nesting} levels deep", PARSE_ERROR)
+    if bare.count(b"[") + bare.count(b",") > limits.elements:
+        raise _too_many(limits)
+
+
+def _too_many(limits: JSONLimits) -> TooMany:
+    return TooMany(f"more than {limits.elements} keys and items in one message", INVALID_REQUEST)
+
+
+def _has_digits(data: bytes, count: int) -> bool:
+    """Whether more than *count* digits may come in a row; never wrong when it says no."""
+    # So many digits in a row fill one of these blocks, wherever they begin.
+    block = max(count // 2, 1)
+    return any(data[at:at + block].isdigit() for at in range(0, len(data), block))
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError(f"the number {text[:20]} is out of range")
+    return number
+
+
+def _unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        seen = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise DuplicateKey(key)
+            seen.add(key)
+    return value
+
+
+def _bounded_int(digits: int) -> Any:
+    def convert(text: str) -> int:
+        if len(text) - text.startswith("-") > digits:
+            raise ValueError(f"an integer has more than {digits} digits")
+        return int(text)
+
+    return convert
+
+
+_strict = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_unique).decode
+_plain = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).decode
+
+
+def load(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Any:
+    """Return the value of one JSON text.
+
+    :raises TooLarge: it exceeds a limit.
+    :raises DuplicateKey: a key comes twice, and may not.
+    :raises ValueError: it is not UTF-8, not JSON, or has a number that is not finite or too long.
+    """
+    opened = data.count(b"{") + data.count(b"[")
+    # Every nesting needs an opener and every element an opener or a comma; strings can only add to both.
+    if opened > limits.nesting or opened + data.count(b",") > limits.elements:
+        _scan(data, limits)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start}") from None
+    try:
+        if len(data) > limits.digits and _has_digits(data, limits.digits):
+            return json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite,
+                                    parse_int=_bounded_int(limits.digits),
+                                    object_pairs_hook=None if limits.duplicate_keys else _unique).decode(text)
+        return _plain(text) if limits.duplicate_keys else _strict(text)
+    except RecursionError:
+        raise TooLarge("Parse error: nested too deeply", PARSE_ERROR) from None

@@ -1,0 +1,1 @@
+"""JSON Schema: validation within a budget of work, with a fast path for common schemas."""

@@ -1,0 +1,182 @@
+"""Quick checks of the JSON Schema keywords that look at one value and not into it."""
+
+import re
+from typing import Any, Callable, Dict, FrozenSet, List, Optional
+
+__all__ = ["JSON", "KEYWORDS", "Part", "TooMuch", "anything", "ask"]
+
+#: The check of a part of a schema: True (valid), False (invalid) or None (ask jsonschema). The list's only
+#: item is how many steps may still be taken.
+Part = Callable[[Any, List[int]], Optional[bool]]
+#: Longer texts are not matched here: jsonschema's side counts what that costs (SEC-78).
+_MAX_SUBJECT = 256
+#: Larger integers can be made to have the same hash, so they are not put into sets.
+_SMALL = 1 << 60
+
+
+class TooMuch(Exception):
+    """The verdict takes more steps than it may."""
+
+
+def anything(value: Any, left: List[int]) -> Optional[bool]:
+    return True
+
+
+def ask(value: Any, left: List[int]) -> Optional[bool]:
+    return None
+
+
+#: The classes that JSON is read into. Of others, such as their subclasses, nothing is certain.
+JSON: FrozenSet[Any] = frozenset({str, int, float, bool, type(None), list, dict})
+_TYPES: Dict[str, FrozenSet[Any]] = {
+    "string": frozenset({str}), "number": frozenset({int, float}), "integer": frozenset({int}),
+    "boolean": frozenset({bool}), "null": frozenset({type(None)}), "array": frozenset({list}), "object": frozenset({dict}),
+}
+
+
+def _type(argument: Any) -> Part:
+    names = argument if isinstance(argument, list) else [argument]
+    if not all(isinstance(name, str) and name in _TYPES for name in names):
+        return ask
+    allowed = frozenset().union(*(_TYPES[name] for name in names))
+    # 1.0 is an integer (SEC-84).
+    whole = "integer" in names and float not in allowed
+
+    def check(value: Any, left: List[int]) -> Optional[bool]:
+        kind = type(value)
+        if kind in allowed:
+            return True
+        if whole and kind is float:
+            return bool(value.is_integer())
+        return False if kind in JSON else None
+
+    return check
+
+
+def _scalar(value: Any) -> bool:
+    return type(value) in (str, int, float, bool, type(None))
+
+
+def _same(left: Any, right: Any) -> bool:
+    # JSON's true is not 1.
+    return bool(left == right) and (type(left) is bool) == (type(right) is bool)
+
+
+def _enum(argument: Any) -> Part:
+    if not isinstance(argument, list) or not all(_scalar(item) for item in argument):
+        return ask
+    texts = frozenset(item for item in argument if type(item) is str)
+    others = tuple(item for item in argument if type(item) is not str)
+
+    def check(value: Any, left: List[int]) -> Optional[bool]:
+        if type(value) is str:
+            return value in texts
+        if not _scalar(value):
+            return False if type(value) in JSON else None
+        left[0] -= len(others)
+        if left[0] < 0:
+            raise TooMuch
+        return any(_same(value, item) for item in others)
+
+    return check
+
+
+def _const(argument: Any) -> Part:
+    return _enum([argument])
+
+
+def _bound(test: Callable[[Any, Any], bool]) -> Callable[[Any], Part]:
+    def make(argument: Any) -> Part:
+        if type(argument) not in (int, float):
+            return ask
+
+        def check(value: Any, left: List[int]) -> Optional[bool]:
+            kind = type(value)
+            if kind is int or kind is float:
+                return test(value, argument)
+            return True if kind in JSON else None
+
+        return check
+
+    return make
+
+
+def _length(kind: Any, test: Callable[[int, int], bool]) -> Callable[[Any], Part]:
+    def make(argument: Any) -> Part:
+        if type(argument) is not int:
+            return ask
+
+        def check(value: Any, left: List[int]) -> Optional[bool]:
+            if type(value) is kind:
+                return test(len(value), argument)
+            return True if type(value) in JSON else None
+
+        return check
+
+    return make
+
+
+def _multiple(argument: Any) -> Part:
+    if type(argument) is not int or argument <= 0:
+        return ask
+
+    def check(value: Any, left: List[int]) -> Optional[bool]:
+        if type(value) is int:
+            return bool(value % argument == 0)
+        # With fractions the answer depends on how the division is done.
+        return True if type(value) in JSON and type(value) is not float else None
+
+    return check
+
+
+def _unique(argument: Any) -> Part:
+    if not isinstance(argument, bool):
+        return ask
+
+    def check(value: Any, left: List[int]) -> Optional[bool]:
+        if not argument or type(value) is not list:
+            return True if type(value) in JSON else None
+        left[0] -= len(value)
+        if left[0] < 0:
+            raise TooMuch
+        for item in value:
+            if not _scalar(item) or type(item) is int and not -_SMALL < item < _SMALL:
+                return None
+        return len({(type(item) is bool, item) for item in value}) == len(value)
+
+    return check
+
+
+def _pattern(argument: Any) -> Part:
+    try:
+        search = re.compile(argument).search
+    except (TypeError, re.error, RecursionError, OverflowError):
+        return ask
+
+    def check(value: Any, left: List[int]) -> Optional[bool]:
+        if type(value) is not str:
+            return True if type(value) in JSON else None
+        return search(value) is not None if len(value) <= _MAX_SUBJECT else None
+
+    return check
+
+
+#: What makes the check of each keyword from its argument.
+KEYWORDS: Dict[str, Callable[[Any], Part]] = {
+    "type": _type,
+    "enum": _enum,
+    "const": _const,
+    "minimum": _bound(lambda value, bound: bool(value >= bound)),
+    "maximum": _bound(lambda value, bound: bool(value <= bound)),
+    "exclusiveMinimum": _bound(lambda value, bound: bool(value > bound)),
+    "exclusiveMaximum": _bound(lambda value, bound: bool(value < bound)),
+    "minLength": _length(str, lambda length, bound: length >= bound),
+    "maxLength": _length(str, lambda length, bound: length <= bound),
+    "minItems": _length(list, lambda length, bound: length >= bound),
+    "maxItems": _length(list, lambda length, bound: length <= bound),
+    "minProperties": _length(dict, lambda length, bound: length >= bound),
+    "maxProperties": _length(dict, lambda length, bound: length <= bound),
+    "pattern": _pattern,
+    "multipleOf": _multiple,
+    "uniqueItems": _unique,
+}

@@ -1,0 +1,218 @@
+"""What a JSON Schema must be before anything is validated with it: small, of a known dialect, and whole.
+Whether it is valid under its dialect's own schema is not asked here.
+"""
+
+import json
+import re
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+
+from ...errors import RegistrationError
+from .patterns import longest_subject
+
+__all__ = ["ForeignSchema", "check_rules", "is_draft7"]
+
+
+class ForeignSchema(RegistrationError):
+    """A schema is in a dialect that is not known here, or refers to what is not in it: nobody knows what it says."""
+
+
+_MAX_BYTES = 256 << 10
+_MAX_DEPTH = 64
+_MAX_PARTS = 10_000
+_NEWEST = "https://json-schema.org/draft/2020-12/schema"
+_DRAFT7 = "http://json-schema.org/draft-07/schema"
+_DIALECT = r"https?://json-schema\.org/(?:draft/2020-12|(draft-07))/schema#?"
+
+#: Where a schema has schemas: as the value of a keyword, in its list, or in its object.
+_ONE = frozenset({"additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not",
+                  "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"})
+_LISTS = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
+_MAPS = frozenset({"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"})
+
+
+def is_draft7(schema: Mapping[str, Any], what: str = "schema") -> bool:
+    """Tell whether a schema is of draft-07; otherwise it is of 2020-12, also when it names no dialect (JSCH-01).
+
+    :raises RegistrationError: it names another (JSCH-04).
+    """
+    named = schema.get("$schema")
+    if named is None:
+        return False
+    found = re.fullmatch(_DIALECT, named) if isinstance(named, str) else None
+    if found is None:
+        raise ForeignSchema(f"{what}: the JSON Schema dialect {str(named)[:200]!r} is not supported;"
+                            f" use 2020-12 (or leave $schema out) or draft-07")
+    return found.group(1) is not None
+
+
+def check_rules(schema: Any, what: str, trusted: bool) -> None:
+    """Return when *schema* is within the limits, of a served dialect, and refers to nothing but itself.
+
+    :param what: how errors call it.
+    :param trusted: False also refuses patterns that could run for hours (SEC-78).
+    :raises RegistrationError: it is not.
+    """
+    if not isinstance(schema, dict):
+        raise RegistrationError(f"{what}: a JSON Schema is an object, not {type(schema).__name__}")
+    draft7 = is_draft7(schema, what)
+    _check_size(schema, what)
+    _Rules(schema, what, draft7, trusted).check()
+
+
+def _check_size(schema: Dict[str, Any], what: str) -> None:
+    parts = 0
+    level: List[Any] = [schema]
+    for _ in range(_MAX_DEPTH):
+        below: List[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                parts += 1
+                below.extend(item.values())
+                if not all(isinstance(key, str) for key in item):
+                    raise RegistrationError(f"{what}: it is not JSON: the names of members must be strings")
+            elif isinstance(item, list):
+                below.extend(item)
+        # Lists are counted too: those that contain themselves twice would double with each level.
+        if parts > _MAX_PARTS or len(below) > _MAX_BYTES:
+            raise RegistrationError(f"{what}: it has more than {_MAX_PARTS} parts; describe less, or share parts"
+                                    f" under $defs")
+        level = below
+        if not level:
+            break
+    if any(isinstance(item, (dict, list)) for item in level):
+        raise RegistrationError(f"{what}: it is nested more than {_MAX_DEPTH} levels deep, or contains itself;"
+                                f" put parts under $defs and refer to them")
+    try:
+        size = len(json.dumps(schema, allow_nan=False, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RegistrationError(f"{what}: it is not JSON: {error}") from error
+    if size > _MAX_BYTES:
+        raise RegistrationError(f"{what}: it has {size} bytes; at most {_MAX_BYTES} are possible")
+
+
+class _Rules:
+    """One walk through a schema and whatever its references reach."""
+
+    def __init__(self, schema: Dict[str, Any], what: str, draft7: bool, trusted: bool) -> None:
+        self._root = schema
+        self._what = what
+        self._draft7 = draft7
+        self._trusted = trusted
+        #: What references can name: whole resources by URI, and parts of them by URI and anchor.
+        self._resources: Dict[str, Any] = {}
+        self._anchors: Dict[Tuple[str, str], Any] = {}
+        self._seen: Dict[int, Any] = {}
+        #: Schemas that are still to be looked at, each with the URI that its references start from.
+        self._waiting: List[Tuple[Any, str]] = []
+
+    def check(self) -> None:
+        self._index()
+        self._waiting = [(self._root, "")]
+        while self._waiting:
+            node, base = self._waiting.pop()
+            if isinstance(node, dict) and id(node) not in self._seen:
+                self._seen[id(node)] = node
+                base = self._base(node, base)
+                self._check_node(node, base)
+                self._waiting.extend((child, base) for child in _below(node))
+
+    def _refuse(self, reason: str) -> RegistrationError:
+        return RegistrationError(f"{self._what}: {reason}")
+
+    def _index(self) -> None:
+        waiting: List[Tuple[Any, str]] = [(self._root, "")]
+        self._resources[""] = self._root
+        while waiting:
+            node, base = waiting.pop()
+            if not isinstance(node, dict):
+                continue
+            inner = self._base(node, base)
+            if inner != base:
+                self._resources.setdefault(inner, node)
+            for keyword in ("$anchor", "$dynamicAnchor"):
+                if isinstance(node.get(keyword), str):
+                    self._anchors.setdefault((inner, node[keyword]), node)
+            own = node.get("$id")
+            if self._draft7 and isinstance(own, str) and own.startswith("#"):
+                self._anchors.setdefault((inner, own[1:]), node)
+            waiting.extend((child, inner) for child in _below(node))
+
+    def _base(self, node: Dict[str, Any], base: str) -> str:
+        own = node.get("$id")
+        if not isinstance(own, str) or self._draft7 and "$ref" in node:
+            return base
+        return self._join(base, own)[0]
+
+    def _join(self, base: str, reference: str) -> Tuple[str, str]:
+        """Return the absolute URI that a reference means, and its fragment."""
+        from urllib.parse import unquote, urldefrag, urljoin  # few schemas have references
+
+        try:
+            uri, fragment = urldefrag(reference)
+            return (urljoin(base, uri) if uri else base), unquote(fragment)
+        except ValueError as error:
+            raise self._refuse(f"{reference[:200]!r} is not a URI: {error}") from error
+
+    def _check_node(self, node: Dict[str, Any], base: str) -> None:
+        if "$schema" in node and is_draft7(node, self._what) != self._draft7:
+            raise self._refuse("parts of it name another JSON Schema dialect than the whole")
+        for keyword in ("$ref",) if self._draft7 else ("$ref", "$dynamicRef"):
+            if isinstance(node.get(keyword), str):
+                self._resolve(node[keyword], base)
+        if isinstance(node.get("pattern"), str):
+            self._check_pattern(node["pattern"])
+        if isinstance(node.get("patternProperties"), dict):
+            for pattern in node["patternProperties"]:
+                self._check_pattern(pattern)
+
+    def _resolve(self, reference: str, base: str) -> None:
+        uri, fragment = self._join(base, reference)
+        resource = self._resources.get(uri)
+        if resource is None:
+            if uri in (_NEWEST, _DRAFT7) and not fragment:
+                return  # the validator has it with it
+            raise ForeignSchema(f"{self._what}: {reference[:200]!r} refers to something outside of the schema, which is"
+                                f" never fetched; put it under $defs")
+        target: Optional[Any] = resource
+        base = uri
+        if fragment.startswith("/"):
+            target, base = self._follow(resource, fragment, uri)
+        elif fragment:
+            target = self._anchors.get((uri, fragment))
+        if not isinstance(target, (dict, bool)):
+            raise ForeignSchema(f"{self._what}: {reference[:200]!r} refers to no part of the schema")
+        self._waiting.append((target, base))
+
+    def _follow(self, target: Any, pointer: str, base: str) -> Tuple[Any, str]:
+        for count, step in enumerate(pointer[1:].split("/")):
+            step = step.replace("~1", "/").replace("~0", "~")
+            if isinstance(target, dict) and step in target:
+                base = self._base(target, base) if count else base
+                target = target[step]
+            elif isinstance(target, list) and step.isdecimal() and int(step[:9]) < len(target):
+                target = target[int(step[:9])]
+            else:
+                return None, base
+        return target, base
+
+    def _check_pattern(self, pattern: str) -> None:
+        try:
+            re.compile(pattern)
+            safe = self._trusted or longest_subject(pattern)
+        except (re.error, RecursionError, OverflowError, Warning) as error:
+            raise self._refuse(f"{pattern[:100]!r} is not a pattern that Python's re can match: {error}") from error
+        if not safe:
+            raise self._refuse(f"the pattern {pattern[:100]!r} is too long, or could be matched for hours: something that"
+                               f" repeats overlaps with what it contains or what follows")
+
+
+def _below(node: Dict[str, Any]) -> Iterator[Any]:
+    """Yield the schemas that are direct parts of a schema."""
+    for keyword, value in node.items():
+        if isinstance(value, dict):
+            if keyword in _MAPS:
+                yield from value.values()
+            elif keyword in _ONE:
+                yield value
+        elif isinstance(value, list) and keyword in _LISTS:
+            yield from value

@@ -1,0 +1,246 @@
+"""Validation against JSON Schemas that somebody else may have written: bounded, and never fetching.
+The only user of ``jsonschema``, which is imported on first use. Dialects: 2020-12, also when a schema
+names none (JSCH-01), and draft-07; any other is refused (JSCH-04). ``format`` is an annotation.
+"""
+
+import json
+import re
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
+
+from ...errors import RegistrationError
+from .patterns import MAX_SUBJECT, longest_subject
+from .quickcheck import Check, compile_check
+from .rules import check_rules, is_draft7
+from .budget import Budget, Stopped, check_names, count_patterns, counted
+
+__all__ = ["Validator", "check_schema"]
+
+_MAX_PROBLEMS = 10
+#: What it costs to match the longest text that a pattern may get, which takes about a tenth of a second.
+_PATTERN_STEPS = 6_000
+
+
+def check_schema(schema: Any, *, what: str, trusted: bool = True) -> None:
+    """Return when *schema* can be used (JSCH-04, JSCH-06, JSCH-08).
+
+    :param what: how errors call it, such as "tool 'add': input_schema".
+    :param trusted: False for a peer's schema, whose patterns could run for hours: those are refused.
+    :raises RegistrationError: it is no schema, too large, too deep, of another dialect, invalid, or refers
+        to something outside of itself.
+    """
+    check_rules(schema, what, trusted)
+    draft7 = is_draft7(schema)
+    try:
+        for error in _Engine(_dialect(draft7).META_SCHEMA, draft7, _unformatted).errors(schema):
+            place = "/".join(str(step) for step in error.absolute_path)
+            raise RegistrationError(f"{what}: it is not valid JSON Schema at {place[:200] or 'its top'}:"
+                                    f" {_cut(error.message)}")
+    except (RecursionError, OverflowError) as error:
+        raise RegistrationError(f"{what}: it cannot be checked: {error}") from error
+
+
+class Validator:
+    """One schema, compiled on first use; any number of threads may use it at once.
+
+    :param schema: a JSON Schema that :func:`check_schema` has accepted.
+    :param trusted: False for a peer's schema: its patterns are then matched only against texts so short
+        that each takes a fraction of a second (SEC-78).
+    """
+
+    def __init__(self, schema: Dict[str, Any], *, trusted: bool = True) -> None:
+        self._schema = schema
+        self._trusted = trusted
+        # Both are made at first use, perhaps by two threads at once; it does not matter whose stays.
+        self._quick: Optional[Check] = None
+        self._full: Optional[_Engine] = None
+        self._patterns = 0
+
+    def is_valid(self, instance: Any) -> bool:
+        """Whether *instance* fits; one whose validation had to be stopped does not."""
+        verdict = self._verdict(instance)
+        return not self._slow(instance, "") if verdict is None else verdict
+
+    def problems(self, instance: Any, name: str = "") -> List[str]:
+        """Return what is wrong as sentences, at most ten; none when *instance* fits.
+
+        A validation that comes to its limits (50,000 steps, 200 levels, long texts for patterns) is stopped,
+        which is the last of the sentences then.
+
+        :param name: stands before each path, such as "arguments".
+        """
+        return [] if self._verdict(instance) else self._slow(instance, name)
+
+    def _verdict(self, instance: Any) -> Optional[bool]:
+        if self._quick is None:
+            self._quick = compile_check(self._schema, draft7=is_draft7(self._schema), patterns=self._trusted)
+        return self._quick(instance)
+
+    def _slow(self, instance: Any, name: str) -> List[str]:
+        if self._full is None:
+            self._patterns = count_patterns(self._schema)
+            self._full = _Engine(self._schema, is_draft7(self._schema), _bounded(self._trusted))
+        found: List[str] = []
+        try:
+            if self._patterns:
+                check_names(instance)
+            for error in self._full.errors(instance, Budget(self._patterns)):
+                found.append(_sentence(error, name))
+                if len(found) == _MAX_PROBLEMS:
+                    break
+        except Stopped as error:
+            found.append(str(error))
+        except RecursionError:
+            found.append("the value or its schema is nested too deeply to be validated")
+        except Exception as error:
+            # Not only ValidationError comes out of jsonschema (SEC-80): OverflowError, re.error, TypeError,
+            # an unresolvable reference. A schema that cannot be used makes nothing valid (JSCH-11).
+            found.append(f"the value cannot be validated: {type(error).__name__}: {str(error)[:200]}")
+        return found
+
+
+def _sentence(error: Any, name: str) -> str:
+    path = name
+    for step in error.absolute_path:
+        if isinstance(step, str) and step.isidentifier():
+            path += f".{step[:100]}" if path else step[:100]
+        else:
+            path += f"[{step!r:.100}]"
+    text = _cut(error.message)
+    if error.context:
+        # "Not valid under any of the given schemas" alone does not say what to do.
+        text += f" ({'; or '.join(_cut(inner.message, 100) for inner in error.context[:3])})"
+    return f"{path}: {text}" if path else text
+
+
+def _cut(text: str, size: int = 300) -> str:
+    return text if len(text) <= size else f"{text[:size * 2 // 3]} ... {text[-size // 4:]}"
+
+
+class _Engine:
+    """A validator of jsonschema's that fetches nothing and stays in charge of all parts of a schema.
+
+    :param keywords: what replaces or adds to the dialect's own keywords.
+    """
+
+    def __init__(self, schema: Any, draft7: bool, change: Callable[[Dict[str, Any]], Dict[str, Any]]) -> None:
+        import jsonschema
+
+        base: Any = _dialect(draft7)
+        # extend() of older versions forgets that draft-07 ignores what stands beside a $ref.
+        create: Callable[..., Any] = jsonschema.validators.create
+        cls = create(base.META_SCHEMA, change({**base.VALIDATORS, "uniqueItems": _unique_items}),
+                     type_checker=base.TYPE_CHECKER, id_of=base.ID_OF, **{"applicable_validators": _alone} if draft7 else {})
+        fields = [(field.name, getattr(field, "alias", None) or field.name.lstrip("_"))
+                  for field in cls.__attrs_attrs__ if field.init]
+
+        def evolve(self: Any, **changes: Any) -> Any:
+            # The original takes another class for a part that names its $schema, which would not count steps.
+            for field, argument in fields:
+                if argument not in changes:
+                    changes[argument] = getattr(self, field)
+            return cls(**changes)
+
+        cls.evolve = evolve
+        self._resolver: Optional[Callable[[], Any]] = None
+        if any(field == "_registry" for field, _ in fields):
+            from referencing import Registry
+
+            self._validator = cls(schema, registry=Registry())
+        else:
+            # jsonschema before 4.18: the resolver remembers where it is, so each validation has its own.
+            class Refusing(jsonschema.RefResolver):
+                def resolve_remote(self, uri: str) -> Any:
+                    raise jsonschema.RefResolutionError(f"{uri[:200]!r} is not fetched")
+
+            self._resolver = lambda: Refusing.from_schema(schema, id_of=base.ID_OF)
+            self._validator = cls(schema, resolver=self._resolver())
+
+    def errors(self, instance: Any, budget: Optional[Budget] = None) -> Iterator[Any]:
+        """Yield jsonschema's errors."""
+        # The budget rides in the field for the format checker, the one thing that each part of a schema
+        # hands on to the next in all versions; formats are not checked.
+        changes: Dict[str, Any] = {"format_checker": budget}
+        if self._resolver is not None:
+            changes["resolver"] = self._resolver()
+        yield from self._validator.evolve(**changes).iter_errors(instance)
+
+
+def _dialect(draft7: bool) -> Any:
+    import jsonschema
+
+    return jsonschema.Draft7Validator if draft7 else jsonschema.Draft202012Validator
+
+
+def _alone(schema: Mapping[str, Any]) -> Any:
+    return [("$ref", schema["$ref"])] if "$ref" in schema else schema.items()
+
+
+def _unformatted(keywords: Dict[str, Any]) -> Dict[str, Any]:
+    return {keyword: check for keyword, check in keywords.items() if keyword != "format"}
+
+
+def _bounded(trusted: bool) -> Callable[[Dict[str, Any]], Dict[str, Any]]:
+    """Return what makes keywords count their steps and look after their patterns."""
+
+    def change(keywords: Dict[str, Any]) -> Dict[str, Any]:
+        keywords = {**_unformatted(keywords), "pattern": _pattern(trusted)}
+        return {keyword: counted(keyword, check) for keyword, check in keywords.items()}
+
+    return change
+
+
+def _unique_items(validator: Any, argument: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    # The original compares each item with each other one: seconds for a few thousand objects (SEC-77).
+    if not argument or not isinstance(instance, list):
+        return
+    size = 0
+    seen = set()
+    for item in instance:
+        key = json.dumps(_normal(item), sort_keys=True)
+        size += len(key)
+        if key in seen:
+            yield _error(f"{_cut(repr(item), 100)} comes more than once")
+            break
+        seen.add(key)
+    if validator.format_checker is not None:
+        validator.format_checker.spend(size >> 10)
+
+
+def _normal(value: Any) -> Any:
+    """Return a value whose JSON text is that of all values that are equal to it, and of no others."""
+    if isinstance(value, list):
+        return [_normal(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _normal(item) for key, item in value.items()}
+    if isinstance(value, str):
+        return "s" + value
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        # Texts, because numbers can be made to have the same hash; hexadecimal, which is quick for long ones.
+        return f"n{int(value):x}" if value == value // 1 else f"n{value!r}"
+    return value
+
+
+def _pattern(trusted: bool) -> Callable[..., Any]:
+    longest: Dict[str, int] = {}
+
+    def check(validator: Any, argument: str, instance: Any, schema: Any) -> Iterator[Any]:
+        if not isinstance(instance, str):
+            return
+        size = longest.get(argument)
+        if size is None:
+            size = longest[argument] = MAX_SUBJECT if trusted else longest_subject(argument)
+        if len(instance) > size:
+            yield _error(f"a text of {len(instance)} characters is not matched against {_cut(repr(argument), 100)};"
+                         f" at most {size} are")
+            return
+        validator.format_checker.spend(len(instance) ** 2 * _PATTERN_STEPS // (size * size or 1))
+        if not re.search(argument, instance):
+            yield _error(f"{_cut(repr(instance), 200)} does not match {_cut(repr(argument), 100)}")
+
+    return check
+
+
+def _error(message: str) -> Any:
+    from jsonschema import ValidationError
+
+    return ValidationError(message)

@@ -1,0 +1,210 @@
+"""A bounded pool of daemon threads: how many handlers run, what queues, who is stuck.
+*Places* bound the handlers that run at once; *threads* are whatever that takes. A handler that
+waits for an answer gives its place back meanwhile (``suspended``), so waiting never starves
+running and a pool of one place cannot deadlock on nested questions. Threads are daemons: a hung
+handler never holds up the end of the process (REL-66).
+"""
+
+import contextlib
+import logging
+import sys
+import threading
+import traceback
+from collections import deque
+from queue import Empty, SimpleQueue
+from typing import Callable, Deque, Iterator, List, Optional, Set
+
+from .deadline import Deadline
+
+__all__ = ["Workers"]
+
+Task = Callable[[], object]
+_log = logging.getLogger(__name__)
+_IDLE_SECONDS = 30.0
+
+
+class Workers:
+    """Runs tasks on daemon threads, at most *places* of them at a time.
+
+    :param places: how many tasks run at once.
+    :param queue_limit: how many more may wait for a place.
+    :param name: the threads' name, for debuggers and for :meth:`stuck`.
+    :param keep: how many threads without work are kept for a while; None for all.
+    """
+
+    def __init__(self, places: int, queue_limit: int, name: str, keep: Optional[int] = None) -> None:
+        if places < 1 or queue_limit < 0:
+            raise ValueError("places must be at least 1 and queue_limit at least 0")
+        self._places = places
+        self._queue_limit = queue_limit
+        self._name = name
+        self._keep = keep
+        #: Guards every field below; held for list and dictionary work only.
+        self._lock = threading.Lock()
+        #: Waited on by ``suspended`` (for a place) and by ``drain``.
+        self._changed = threading.Condition(self._lock)
+        self._running = 0
+        self._returning = 0
+        #: Tasks that wait for something, without a place.
+        self._aside = 0
+        self._queue: Deque[Task] = deque()
+        self._idle = 0
+        self._stopped = False
+        self._draining = False
+        self._busy: Set[int] = set()
+        #: What idle threads sleep on: each item is a task to run.
+        self._handoff: "SimpleQueue[Optional[Task]]" = SimpleQueue()
+        #: Whether the current thread holds a place.
+        self._mine = threading.local()
+
+    def take(self) -> bool:
+        """Take a place for the current thread if one is free and nobody waits for it."""
+        with self._lock:
+            if self._running >= self._places or self._queue or self._returning or self._stopped:
+                return False
+            self._running += 1
+            self._busy.add(threading.get_ident())
+        self._mine.place = True
+        return True
+
+    def give(self) -> None:
+        """Give the current thread's place back; the next queued task gets it."""
+        self._mine.place = False
+        with self._lock:
+            self._busy.discard(threading.get_ident())
+            self._running -= 1
+            self._pass_on()
+
+    def submit(self, task: Task) -> bool:
+        """Run *task* on a thread as soon as there is a place; False when the queue is full or stopped, or without threads."""
+        with self._lock:
+            if self._stopped or len(self._queue) >= self._queue_limit + self._places - self._running:
+                return False
+            self._queue.append(task)
+            self._pass_on()
+            if not self._running and self._queue and self._queue[-1] is task:
+                self._queue.pop()  # there is no thread for it, and nobody at work who would take it next
+                return False
+        return True
+
+    def spawn(self, task: Task) -> None:
+        """Run *task* on a thread at once, without a place."""
+        with self._lock:
+            if self._idle > 0:
+                self._idle -= 1
+                self._handoff.put(task)
+                return
+        threading.Thread(target=self._work, args=(task,), name=self._name, daemon=True).start()
+
+    @contextlib.contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Give the current thread's place back while the block waits; retake one ahead of new tasks."""
+        if not getattr(self._mine, "place", False):
+            yield
+            return
+        with self._lock:
+            self._aside += 1
+        self.give()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._aside -= 1
+                self._returning += 1
+                try:
+                    self._changed.wait_for(lambda: self._running < self._places or self._stopped)
+                finally:
+                    self._returning -= 1
+                    self._running += 1
+                    self._busy.add(threading.get_ident())
+                    self._pass_on()  # there may be a place for a new task besides
+            self._mine.place = True
+
+    def drain(self, deadline: Deadline, waiting: bool = False) -> bool:
+        """Wait until nothing runs; return whether that came before the deadline.
+
+        :param waiting: whether tasks count as well that wait without a place.
+        """
+        with self._changed:
+            self._draining = True
+            return self._changed.wait_for(lambda: not self._running and not self._queue
+                                          and not (waiting and (self._aside or self._returning)), deadline.remaining())
+
+    def stop(self) -> None:
+        """Take no more tasks, forget the queued ones and let idle threads end."""
+        with self._lock:
+            self._stopped = True
+            self._queue.clear()
+            idle, self._idle = self._idle, 0
+            self._changed.notify_all()
+        for _ in range(idle):
+            self._handoff.put(None)
+
+    def stuck(self) -> List[str]:
+        """Return, for each task that still runs, its thread's name and where it stands."""
+        with self._lock:
+            busy = set(self._busy)
+        frames = sys._current_frames()
+        return [f"{thread.name}:\n{''.join(traceback.format_stack(frames[thread.ident]))}"
+                for thread in threading.enumerate() if thread.ident in busy and thread.ident in frames]
+
+    def _pass_on(self) -> None:
+        # Called with the lock held. Whoever comes back from waiting goes first.
+        if self._returning:
+            self._changed.notify_all()
+        elif self._queue and self._running < self._places:
+            task = self._queue.popleft()
+            self._running += 1
+            try:
+                self._start(task)
+            except RuntimeError as error:
+                # The system gives no more threads: whoever gives a place back tries again (REL-39).
+                _log.warning("a task of %s waits: %s", self._name, error)
+                self._running -= 1
+                self._queue.appendleft(task)
+        elif not self._running and self._draining:
+            self._changed.notify_all()
+
+    def _start(self, task: Task) -> None:
+        # Called with the lock held; the task's place is taken already.
+        def placed() -> None:
+            self._mine.place = True
+            with self._lock:
+                self._busy.add(threading.get_ident())
+            try:
+                self._guarded(task)
+            finally:
+                self.give()
+
+        if self._idle > 0:
+            self._idle -= 1
+            self._handoff.put(placed)
+        else:
+            threading.Thread(target=self._work, args=(placed,), name=self._name, daemon=True).start()
+
+    def _guarded(self, task: Task) -> None:
+        try:
+            task()
+        except BaseException:
+            # SystemExit and its like too: a task must not take the thread with it (REL-58).
+            _log.exception("a task of %s failed", self._name)
+
+    def _work(self, task: Optional[Task]) -> None:
+        # A worker thread's life: started by spawn, ended by stop or by half a minute without work;
+        # it blocks on the handoff queue and on whatever the task blocks on.
+        while task is not None:
+            self._guarded(task)
+            task = None  # so that the thread keeps nothing of the task alive while it sleeps
+            with self._lock:
+                if self._stopped or self._idle == self._keep:
+                    return
+                self._idle += 1
+            try:
+                task = self._handoff.get(timeout=_IDLE_SECONDS)
+            except Empty:
+                with self._lock:
+                    if self._idle > 0:
+                        self._idle -= 1
+                        return
+                # Somebody counted on this thread in the last moment: its task is on the way.
+                task = self._handoff.get()

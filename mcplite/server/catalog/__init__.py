@@ -1,0 +1,1 @@
+"""What a server offers: registered tools, resources and prompts, capabilities and cache hints."""

@@ -1,0 +1,102 @@
+"""What the options of a server and of its decorators may be."""
+
+import logging
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Union
+
+from ...errors import RegistrationError
+from ...protocol import codec
+from ...protocol.meta import check_extension
+from ...types import Icon
+from .hints import CacheHint
+from ..functions.function import Function
+
+if TYPE_CHECKING:
+    from ...protocol.http.routing_headers import Mark
+    from ..auth.bearer import BearerAuth, Verifier
+
+__all__ = ["bearer_auth", "checked_extensions", "checked_hints", "checked_key", "decoded_icons", "find_marks"]
+
+_log = logging.getLogger(__name__)
+
+
+def bearer_auth(given: "Union[None, BearerAuth, Verifier]") -> "Optional[BearerAuth]":
+    """Return how callers are known; a verifier alone will do.
+
+    :raises RegistrationError: it is neither.
+    """
+    if given is None:
+        return None
+    from ..auth.bearer import BearerAuth  # for servers that have it
+
+    if isinstance(given, BearerAuth):
+        return given
+    try:
+        return BearerAuth(given)
+    except ValueError as error:
+        raise RegistrationError(f"auth=: {error}") from error
+
+
+def find_marks(function: Function, what: str) -> "Sequence[Mark]":
+    """Return the marked parameters of a tool (MHDR-11).
+
+    :raises RegistrationError: one cannot be marked.
+    """
+    if not function.mentions("x-mcp-header"):
+        return ()
+    from ...protocol.http.routing_headers import marks  # for servers that have marked parameters
+
+    try:
+        found = marks(function.input_schema)
+    except ValueError as error:
+        raise RegistrationError(f"{what}: {error}") from error
+    for mark in found:
+        if any(word in mark.path[-1].lower() for word in ("password", "secret", "token", "key", "credential")):
+            _log.warning("%s: the parameter %r looks like a secret, which should not travel in a header (MHDR-30)",
+                         what, mark.path[-1])
+    return found
+
+
+def checked_hints(given: Mapping[str, CacheHint]) -> Dict[str, CacheHint]:
+    """Return the hints of ``cache_lists``.
+
+    :raises RegistrationError: they are none, or for something else.
+    """
+    for kind, hint in given.items():
+        if kind not in ("tools", "prompts", "resources", "templates", "discover"):
+            raise RegistrationError(f"cache_lists[{kind!r}]: there are hints for 'tools', 'prompts', 'resources', 'templates'"
+                                    " and 'discover'")
+        if not isinstance(hint, CacheHint):
+            raise RegistrationError(f"cache_lists[{kind!r}] must be a CacheHint, not {hint!r}")
+    return dict(given)
+
+
+def checked_extensions(extensions: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
+    """Return extensions that can be declared.
+
+    :raises RegistrationError: a name or its settings are not written right.
+    """
+    for name, settings in (extensions or {}).items():
+        try:
+            check_extension(name, settings)
+        except ValueError as error:
+            raise RegistrationError(str(error)) from error
+    return extensions
+
+
+def checked_key(key: Union[str, bytes]) -> bytes:
+    """Return a secret as bytes.
+
+    :raises RegistrationError: it can be guessed.
+    """
+    secret = key.encode("utf-8") if isinstance(key, str) else key
+    if len(secret) < 16:
+        raise RegistrationError("a key in state_keys has fewer than 16 bytes, which can be guessed; use"
+                                " secrets.token_hex(32)")
+    return secret
+
+
+def decoded_icons(icons: Optional[Sequence[Union[Icon, Dict[str, Any]]]]) -> Optional[List[Icon]]:
+    """Return icons, whichever way they were given."""
+    if icons is None:
+        return None
+    return [codec.decode(Icon, icon) if isinstance(icon, dict) else icon for icon in icons]

@@ -1,0 +1,256 @@
+"""What a server offers: tools, resources, templates, prompts, completions, and methods of one's own.
+Registering and removing work from any thread at any time: readers take a snapshot, writers replace it.
+"""
+
+import dataclasses
+import logging
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from ...errors import RegistrationError
+from ...protocol.meta import check_meta
+from ...revisions import Revision
+from ...types import Prompt, Resource, ResourceTemplate, Tool
+from .hints import CacheHint
+from ..functions.function import Function
+
+if TYPE_CHECKING:
+    from ...protocol.http.routing_headers import Mark
+    from ...protocol.uritemplate import Template
+
+__all__ = ["Found", "PromptEntry", "Registry", "ResourceEntry", "TemplateEntry", "ToolEntry"]
+
+_log = logging.getLogger(__name__)
+_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
+
+
+@dataclass(eq=False, repr=False)
+class ToolEntry:
+    """A tool: how it is listed and how it is called."""
+
+    tool: Tool
+    function: Function
+    #: Seconds that one call may run; None for no bound.
+    timeout: Optional[float] = None
+    #: The parameters that travel in headers as well (MHDR-11).
+    marks: "Sequence[Mark]" = ()
+    #: What a caller over HTTP must have.
+    scopes: Tuple[str, ...] = ()
+
+    def listed(self, revision: Revision) -> Tool:
+        """Return the definition with its description and schemas, which are made on first use."""
+        function = self.function
+        return dataclasses.replace(self.tool, description=function.description, input_schema=function.input_schema,
+                                   output_schema=function.output.schema_for(revision))
+
+
+@dataclass(eq=False, repr=False)
+class ResourceEntry:
+    """A resource at one URI."""
+
+    resource: Resource
+    function: Function
+    #: How long clients may keep it; None for what the server says.
+    cache: Optional[CacheHint] = None
+    scopes: Tuple[str, ...] = ()
+
+    def listed(self, revision: Revision) -> Resource:
+        return self.resource
+
+
+@dataclass(eq=False, repr=False)
+class TemplateEntry:
+    """Resources at every URI that a template matches."""
+
+    template: ResourceTemplate
+    pattern: "Template"
+    function: Function
+    cache: Optional[CacheHint] = None
+    scopes: Tuple[str, ...] = ()
+
+    def listed(self, revision: Revision) -> ResourceTemplate:
+        return self.template
+
+
+@dataclass(eq=False, repr=False)
+class PromptEntry:
+    """A prompt."""
+
+    prompt: Prompt
+    function: Function
+    scopes: Tuple[str, ...] = ()
+
+    def listed(self, revision: Revision) -> Prompt:
+        return self.prompt
+
+
+class Found(NamedTuple):
+    """What reads a resource."""
+
+    function: Function
+    values: Mapping[str, Any]
+    mime_type: Optional[str]
+    cache: CacheHint
+    scopes: Tuple[str, ...]
+
+
+@dataclass(eq=False, repr=False)
+class _Kind:
+    """All entries of one kind by name, as an immutable snapshot, and how often they have changed."""
+
+    entries: Mapping[str, Any] = field(default_factory=dict)
+    version: int = 0
+    #: Stays true once there was an entry: what was declared to a client is not taken back.
+    declared: bool = False
+
+
+class Registry:
+    """The entries of one server.
+
+    :param changed: called with "tools", "resources" or "prompts" after each change, on the thread
+        that made it, with no lock held.
+    """
+
+    KINDS = ("tools", "resources", "templates", "prompts")
+
+    def __init__(self, changed: Callable[[str], None]) -> None:
+        #: Guards the replacement of snapshots; readers need no lock.
+        self._lock = threading.Lock()
+        self._kinds: Dict[str, _Kind] = {kind: _Kind() for kind in self.KINDS}
+        self._completions: Dict[Tuple[str, str, str], Function] = {}
+        self._methods: Dict[str, Callable[..., Any]] = {}
+        self._notifications: Dict[str, Callable[..., Any]] = {}
+        self._changed = changed
+        #: Whether anything has ever needed scopes.
+        self.scoped = False
+
+    def add(self, kind: str, name: str, entry: Any) -> None:
+        """Register *entry*.
+
+        :raises RegistrationError: the name is taken; ``remove`` the old one first.
+        """
+        with self._lock:
+            state = self._kinds[kind]
+            if name in state.entries:
+                raise RegistrationError(f"{kind[:-1]} {name!r} is registered already (TOOL-14);"
+                                        f" remove it first, or choose another name")
+            self.scoped = self.scoped or bool(getattr(entry, "scopes", ()))  # before anybody can find the entry
+            state.entries = {**state.entries, name: entry}
+            state.version += 1
+            state.declared = True
+        self._changed("resources" if kind == "templates" else kind)
+
+    def remove(self, kind: str, name: str) -> None:
+        """Take an entry out.
+
+        :raises KeyError: there is none of this name.
+        """
+        with self._lock:
+            state = self._kinds[kind]
+            if name not in state.entries:
+                raise KeyError(f"no {kind[:-1]} {name!r} is registered; there are: {', '.join(state.entries) or 'none'}")
+            state.entries = {key: value for key, value in state.entries.items() if key != name}
+            state.version += 1
+        self._changed("resources" if kind == "templates" else kind)
+
+    def declare(self, kind: str) -> None:
+        """Have *kind* declared to clients although it is still empty."""
+        self._kinds[kind].declared = True
+
+    def declared(self, kind: str) -> bool:
+        """Whether there is, or was, anything of this kind."""
+        return self._kinds[kind].declared
+
+    def version(self, kind: str) -> int:
+        """How often the entries of this kind have changed."""
+        return self._kinds[kind].version
+
+    def scopes(self) -> List[str]:
+        """Return the scopes that anything needs now, each once."""
+        return list(dict.fromkeys(scope for kind in self.KINDS for entry in self.all(kind).values() for scope in entry.scopes))
+
+    def all(self, kind: str) -> Mapping[str, Any]:
+        """Return the present snapshot, in the order of registration (TOOL-06)."""
+        return self._kinds[kind].entries
+
+    def get(self, kind: str, name: str) -> Optional[Any]:
+        """Return one entry, or None."""
+        return self._kinds[kind].entries.get(name)
+
+    def match(self, uri: str) -> Optional[Tuple[TemplateEntry, Dict[str, Any]]]:
+        """Return the first template that matches *uri*, with the variables' values."""
+        for entry in self._kinds["templates"].entries.values():
+            values = entry.pattern.match(uri)
+            if values is not None:
+                return entry, values
+        return None
+
+    def add_completion(self, kind: str, name: str, argument: str, function: Function) -> None:
+        """Register the completer of one argument of a prompt ("prompt") or template ("resource")."""
+        key = (kind, name, argument)
+        with self._lock:
+            if key in self._completions:
+                raise RegistrationError(f"{kind} {name!r} has a completion for {argument!r} already")
+            self._completions = {**self._completions, key: function}
+
+    def completion(self, kind: str, name: str, argument: str) -> Optional[Function]:
+        """Return a completer, or None."""
+        return self._completions.get((kind, name, argument))
+
+    @property
+    def has_completions(self) -> bool:
+        """Whether anything can be completed."""
+        return bool(self._completions)
+
+    def add_method(self, method: str, handler: Callable[..., Any]) -> None:
+        """Register a method of one's own."""
+        with self._lock:
+            self._methods = {**self._methods, method: handler}
+
+    def add_notification(self, method: str, handler: Callable[..., Any]) -> None:
+        """Register the handler of a notification of one's own."""
+        with self._lock:
+            self._notifications = {**self._notifications, method: handler}
+
+    def notification(self, name: str) -> Optional[Callable[..., Any]]:
+        """Return the handler of a notification of one's own, or None."""
+        return self._notifications.get(name)
+
+    def method(self, name: str) -> Optional[Callable[..., Any]]:
+        """Return the handler of a method of one's own, or None."""
+        return self._methods.get(name)
+
+
+def check_name(kind: str, name: Any) -> str:
+    """Return *name* if it can name a tool or a prompt, with a warning where other SDKs may stumble.
+
+    :raises RegistrationError: it is no text, or empty.
+    """
+    if not isinstance(name, str) or not name:
+        raise RegistrationError(f"a {kind} needs a name; give name='...' (got {name!r})")
+    if len(name) > 128 or not _NAME_CHARACTERS.issuperset(name):
+        _log.warning("the %s name %.200r should have 1 to 128 characters from A-Z a-z 0-9 _ - . (TOOL-11, TOOL-12)",
+                     kind, name)
+    return name
+
+
+def checked_meta(meta: Optional[Dict[str, Any]], what: str) -> Optional[Dict[str, Any]]:
+    """Return *meta* if its keys may be used.
+
+    :raises RegistrationError: a key breaks the rules or is reserved (META-01 to META-03).
+    """
+    if meta is not None:
+        try:
+            check_meta(meta)
+        except ValueError as error:
+            raise RegistrationError(f"{what}: {error}") from error
+    return meta
+
+
+def suggestions(name: str, known: List[str]) -> str:
+    """Return a hint such as "; did you mean 'forecast'?" for an unknown name, or nothing."""
+    import difflib  # on the error path only: a server need not load it
+
+    close = difflib.get_close_matches(name[:200], known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

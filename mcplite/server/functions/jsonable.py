@@ -1,0 +1,85 @@
+"""From Python data to JSON data: the mirror of how arguments are converted."""
+
+import base64
+import collections.abc
+import dataclasses
+import enum
+import inspect
+import math
+import os
+from typing import Any
+
+from .scalars import OTHERS
+
+__all__ = ["jsonable"]
+
+_SCALARS = frozenset({str, int, bool, type(None)})
+_MAX_DEPTH = 200
+
+
+def jsonable(value: Any, depth: int = 0) -> Any:
+    """Return a value as JSON data.
+
+    Dataclasses and named tuples become objects, tuples and sets become lists (sets sorted), enumerations
+    their values, dates and durations ISO 8601, bytes base64, and UUIDs, decimals and paths text.
+
+    :raises TypeError: JSON has no form of it.
+    :raises ValueError: it holds NaN or an infinity, contains itself, or is nested too deeply.
+    """
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if kind is float:
+        if math.isfinite(value):
+            return value
+        raise ValueError(f"{value} is no JSON number; return None, or a text, in its place")
+    if depth > _MAX_DEPTH:
+        raise ValueError("the value is nested too deeply, or contains itself")
+    if kind is dict or isinstance(value, collections.abc.Mapping):
+        return {_key(key): jsonable(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {name: jsonable(item, depth + 1) for name, item in zip(value._fields, value)}
+    if isinstance(value, (list, tuple)):
+        return [jsonable(item, depth + 1) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return [jsonable(item, depth + 1) for item in sorted(value, key=lambda item: (type(item).__name__, str(item)))]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: jsonable(getattr(value, field.name), depth + 1) for field in dataclasses.fields(value)}
+    if isinstance(value, enum.Enum):
+        return jsonable(value.value, depth + 1)
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> Any:
+    # A subclass is sent as what it is based on, whatever its own __str__ or __float__ says.
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return jsonable(float.__float__(value))
+    if not OTHERS.isdisjoint(base.__module__ for base in type(value).__mro__):
+        from .datetimes import text_of
+
+        text = text_of(value)
+        if text is not None:
+            return text
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return base64.b64encode(value).decode("ascii")
+    if inspect.isgenerator(value):
+        raise TypeError("a generator cannot be sent: return a list, or report progress for partial results")
+    if inspect.iscoroutine(value):
+        value.close()  # it would warn that nobody awaited it
+        raise TypeError("a coroutine cannot be sent: the handler is async somewhere inside; call plain functions")
+    raise TypeError(f"a value of the class {type(value).__name__} cannot be sent as JSON; return a dict,"
+                    f" a dataclass or text")
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, enum.Enum):
+        key = key.value
+    if not isinstance(key, str):
+        raise TypeError(f"the key {repr(key)[:80]} is not a string, which JSON requires; convert it")
+    return str.__str__(key)

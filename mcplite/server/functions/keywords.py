@@ -1,0 +1,101 @@
+"""The keywords of JSON Schema that ``Annotated`` adds to a type: checked when registered, enforced when bound."""
+
+import math
+import re
+from typing import Any, Callable, Dict, Mapping
+
+from ...errors import RegistrationError
+from ...protocol.jsontext import encode_json
+from ...protocol.schema.validation import Validator, check_schema
+from .scalars import Mismatch, Node
+
+__all__ = ["add_keywords"]
+
+#: They say nothing about validity.
+_NOTES = frozenset({"title", "description", "default", "examples", "deprecated", "format", "readOnly", "writeOnly",
+                    "contentEncoding", "contentMediaType", "$comment"})
+#: They look beyond themselves, so they mean something else inside of a larger schema.
+_ANCHORED = ("$ref", "$dynamicRef", "$id", "$anchor", "$dynamicAnchor", "$defs", "$schema", "$vocabulary")
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int or type(value) is float and math.isfinite(value)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_pattern(value: Any) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        re.compile(value)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return True
+
+
+#: What each common keyword takes. None of these looks at its neighbours, so they can stand beside any others.
+_COMMON: Dict[str, "tuple[Callable[[Any], bool], str]"] = {
+    **{name: (_is_number, "a number") for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")},
+    **{name: (_is_count, "a count (0, 1, ...)") for name in (
+        "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")},
+    "multipleOf": (lambda value: _is_number(value) and value > 0, "a number above 0"),
+    "pattern": (_is_pattern, "a regular expression"),
+    "enum": (lambda value: isinstance(value, list) and bool(value), "a list of values"),
+    "const": (lambda value: True, "a value"),
+    "uniqueItems": (lambda value: isinstance(value, bool), "true or false"),
+}
+
+
+def add_keywords(node: Node, given: Mapping[str, Any], what: str) -> Node:
+    """Return the node with the keywords of one dict in ``Annotated``.
+
+    :param what: how errors call the annotation, such as "tool 'add': parameter 'a'".
+    :raises RegistrationError: they are no JSON, no JSON Schema, or refer to other schemas.
+    """
+    try:
+        text = encode_json(dict(given))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RegistrationError(f"{what} has keywords in Annotated that are not JSON: {error}") from error
+    found = [name for name in _ANCHORED if f'"{name}":' in text]
+    if found:
+        raise RegistrationError(f"{what} has {found[0]!r} in Annotated, which cannot stand inside of the generated"
+                                f" schema; write it out, or give the whole schema as input_schema=")
+    limits = {key: value for key, value in given.items() if key not in _NOTES and not key.startswith("x-")}
+    notes = {key: value for key, value in given.items() if key not in limits}
+    if not limits:
+        return Node({**node.schema, **notes}, node.convert)
+    _check(limits, what)
+    return Node({**_joined(node.schema, limits), **notes}, _checked(node.convert, limits))
+
+
+def _check(limits: Dict[str, Any], what: str) -> None:
+    for keyword, value in limits.items():
+        check, wanted = _COMMON.get(keyword, (None, ""))
+        if check is not None and not check(value):
+            raise RegistrationError(f"{what} has {keyword!r} in Annotated with {value!r}, which is not {wanted}; correct it")
+    if not limits.keys() <= _COMMON.keys():
+        check_schema(limits, what=f"{what}: its keywords in Annotated")
+
+
+def _joined(schema: Dict[str, Any], limits: Dict[str, Any]) -> Dict[str, Any]:
+    """Return a schema that demands both: side by side where that means the same, else below ``allOf``."""
+    alone = not schema.keys() - _COMMON.keys() - _NOTES - {"type"}
+    if not schema.keys() & limits.keys() and (alone or limits.keys() <= _COMMON.keys()):
+        return {**schema, **limits}
+    return {**schema, "allOf": [*schema.get("allOf", ()), limits]}
+
+
+def _checked(convert: Callable[[Any], Any], limits: Dict[str, Any]) -> Callable[[Any], Any]:
+    validator = Validator(limits)
+
+    def checked(value: Any) -> Any:
+        result = convert(value)
+        problems = validator.problems(value)
+        if problems:
+            raise Mismatch(problems[0])
+        return result
+
+    return checked

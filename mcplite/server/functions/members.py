@@ -1,0 +1,127 @@
+"""The members of a dataclass, TypedDict or NamedTuple, with their resolved annotations."""
+
+import dataclasses
+import sys
+import typing
+from typing import Any, Dict, List, NamedTuple, Optional, get_args, get_origin
+
+__all__ = ["Field", "NOTHING", "Unresolved", "is_named", "is_typed_dict", "members", "resolve"]
+
+#: In place of a default that is not there.
+NOTHING: Any = object()
+_QUALIFIERS = ("Required", "NotRequired", "ReadOnly", "Annotated")
+
+
+class Unresolved(Exception):
+    """An annotation cannot be evaluated; the text says why and what to do."""
+
+
+class Field(NamedTuple):
+    """One member."""
+
+    name: str
+    annotation: Any
+    required: bool
+    default: Any
+
+
+def is_named(origin: Any, *names: str) -> bool:
+    """Whether *origin* is one of typing's special forms; typing_extensions has objects of its own on old Pythons."""
+    return getattr(origin, "_name", None) in names or getattr(origin, "__name__", None) in names
+
+
+def is_typed_dict(cls: type) -> bool:
+    """Whether *cls* is a TypedDict."""
+    return issubclass(cls, dict) and hasattr(cls, "__total__")
+
+
+class _Holder:
+    """Something that ``get_type_hints`` takes for a function without defaults.
+
+    Before 3.11 it makes Optional of whatever has None as its default, which is not what was written.
+    """
+
+    def __init__(self, annotation: Any, owner: Any) -> None:
+        self.__annotations__ = {"it": annotation}
+        self.__globals__ = getattr(owner, "__globals__", {})
+        self.__type_params__ = getattr(owner, "__type_params__", ())
+
+
+def resolve(annotation: Any, owner: Any) -> Any:
+    """Return an annotation of the function *owner* with the names in it looked up.
+
+    :raises Unresolved: a name is not known, or the text cannot be evaluated on this Python.
+    """
+    return _hints(_Holder(annotation, owner))["it"]
+
+
+def _hints(owner: Any) -> Dict[str, Any]:
+    try:
+        try:
+            return typing.get_type_hints(owner, include_extras=True)
+        except NameError:
+            if not isinstance(owner, type):
+                raise
+            # A class that is defined within a function and mentions itself.
+            return typing.get_type_hints(owner, None, {owner.__name__: owner}, include_extras=True)
+    except NameError as error:
+        raise Unresolved(f"a name that is not defined at module level ({error}); define it there, and not only"
+                         f" under TYPE_CHECKING, before the function is registered") from error
+    except TypeError as error:
+        # ``int | None`` written as a string on Python 3.9, say.
+        raise Unresolved(f"what cannot be evaluated on Python {sys.version_info[0]}.{sys.version_info[1]} ({error});"
+                         f" write Optional[X] or Union[X, Y] for X | Y") from error
+    except Exception as error:
+        # The text of an annotation is code of the user's: anything may come out of it.
+        raise Unresolved(f"what cannot be evaluated ({type(error).__name__}: {error}); correct it") from error
+
+
+def members(cls: type, *, returned: bool = False) -> Optional[List[Field]]:
+    """Return the members; None for any other class.
+
+    :param returned: whether as they are read from an object, in contrast to what its making takes.
+    :raises Unresolved: an annotation cannot be evaluated.
+    """
+    if dataclasses.is_dataclass(cls):
+        return _of_dataclass(cls, returned)
+    if is_typed_dict(cls):
+        return _of_typed_dict(cls)
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        hints = _hints(cls)
+        defaults = getattr(cls, "_field_defaults", {})
+        return [Field(key, hints.get(key, Any), key not in defaults, defaults.get(key, NOTHING))
+                for key in cls._fields]
+    return None
+
+
+def _of_dataclass(cls: Any, returned: bool) -> List[Field]:
+    hints = _hints(cls)
+    found = []
+    for field in dataclasses.fields(cls):
+        if not (field.init or returned):
+            continue
+        default = NOTHING if field.default is dataclasses.MISSING else field.default
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if field.default_factory in (list, dict):
+            default = field.default_factory()
+        found.append(Field(field.name, hints[field.name], required, default))
+    if not returned:
+        for name, hint in hints.items():
+            if isinstance(hint, dataclasses.InitVar):
+                default = getattr(cls, name, NOTHING)
+                found.append(Field(name, hint.type, default is NOTHING, default))
+    return found
+
+
+def _of_typed_dict(cls: type) -> List[Field]:
+    hints = _hints(cls)
+    required = set(getattr(cls, "__required_keys__", hints))
+    for key, hint in hints.items():
+        # The sets are wrong before 3.11, and wherever the annotations are strings.
+        while is_named(get_origin(hint), *_QUALIFIERS) or hasattr(hint, "__metadata__"):
+            if is_named(get_origin(hint), "NotRequired"):
+                required.discard(key)
+            elif is_named(get_origin(hint), "Required"):
+                required.add(key)
+            hint = hint.__origin__ if hasattr(hint, "__metadata__") else get_args(hint)[0]
+    return [Field(key, hint, key in required, NOTHING) for key, hint in hints.items()]

@@ -1,0 +1,130 @@
+"""What a tool's return annotation promises: the schema of its structured result."""
+
+import collections.abc
+import inspect
+import typing
+from typing import Any, Dict, List, Optional
+
+from ...errors import RegistrationError
+from ...protocol.schema.validation import Validator, check_schema
+from ...revisions import Revision
+from ...types import NULL, Model
+from .media import Audio, Image
+from .scalars import SIMPLE
+from .schemas import UNIONS, Schemas, unwrap_annotated
+
+__all__ = ["Output", "compile_output"]
+
+_TEXT = (None, type(None), str, bytes)
+_LISTS = (list, tuple, collections.abc.Sequence, collections.abc.Iterable)
+_BARE = (inspect.Parameter.empty, *_TEXT, Any, object, dict, set, *_LISTS)
+
+
+class Output:
+    """What is declared about a tool's result.
+
+    :param schema: of the structured result, an object; None when there is none.
+    :param bare: of the value itself, when that is no object and the structured result is ``{"result": value}``
+        wherever it has to be one.
+    :param off: whether structured content is switched off.
+    :param exact: a type all of whose instances fit, so that they need no check.
+    """
+
+    def __init__(self, schema: Optional[Dict[str, Any]], bare: Optional[Dict[str, Any]], off: bool,
+                 exact: Optional[type] = None) -> None:
+        self.schema = schema
+        self.bare = bare
+        self.off = off
+        self.exact = exact
+        self._validator = None if schema is None else Validator(schema)
+
+    @property
+    def wrapped(self) -> bool:
+        """Whether the structured result is ``{"result": value}``."""
+        return self.bare is not None
+
+    def schema_for(self, revision: Revision) -> Optional[Dict[str, Any]]:
+        """Return the schema as it is declared in a revision."""
+        return self.schema if self.bare is None or revision.object_output_only else self.bare
+
+    def value_for(self, structured: Any, revision: Revision) -> Any:
+        """Return a structured result as a revision has it (TOOL-40); None is none at all."""
+        if not revision.structured_output:
+            return None
+        if revision.object_output_only:
+            return structured if isinstance(structured, dict) else None
+        if self.bare is None or not isinstance(structured, dict):
+            return structured
+        value = structured.get("result")
+        return NULL if value is None else value
+
+    def problems(self, structured: Any) -> List[str]:
+        """Return what is wrong with a structured result under the declared schema."""
+        return [] if self._validator is None else self._validator.problems(structured)
+
+
+def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured: Optional[bool], where: str) -> Output:
+    """Return what a return annotation, or a schema in its place, promises.
+
+    :param structured: None decides by the annotation: objects and plain data are structured, text and
+        content are not; True insists, False switches it off.
+    :raises RegistrationError: the schema is no object's, or *structured* is True and nothing can be declared.
+    """
+    if structured is False:
+        if schema is not None:
+            raise RegistrationError(f"{where}: structured_output=False and output_schema contradict each other")
+        return Output(None, None, True)
+    if schema is not None:
+        check_schema(schema, what=f"{where}: output_schema")
+        return Output(schema, None, False) if schema.get("type") == "object" else _wrapping(schema)
+    if annotation in (int, float, bool) and type(annotation) is type:
+        node = SIMPLE[annotation]
+        return _wrapping(node.schema, annotation)
+    base, _ = unwrap_annotated(annotation)
+    if structured is None and (_is_bare(base) or _has_content(base)):
+        return Output(None, None, False)
+    if structured and (base is inspect.Parameter.empty or _has_content(base)):
+        raise RegistrationError(f"{where}: structured_output=True needs a return annotation of plain data, such as a"
+                                f" dataclass, or output_schema=")
+    schemas = Schemas(where, returned=True)
+    try:
+        node = schemas.compile(annotation, "")
+    except RegistrationError:
+        if structured:
+            raise
+        return Output(None, None, False)
+    built = dict(node.schema)
+    if "$ref" in built:
+        # Older clients want "properties" at the top.
+        built = {**schemas.definitions[built.pop("$ref").rpartition("/")[2]], **built}
+    if schemas.definitions:
+        built["$defs"] = schemas.definitions
+    return Output(built, None, False) if built.get("type") == "object" else _wrapping(built)
+
+
+def _wrapping(schema: Dict[str, Any], exact: Optional[type] = None) -> Output:
+    """Return the output whose value is no object, which older clients get as a member of one."""
+    inner = {key: value for key, value in schema.items() if key not in ("$defs", "$schema")}
+    wrapped: Dict[str, Any] = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    for key in ("$defs", "$schema"):  # what refers to definitions looks for them at the top
+        if key in schema:
+            wrapped[key] = schema[key]
+    return Output(wrapped, dict(schema), False, exact)
+
+
+def _is_bare(annotation: Any) -> bool:
+    if any(annotation is item for item in _BARE):
+        return True
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in UNIONS:
+        return any(_is_bare(item) for item in arguments if item not in _TEXT)
+    # A list of anything may hold images as well.
+    return origin in _LISTS and all(item in (Any, object, Ellipsis) for item in arguments) or origin is dict and not arguments
+
+
+def _has_content(annotation: Any) -> bool:
+    """Whether a content class, which is no plain data, occurs in the annotation."""
+    base, _ = unwrap_annotated(annotation)
+    if isinstance(base, type) and not typing.get_args(base):
+        return issubclass(base, (Model, Image, Audio)) or base.__name__ == "InputRequired" or base is bytes
+    return any(_has_content(item) for item in typing.get_args(base) if item is not Ellipsis)

@@ -1,0 +1,386 @@
+"""From an annotation to a JSON Schema (2020-12) and to the converter that checks by the same rules.
+A converter accepts what jsonschema accepts under the schema, as far as the value can be converted (a bad
+date is a string to jsonschema).
+"""
+
+import collections.abc
+import enum
+import math
+import types
+import typing
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union, get_args, get_origin
+
+from ...errors import RegistrationError
+from ...protocol.schema.validation import Validator
+from .keywords import add_keywords
+from .docstrings import parse
+from .members import NOTHING, Field, Unresolved, is_named, is_typed_dict, members
+from .jsonable import jsonable
+from .scalars import SIMPLE, Convert, Mismatch, Node, expect, from_text, shown, simple
+
+__all__ = ["UNIONS", "Schemas", "as_default", "described_schema", "fits", "unwrap_annotated"]
+
+_ARRAYS: Dict[Any, Callable[[List[Any]], Any]] = {
+    list: list, collections.abc.Sequence: list, collections.abc.Iterable: list, collections.abc.Collection: list,
+    collections.abc.MutableSequence: list, set: set, frozenset: frozenset, collections.abc.Set: set,
+    collections.abc.MutableSet: set, tuple: tuple,
+}
+_MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
+#: What ``get_origin`` gives for Union[X, Y] and for X | Y.
+UNIONS = (Union, getattr(types, "UnionType", Union))
+_KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+
+
+def unwrap_annotated(annotation: Any) -> Tuple[Any, Tuple[Any, ...]]:
+    """Return X and the extras for ``Annotated[X, ...]``; any other annotation with no extras."""
+    if hasattr(annotation, "__metadata__"):
+        return annotation.__origin__, tuple(annotation.__metadata__)
+    return annotation, ()
+
+
+def as_default(value: Any) -> Any:
+    """Return a default as it stands in a schema, or NOTHING when JSON has no form of it."""
+    try:
+        return jsonable(value)
+    except (TypeError, ValueError):
+        return NOTHING
+
+
+def _is_hashable(annotation: Any) -> bool:
+    try:
+        hash(annotation)
+    except TypeError:
+        return False  # such as Literal[[]]
+    return True
+
+
+class Schemas:
+    """Compiles the annotations of one function; recursive classes end up in ``definitions``.
+
+    :param where: how errors call the function, such as "tool 'add'".
+    :param returned: whether the annotations are of what a handler returns. Such objects are open, since
+        more members than were promised break no promise.
+    """
+
+    def __init__(self, where: str, *, returned: bool = False) -> None:
+        self._where = where
+        self._returned = returned
+        self.definitions: Dict[str, Any] = {}
+        #: What is being compiled, with the name it gets if it turns out to contain itself.
+        self._open: Dict[Any, str] = {}
+        self._recursive: Dict[Any, str] = {}
+        self._done: Dict[Any, Node] = {}
+
+    def refuse(self, name: str, reason: str) -> RegistrationError:
+        """Return the error for what cannot be served."""
+        return RegistrationError(f"{self._place(name)} {reason}")
+
+    def _place(self, name: str) -> str:
+        return f"{self._where}: the returned value{name}" if self._returned else f"{self._where}: parameter {name!r}"
+
+    def compile(self, annotation: Any, name: str) -> Node:
+        """Return the node of *annotation*.
+
+        :param name: of the parameter, for errors.
+        :raises RegistrationError: JSON has no form of it; with the parameter, the reason and the fix.
+        """
+        node = simple(annotation) if _is_hashable(annotation) else None
+        if node is not None:
+            return node
+        base, extras = unwrap_annotated(annotation)
+        if extras:
+            return self._annotated(base, extras, name)
+        origin = get_origin(annotation)
+        if origin in UNIONS:
+            return self._union(get_args(annotation), name)
+        if is_named(origin, "Literal"):
+            return self._enumeration(list(get_args(annotation)), name)
+        if origin in _ARRAYS or (_is_hashable(annotation) and annotation in _ARRAYS):
+            return self._array(origin or annotation, get_args(annotation), getattr(annotation, "__args__", None) == (), name)
+        if origin in _MAPPINGS or any(annotation is item for item in _MAPPINGS):
+            return self._mapping(get_args(annotation), name)
+        if hasattr(annotation, "__supertype__"):
+            return self.compile(annotation.__supertype__, name)
+        if is_named(origin, "Required", "NotRequired", "ReadOnly", "Final"):
+            return self.compile(get_args(annotation)[0], name)
+        if isinstance(annotation, type):
+            return self._class(annotation, name)
+        if isinstance(annotation, typing.TypeVar):
+            return self.compile(Union[annotation.__constraints__] if annotation.__constraints__
+                                else annotation.__bound__ or Any, name)
+        if type(annotation).__name__ == "TypeAliasType":
+            return self._alias(annotation, name)
+        if isinstance(annotation, (str, typing.ForwardRef)):
+            raise self.refuse(name, f"is annotated with the name {annotation!r}, which is not defined where the"
+                                    f" function is; define it at module level before it is registered")
+        raise self.refuse(name, f"is annotated with {annotation!r}, which has no form in JSON; use builtins,"
+                                f" dataclasses, TypedDict, Literal or Enum")
+
+    def _annotated(self, base: Any, extras: Tuple[Any, ...], name: str) -> Node:
+        node = self.compile(base, name)
+        for extra in extras:
+            if isinstance(extra, str):
+                node = Node({**node.schema, "description": extra}, node.convert)
+            elif isinstance(extra, Mapping):
+                node = add_keywords(node, extra, self._place(name))
+        return node
+
+    def _alias(self, alias: Any, name: str) -> Node:
+        if alias in self._open:
+            raise self.refuse(name, f"is annotated with {alias.__name__}, an alias that contains itself;"
+                                    f" use a dataclass or a TypedDict")
+        self._open[alias] = alias.__name__
+        try:
+            return self.compile(alias.__value__, name)
+        finally:
+            del self._open[alias]
+
+    def _union(self, parts: Tuple[Any, ...], name: str) -> Node:
+        nodes = [self.compile(part, name) for part in parts]
+        converts = [node.convert for node in nodes]
+        schemas: List[Dict[str, Any]] = []
+        for node in nodes:
+            if node.schema not in schemas:
+                schemas.append(node.schema)
+        direct = {part for part in parts if _is_hashable(part) and part in _KINDS}
+        real = [at for at, part in enumerate(parts) if part is not type(None)]
+
+        def convert(value: Any) -> Any:
+            # A value that is of one member's very type stays what it is: 1 in Union[float, int] is an int.
+            if type(value) in direct:
+                return value
+            failures: List[Mismatch] = []
+            for attempt in converts:
+                try:
+                    return attempt(value)
+                except Mismatch as error:
+                    failures.append(error)
+            if len(real) == 1:
+                raise failures[real[0]]
+            deepest = max(failures, key=lambda error: len(error.path))
+            if deepest.path:
+                raise deepest
+            raise Mismatch(f"{shown(value)} fits none of the {len(converts)} possible types")
+
+        schema: Dict[str, Any] = {"anyOf": schemas}
+        if len(real) == 1 and "description" in nodes[real[0]].schema:
+            # Optional[Annotated[X, "text"]] is described where form builders look (NS-38).
+            schema["anyOf"] = [{key: text for key, text in item.items() if key != "description"} for item in schemas]
+            schema["description"] = nodes[real[0]].schema["description"]
+        return Node(schema, convert)
+
+    def _enumeration(self, values: List[Any], name: str) -> Node:
+        flat: List[Any] = []
+        choices: Dict[Any, Any] = {}
+        for value in values:
+            plain = value.value if isinstance(value, enum.Enum) else value
+            if type(plain) not in _KINDS or plain != plain or plain in (math.inf, -math.inf):
+                raise self.refuse(name, f"has the choice {plain!r}, which is no JSON value; use strings or numbers")
+            if (type(plain) is bool, plain) not in choices:
+                flat.append(plain)
+            # True is not 1 here, but 1.0 is.
+            choices.setdefault((type(plain) is bool, plain), value)
+        if not flat:
+            raise self.refuse(name, "is an enumeration without members; give it some")
+        kinds = list(dict.fromkeys(_KINDS[type(value)] for value in flat))
+
+        def convert(value: Any) -> Any:
+            if type(value) in _KINDS and (type(value) is bool, value) in choices:
+                return choices[type(value) is bool, value]
+            listed = ", ".join(map(repr, flat[:20])) + (", ..." if len(flat) > 20 else "")
+            raise Mismatch(f"{shown(value)} is {'none of' if len(flat) > 1 else 'not'} {listed}")
+
+        return Node({"type": kinds[0] if len(kinds) == 1 else kinds, "enum": flat}, convert)
+
+    def _array(self, origin: Any, arguments: Tuple[Any, ...], empty: bool, name: str) -> Node:
+        build = _ARRAYS[origin]
+        if origin is tuple and (empty or arguments and arguments[-1] is not Ellipsis):
+            return self._tuple(() if empty or arguments == ((),) else arguments, name)
+        item = self.compile(arguments[0], name) if arguments else SIMPLE[Any]
+        schema: Dict[str, Any] = {"type": "array"}
+        if item.schema:
+            schema["items"] = item.schema
+        each = item.convert
+        validator = None
+        if build in (set, frozenset):
+            schema["uniqueItems"] = True
+            validator = Validator({"uniqueItems": True})
+
+        def convert(value: Any) -> Any:
+            if type(value) is not list:
+                raise Mismatch(f"{shown(value)} is not a list")
+            if validator is not None and not validator.is_valid(value):
+                raise Mismatch("an item comes more than once")
+            result: List[Any] = []
+            try:
+                for child in value:
+                    result.append(each(child))
+            except Mismatch as error:
+                raise error.below(len(result)) from None
+            try:
+                return result if build is list else build(result)
+            except TypeError:
+                raise Mismatch("its items cannot be members of a set") from None
+
+        return Node(schema, convert)
+
+    def _tuple(self, arguments: Tuple[Any, ...], name: str) -> Node:
+        nodes = [self.compile(argument, name) for argument in arguments]
+        schema: Dict[str, Any] = {"type": "array", "minItems": len(nodes), "maxItems": len(nodes)}
+        if nodes:
+            schema["prefixItems"] = [node.schema for node in nodes]
+        converts = [node.convert for node in nodes]
+
+        def convert(value: Any) -> Any:
+            if type(value) is not list or len(value) != len(nodes):
+                raise Mismatch(f"{shown(value)} is not a list of {len(nodes)} items")
+            result: List[Any] = []
+            try:
+                for each, child in zip(converts, value):
+                    result.append(each(child))
+            except Mismatch as error:
+                raise error.below(len(result)) from None
+            return tuple(result)
+
+        return Node(schema, convert)
+
+    def _mapping(self, arguments: Tuple[Any, ...], name: str) -> Node:
+        if not arguments:
+            return Node({"type": "object"}, expect(dict, "an object"))
+        key, _ = unwrap_annotated(arguments[0])
+        if key is not str and key is not Any:
+            raise self.refuse(name, f"is a mapping with keys of {key!r}, but JSON's keys are strings; use Dict[str, ...]")
+        item = self.compile(arguments[1], name)
+        schema: Dict[str, Any] = {"type": "object"}
+        if item.schema:
+            schema["additionalProperties"] = item.schema
+
+        def convert(value: Any) -> Any:
+            if type(value) is not dict:
+                raise Mismatch(f"{shown(value)} is not an object")
+            result = {}
+            for step, child in value.items():
+                try:
+                    result[step] = item.convert(child)
+                except Mismatch as error:
+                    raise error.below(step) from None
+            return result
+
+        return Node(schema, convert)
+
+    def _class(self, cls: type, name: str) -> Node:
+        if issubclass(cls, enum.Enum):
+            return self._enumeration(list(cls), name)
+        if cls in self._done:
+            return self._done[cls]
+        if cls in self._open:
+            label = self._recursive.setdefault(cls, self._open[cls])
+            # The type is said once more for form builders, which follow no references (NS-38).
+            return Node({"type": "object", "$ref": f"#/$defs/{label}"}, lambda value: self._done[cls].convert(value))
+        try:
+            fields = members(cls, returned=self._returned)
+        except Unresolved as error:
+            raise self.refuse(name, f"is of the class {cls.__name__}, which is annotated with {error}") from error
+        if fields is None:
+            return self._based(cls, name)
+        self._open[cls] = self._label(cls)
+        try:
+            node = self._object(cls, fields, name)
+        finally:
+            label = self._open.pop(cls)
+        if cls in self._recursive:
+            self.definitions[label] = node.schema
+            node = Node({"type": "object", "$ref": f"#/$defs/{label}"}, node.convert)
+        self._done[cls] = node
+        return node
+
+    def _label(self, cls: type) -> str:
+        taken = {*self.definitions, *self._open.values()}
+        label, number = cls.__name__, 1
+        while label in taken:
+            number += 1
+            label = f"{cls.__name__}{number}"
+        return label
+
+    def _based(self, cls: Any, name: str) -> Node:
+        """Return the node of a class that is a number, a text or a path with a name of its own."""
+        if any(base.__name__ == "PurePath" and base.__module__.startswith("pathlib") for base in cls.__mro__):
+            return Node({"type": "string", "format": "path"}, from_text(cls, "a path"))
+        for base in (int, str, float):
+            if issubclass(cls, base):
+                schema, plain = SIMPLE[base]
+
+                def convert(value: Any) -> Any:
+                    value = plain(value)
+                    try:
+                        return cls(value)
+                    except (TypeError, ValueError) as error:
+                        raise Mismatch(f"{shown(value)} is not a {cls.__name__}: {error}") from error
+
+                return Node(schema, convert)
+        raise self.refuse(name, f"is of the class {cls.__name__}, which has no form in JSON; make it a dataclass"
+                                f" or TypedDict, or take its parts as parameters")
+
+    def _object(self, cls: Any, fields: List[Field], name: str) -> Node:
+        described = parse(cls.__doc__).parameters
+        plan: List[Tuple[str, Convert, bool]] = []
+        properties: Dict[str, Any] = {}
+        for field in fields:
+            node = self.compile(field.annotation, f"{name}.{field.name}")
+            plan.append((field.name, node.convert, field.required))
+            properties[field.name] = described_schema(node, described.get(field.name), field.default)
+        schema: Dict[str, Any] = {"type": "object", "properties": properties}
+        required = [item for item, _, needed in plan if needed]
+        if required:
+            schema["required"] = required
+        if not self._returned:
+            schema["additionalProperties"] = False
+        make = None if is_typed_dict(cls) else cls
+
+        def convert(value: Any) -> Any:
+            if type(value) is not dict:
+                raise Mismatch(f"{shown(value)} is not an object")
+            found: Dict[str, Any] = {}
+            for item, each, needed in plan:
+                if item in value:
+                    try:
+                        found[item] = each(value[item])
+                    except Mismatch as error:
+                        raise error.below(item) from None
+                elif needed:
+                    raise Mismatch("is required", (item,))
+            if len(found) < len(value):
+                raise Mismatch(f"is not a member of {cls.__name__}", (next(key for key in value if key not in found),))
+            if make is None:
+                return found
+            try:
+                return make(**found)
+            except (TypeError, ValueError) as error:
+                # A dataclass may check itself in __post_init__.
+                raise Mismatch(f"{error}") from error
+
+        return Node(schema, convert)
+
+
+def described_schema(node: Node, description: Optional[str], default: Any) -> Dict[str, Any]:
+    """Return the schema of one member with its description, unless it has one, and its default, if that fits.
+
+    :param default: NOTHING when there is none.
+    """
+    schema = dict(node.schema)
+    if description and "description" not in schema:
+        schema["description"] = description
+    if default is not NOTHING:
+        value = as_default(default)
+        if value is not NOTHING and fits(node, value):
+            schema["default"] = value
+    return schema
+
+
+def fits(node: Node, value: Any) -> bool:
+    """Whether a JSON value is what *node* takes."""
+    try:
+        node.convert(value)
+    except Mismatch:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""One request: its context, its questions to the client, dispatch to the handler."""

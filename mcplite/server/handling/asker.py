@@ -1,0 +1,283 @@
+"""How questions get answers: over the back channel of a legacy client; the ways of the modern era stand beside it.
+``Asker`` is what all ways share: what may be asked, how a question is written and how its answer is read.
+``BackChannel`` sends a request of the server's own and blocks.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional
+
+from ...errors import InternalError, MissingCapability, ProtocolError
+from ...protocol import codec, forms, sampling
+from ...types import (
+    CreateMessageRequest, CreateMessageResult, ElicitRequest, ElicitResult, PromptMessage, Root, SamplingMessage, user,
+)
+from ..functions.forms import form_type
+from .questions import Elicit, Elicited, ListRoots, Question, Sample
+
+if TYPE_CHECKING:
+    from ...revisions import Revision
+    from ...rpc.incoming import Incoming
+    from ..sessions.legacy import LegacySession, Session
+
+__all__ = ["Asked", "Asker", "BackChannel", "Misfit", "Unreachable"]
+
+_log = logging.getLogger(__name__)
+_MAX_URL = 8192
+
+
+class Misfit(ProtocolError):
+    """An answer is one, but does not fit the form that was asked with."""
+
+
+class Asked(NamedTuple):
+    """One question as it is written in a revision."""
+
+    method: str
+    params: Optional[Dict[str, Any]]
+    #: Turns the client's answer into what the handler gets; raises ProtocolError when it does not fit the question.
+    read: Callable[[Dict[str, Any]], Any]
+
+
+class Asker:
+    """What one client can be asked, and how.
+
+    :param session: what is known of the client.
+    """
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+
+    @property
+    def session(self) -> "Session":
+        """What is known of the client now."""
+        return self._session
+
+    @property
+    def _revision(self) -> "Revision":
+        return self.session.revision
+
+    @property
+    def reachable(self) -> bool:
+        """Whether there is a way to the client at all."""
+        return True
+
+    def can(self, method: str, mode: str = "") -> bool:
+        """Whether the client declared what this question needs.
+
+        :param method: the protocol's method.
+        :param mode: "form" or "url" for elicitation, "tools" for sampling with tools.
+        """
+        revision = self._revision
+        if not self.reachable or (method not in revision.server_requests and method not in revision.input_requests):
+            return False
+        declared = self.session.client_capabilities
+        if method == "roots/list":
+            return declared.roots is not None
+        if method == "sampling/createMessage":
+            flags = declared.sampling
+            return flags is not None and (not mode or (revision.sampling_tools and mode in flags))
+        if declared.elicitation is None:
+            return False
+        if mode == "url":
+            return revision.elicitation_modes and "url" in declared.elicitation
+        # An empty object means forms (ELIC-02), and is all there was before there were modes (2.5, 19).
+        return "form" in declared.elicitation or "url" not in declared.elicitation
+
+    def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
+        """Ask, wait, and return the answers by key, in the forms that the handler asked for.
+
+        :param named: whether the keys are the handler's own words for these questions.
+        :raises MissingCapability: the client did not declare what one of them needs; nothing was sent.
+        :raises RemoteError: the client answered with an error, or its user refused.
+        :raises ProtocolError: an answer does not fit the question.
+        :raises Cancelled: the request on whose behalf it was asked is over.
+        :raises RequestTimeout: no answer within ``Limits.ask_seconds``.
+        """
+        raise NotImplementedError
+
+    def note(self, value: Any) -> Any:
+        """Return the result of an action that is done once, as every entry into the handler shall see it."""
+        return value
+
+    def prepare(self, question: Question) -> Asked:
+        """Return a question as this client can be asked it.
+
+        :raises MissingCapability: it did not declare what the question needs.
+        :raises ValueError: the question is none that can be asked.
+        """
+        if isinstance(question, Elicit):
+            return self._elicit(question) if question.url is None else self._elicit_url(question)
+        if isinstance(question, Sample):
+            return self._sample(question)
+        if isinstance(question, ListRoots):
+            self._require("roots/list", {"roots": {}})
+            return Asked("roots/list", None, _roots)
+        raise TypeError(f"{question!r} is no question: use Elicit, Sample or ListRoots")
+
+    def _require(self, method: str, capability: Dict[str, Any], mode: str = "") -> None:
+        if not self.can(method, mode):
+            names = ".".join([*capability, *next(iter(capability.values()))])
+            raise MissingCapability(
+                f"the client did not declare the capability {names!r}, so it cannot be asked ({method});"
+                " test ctx.can_elicit, ctx.can_sample or ctx.can_list_roots first",
+                data={"requiredCapabilities": capability})
+
+    def _elicit(self, question: Elicit) -> Asked:
+        self._require("elicitation/create", {"elicitation": {"form": {}} if self._revision.elicitation_modes else {}},
+                      "form")
+        form = form_type(question.schema)
+        forms.check_form(form.schema)
+        for name in forms.sensitive_names(form.schema):
+            _log.warning("the form field %r looks like a secret; ask for secrets by url= instead (ELIC-16)", name)
+        request = ElicitRequest(message=question.message, requested_schema=forms.adapt_form(form.schema, self._revision))
+
+        def read(answer: Dict[str, Any]) -> "Elicited[Any]":
+            result = _decided(answer)
+            if result.action != "accept":
+                return Elicited(result.action)
+            content = forms.fill_defaults(form.schema, result.content or {})
+            problems = forms.check_answer(form.schema, content)
+            if problems:
+                raise Misfit(f"the client's answer does not fit the form: {'; '.join(problems)}", content)
+            return Elicited("accept", content, form.convert(content))
+
+        return Asked("elicitation/create", codec.encode(request, self._revision), read)
+
+    def _elicit_url(self, question: Elicit) -> Asked:
+        url = question.url or ""
+        scheme, separator, rest = url.partition("://")
+        if scheme.lower() not in ("http", "https") or not rest or len(url) > _MAX_URL or not url.isprintable():
+            raise ValueError(f"a URL question needs an absolute http or https URL, not {url[:200]!r} (URLE-03)")
+        host = rest.split("/", 1)[0].rsplit("@", 1)[-1]
+        if scheme.lower() == "http" and not host.startswith(("localhost", "127.", "[::1]")):
+            _log.warning("URL questions should use https outside development (URLE-19): %.200r", host)
+        self._require("elicitation/create", {"elicitation": {"url": {}}}, "url")
+        identity = None
+        if self._revision.elicitation_ids:
+            identity = question.elicitation_id or _random_id()
+        request = ElicitRequest(message=question.message, mode="url", url=url, elicitation_id=identity)
+        return Asked("elicitation/create", codec.encode(request, self._revision),
+                     lambda answer: Elicited(_decided(answer).action))
+
+    def _sample(self, question: Sample) -> Asked:
+        if question.tools or question.tool_choice:
+            self._require("sampling/createMessage", {"sampling": {"tools": {}}}, "tools")
+        else:
+            self._require("sampling/createMessage", {"sampling": {}})
+        context = question.include_context
+        if context not in (None, "none", "thisServer", "allServers"):
+            raise ValueError(f"include_context must be 'none', 'thisServer' or 'allServers', not {context!r}")
+        if context not in (None, "none") and self._revision.sampling_tools and not self.can(
+                "sampling/createMessage", "context"):
+            _log.warning("include_context=%r needs the client's sampling.context capability; it is left out", context)
+            context = None
+        request = CreateMessageRequest(
+            messages=[_sampling_message(item) for item in question.messages], max_tokens=question.max_tokens,
+            system_prompt=question.system_prompt, temperature=question.temperature,
+            stop_sequences=question.stop_sequences, include_context=context,
+            model_preferences=question.model_preferences, metadata=question.metadata, tools=question.tools,
+            tool_choice=question.tool_choice)
+        params = codec.encode(request, self._revision)
+        problem = sampling.check_messages(params["messages"])
+        if problem is not None:
+            raise ValueError(f"this conversation cannot be sampled: {problem}")
+        return Asked("sampling/createMessage", params, lambda answer: codec.decode(CreateMessageResult, answer))
+
+
+class Unreachable(Asker):
+    """Cannot ask.
+
+    :param why: for the error.
+    """
+
+    def __init__(self, session: "Session", why: str) -> None:
+        super().__init__(session)
+        self._why = why
+
+    @property
+    def reachable(self) -> bool:
+        return False
+
+    def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
+        _log.error("a handler asked the client in vain: %s", self._why)
+        raise InternalError(f"the client cannot be asked: {self._why}")
+
+
+class BackChannel(Asker):
+    """Asks a legacy client by requests of the server's own, one after another.
+
+    :param session: whose client is asked.
+    :param incoming: the request on whose behalf it is asked; None outside of one.
+    """
+
+    def __init__(self, session: "LegacySession", incoming: "Optional[Incoming]") -> None:
+        super().__init__(session)
+        self._legacy = session
+        self._incoming = incoming
+
+    @property
+    def reachable(self) -> bool:
+        return self._legacy.lasting
+
+    def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
+        return {key: self._ask(question) for key, question in questions.items()}
+
+    def _ask(self, question: Question) -> Any:
+        if not isinstance(question, ListRoots):
+            asked = self.prepare(question)
+            return asked.read(self._call(asked))
+        session = self._legacy
+        known = session.roots
+        if known is None:
+            asked = self.prepare(question)
+            epoch = session.roots_epoch
+            known = asked.read(self._call(asked))
+            session.keep_roots(known, epoch)
+        return list(known)
+
+    def _require(self, method: str, capability: Dict[str, Any], mode: str = "") -> None:
+        if not self.reachable:
+            raise MissingCapability(
+                f"this client cannot be asked ({method}): the server keeps no sessions (stateless or fleet), and"
+                f" revision {self._revision} has no other way; serve it from one process without these"
+                " switches, or test ctx.can_elicit, ctx.can_sample or ctx.can_list_roots first",
+                data={"requiredCapabilities": capability})
+        super()._require(method, capability, mode)
+
+    def _call(self, asked: Asked) -> Dict[str, Any]:
+        session = self._legacy
+        incoming = self._incoming
+        result = session.peer.call(asked.method, asked.params, timeout=session.limits.ask_seconds,
+                                   cancel=None if incoming is None else incoming.token,
+                                   outlet=None if incoming is None else incoming.outlet)
+        if not isinstance(result, dict):
+            raise ProtocolError(f"the client answered {asked.method!r} with {type(result).__name__}, not an object", result)
+        return result
+
+
+def _decided(answer: Dict[str, Any]) -> ElicitResult:
+    result = codec.decode(ElicitResult, answer)
+    if result.action not in ("accept", "decline", "cancel"):
+        raise ProtocolError(f"the client answered with the unknown action {result.action!r:.100}")
+    return result
+
+
+def _roots(answer: Dict[str, Any]) -> List[Root]:
+    listed = answer.get("roots")
+    if not isinstance(listed, list):
+        raise ProtocolError("the client answered 'roots/list' without a list of roots", answer)
+    return [codec.decode(Root, item) for item in listed]
+
+
+def _sampling_message(item: Any) -> SamplingMessage:
+    if isinstance(item, SamplingMessage):
+        return item
+    message: PromptMessage = item if isinstance(item, PromptMessage) else user(item)
+    content = message.content
+    return SamplingMessage(role=message.role, content=content if isinstance(content, list) else [content])
+
+
+def _random_id() -> str:
+    import secrets  # it brings OpenSSL along, which few servers need
+
+    return secrets.token_urlsafe(16)

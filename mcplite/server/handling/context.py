@@ -1,0 +1,432 @@
+"""What a handler may ask of its request: progress, logs, cancellation, questions, who is calling.
+Every call through the context is a cancellation point: once the request is cancelled it raises
+``Cancelled``, so that a loop which reports progress stops by itself.
+"""
+
+import contextvars
+import threading
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
+
+from ...types import CreateMessageResult, ModelPreferences, PromptMessage, Root, SamplingMessage, Tool, ToolChoice
+from .questions import Elicit, Elicited, ListRoots, Question, Sample
+from ..throttle import Throttle
+
+if TYPE_CHECKING:
+    from ...rpc.cancel import CancelToken
+    from ...rpc.incoming import Incoming
+    from ...types import ClientCapabilities, Implementation
+    from .timeout import Alarm
+    from .asker import Asker
+    from ..auth.principals import Principal
+    from ..sessions.legacy import Session
+
+__all__ = ["CURRENT", "Context", "LEVELS"]
+
+#: The syslog levels, least urgent first (LOG-02).
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+_RANK = {level: rank for rank, level in enumerate(LEVELS)}
+
+#: The context of the handler that runs on this thread; read by the logging handler.
+CURRENT: "contextvars.ContextVar[Optional[Context]]" = contextvars.ContextVar("mcplite_context", default=None)
+
+
+class Context:
+    """One request, as its handler sees it.
+
+    A handler gets one by annotating a parameter: ``def tool(x: int, ctx: mcplite.Context)``.
+    """
+
+    __mcplite_context__ = True
+
+    # Defaults on the class: most handlers never touch these, and a context is made for every request.
+    _progress: Optional[Throttle] = None
+    _logs: Optional[Throttle] = None
+    _last: Optional[float] = None
+    _held: Optional[Dict[str, Any]] = None
+    _dropped = 0
+    #: The results of what is done once, by key.
+    notes: Optional[Dict[str, Any]] = None
+    #: Whether the handler asks by what it returns, so that it is entered again for that.
+    explicit = False
+    #: The result that asks the client, when the handler was ended for that.
+    unanswered: Optional[Dict[str, Any]] = None
+    _asker: "Optional[Asker]" = None
+    _questions = 0
+    #: What has to stand still while the handler waits for an answer.
+    alarm: "Optional[Alarm]" = None
+    #: How often the handler has been entered before, for this one call.
+    round = 0
+    #: The answers to an ``InputRequired`` that this handler returned, by key.
+    input_responses: Mapping[str, Any] = MappingProxyType({})
+    #: The state that went with it.
+    state: Any = None
+
+    def __init__(self, session: "Session", incoming: "Incoming") -> None:
+        self._session = session
+        self.incoming = incoming
+        self.params = incoming.params
+        #: Guards the throttles, the last progress value and what is held back; held for arithmetic only.
+        self._lock = threading.Lock()
+
+    # --- who and what -----------------------------------------------------------------------------
+
+    @property
+    def session(self) -> "Session":
+        """The client, as far as it is known: a session that lasts where there was a handshake, else this request alone."""
+        return self._session
+
+    @property
+    def request_id(self) -> Union[int, str]:
+        """The JSON-RPC id of this request."""
+        return self.incoming.id
+
+    @property
+    def method(self) -> str:
+        """The protocol's method, such as ``tools/call``."""
+        return self.incoming.method
+
+    @property
+    def meta(self) -> Dict[str, Any]:
+        """The request's ``_meta``; empty when there is none."""
+        meta = self.incoming.params.get("_meta")
+        return meta if isinstance(meta, dict) else {}
+
+    @property
+    def client_info(self) -> "Optional[Implementation]":
+        """The client's name and version, as it says."""
+        return self._session.client_info
+
+    @property
+    def client_capabilities(self) -> "ClientCapabilities":
+        """What the client declared."""
+        return self._session.client_capabilities
+
+    @property
+    def protocol_version(self) -> str:
+        """The revision that this request is served under."""
+        return self._session.revision.name
+
+    @property
+    def principal(self) -> "Optional[Principal]":
+        """Who has sent this very request, by its token or as the host says; None where callers are not known, as on a pipe."""
+        return self._session.sender_of(self.incoming)
+
+    @property
+    def trace_context(self) -> Dict[str, str]:
+        """The W3C trace context that came with the request: ``traceparent``, ``tracestate``, ``baggage`` (META-08)."""
+        meta = self.meta
+        return {key: meta[key] for key in ("traceparent", "tracestate", "baggage") if isinstance(meta.get(key), str)}
+
+    @property
+    def extensions(self) -> Dict[str, Any]:
+        """The extensions that the client declares, with their settings; empty before July 2026."""
+        declared = self._session.client_capabilities.extensions
+        return dict(declared) if declared else {}
+
+    @property
+    def lifespan(self) -> Any:
+        """The value of the server's ``lifespan`` context manager; None when it has none."""
+        return self._session.app.lifespan_value
+
+    # --- its answer -------------------------------------------------------------------------------
+
+    def respond(self, result: Any) -> None:
+        """Answer the request; what dispatch calls when the handler has returned."""
+        self.incoming.respond(self._session.finish(result))
+
+    def go_on(self, session: "Session", incoming: "Incoming") -> None:
+        """Answer a later request from now on: the client came back with the answers to a question."""
+        incoming.inherit(self.incoming)
+        self._session, self.incoming = session, incoming
+
+    # --- cancellation -----------------------------------------------------------------------------
+
+    @property
+    def token(self) -> "CancelToken":
+        """The cancel token of this request."""
+        return self.incoming.token
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the client has cancelled, has left, or the tool's ``timeout`` has passed."""
+        return self.incoming.token.cancelled
+
+    def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Have *callback* run when the request is cancelled: close a socket, kill a child.
+
+        It runs on the thread that noticed, at once when the request is cancelled already.
+
+        :returns: a function that takes the callback off again.
+        """
+        return self.incoming.token.add_callback(callback)
+
+    def check_cancelled(self) -> None:
+        """Return when nobody has cancelled.
+
+        :raises Cancelled: with the reason, if the client gave one.
+        """
+        self.incoming.token.check()
+
+    def close_stream(self, retry: Optional[float] = None) -> bool:
+        """Close the connection that carries this request's event stream; the client comes back for the answer.
+
+        Use it before a long piece of work, so that no connection stands open meanwhile. What is said from
+        now on is kept, within the limits, until the client asks for it. From November 2025 on, over HTTP with
+        sessions; anywhere else nothing happens, and the answer goes the usual way.
+
+        :param retry: seconds after which the client shall come back; by default ``Limits.retry_seconds``.
+        :returns: whether the connection is closed.
+        """
+        outlet = self.incoming.outlet
+        return outlet is not None and outlet.pause(retry)
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep, and wake at once when the request is cancelled.
+
+        :raises Cancelled: it was.
+        """
+        if self.incoming.token.wait(seconds):
+            self.check_cancelled()
+
+    # --- progress and logs ------------------------------------------------------------------------
+
+    def report_progress(self, progress: float, total: Optional[float] = None, message: Optional[str] = None) -> None:
+        """Tell the client how far this request has come.
+
+        Nothing is sent when the client did not ask (PROG-15) or when the value has not risen
+        (PROG-05). Beyond ``Limits.messages_per_second`` only the latest value is kept; it goes out
+        before the result at the latest.
+
+        :param progress: a number that rises; any unit.
+        :param total: what it rises to, when that is known.
+        :param message: what is going on, for people.
+        :raises Cancelled: the request was cancelled.
+        """
+        self.check_cancelled()
+        token = self.meta.get("progressToken")
+        if token is None or isinstance(token, bool) or not isinstance(token, (str, int)):
+            return
+        params: Dict[str, Any] = {"progressToken": token, "progress": progress}
+        if total is not None:
+            params["total"] = total
+        if message is not None and self._session.sends_progress_message:
+            params["message"] = message
+        with self._lock:
+            if self._last is not None and progress <= self._last:
+                return
+            self._last = progress
+            if self._progress is None:
+                self._progress = self._session.throttle()
+            self._held = None if self._progress.allow() else params
+            if self._held is not None:
+                return
+        self.incoming.emit("notifications/progress", params)
+
+    def flush(self) -> None:
+        """Send the progress that was held back; called before the result goes out."""
+        with self._lock:
+            held, self._held = self._held, None
+        if held is not None:
+            self.incoming.emit("notifications/progress", held)
+
+    def log(self, level: str, data: Any, logger: Optional[str] = None) -> None:
+        """Send a log message to the client, when its level asks for it.
+
+        :param level: one of the eight syslog levels, "debug" to "emergency".
+        :param data: any JSON value; something else is sent as its ``str``.
+        :param logger: a steady name for where it comes from.
+        :raises ValueError: the level is none of the eight.
+        :raises Cancelled: the request was cancelled.
+        """
+        if level not in _RANK:
+            raise ValueError(f"{level!r} is no log level; use one of {', '.join(LEVELS)}")
+        self.check_cancelled()
+        if not self._session.wants_log(level):
+            return
+        with self._lock:
+            if self._logs is None:
+                self._logs = self._session.throttle()
+            if not self._logs.allow():
+                self._dropped += 1
+                return
+            dropped, self._dropped = self._dropped, 0
+        if dropped:
+            self._emit_log("warning", f"{dropped} log messages were dropped: too many at once", logger)
+        self._emit_log(level, data, logger)
+
+    def _emit_log(self, level: str, data: Any, logger: Optional[str]) -> None:
+        params = log_params(level, data, logger)
+        try:
+            self.incoming.emit("notifications/message", params)
+        except (TypeError, ValueError):
+            params["data"] = str(data)
+            self.incoming.emit("notifications/message", params)
+
+    def debug(self, data: Any, logger: Optional[str] = None) -> None:
+        """Log at level "debug"; see :meth:`log`."""
+        self.log("debug", data, logger)
+
+    def info(self, data: Any, logger: Optional[str] = None) -> None:
+        """Log at level "info"; see :meth:`log`."""
+        self.log("info", data, logger)
+
+    def notice(self, data: Any, logger: Optional[str] = None) -> None:
+        """Log at level "notice"; see :meth:`log`."""
+        self.log("notice", data, logger)
+
+    def warning(self, data: Any, logger: Optional[str] = None) -> None:
+        """Log at level "warning"; see :meth:`log`."""
+        self.log("warning", data, logger)
+
+    def error(self, data: Any, logger: Optional[str] = None) -> None:
+        """Log at level "error"; see :meth:`log`."""
+        self.log("error", data, logger)
+
+    def critical(self, data: Any, logger: Optional[str] = None) -> None:
+        """Log at level "critical"; see :meth:`log`."""
+        self.log("critical", data, logger)
+
+    # --- questions --------------------------------------------------------------------------------
+
+    @property
+    def asker(self) -> "Asker":
+        """How this request's questions reach the client."""
+        if self._asker is None:
+            self._asker = self._session.asker(self)
+        return self._asker
+
+    @property
+    def can_elicit(self) -> bool:
+        """Whether the user can be asked by form."""
+        return self.asker.can("elicitation/create", "form")
+
+    @property
+    def can_elicit_url(self) -> bool:
+        """Whether the user can be asked to visit a URL."""
+        return self.asker.can("elicitation/create", "url")
+
+    @property
+    def can_sample(self) -> bool:
+        """Whether the client's language model can be asked."""
+        return self.asker.can("sampling/createMessage")
+
+    @property
+    def can_list_roots(self) -> bool:
+        """Whether the client has roots to tell of."""
+        return self.asker.can("roots/list")
+
+    def elicit(self, message: str, schema: Any = None) -> "Elicited[Any]":
+        """Ask the user, and wait; the outcome says whether they accepted, declined or cancelled.
+
+        :param message: what the user reads.
+        :param schema: what the answer looks like: a dataclass, TypedDict, plain type, or the JSON
+            Schema of a flat object. None asks for no more than yes or no.
+        :raises MissingCapability: the client cannot be asked; nothing was sent.
+        :raises ValueError: the schema is more than a flat form (ELIC-06).
+        :raises ProtocolError: the answer does not fit the form.
+        :raises RemoteError: the client answered with an error.
+        :raises RequestTimeout: no answer within ``Limits.ask_seconds``.
+        :raises Cancelled: the request was cancelled meanwhile.
+        """
+        return self._ask(Elicit(message, schema))  # type: ignore[no-any-return]
+
+    def elicit_url(self, message: str, url: str, elicitation_id: Optional[str] = None) -> "Elicited[Any]":
+        """Ask the user to visit a page; "accept" means that they agreed, not that they are done (URLE-04).
+
+        :param message: why.
+        :param url: absolute, https outside development; no secrets in it.
+        :param elicitation_id: for :meth:`elicitation_complete`; made when left out.
+        :raises MissingCapability: the client cannot be asked this way.
+        :raises ValueError: the URL is none.
+        :raises RemoteError, RequestTimeout, Cancelled: as for :meth:`elicit`.
+        """
+        return self._ask(Elicit(message, url=url, elicitation_id=elicitation_id))  # type: ignore[no-any-return]
+
+    def elicitation_complete(self, elicitation_id: str) -> None:
+        """Tell the client that a URL question was answered out of its sight (URLE-05)."""
+        self._session.elicitation_complete(elicitation_id)
+
+    def sample(self, messages: "Union[str, Sequence[Union[str, PromptMessage, SamplingMessage]]]", *,
+               max_tokens: int = 1000, system_prompt: Optional[str] = None, temperature: Optional[float] = None,
+               stop_sequences: Optional[List[str]] = None, include_context: Optional[str] = None,
+               model_preferences: Optional[ModelPreferences] = None, metadata: Optional[Dict[str, Any]] = None,
+               tools: Optional[List[Tool]] = None, tool_choice: Optional[ToolChoice] = None) -> CreateMessageResult:
+        """Ask the client's language model, and wait.
+
+        :param messages: texts or messages; ``mcplite.user(...)`` and ``mcplite.assistant(...)`` make them.
+        :param max_tokens: the most that the model may write; default 1000.
+        :raises MissingCapability: the client has no sampling, or none with tools when *tools* are given.
+        :raises ValueError: tool uses and tool results do not match (SAMP-11, SAMP-12).
+        :raises RemoteError: the client answered with an error; code -1 means that its user refused.
+        :raises RequestTimeout, Cancelled: as for :meth:`elicit`.
+        """
+        if isinstance(messages, str):
+            messages = [messages]
+        question = Sample(messages, max_tokens=max_tokens, system_prompt=system_prompt, temperature=temperature,
+                          stop_sequences=stop_sequences, include_context=include_context,
+                          model_preferences=model_preferences, metadata=metadata, tools=tools,
+                          tool_choice=tool_choice)
+        return self._ask(question)  # type: ignore[no-any-return]
+
+    def list_roots(self) -> List[Root]:
+        """Return the client's roots; asked for once, and again after the client says that they changed.
+
+        :raises MissingCapability: the client declared none.
+        :raises RemoteError, RequestTimeout, Cancelled: as for :meth:`elicit`.
+        """
+        return self._ask(ListRoots())  # type: ignore[no-any-return]
+
+    def ask(self, questions: Mapping[str, Question]) -> Dict[str, Any]:
+        """Ask several questions: all at once from July 2026 on; older clients get them one after another.
+
+        :param questions: by keys of your own, which a client sees from July 2026 on.
+        :returns: the answers by key.
+        :raises: whatever the single questions raise.
+        """
+        return self._ask_all(questions, True)
+
+    def once(self, key: str, action: Callable[[], Any]) -> Any:
+        """Return what *action* returned the first time, however often the handler is entered.
+
+        In a fleet (``Server(fleet=True)``) a handler that asks starts anew with each answer, in whichever process;
+        what it did before the question is done again unless it was noted here. The result travels through the
+        client, signed but readable, so there it must be JSON.
+
+        :param key: names the action within this handler.
+        :raises TypeError: in a fleet, the result is no JSON.
+        """
+        asker = self.asker
+        if self.notes is None:
+            self.notes = {}
+        if key not in self.notes:
+            self.notes[key] = asker.note(action())
+        return self.notes[key]
+
+    def _ask(self, question: Question) -> Any:
+        self._questions += 1
+        key = f"question-{self._questions}"
+        return self._ask_all({key: question}, False)[key]
+
+    def _ask_all(self, questions: Mapping[str, Question], named: bool) -> Dict[str, Any]:
+        self.check_cancelled()
+        if self.alarm is None:
+            return self.asker.ask(questions, named)
+        with self.alarm.still():
+            return self.asker.ask(questions, named)
+
+
+def log_params(level: str, data: Any, logger: Optional[str]) -> Dict[str, Any]:
+    """Return the params of a log notification."""
+    params: Dict[str, Any] = {"level": level, "data": data}
+    if logger is not None:
+        params["logger"] = logger
+    return params
+
+
+def rank(level: str) -> int:
+    """Return the place of a level among the eight.
+
+    :raises KeyError: it is none of them.
+    """
+    return _RANK[level]

@@ -1,0 +1,268 @@
+"""From a method to the registry to a result: era-blind, one function for each method."""
+
+import copy
+import logging
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, cast
+
+from ...errors import Cancelled, InternalError, InvalidParams, RemoteError, ResourceNotFound
+from ...protocol import codec
+from ...types import Completion, CompleteResult, GetPromptResult, ReadResourceResult
+from .tools import call_tool, settle
+from .context import LEVELS, Context
+from ..functions.function import BadArguments
+from ..catalog.registry import suggestions
+from ..functions.results import prompt_messages, resource_contents
+
+if TYPE_CHECKING:
+    from ..sessions.legacy import LegacySession
+
+__all__ = ["dispatch"]
+
+_log = logging.getLogger(__name__)
+Result = Dict[str, Any]
+
+
+def dispatch(context: Context, own: Optional[Callable[..., Any]] = None) -> Result:
+    """Return the result of one request, encoded for its revision.
+
+    :param own: the handler of a method of the user's own, which goes before ours.
+    :raises RemoteError: what the client shall read as the error.
+    """
+    app = context.session.app
+    method, params = context.method, context.params
+    if own is not None:
+        handler: Callable[[Context, Dict[str, Any]], Result] = lambda ctx, given: _own(own, ctx, given)
+    else:
+        handler = _METHODS[method]
+    if not app.middleware:
+        return handler(context, params)
+
+    def proceed(index: int) -> Result:
+        if index == len(app.middleware):
+            return handler(context, params)
+        return app.middleware[index](context, lambda: proceed(index + 1))
+
+    return proceed(0)
+
+
+def _own(own: Callable[..., Any], context: Context, params: Dict[str, Any]) -> Result:
+    result = _guarded(context.method, lambda: own(params, context))
+    return {} if result is None else codec.encode(result, context.session.revision)
+
+
+def _text(params: Mapping[str, Any], name: str, where: str = "params") -> str:
+    value = params.get(name)
+    if not isinstance(value, str):
+        raise InvalidParams(f"{where}.{name} must be a string")
+    return value
+
+
+def _strings(params: Mapping[str, Any], name: str) -> Dict[str, str]:
+    value = params.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidParams(f"params.{name} must be an object")
+    for key, item in value.items():
+        if not isinstance(item, str):
+            raise InvalidParams(f"params.{name}.{key} must be a string (PRMT-17)")
+    return value
+
+
+def _guarded(what: str, run: Callable[[], Any]) -> Any:
+    """Run a handler that is no tool: what it did not mean for the client becomes "Internal error" (SAFE-14)."""
+    try:
+        return run()
+    except Cancelled:
+        raise
+    except RemoteError as error:
+        if error.received:
+            _log.exception("%s failed", what)
+            raise InternalError("Internal error") from error
+        raise
+    except Exception as error:
+        _log.exception("%s failed", what)
+        raise InternalError("Internal error") from error
+
+
+# --- lists ------------------------------------------------------------------------------------------
+
+
+def _list(kind: str, key: str) -> Callable[[Context, Dict[str, Any]], Result]:
+    def handle(context: Context, params: Dict[str, Any]) -> Result:
+        cursor = params.get("cursor")
+        if cursor is not None and not isinstance(cursor, str):
+            raise InvalidParams("params.cursor must be a string")
+        page: Result = context.session.app.listing(kind, key, cursor, context.session.revision)
+        return page
+
+    return handle
+
+
+# --- tools ------------------------------------------------------------------------------------------
+
+
+def _call_tool(context: Context, params: Dict[str, Any]) -> Result:
+    return call_tool(context, _text(params, "name"), params.get("arguments"))
+
+
+# --- resources --------------------------------------------------------------------------------------
+
+
+def _read_resource(context: Context, params: Dict[str, Any]) -> Result:
+    session = context.session
+    uri = _uri(context, params)
+    found = session.app.find_resource(uri)
+    if found is None:
+        raise _missing(context, uri)
+    function, values, mime_type, cache, _ = found
+
+    def read() -> List[Any]:
+        kwargs = _bound(lambda: function.bind(values))
+        return resource_contents(settle(context, function, kwargs), uri, mime_type)
+
+    contents = _guarded(f"resource {uri[:200]!r}", read)
+    if not contents:
+        # RSRC-19: an empty list would say that the resource is there and holds nothing.
+        raise _missing(context, uri)
+    result = codec.encode(ReadResourceResult(contents=contents), session.revision)
+    return {**result, **cache.members()} if session.revision.modern else result
+
+
+def _missing(context: Context, uri: str) -> ResourceNotFound:
+    return ResourceNotFound(f"Resource not found: {uri[:200]}", code=context.session.revision.not_found, data={"uri": uri})
+
+
+def _bound(bind: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
+    try:
+        return bind()
+    except BadArguments as error:
+        raise InvalidParams("; ".join(error.problems)) from error
+
+
+def _uri(context: Context, params: Dict[str, Any]) -> str:
+    uri = _text(params, "uri")
+    scheme, colon, _ = uri.partition(":")
+    usable = colon and scheme[:1].isalpha() and all(c.isalnum() or c in "+-." for c in scheme) and scheme.isascii()
+    if not usable or len(uri) > context.session.limits.uri or any(c < "!" or c == "\x7f" for c in uri):
+        raise InvalidParams(f"params.uri is not a valid URI: {uri[:200]!r}")
+    return uri
+
+
+def _legacy(context: Context) -> "LegacySession":
+    return cast("LegacySession", context.session)  # these methods exist nowhere else
+
+
+def _subscribe(context: Context, params: Dict[str, Any]) -> Result:
+    uri = _uri(context, params)
+    if context.session.app.find_resource(uri) is None:
+        raise _missing(context, uri)
+    _legacy(context).subscribe(uri)
+    return {}
+
+
+def _unsubscribe(context: Context, params: Dict[str, Any]) -> Result:
+    _legacy(context).unsubscribe(_text(params, "uri"))
+    return {}
+
+
+# --- prompts ----------------------------------------------------------------------------------------
+
+
+def _get_prompt(context: Context, params: Dict[str, Any]) -> Result:
+    name = _text(params, "name")
+    entry = context.session.app.registry.get("prompts", name)
+    if entry is None:
+        known: List[str] = list(context.session.app.registry.all("prompts"))
+        raise InvalidParams(f"Unknown prompt: {name[:200]}{suggestions(name, known)}")
+    arguments = _strings(params, "arguments")
+    kwargs = _bound(lambda: entry.function.bind(arguments))
+
+    def get() -> GetPromptResult:
+        value = settle(context, entry.function, kwargs)
+        if isinstance(value, GetPromptResult):
+            return copy.copy(value)
+        return GetPromptResult(messages=prompt_messages(value), description=entry.prompt.description)
+
+    result = _guarded(f"prompt {name!r}", get)
+    # Copies: a handler may keep a result, and what an older client cannot read must stay in it for others.
+    result.messages = [copy.copy(message) for message in result.messages]
+    for message in result.messages:
+        message.content = codec.downgrade([message.content], context.session.revision)[0]
+    return codec.encode(result, context.session.revision)  # type: ignore[no-any-return]
+
+
+# --- completion and logging -------------------------------------------------------------------------
+
+
+def _complete(context: Context, params: Dict[str, Any]) -> Result:
+    app = context.session.app
+    reference, argument = params.get("ref"), params.get("argument")
+    if not isinstance(reference, dict) or not isinstance(argument, dict):
+        raise InvalidParams("params.ref and params.argument must be objects")
+    if reference.get("type") == "ref/prompt":
+        kind, target = "prompt", _text(reference, "name", "params.ref")
+        known = app.registry.get("prompts", target) is not None
+    elif reference.get("type") == "ref/resource":
+        kind, target = "resource", _text(reference, "uri", "params.ref")
+        known = app.registry.get("templates", target) is not None or app.registry.get("resources", target) is not None
+    else:
+        raise InvalidParams("params.ref.type must be 'ref/prompt' or 'ref/resource'")
+    if not known:
+        raise InvalidParams(f"Unknown {kind}: {target[:200]}")
+    name, value = _text(argument, "name", "params.argument"), _text(argument, "value", "params.argument")
+    given = params.get("context")
+    filled = _strings(given, "arguments") if isinstance(given, dict) else {}
+    function = app.registry.completion(kind, target, name)
+    if function is None:
+        return {"completion": {"values": [], "hasMore": False}}
+    kwargs: Dict[str, Any] = {}
+    names = [parameter for parameter, _, _ in function.parameters]
+    if names:
+        kwargs[names[0]] = value
+    if len(names) > 1:
+        kwargs[names[1]] = filled
+    if function.wants_context:
+        kwargs[function.wants_context] = context
+    answer = _guarded(f"completion of {target!r}", lambda: function.call(kwargs))
+    return codec.encode(CompleteResult(completion=_bounded(answer, app.limits.completions)),  # type: ignore[no-any-return]
+                        context.session.revision)
+
+
+def _bounded(answer: Any, most: int) -> Completion:
+    """Return at most *most* values, saying so when there were more (COMP-04)."""
+    if answer is None:
+        return Completion(values=[], has_more=False)
+    if isinstance(answer, Completion):
+        completion = answer
+    else:
+        completion = Completion(values=[str(value) for value in answer])
+    if len(completion.values) > most:
+        total = completion.total if completion.total is not None else len(completion.values)
+        return Completion(values=completion.values[:most], total=total, has_more=True)
+    if completion.has_more is None:
+        completion = Completion(values=completion.values, total=completion.total, has_more=False)
+    return completion
+
+
+def _set_level(context: Context, params: Dict[str, Any]) -> Result:
+    level = params.get("level")
+    if level not in LEVELS:
+        raise InvalidParams(f"params.level must be one of {', '.join(LEVELS)}")
+    _legacy(context).set_level(level)
+    return {}
+
+
+_METHODS: Mapping[str, Callable[[Context, Dict[str, Any]], Result]] = {
+    "tools/list": _list("tools", "tools"),
+    "tools/call": _call_tool,
+    "resources/list": _list("resources", "resources"),
+    "resources/templates/list": _list("templates", "resourceTemplates"),
+    "resources/read": _read_resource,
+    "resources/subscribe": _subscribe,
+    "resources/unsubscribe": _unsubscribe,
+    "prompts/list": _list("prompts", "prompts"),
+    "prompts/get": _get_prompt,
+    "completion/complete": _complete,
+    "logging/setLevel": _set_level,
+}

@@ -1,0 +1,59 @@
+"""A logging handler that forwards Python log records to the client."""
+
+import logging
+from typing import TYPE_CHECKING
+
+from ...errors import MCPError
+from .context import CURRENT
+
+if TYPE_CHECKING:
+    from ..app import Server
+
+__all__ = ["ClientLogHandler", "level_name"]
+
+
+def level_name(number: int) -> str:
+    """Return the protocol's level for a level of Python's logging (LOG-02)."""
+    if number >= logging.CRITICAL:
+        return "critical"
+    if number >= logging.ERROR:
+        return "error"
+    if number >= logging.WARNING:
+        return "warning"
+    return "info" if number >= logging.INFO else "debug"
+
+
+class ClientLogHandler(logging.Handler):
+    """Sends records to the client of the present request, or to every client when there is none.
+
+    Clients that are known, by a token or by the host, get none of the latter: it may be about another one's request, and
+    quote their token.
+
+    Records of this package's own loggers are left out: forwarding one may cause the next.
+
+    :param server: whose clients get them.
+    :param level: as for every ``logging.Handler``.
+    """
+
+    def __init__(self, server: "Server", level: int = logging.NOTSET) -> None:
+        super().__init__(level)
+        self._server = server
+        self._own = __name__.rpartition(".server.")[0]
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Forward one record; a client that is gone is no reason to fail."""
+        if record.name == self._own or record.name.startswith(self._own + "."):
+            return
+        try:
+            level, text = level_name(record.levelno), self.format(record)
+            context = CURRENT.get()
+            if context is not None:
+                context.log(level, text, record.name)
+                return
+            for session in self._server.sessions:
+                if session.principal is None:
+                    session.log(level, text, record.name)
+        except MCPError:
+            return  # cancelled or gone: the record has other handlers
+        except Exception:
+            self.handleError(record)

@@ -1,0 +1,176 @@
+"""Calling a tool: bind the arguments, ask declared questions, run, and turn what came into a result."""
+
+import logging
+from typing import Any, Dict, Optional
+
+from ...errors import (
+    Cancelled, InternalError, InvalidParams, MissingCapability, RemoteError, ToolError, UrlElicitationRequired,
+)
+from ...protocol import codec
+from ...types import CallToolResult, TextContent
+from .timeout import Alarm
+from .context import Context
+from ..functions.function import BadArguments, Function
+from .questions import Elicit, InputRequired
+from ..catalog.registry import ToolEntry, suggestions
+from ..functions.results import BadOutput, content_items, tool_result
+
+__all__ = ["call_tool", "settle"]
+
+_log = logging.getLogger(__name__)
+_ROUNDS = 10
+
+
+class _Declined(Exception):
+    """A declared question was declined or cancelled, so the handler does not run."""
+
+
+def call_tool(context: Context, name: str, arguments: Any) -> Dict[str, Any]:
+    """Return the encoded result of one ``tools/call``.
+
+    :raises InvalidParams: there is no such tool (TOOL-30), or the arguments are no object (TOOL-31), or
+        they break the schema in a revision where that is a protocol error (TOOL-32).
+    :raises Cancelled: the request was cancelled.
+    """
+    session = context.session
+    entry: Optional[ToolEntry] = session.app.registry.get("tools", name)
+    if entry is None:
+        raise InvalidParams(f"Unknown tool: {name[:200]}{suggestions(name, list(session.app.registry.all('tools')))}")
+    if arguments is None:
+        arguments = {}
+    elif not isinstance(arguments, dict):
+        raise InvalidParams("params.arguments must be an object")
+    function = entry.function
+    try:
+        kwargs = function.bind(arguments)
+    except BadArguments as error:
+        text = f"Invalid arguments for tool {name}: {'; '.join(error.problems)}"
+        if session.revision.bad_arguments == "error":
+            raise InvalidParams(text) from error
+        return _error(context, text)
+    if entry.timeout is None:
+        return _run(context, name, function, kwargs)
+    alarm = context.alarm = Alarm(context, entry.timeout,
+                                  lambda: _error(context, f"Tool {name} did not finish within {entry.timeout:g} s"))
+    alarm.start()
+    try:
+        return _run(context, name, function, kwargs)
+    finally:
+        alarm.stop()
+        context.alarm = None
+
+
+def _run(context: Context, name: str, function: Function, kwargs: Dict[str, Any]) -> Dict[str, Any]:
+    session = context.session
+    try:
+        value = settle(context, function, kwargs)
+        result = tool_result(value, function)
+        result.structured_content = function.output.value_for(result.structured_content, session.revision)
+        result.content = codec.downgrade(result.content, session.revision)
+        encoded: Dict[str, Any] = codec.encode(result, session.revision)
+        return encoded
+    except Cancelled:
+        if context.cancelled:
+            raise
+        return _error(context, "The tool was cancelled")
+    except _Declined as error:
+        return _error(context, str(error))
+    except UrlElicitationRequired as error:
+        if session.revision.elicitation_ids:
+            raise
+        return _error(context, error.message)
+    except RemoteError as error:
+        if not error.received and (session.revision.capability_errors or not isinstance(error, MissingCapability)):
+            raise  # raised on purpose, for the client to read
+        _log.exception("tool %r failed", name)
+        return _failed(context, name, error)
+    except ToolError as error:
+        return _told(context, name, error)
+    except BadOutput as error:
+        # TOOL-37: never sent as if it were valid.
+        _log.error("tool %r returned what its output schema does not allow: %s", name, error)
+        return _error(context, f"Tool {name} returned an invalid result: {error}")
+    except Exception as error:
+        _log.exception("tool %r failed", name)
+        return _failed(context, name, error)
+
+
+def _told(context: Context, name: str, error: ToolError) -> Dict[str, Any]:
+    """Return the result for what a tool says of its own failure; its content may be anything that tools return."""
+    revision = context.session.revision
+    items = ([error.message] if error.message or not error.content else []) + error.content
+    try:
+        content = codec.downgrade(content_items(items), revision)
+    except (TypeError, ValueError) as problem:
+        _log.exception("tool %r raised a ToolError whose content cannot be sent", name)
+        return _failed(context, name, problem)
+    return codec.encode(CallToolResult(content=content, is_error=True), revision)  # type: ignore[no-any-return]
+
+
+def _failed(context: Context, name: str, error: Exception) -> Dict[str, Any]:
+    if context.session.app.mask_errors:
+        return _error(context, f"Tool {name} failed")
+    try:
+        text = str(error)
+    except Exception:
+        text = ""  # an exception whose own __str__ fails still gets an answer (REL-58)
+    return _error(context, text or type(error).__name__)
+
+
+def _error(context: Context, text: str) -> Dict[str, Any]:
+    result = CallToolResult(content=[TextContent(text=text)], is_error=True)
+    return codec.encode(result, context.session.revision)  # type: ignore[no-any-return]
+
+
+def settle(context: Context, function: Function, kwargs: Dict[str, Any]) -> Any:
+    """Call a handler until it returns something else than ``InputRequired``.
+
+    Declared questions are asked first; a legacy client is asked live, and the handler is entered
+    again with the answers, at most ten times.
+
+    :raises InternalError: it still asks after ten rounds.
+    """
+    if function.wants_context is not None:
+        kwargs[function.wants_context] = context
+    if function.questions:
+        _ask_declared(context, function, kwargs)
+    for entered in range(_ROUNDS + 1):
+        unvisited: Optional[UrlElicitationRequired] = None
+        try:
+            value = function.call(kwargs)
+        except UrlElicitationRequired as error:
+            # Where there is no such error the pages are asked for like anything else (URLE-15, ERR-06).
+            if context.session.revision.elicitation_ids or not context.can_elicit_url:
+                raise
+            unvisited, value = error, _visits(error)
+        if not isinstance(value, InputRequired):
+            return value
+        if entered == _ROUNDS:
+            break
+        context.explicit = True
+        context.input_responses = context.ask(value.requests)
+        context.explicit = False
+        if unvisited is not None and not all(answer.accepted for answer in context.input_responses.values()):
+            raise unvisited  # whoever does not want to visit a page is not asked again
+        context.round += 1
+        context.state = value.state
+    raise InternalError(f"the handler still asked for input after {_ROUNDS} rounds")
+
+
+def _visits(error: UrlElicitationRequired) -> InputRequired:
+    """Return the questions by which a user is asked to visit the pages that a handler needs visited first."""
+    return InputRequired({f"page-{number}": Elicit(str(page.get("message") or error.message), url=str(page.get("url")))
+                          for number, page in enumerate(error.urls, 1)})
+
+
+def _ask_declared(context: Context, function: Function, kwargs: Dict[str, Any]) -> None:
+    for name, (answer_type, question) in function.questions.items():
+        assert isinstance(question, Elicit)
+        message = question.message
+        for key, value in kwargs.items():
+            # Plain replacement: format() would let an argument's attributes be reached from the text.
+            message = message.replace("{" + key + "}", value if isinstance(value, str) else str(value))
+        outcome = context.elicit(message, answer_type if question.schema is None else question.schema)
+        if not outcome.accepted:
+            raise _Declined(f"The user answered {outcome.action!r} to: {message}")
+        kwargs[name] = outcome.data

@@ -1,0 +1,1 @@
+"""The HTTP endpoint without a socket, the same for http.server and WSGI."""

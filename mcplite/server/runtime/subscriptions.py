@@ -1,0 +1,182 @@
+"""News for clients without a session: who listens to what, each with a bounded queue of its own."""
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
+
+from ...errors import SERVER_BUSY, InvalidParams, MCPError, RemoteError
+from ...protocol.envelope import SUBSCRIPTION
+from ...rpc.incoming import Incoming
+
+if TYPE_CHECKING:
+    from ...revisions import Revision
+    from ..app import Server
+
+__all__ = ["Listeners", "MOST_URIS"]
+
+_log = logging.getLogger(__name__)
+#: What a filter may ask for: its member, the notification, what the server must offer.
+_KINDS = {
+    "toolsListChanged": ("notifications/tools/list_changed", "tools"),
+    "promptsListChanged": ("notifications/prompts/list_changed", "prompts"),
+    "resourcesListChanged": ("notifications/resources/list_changed", "resources"),
+}
+_URIS = "resourceSubscriptions"
+_UPDATED = "notifications/resources/updated"
+#: URIs of one filter.
+MOST_URIS = 10_000
+
+
+class Listener:
+    """One ``subscriptions/listen`` request.
+
+    News that nobody has taken yet are kept once each, however often they come again: what is new is the same. So the
+    queue is no longer than the filter.
+
+    :param honoured: the filter, as far as the server keeps to it.
+    :param spawn: runs a task on a thread.
+    """
+
+    def __init__(self, incoming: Incoming, revision: "Revision", honoured: Dict[str, Any], spawn: Callable[[Callable[[], object]], None]) -> None:
+        self.incoming = incoming
+        self.revision = revision
+        self._methods: Set[str] = {_KINDS[name][0] for name in honoured if name in _KINDS}
+        self._uris: Set[str] = set(honoured.get(_URIS, ()))
+        self._spawn = spawn
+        #: Guards the two fields below; held for dictionary work only.
+        self._lock = threading.Lock()
+        self._waiting: Dict[Tuple[str, Optional[str]], None] = {}
+        #: Whether somebody sends what waits; true until the acknowledgement is out, which comes first (SUBS-03).
+        self._sending = True
+
+    def wants(self, method: str, uri: Optional[str]) -> bool:
+        """Whether the filter asks for this (SUBS-02, SUBS-18)."""
+        return method in self._methods if uri is None else method == _UPDATED and uri in self._uris
+
+    def tell(self, method: str, uri: Optional[str]) -> None:
+        """Send a piece of news soon; never waits for the client (SUBS-20)."""
+        with self._lock:
+            self._waiting[(method, uri)] = None
+            if self._sending:
+                return
+            self._sending = True
+        self._send(wait=False)
+
+    def begin(self, acknowledgement: Dict[str, Any]) -> None:
+        """Acknowledge the request, and send what has come meanwhile."""
+        self.incoming.emit("notifications/subscriptions/acknowledged", self._tagged(acknowledgement))
+        self._send(wait=False)
+
+    def _tagged(self, params: Dict[str, Any]) -> Dict[str, Any]:
+        return {"_meta": {SUBSCRIPTION: self.incoming.id}, **params}
+
+    def _send(self, wait: bool) -> None:
+        incoming = self.incoming
+        while True:
+            with self._lock:
+                item = next(iter(self._waiting), None)
+                if item is None:
+                    self._sending = False
+                    return
+                del self._waiting[item]
+            method, uri = item
+            params = self._tagged({} if uri is None else {"uri": uri})
+            try:
+                if wait:
+                    incoming.emit(method, params)
+                elif not incoming.offer(method, params):
+                    with self._lock:
+                        self._waiting[item] = None
+                    self._spawn(lambda: self._send(wait=True))
+                    return
+            except MCPError as error:
+                _log.debug("%s was not sent: %s", method, error)
+
+
+class Listeners:
+    """All listeners of one server.
+
+    :param app: whose news they get.
+    """
+
+    def __init__(self, app: "Server") -> None:
+        self._app = app
+        #: Guards ``_listeners``; held for dictionary work only.
+        self._lock = threading.Lock()
+        self._listeners: Dict[Listener, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._listeners)
+
+    def open(self, incoming: Incoming, revision: "Revision") -> None:
+        """Let a request listen until it is cancelled, or ended from here; returns at once.
+
+        :raises InvalidParams: its filter is none.
+        :raises RemoteError: too many listen already.
+        """
+        honoured = self._honoured(incoming.params.get("notifications"))
+        listener = Listener(incoming, revision, honoured, self._app.workers.spawn)
+        with self._lock:
+            full = len(self._listeners) >= self._app.limits.streams
+            if not full:
+                self._listeners[listener] = None
+        if full:
+            raise RemoteError("Server busy: too many clients listen; try again later", code=SERVER_BUSY)
+        if incoming.outlet is not None:
+            incoming.outlet.begin()
+        incoming.token.add_callback(lambda: self._left(listener))
+        listener.begin({"notifications": honoured})
+
+    def _honoured(self, wanted: Any) -> Dict[str, Any]:
+        if not isinstance(wanted, dict):
+            raise InvalidParams("params.notifications must be an object: the filter of what to listen to")
+        honoured: Dict[str, Any] = {}
+        for name, (_, area) in _KINDS.items():
+            value = wanted.get(name)
+            if value is not None and not isinstance(value, bool):
+                raise InvalidParams(f"params.notifications.{name} must be true or false")
+            if value and self._app.offers(area):
+                honoured[name] = True
+        uris = wanted.get(_URIS)
+        if uris is None:
+            return honoured
+        if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris) or len(uris) > MOST_URIS:
+            raise InvalidParams(f"params.notifications.{_URIS} must be a list of at most {MOST_URIS} URIs")
+        if self._app.offers("resources"):
+            honoured[_URIS] = uris
+        return honoured
+
+    def _left(self, listener: Listener) -> None:
+        with self._lock:
+            self._listeners.pop(listener, None)
+        listener.incoming.respond({})  # it was cancelled, so that nothing is sent; it only leaves the books
+
+    def publish(self, method: str, uri: Optional[str] = None) -> None:
+        """Tell whoever wants to know."""
+        if not self._listeners:
+            return
+        with self._lock:
+            listeners = list(self._listeners)
+        for listener in listeners:
+            if listener.wants(method, uri):
+                listener.tell(method, uri)
+
+    def end(self, peer: Any, sender: Any = None) -> None:
+        """End all listeners of one conversation, each with a result that says so (SUBS-11).
+
+        :param sender: ends only what this one has sent.
+        """
+        with self._lock:
+            ending: List[Listener] = [listener for listener in self._listeners if listener.incoming.peer is peer
+                                      and sender in (None, listener.incoming.sender)]
+            for listener in ending:
+                del self._listeners[listener]
+        for listener in ending:
+            incoming = listener.incoming
+            incoming.respond(self._app.stamped({"_meta": {SUBSCRIPTION: incoming.id}}, listener.revision))
+            if incoming.outlet is None:
+                # On a pipe the specification wants both; the result first, for clients that drop what is cancelled (SUBS-12).
+                try:
+                    peer.notify("notifications/cancelled", {"requestId": incoming.id, "reason": "the server is stopping"})
+                except MCPError as error:
+                    _log.debug("the end of a subscription was not told: %s", error)

@@ -1,0 +1,310 @@
+"""The ways of serving one client: LegacySession, with a handshake and a state that lasts; and what both ways share."""
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
+
+from ...errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError, ProtocolError, RemoteError
+from ...protocol import codec, jsonrpc
+from ...revisions import NEWEST_LEGACY, Revision, find
+from ...rpc.incoming import Incoming
+from ...rpc.peer import Handler, Peer
+from ...types import ClientCapabilities, Implementation, Root
+from ..calls import serve
+from ..handling.context import LEVELS, Context, log_params, rank
+from ..throttle import Throttle
+
+if TYPE_CHECKING:
+    from ..handling.asker import Asker
+    from ..app import Server
+    from ..limits import Limits
+    from ..auth.principals import Principal
+
+__all__ = ["LegacySession", "Session"]
+
+_log = logging.getLogger(__name__)
+_DEFAULT_LEVEL = "info"
+#: What is remembered from one message to the next.
+_LASTING = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
+
+
+class Session:
+    """What handlers ask of a client, whichever era it is of; they meet it as ``ctx.session``."""
+
+    app: "Server"
+    peer: Peer
+    client_info: Optional[Implementation]
+    client_capabilities: ClientCapabilities
+    #: Who it is, or who has begun what lasts, over HTTP where callers are known; else None.
+    principal: "Optional[Principal]" = None
+
+    @property
+    def revision(self) -> Revision:
+        """The revision that the client is served under."""
+        raise NotImplementedError
+
+    @property
+    def limits(self) -> "Limits":
+        """The server's bounds."""
+        return self.app.limits
+
+    @property
+    def owner(self) -> Optional[str]:
+        """What is kept for this client is bound to this: the key of its principal; None for nobody."""
+        return None if self.principal is None else self.principal.key
+
+    def sender_of(self, incoming: Incoming) -> "Optional[Principal]":
+        """Return who has sent a request."""
+        return self.principal
+
+    @property
+    def sends_progress_message(self) -> bool:
+        """Whether this revision's progress notifications have a ``message`` (PROG-06)."""
+        return self.revision.progress_message
+
+    def throttle(self) -> Throttle:
+        """Return a fresh bucket for one request's progress or log messages."""
+        rate = self.limits.messages_per_second
+        return Throttle(rate, 10 * rate if rate is not None else 0)
+
+    def wants_log(self, level: str) -> bool:
+        """Whether the client wants messages of this level."""
+        raise NotImplementedError
+
+    def asker(self, context: Optional[Context] = None) -> "Asker":
+        """Return how questions reach this client.
+
+        :param context: of the request on whose behalf it is asked; None outside of one.
+        """
+        raise NotImplementedError
+
+    def finish(self, result: Any) -> Any:
+        """Return the result of a request as it is sent."""
+        return result
+
+    def refuse(self, error: RemoteError) -> RemoteError:
+        """Return the error of a handler as it is sent."""
+        return error
+
+    def elicitation_complete(self, elicitation_id: str) -> None:
+        """Tell this client, and no other, that a URL question was answered; where the revision has a word for it."""
+
+
+class LegacySession(Session, Handler):
+    """One client of the handshake era, from its ``initialize`` to the end of its connection.
+
+    Its state is the client's own: nothing of it is shared with another session (LOG-05, SAFE-16).
+    """
+
+    def __init__(self, app: "Server", on_close: Optional[Callable[[], object]] = None, lasting: bool = True) -> None:
+        self.app = app
+        self._on_close = on_close
+        #: Whether there is a way back to the client: without one it can neither be asked nor told any news.
+        self.lasting = lasting
+        self.peer: Peer
+        #: Guards the fields below; held for single assignments and set work only.
+        self._lock = threading.Lock()
+        self._revision: Optional[Revision] = None
+        self._ready = False
+        self._level = _DEFAULT_LEVEL
+        self._subscriptions: Set[str] = set()
+        self._roots: Optional[List[Root]] = None
+        #: Counts the client's roots changes, so that a list asked for before one is not kept after it.
+        self.roots_epoch = 0
+        self._declared: Set[str] = set()
+        self.client_info: Optional[Implementation] = None
+        self.client_capabilities = ClientCapabilities()
+
+    # --- what handlers ask of it ------------------------------------------------------------------
+
+    @property
+    def revision(self) -> Revision:
+        """The revision agreed on; the newest with a handshake until then."""
+        return self._revision or NEWEST_LEGACY
+
+    @property
+    def agreed(self) -> Optional[Revision]:
+        """The revision agreed on; None until then."""
+        return self._revision
+
+    def assume(self, revision: Revision, info: Optional[Implementation], capabilities: ClientCapabilities) -> None:
+        """Take the handshake as done, with what is known of the client."""
+        self.client_info, self.client_capabilities = info, capabilities
+        self._declare()
+        self._revision = revision
+        self._ready = True
+
+    @property
+    def initialized(self) -> bool:
+        """Whether the handshake is complete."""
+        return self._ready
+
+    def wants_log(self, level: str) -> bool:
+        """Whether the client wants messages of this level (LOG-04)."""
+        return self.lasting and rank(level) >= rank(self._level)
+
+    def log(self, level: str, data: Any, logger: Optional[str] = None) -> None:
+        """Send a log message that belongs to no request (LOG-20).
+
+        :raises ConnectionClosed: the client is gone.
+        """
+        if level not in LEVELS:
+            raise ValueError(f"{level!r} is no log level; use one of {', '.join(LEVELS)}")
+        if self._ready and self.wants_log(level):
+            self.peer.notify("notifications/message", log_params(level, data, logger))
+
+    def asker(self, context: Optional[Context] = None) -> "Asker":
+        from ..handling.asker import BackChannel  # forms and sampling are loaded by the first handler that asks
+
+        return BackChannel(self, None if context is None else context.incoming)
+
+    @property
+    def roots(self) -> Optional[List[Root]]:
+        """The client's roots as last told; None when they have to be asked for (ROOT-14, ROOT-15)."""
+        return self._roots
+
+    def keep_roots(self, roots: List[Root], epoch: int) -> None:
+        """Remember *roots*, unless the client has changed them since they were asked for."""
+        with self._lock:
+            if epoch == self.roots_epoch:
+                self._roots = roots
+
+    def elicitation_complete(self, elicitation_id: str) -> None:
+        """Tell this client, and no other, that a URL question was answered (URLE-05 to URLE-07)."""
+        method = "notifications/elicitation/complete"
+        if method in self.revision.server_notifications:
+            self.peer.notify(method, {"elicitationId": elicitation_id})
+
+    def sender_of(self, incoming: Incoming) -> "Optional[Principal]":
+        # Each request has a token of its own, and a later one may allow less.
+        sender: "Optional[Principal]" = incoming.sender
+        return sender or self.principal
+
+    # --- subscriptions and changes ------------------------------------------------------------------
+
+    def subscribe(self, uri: str) -> None:
+        """Have :meth:`publish` tell of updates to *uri*."""
+        with self._lock:
+            self._subscriptions.add(uri)
+
+    def unsubscribe(self, uri: str) -> None:
+        """Stop that."""
+        with self._lock:
+            self._subscriptions.discard(uri)
+
+    def set_level(self, level: str) -> None:
+        """Set the least urgent level that this client wants."""
+        self._level = level
+
+    def publish(self, method: str, params: Optional[Dict[str, Any]], capability: str) -> None:
+        """Send a change to the client if it may get it.
+
+        :param method: the notification.
+        :param params: its params; with a ``uri`` it goes to subscribers of that URI only (RSRC-13).
+        :param capability: "tools", "resources" or "prompts"; it must have been declared.
+        """
+        if not self._ready or capability not in self._declared:
+            return
+        if params is not None and params.get("uri") not in self._subscriptions:
+            return
+        try:
+            self.peer.notify(method, params)
+        except MCPError as error:
+            _log.debug("%s was not sent: %s", method, error)
+
+    # --- Handler: on the reader's thread --------------------------------------------------------------
+
+    def accepts_batches(self) -> bool:
+        return self._revision is not None and self._revision.batches
+
+    def names_unreadable_ids(self) -> bool:
+        return not self.revision.error_id_optional
+
+    def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
+        method = incoming.method
+        if method == "ping":
+            incoming.respond({})
+            return None
+        if method == "initialize":
+            self._initialize(incoming)
+            return None
+        own = self.app.registry.method(method)
+        if self._revision is None:
+            incoming.fail(INVALID_REQUEST, f"{method!r} came before 'initialize'")
+        elif own is not None or (method in self._revision.client_requests and self._offers(method)):
+            context = Context(self, incoming)
+            return lambda: serve(context, own)
+        else:
+            incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
+        return None
+
+    def _offers(self, method: str) -> bool:
+        # RPC-18: a method behind a capability that was not declared does not exist.
+        area = method.partition("/")[0]
+        if area == "completion":
+            return self.app.registry.has_completions
+        if not self.lasting and method in _LASTING:
+            return False
+        return area == "logging" or area in self._declared
+
+    def on_notification(self, message: jsonrpc.Notification) -> None:
+        method, params = message.method, message.params or {}
+        if method == "notifications/cancelled":
+            self.peer.cancel_incoming(params.get("requestId"), params.get("reason"))
+        elif method == "notifications/initialized":
+            self._ready = self._revision is not None
+        elif method == "notifications/roots/list_changed":
+            with self._lock:
+                self.roots_epoch += 1
+                self._roots = None
+            self.app.roots_changed(self)
+        elif method != "notifications/progress":
+            own = self.app.registry.notification(method)
+            if own is not None:
+                self.app.workers.submit(lambda: own(params, self))
+
+    def on_close(self, error: Exception) -> None:
+        self._ready = False
+        self.app.session_closed(self, error)
+        if self._on_close is not None:
+            self._on_close()
+
+    def cancel_notice(self, id: int, reason: str) -> Optional[jsonrpc.Notification]:
+        return jsonrpc.Notification("notifications/cancelled", {"requestId": id, "reason": reason})
+
+    # --- the handshake ----------------------------------------------------------------------------------
+
+    def _initialize(self, incoming: Incoming) -> None:
+        if self._revision is not None:
+            incoming.fail(INVALID_REQUEST, "this session is initialized already")
+            return
+        params = incoming.params
+        asked = params.get("protocolVersion")
+        if not isinstance(asked, str):
+            incoming.fail(INVALID_PARAMS, "initialize needs params.protocolVersion, a string")
+            return
+        try:
+            capabilities = codec.decode(ClientCapabilities, _member(params, "capabilities"))
+            info = codec.decode(Implementation, _member(params, "clientInfo"))
+        except ProtocolError as error:
+            incoming.fail(INVALID_PARAMS, f"initialize: {error}")
+            return
+        revision = find(asked)
+        if revision is None or revision.modern:
+            revision = NEWEST_LEGACY  # LIFE-10, LIFE-11
+        self.client_capabilities, self.client_info = capabilities, info
+        self._declare()
+        result = self.app.describe(revision, self.lasting)
+        self._revision = revision
+        _log.info("client %.200r speaks %s", info.name, revision)
+        incoming.respond(result)
+
+    def _declare(self) -> None:
+        self._declared = {kind for kind in ("tools", "resources", "prompts") if self.app.offers(kind)}
+
+
+def _member(params: Dict[str, Any], name: str) -> Dict[str, Any]:
+    value = params.get(name)
+    if not isinstance(value, dict):
+        raise ProtocolError(f"params.{name} must be an object")
+    return value

@@ -1,0 +1,1 @@
+"""Sockets and pipes: stdio, http.server, WSGI, and the signals that stop them."""

@@ -1,0 +1,258 @@
+"""What list, call, ... do with a login of before, and without one."""
+
+import json
+import os
+import signal
+import time
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from authserver import follow
+from webscript import WebScript
+
+from mcplite.cli.target import connected
+from mcplite.cli.parser import parse
+
+
+@pytest.fixture
+def config(tmp_path, protected):
+    """Write a configuration with the protected server."""
+
+    def config(**more):
+        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"vault": {"url": protected.url, **more}}}))
+        return tmp_path / "mcp.json"
+
+    return config
+
+
+def logins(auth):
+    return auth.count("authorization_code")
+
+
+# --- with what is stored -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words, printed", [
+    (["ping"], "script 1 answers"), (["list"], "script 1 (protocol"), (["call", "greet"], "hello\n")])
+def test_what_is_stored_is_used(cli, auth, protected, words, printed):
+    cli("login", protected.url)
+    status, out, err = cli(words[0], protected.url, *words[1:])
+    assert (status, err, logins(auth)) == (0, "", 1)
+    assert out.startswith(printed)
+
+
+def test_what_is_stored_is_used_for_a_server_of_a_configuration(cli, auth, protected, config):
+    cli("login", protected.url)
+    assert cli("call", "--config", config(), "greet") == (0, "hello\n", "")
+
+
+@pytest.mark.parametrize("how", ["it has expired", "the server does not take it any more"])
+def test_a_token_is_renewed_and_kept(cli, auth, protected, how):
+    cli("login", protected.url)
+    old = cli.records()["token"]
+    if how == "it has expired":
+        cli.change("token", expires_at=time.time() - 1)
+    else:
+        auth.end()
+    assert cli("call", protected.url, "greet") == (0, "hello\n", "")
+    assert (auth.count("refresh_token"), logins(auth)) == (1, 1)
+    new = cli.records()["token"]
+    assert new["access_token"] != old["access_token"] and new["refresh_token"] != old["refresh_token"]
+
+
+def test_a_header_of_ones_own_goes_first(cli, auth, protected, config):
+    cli("login", protected.url)
+    for words in (["--header", "authorization: Bearer mine", protected.url],
+                  ["--config", config(headers={"Authorization": "Bearer mine"})]):
+        status, out, err = cli("ping", *words)
+        assert (status, out, protected.sent[-1], logins(auth)) == (4, "", "mine", 1)
+        assert err == (f"{protected.url} wants authorization (401), and does not accept the Authorization header"
+                       " that it was given\n")
+
+
+def test_4_a_header_of_ones_own_that_allows_too_little(cli, auth, protected):
+    cli("login", protected.url)
+    protected.needs_for = {"tools/call": ["write"]}
+    token = cli("token", protected.url, "--header")[1].strip()
+    status, out, err = cli("call", protected.url, "greet", "--header", token)
+    assert (status, out, logins(auth)) == (4, "", 1)
+    assert err.endswith("lacks scopes (write)\n")
+
+
+def test_another_header_does_not_keep_a_token_away(cli, auth, protected):
+    cli("login", protected.url)
+    assert cli("call", protected.url, "greet", "--header", "X-Color: red")[0] == 0
+    assert protected.wait_for("tools/call")[0].headers["x-color"] == "red"
+
+
+# --- with nothing stored -----------------------------------------------------------------------------
+
+
+def test_4_nobody_is_logged_in_unasked(cli, auth, protected, config):
+    for words in ([protected.url], ["--config", config()]):
+        status, out, err = cli("call", *words, "greet")
+        assert (status, out, auth.requests, cli.path.parent.exists()) == (4, "", [], False)
+        assert err == (f"{protected.url} wants authorization (401): log in with"
+                       f" `python -m mcplite login {protected.url}`, or give --header 'Authorization: Bearer ${{TOKEN}}'\n")
+
+
+def test_4_a_query_may_be_secret(cli, auth, protected):
+    status, out, err = cli("ping", protected.url + "?key=hush")
+    assert status == 4
+    assert f"{protected.url} wants authorization" in err and "`python -m mcplite login URL`" in err
+    assert "hush" not in err
+
+
+def test_4_where_no_token_may_be_sent(cli):
+    """A proxy plays the server: nothing else is behind a URL of plain http that is not of this machine."""
+    with WebScript(lambda request, answer: answer.status(401)) as proxy:
+        cli.environment.update(http_proxy=proxy.origin, no_proxy="")
+        status, out, err = cli("ping", "http://mcp.example/mcp")
+    assert (status, out) == (4, "")
+    assert err.startswith("http://mcp.example/mcp wants authorization (401), and there is no login for this URL: ")
+    assert "needs https" in err and "login http" not in err
+
+
+def test_a_server_that_wants_nothing_gets_nothing(cli, auth, protected):
+    with WebScript() as script:
+        assert cli("ping", script.url)[0] == 0
+        assert not any("authorization" in request.headers for request in script.requests)
+    assert not cli.path.parent.exists()
+
+
+def test_without_a_home_there_is_nothing_stored(monkeypatch, capsys):
+    monkeypatch.setenv("MCPLITE_CREDENTIALS", "")
+    monkeypatch.setattr("mcplite.client.oauth.stores.file.os.path.expanduser", lambda path: path)
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    options = parse(["ping", "x"], "mcplite", "1")
+    with WebScript() as script, connected([script.url], options) as client:
+        client.ping()
+    assert capsys.readouterr().err == ""
+
+
+# --- with what is stored, but cannot be used ---------------------------------------------------------
+
+
+@pytest.fixture
+def damaged(cli):
+    cli.path.parent.mkdir(mode=0o700)
+    cli.path.write_text("{")
+    cli.path.chmod(0o600)
+
+
+@pytest.mark.usefixtures("damaged")
+def test_a_damaged_file_is_told_and_keeps_nobody_from_an_open_server(cli):
+    with WebScript() as script:
+        status, out, err = cli("ping", script.url)
+    assert (status, out) == (0, "script 1 answers (protocol 2025-11-25)\n")
+    assert err == (f"warning: {cli.path} is no JSON object; it is left as it is: repair it, or move it away and"
+                   " authorize again\n")
+
+
+@pytest.mark.usefixtures("damaged")
+def test_4_a_damaged_file_and_a_protected_server(cli, auth, protected):
+    status, out, err = cli("ping", protected.url)
+    assert (status, out, auth.requests) == (4, "", [])
+    warning, error = err.splitlines()
+    assert warning.startswith(f"warning: {cli.path} is no JSON object")
+    assert error == (f"{protected.url} wants authorization (401), and what is stored for it cannot be used, see the"
+                     " warning")
+
+
+@pytest.mark.usefixtures("damaged")
+def test_a_damaged_file_is_nothing_to_a_server_that_is_started_here(cli, tmp_path, protected):
+    (tmp_path / "empty.py").write_text("import mcplite\nmcp = mcplite.Server('empty')\n")
+    status, out, err = cli("ping", tmp_path / "empty.py")
+    assert (status, err) == (0, "")
+    # Nor to who brings a token.
+    assert cli("ping", protected.url, "--header", "Authorization: Bearer x")[2].count("\n") == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
+def test_4_a_file_that_others_can_read(cli, auth, protected):
+    cli("login", protected.url)
+    cli.path.chmod(0o644)
+    status, out, err = cli("ping", protected.url)
+    assert (status, out, protected.sent[-1]) == (4, "", None)
+    assert f"run: chmod 600 {cli.path}\n" in err
+
+
+# --- a login in the middle ---------------------------------------------------------------------------
+
+
+def test_more_scopes_are_asked_for_in_the_browser(cli, auth, protected):
+    cli("login", protected.url, "--scope", "read")
+    protected.needs_for = {"tools/call": ["write"]}
+    status, out, err = cli("call", protected.url, "greet")
+    assert (status, out, logins(auth)) == (0, "hello\n", 2)
+    assert cli.records()["token"]["scopes"] == ["read", "write"]
+    assert cli("call", protected.url, "greet") == (0, "hello\n", "")
+
+
+def test_a_login_that_has_ended_is_made_anew_with_the_same_client(cli, auth, protected):
+    auth.registers = False
+    with WebScript() as free:
+        place = f"http://127.0.0.1:{free.port}/back"
+    auth.know("mine", "hush-hush", [place])
+    cli.environment["SECRET"] = "hush-hush"
+    assert cli("login", protected.url, "--client-id", "mine", "--client-secret-env", "SECRET", "--issuer", auth.issuer,
+               "--redirect-uri", place, "--scope", "read")[0] == 0
+    del cli.environment["SECRET"]
+    auth.end()
+    auth.refreshable.clear()
+    assert cli("call", protected.url, "greet")[:2] == (0, "hello\n")
+    pages = [dict(parse_qsl(urlsplit(request.path).query)) for request in auth.requests
+             if "/authorize?" in request.path]
+    assert [(page["client_id"], page["redirect_uri"], page["scope"]) for page in pages] == 2 * [("mine", place, "read")]
+
+
+def test_4_a_login_in_the_middle_needs_somebody(cli, auth, protected):
+    cli("login", protected.url)
+    auth.end()
+    auth.refreshable.clear()
+    cli.browses(None)
+    status, out, err = cli("call", protected.url, "greet")
+    assert (status, out, logins(auth)) == (4, "", 1)
+    assert "nobody can be asked here" in err
+    assert err.endswith(f"To log in anew: python -m mcplite login {protected.url}\n")
+
+
+def test_4_another_authorization_server_is_not_asked_in_the_middle(cli, auth, protected):
+    cli("login", protected.url)
+    auth.end()
+    protected.issuers = ["https://other.example"]
+    status, out, err = cli("call", protected.url, "greet")
+    assert (status, out) == (4, "")
+    assert "wants a token of https://other.example" in err
+    assert err.endswith(f"To log in anew: python -m mcplite login {protected.url}\n")
+
+
+def test_the_terminal_is_asked_where_there_is_no_browser(cli, auth, protected, terminal, monkeypatch):
+    cli("login", protected.url)
+    protected.needs_for = {"tools/call": ["write"]}
+    cli.browses(None)
+    for name in ("MCPLITE_CREDENTIALS", "BROWSER"):
+        monkeypatch.setenv(name, cli.environment[name])
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    terminal.run("call", protected.url, "greet")
+    page = terminal.expect(r"http://\S+/authorize\?\S+").group()
+    terminal.answer("Address: $", follow(page))
+    assert terminal.status() == 0
+    assert terminal.screen.endswith("hello\n")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGINT can be sent to one process on POSIX only")
+def test_130_an_interrupt_in_the_middle(cli, auth, protected):
+    cli("login", protected.url)
+    before = cli.records()
+    protected.needs_for = {"tools/call": ["write"]}
+    cli.browses("")
+    child = cli.start("call", protected.url, "greet")
+    cli.page(child)
+    child.send_signal(signal.SIGINT)
+    status, out, err = cli.end(child)
+    assert (status, out) == (130, "")
+    assert err.splitlines()[-1] == "interrupted" and "Traceback" not in err
+    assert cli.records() == before
+    assert [path.name for path in cli.path.parent.rglob("*") if path.is_file()] == ["credentials.json"]

@@ -1,0 +1,272 @@
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import mcplite
+from mcplite.client.config.files import Config, ServerConfig, entry, load_config
+from mcplite.errors import TransportError
+
+
+def one(raw, **environ):
+    """Load one entry and return it, or raise why it cannot be used."""
+    config = load_config({"mcpServers": {"git": raw}}, environ=environ)
+    if config.errors:
+        raise config.errors["git"]
+    return config.servers["git"]
+
+
+def write(path, document):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(document if isinstance(document, str) else json.dumps(document), "utf-8")
+    return path
+
+
+def test_a_file_as_hosts_write_it(tmp_path):
+    path = write(tmp_path / "config.json", {"mcpServers": {
+        "git": {"command": "uvx", "args": ["mcp-server-git", "--repository", "/repo"], "env": {"TOKEN": "${TOKEN}"}},
+        "remote": {"type": "http", "url": "https://${HOST}/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}},
+    }})
+    config = load_config(path, environ={"TOKEN": "t", "HOST": "example.com"})
+    assert config.path == str(path)
+    assert config.errors == {} and config.warnings == []
+    assert config.servers == {
+        "git": ServerConfig("git", "stdio", command="uvx", args=["mcp-server-git", "--repository", "/repo"],
+                            env={"TOKEN": "t"}),
+        "remote": ServerConfig("remote", "http", url="https://example.com/mcp", headers={"Authorization": "Bearer t"}),
+    }
+    assert config.servers["git"].argv == ["uvx", "mcp-server-git", "--repository", "/repo"]
+    assert load_config(str(path), environ={"TOKEN": "t", "HOST": "example.com"}) == config
+
+
+def test_the_file_of_an_editor_with_comments(tmp_path):
+    path = write(tmp_path / ".vscode" / "mcp.json", """\
+    {
+      // what we use
+      "inputs": [{"id": "key", "type": "promptString"}],
+      "servers": {
+        "files": {"type": "stdio", "command": "node", "args": ["${workspaceFolder}/server.js",],
+                  "cwd": "${workspaceFolder}"},
+        "asks": {"command": "node", "env": {"KEY": "${input:key}"}},
+      },
+    }
+    """)
+    config = load_config(path)
+    assert config.servers["files"].argv == ["node", f"{tmp_path}/server.js"]
+    assert config.servers["files"].cwd == str(tmp_path)
+    assert list(config.servers) == ["files"]
+    assert str(config.errors["asks"]).startswith(f"{path}: server 'asks': env.KEY: ${{input:key}} would ask the user")
+
+
+def test_the_folder_of_a_file_elsewhere_is_its_own(tmp_path):
+    path = write(tmp_path / "mcp.json", {"servers": {"a": {"command": "${workspaceFolder}/a"}}})
+    assert load_config(path).servers["a"].command == f"{tmp_path}/a"
+
+
+def test_one_bad_entry_does_not_stop_the_others():
+    config = load_config({"mcpServers": {"bad": 5, "good": {"command": "x"}, "worse": {}}})
+    assert list(config.servers) == ["good"]
+    assert str(config.errors["bad"]) == "the configuration: server 'bad': must be an object, not a number"
+    assert list(config.errors) == ["bad", "worse"]
+
+
+def test_a_missing_variable_names_variable_server_member_and_file(tmp_path):
+    path = write(tmp_path / "mcp.json", {"mcpServers": {"git": {"command": "x", "args": ["a", "${NO_SUCH}"]}}})
+    error = str(load_config(path, environ={}).errors["git"])
+    assert error.startswith(f"{path}: server 'git': args[1]: the environment variable NO_SUCH is not set")
+
+
+def test_variables_come_from_our_environment_by_default(monkeypatch):
+    monkeypatch.setenv("MY_PROGRAM", "/bin/it")
+    assert load_config({"mcpServers": {"a": {"command": "${MY_PROGRAM}"}}}).servers["a"].command == "/bin/it"
+
+
+@pytest.mark.parametrize("named, type", [
+    ("stdio", "stdio"), ("http", "http"), ("streamable-http", "http"), ("streamableHttp", "http"), ("sse", "sse")])
+def test_the_type_decides_what_counts(named, type):
+    server = one({"type": named, "command": "x", "args": ["y"], "env": {"A": "b"}, "cwd": "/", "url": "http://h",
+                  "headers": {"C": "d"}})
+    assert server.type == type
+    if type == "stdio":
+        assert (server.argv, server.env, server.cwd) == (["x", "y"], {"A": "b"}, "/")
+        assert (server.url, server.headers) == (None, {})
+    else:
+        assert (server.command, server.args, server.env, server.cwd) == (None, [], {}, None)
+        assert (server.url, server.headers) == ("http://h", {"C": "d"})
+
+
+def test_without_a_type_it_is_what_it_has():
+    assert one({"command": "x"}).type == "stdio"
+    assert one({"url": "https://h"}).type == "http"
+
+
+@pytest.mark.parametrize("raw, message", [
+    ([], "must be an object, not an array"),
+    ({}, "needs a 'command' to start, or a 'url'"),
+    ({"command": "x", "url": "http://h"}, "both 'command' and 'url'"),
+    ({"type": "ftp", "url": "x"}, "'type' is 'ftp'; it can be stdio, http or sse"),
+    ({"type": 5, "url": "x"}, "'type' is 5"),
+    ({"type": "stdio"}, "'command' is missing"),
+    ({"type": "stdio", "url": "http://h"}, "'command' is missing"),
+    ({"type": "http"}, "'url' is missing"),
+    ({"type": "sse", "command": "x"}, "'url' is missing"),
+    ({"command": ""}, "'command' is missing"),
+    ({"command": ["x", "y"]}, "'command' must be a string, not an array"),
+    ({"command": "x", "args": "y z"}, "'args' must be an array of strings, not a string"),
+    ({"command": "x", "args": ["y", 8080]}, r'args\[1\] must be a string, not a number; write "8080"'),
+    ({"command": "x", "args": [None]}, r"args\[0\] must be a string, not null"),
+    ({"command": "x", "env": ["A=b"]}, "'env' must be an object of strings, not an array"),
+    ({"command": "x", "env": {"A": True}}, "env.A must be a string, not a boolean"),
+    ({"command": "x", "env": {"A": {}}}, "env.A must be a string, not an object"),
+    ({"command": "x", "cwd": 1.5}, "'cwd' must be a string, not a number"),
+    ({"command": "x", "disabled": "no"}, "'disabled' must be true or false, not a string"),
+    ({"url": "example.com"}, "'url' must begin with http:// or https://"),
+    ({"url": "http://h", "headers": {"A": 1}}, "headers.A must be a string"),
+])
+def test_entries_that_cannot_be_used(raw, message):
+    with pytest.raises(TransportError, match=message):
+        one(raw)
+
+
+def test_null_is_the_same_as_nothing():
+    assert one({"command": "x", "args": None, "env": None, "cwd": None}) == one({"command": "x"})
+
+
+def test_disabled_and_enabled():
+    assert one({"command": "x", "disabled": True}).disabled
+    assert one({"command": "x", "enabled": False}).disabled
+    assert not one({"command": "x", "enabled": True, "disabled": False}).disabled
+
+
+def test_members_of_some_host_are_kept():
+    assert one({"command": "x", "autoApprove": ["y"]}).extra == {"autoApprove": ["y"]}
+
+
+def test_secrets_are_not_in_the_repr():
+    server = one({"command": "x", "env": {"KEY": "s3cret"}, "other": "s3cret"})
+    assert "s3cret" not in repr(server) + str(server)
+
+
+def test_a_server_is_shown_with_its_exact_command():
+    assert str(one({"command": "/bin/x", "args": ["a b", "$(c)"]})) == "git: /bin/x 'a b' '$(c)'"
+    assert str(one({"url": "https://h/mcp"})) == "git: https://h/mcp"
+
+
+def test_a_server_with_a_url_has_no_command():
+    assert one({"url": "https://h/mcp"}).argv == []
+
+
+@pytest.mark.parametrize("raw, warning", [
+    ({"command": "./bin/x"}, "command './bin/x' is a relative path"),
+    ({"command": "x", "cwd": "sub"}, "cwd 'sub' is a relative path"),
+    ({"command": "python", "args": ["server.py"]}, "argument 'server.py' looks like a relative path"),
+    ({"command": "npx -y thing"}, "has spaces and is taken for one program"),
+    ({"command": "x", "envFile": ".env"}, "'envFile' is not read"),
+])
+def test_warnings(raw, warning):
+    (found,) = one(raw).warnings
+    assert warning in found
+
+
+@pytest.mark.parametrize("raw", [
+    {"command": "npx", "args": ["-y", "@scope/server"]},
+    {"command": "/usr/bin/python", "args": ["/srv/server.py", "--config=x.js"]},
+    {"command": "python", "args": ["server.py"], "cwd": "/srv"},
+    {"command": "/opt/my tools/x"},
+])
+def test_no_warnings(raw):
+    assert one(raw).warnings == []
+
+
+def test_names_that_are_there_twice_are_told(tmp_path):
+    path = write(tmp_path / "mcp.json", '{"mcpServers": {"git": {"command": "a"}, "git": {"command": "b"}}}')
+    config = load_config(path)
+    assert config.servers["git"].command == "b"
+    assert config.warnings == [f"{path}: 'git' is there twice; the last one counts"]
+
+
+def test_a_config_is_returned_as_it_is():
+    config = Config()
+    assert load_config(config) is config
+
+
+def test_a_file_that_does_not_exist(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TransportError, match=f"there is no configuration file {tmp_path}/mcp.json"):
+        load_config("mcp.json")
+
+
+def test_the_home_directory_may_be_abbreviated(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path / "mcp.json", {"mcpServers": {}})
+    assert load_config("~/mcp.json").path == str(tmp_path / "mcp.json")
+
+
+def test_a_directory(tmp_path):
+    with pytest.raises(TransportError, match=f"cannot read the configuration file {tmp_path}"):
+        load_config(tmp_path)
+
+
+def test_text_that_is_not_utf8(tmp_path):
+    path = tmp_path / "mcp.json"
+    path.write_bytes(b'{"mcpServers"\xff')
+    with pytest.raises(TransportError, match="not UTF-8"):
+        load_config(path)
+
+
+def test_a_byte_order_mark_is_no_matter(tmp_path):
+    path = tmp_path / "mcp.json"
+    path.write_bytes(b'\xef\xbb\xbf{"mcpServers": {}}')
+    assert load_config(path).servers == {}
+
+
+@pytest.mark.parametrize("text, message", [
+    ('{"mcpServers": {\n  "git": {"command" "x"}}}', "line 2 column 21 is not JSON"),
+    ("[]", 'must be an object such as {"mcpServers": {...}}, not an array'),
+    ('{"git": {"command": "x"}}', "has neither 'mcpServers' nor 'servers'; it has 'git'"),
+    ("{}", "it has nothing"),
+    ('{"mcpServers": []}', "'mcpServers' must be an object of servers by name, not an array"),
+])
+def test_files_that_cannot_be_used(tmp_path, text, message):
+    path = write(tmp_path / "mcp.json", text)
+    with pytest.raises(TransportError) as caught:
+        load_config(path)
+    assert str(caught.value).startswith(str(path)) and message in str(caught.value)
+
+
+def test_loading_starts_nothing(monkeypatch):
+    monkeypatch.setattr(subprocess, "Popen", lambda *args, **options: pytest.fail("started"))
+    assert one({"command": "x"}).argv == ["x"]
+
+
+def test_an_entry_for_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert entry("weather.py", ["--fast"], env={"KEY": "k"}, cwd="data") == {
+        "command": sys.executable, "args": [str(tmp_path / "weather.py"), "--fast"], "env": {"KEY": "k"},
+        "cwd": str(tmp_path / "data")}
+
+
+def test_an_entry_for_an_object_in_a_module_or_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    package = mcplite.__name__
+    assert entry("weather:mcp") == {"command": sys.executable, "args": ["-m", f"{package}.server", "weather:mcp"]}
+    assert entry("weather")["args"] == ["-m", f"{package}.server", "weather"]
+    assert entry("weather.py:mcp")["args"] == ["-m", f"{package}.server", f"{tmp_path / 'weather.py'}:mcp"]
+
+
+def test_an_entry_for_a_url():
+    assert entry("https://h/mcp", headers={"A": "b"}) == {"type": "http", "url": "https://h/mcp", "headers": {"A": "b"}}
+    assert entry("http://h/mcp") == {"type": "http", "url": "http://h/mcp"}
+
+
+@pytest.mark.parametrize("made", [entry("weather.py"), entry("weather:mcp", env={"A": "b"}), entry("https://h/mcp")])
+def test_what_entry_returns_can_be_loaded_and_written(made):
+    config = load_config(json.loads(json.dumps({"mcpServers": {"weather": made}})), environ={})
+    assert config.errors == {}
+    server = config.servers["weather"]
+    assert server.warnings == []
+    assert server.url == made.get("url")
+    assert server.env == made.get("env", {})
+    assert server.command is None or os.path.isabs(server.command)

@@ -1,0 +1,80 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcplite.client.config.jsonc import parse, to_json
+from mcplite.errors import TransportError
+
+
+def value(text):
+    return parse(text, "settings.json")[0]
+
+
+@pytest.mark.parametrize("text, expected", [
+    ('{"a": 1, // one\n "b": 2}', {"a": 1, "b": 2}),
+    ('/* head */ [1, /* two\nlines */ 2] // tail', [1, 2]),
+    ('[1, 2,]', [1, 2]),
+    ('{"a": [1, ], }', {"a": [1]}),
+    ('{"a": {"b": "x",\n},\n}', {"a": {"b": "x"}}),
+    ('[1, // last\n ]', [1]),
+    ('[1 /* x */ , /* y */ ]', [1]),
+    ('["// no comment", "/* nor this */", ",]", "a\\", // b"]', ["// no comment", "/* nor this */", ",]", 'a", // b']),
+    ('{"url": "http://host/path"}', {"url": "http://host/path"}),
+    ('"\\\\" // x', "\\"),
+])
+def test_comments_and_trailing_commas(text, expected):
+    assert value(text) == expected
+
+
+@pytest.mark.parametrize("text", [
+    "[,]", "{,}", "[1,,]", "[1,,2]", '{"a":,}', "[1] /* open", "/", "// only", ",", "", '["a', "[1],", "{// x\n,}",
+])
+def test_nothing_else_becomes_valid(text):
+    with pytest.raises(TransportError, match="settings.json: line"):
+        value(text)
+
+
+def test_errors_name_the_position_in_the_file_as_it_is():
+    with pytest.raises(TransportError, match=r"settings.json: line 3 column 7 is not JSON: Expecting ',' delimiter"):
+        value('{ // comment\n "a": [1,], /* x */\n"b":2 "c"}')
+
+
+def test_names_that_are_there_twice_are_told():
+    assert parse('{"a": 1, "b": {"c": 1, "c": 2}, "a": 3}', "x") == ({"a": 3, "b": {"c": 2}}, ["c", "a"])
+
+
+def test_deep_nesting_is_an_error_like_any_other():
+    with pytest.raises(TransportError):
+        value("[" * 200_000)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.sampled_from('a"\\/*,]}[{:\n ')),
+    lambda inner: (st.lists(inner, max_size=4)
+                   | st.dictionaries(st.text(st.sampled_from('a/*,"]'), max_size=3), inner, max_size=4)),
+    max_leaves=12)
+
+
+@given(JSON, st.sampled_from([None, 1]))
+def test_plain_json_is_left_as_it_is(document, indent):
+    text = json.dumps(document, indent=indent)
+    assert to_json(text) == text
+
+
+def spoilt(document, noise):
+    """Write a document with comments between all tokens and with trailing commas."""
+    if isinstance(document, list):
+        return "[" + noise + "".join(spoilt(item, noise) + noise + "," + noise for item in document) + "]"
+    if isinstance(document, dict):
+        return "{" + noise + "".join(json.dumps(name) + noise + ":" + noise + spoilt(item, noise) + noise + "," + noise
+                                     for name, item in document.items()) + "}"
+    return json.dumps(document)
+
+
+@given(JSON, st.sampled_from(["", " ", "/* , ] \" */", "// } \"\n", "/**/\n", "/* // */"]))
+def test_comments_and_trailing_commas_anywhere(document, noise):
+    text = noise + spoilt(document, noise) + noise
+    assert value(text) == document
+    assert len(to_json(text)) == len(text)

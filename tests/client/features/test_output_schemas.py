@@ -1,0 +1,93 @@
+import builtins
+import logging
+
+import pytest
+
+from mcplite.client.features.output_schemas import Outputs
+from mcplite.errors import ProtocolError
+from mcplite.types import CallToolResult, Tool
+
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def outputs(schema=NUMBER, on=True):
+    known = Outputs(on)
+    known.learn([Tool("count", {}, output_schema=schema), Tool("plain", {})], known.epoch)
+    return known
+
+
+def check(known, content, tool="count", is_error=False):
+    known.check(tool, CallToolResult(structured_content=content, is_error=is_error), "the server")
+
+
+def test_promises_are_checked():
+    known = outputs()
+    check(known, {"n": 1})
+    check(known, None, is_error=True)
+    check(known, None, tool="plain")
+    check(known, None, tool="unheard of")
+    with pytest.raises(ProtocolError, match="the server: the result of the tool 'count'.*'x'") as caught:
+        check(known, {"n": "x"})
+    assert caught.value.raw == {"n": "x"}
+    with pytest.raises(ProtocolError, match="no structuredContent"):
+        check(known, None)
+
+
+def test_checks_that_are_off_check_nothing():
+    check(outputs(on=False), {"n": "x"})
+
+
+def test_a_later_listing_replaces_what_was_known():
+    known = outputs()
+    known.learn([Tool("other", {}, output_schema=NUMBER)], known.epoch)
+    with pytest.raises(ProtocolError):
+        check(known, {"n": "x"})
+    with pytest.raises(ProtocolError):
+        check(known, {"n": "x"}, tool="other")
+    known.learn([Tool("count", {})], known.epoch)
+    check(known, {"n": "x"})
+
+
+def test_what_was_asked_for_before_a_change_is_not_believed():
+    known = Outputs(True)
+    epoch = known.epoch
+    known.forget()
+    known.learn([Tool("count", {}, output_schema=NUMBER)], epoch)
+    check(known, {"n": "x"})
+
+
+@pytest.mark.parametrize("schema", [
+    {"type": 3}, {"type": "string", "pattern": "(a+)+$"}, {"type": "string", "pattern": "("}, {"type": "string", "pattern": "x" * 600},
+    {"allOf": [{"description": "x" * 300_000}]},
+], ids=lambda schema: str(schema)[:30])
+def test_a_schema_that_cannot_be_used_is_said_once_and_harms_nothing(schema, caplog):
+    known = outputs(schema)
+    check(known, {"n": "x"})
+    check(known, None)
+    warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warnings) == 1 and "count" in warnings[0].getMessage()
+
+
+@pytest.mark.parametrize("schema, text", [
+    ({"$ref": "http://127.0.0.1:9/schema"}, "never fetched"), ({"$ref": "#/nowhere"}, "no part of the schema"),
+    ({"$schema": "http://example.com/mine"}, "dialect 'http://example.com/mine' is not supported")])
+def test_a_promise_that_nobody_can_read_is_an_error(schema, text):
+    # JSCH-04, JSCH-11
+    known = outputs(schema)
+    for _ in range(2):
+        with pytest.raises(ProtocolError, match=text) as caught:
+            check(known, {"n": "x"})
+        assert "validate=False" in str(caught.value)
+
+
+def test_without_the_validator_results_are_results(monkeypatch, caplog):
+    real = builtins.__import__
+
+    def missing(name, *arguments, **options):
+        if name == "jsonschema":
+            raise ImportError("no module named jsonschema")
+        return real(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    check(outputs(), {"n": "x"})
+    assert "jsonschema" in caplog.text

@@ -1,0 +1,379 @@
+"""What every store does, each test with all three; what is particular to one is in that one's tests."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import mcplite
+from mcplite.client.oauth.stores import base as stores
+from mcplite.client.oauth.stores.file import FileStore
+from mcplite.client.oauth.stores.keyring import KeyringStore
+from mcplite.client.oauth.stores.base import MemoryStore, Store, Turns, record_of, text_of
+
+LIMIT = 30
+ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
+#: A process that forks while another thread has one turn and its own has another; the child says what it could have.
+FORK = """
+import os, threading
+from mcplite.client.oauth.stores import Turns
+
+class Busy(Exception):
+    pass
+
+def busy():
+    raise Busy
+
+def has(name):
+    try:
+        with turns.held(name, busy):
+            return True
+    except (Busy, RuntimeError):
+        return False
+
+def hold():
+    with turns.held("theirs", busy):
+        held.set()
+        assert go.wait(30)
+
+turns, held, go = Turns(), threading.Event(), threading.Event()
+thread = threading.Thread(target=hold)
+thread.start()
+assert held.wait(30)
+with turns.held("mine", busy):
+    pid = os.fork()
+    if pid == 0:
+        print("child", has("theirs"), has("other"), flush=True)
+if pid == 0:
+    print("child", has("mine"), turns._turns, flush=True)
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+print("parent", has("theirs"))
+go.set()
+thread.join()
+print("parent", has("theirs"), turns._turns)
+"""
+RECORD = {"access_token": "t0p-s3cret", "expires_at": 1.5, "scopes": ["read", "write"], "client": {"none": None}}
+
+
+class Keyring:
+    """The methods of a keyring, over a dict."""
+
+    def __init__(self):
+        self.entries = {}
+
+    def get_password(self, service, name):
+        return self.entries.get((service, name))
+
+    def set_password(self, service, name, text):
+        self.entries[service, name] = text
+
+    def delete_password(self, service, name):
+        del self.entries[service, name]
+
+
+def make(kind, folder):
+    if kind == "memory":
+        return MemoryStore()
+    if kind == "file":
+        return FileStore(folder / "store" / "credentials.json")
+    return KeyringStore(backend=Keyring(), folder=folder / "locks", part=100)
+
+
+@pytest.fixture(params=["memory", "file", "keyring"])
+def store(request, tmp_path):
+    return make(request.param, tmp_path)
+
+
+class GaveUp(Exception):
+    pass
+
+
+def give_up():
+    raise GaveUp
+
+
+def never():
+    raise AssertionError("nobody else holds it")
+
+
+class Holder:
+    """A thread that holds a record until it is told to let go."""
+
+    def __init__(self, store, key):
+        self._holds, self._go = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(store, key))
+
+    def _run(self, store, key):
+        with store.held(key, never):
+            self._holds.set()
+            assert self._go.wait(LIMIT)
+
+    def __enter__(self):
+        self._thread.start()
+        assert self._holds.wait(LIMIT)
+        return self
+
+    def let_go(self):
+        self._go.set()
+
+    def __exit__(self, *_):
+        self._go.set()
+        self._thread.join(LIMIT)
+
+
+# --- records --------------------------------------------------------------------------------------
+
+
+def test_what_was_saved_is_loaded(store):
+    store.save("a", RECORD)
+    assert store.load("a") == RECORD
+    assert store.keys() == ["a"]
+
+
+def test_an_empty_store_has_nothing(store):
+    assert store.load("a") is None
+    assert store.keys() == []
+
+
+def test_saving_again_replaces_the_record(store):
+    store.save("a", RECORD)
+    store.save("a", {"other": 1})
+    assert store.load("a") == {"other": 1}
+    assert store.keys() == ["a"]
+
+
+def test_records_do_not_touch_each_other(store):
+    store.save("a", {"n": 1})
+    store.save("b", {"n": 2})
+    store.delete("a")
+    assert store.load("a") is None and store.load("b") == {"n": 2}
+    assert store.keys() == ["b"]
+
+
+def test_deleting_what_is_not_there_is_no_error(store):
+    store.delete("a")
+    store.save("a", RECORD)
+    store.delete("a")
+    store.delete("a")
+    assert store.keys() == []
+
+
+def test_nobody_shares_a_part_of_a_record_with_the_store(store):
+    given_record = {"scopes": ["read"]}
+    store.save("a", given_record)
+    given_record["scopes"].append("write")
+    loaded = store.load("a")
+    assert loaded == {"scopes": ["read"]}
+    loaded["scopes"].append("admin")
+    assert store.load("a") == {"scopes": ["read"]}
+
+
+@pytest.mark.parametrize("record, error", [
+    (["a"], TypeError), ("text", TypeError), (None, TypeError), ({"a": object}, TypeError),
+    ({"a": b"bytes"}, TypeError), ({"a": float("nan")}, ValueError), ({"a": float("inf")}, ValueError),
+], ids=repr)
+def test_what_is_no_json_object_is_refused_and_changes_nothing(store, record, error):
+    store.save("a", RECORD)
+    with pytest.raises(error):
+        store.save("a", record)
+    with pytest.raises(error):
+        store.save("b", record)
+    assert store.load("a") == RECORD and store.keys() == ["a"]
+
+
+@pytest.mark.parametrize("key", [
+    "", "\0", "ü/ñ 漢字 😀", "line\nline", "../../etc/passwd", "\ud800", "k" * 5000, "index",
+], ids=lambda key: ascii(key[:20]))
+def test_keys_are_any_text(store, key):
+    store.save(key, RECORD)
+    store.save("other", {})
+    assert store.load(key) == RECORD
+    assert sorted(store.keys()) == sorted([key, "other"])
+    with store.held(key, never):
+        store.delete(key)
+    assert store.load(key) is None
+
+
+def test_a_repr_shows_no_contents(store):
+    store.save("the-key", RECORD)
+    assert "t0p-s3cret" not in repr(store) and "the-key" not in repr(store)
+    assert type(store).__name__ in repr(store)
+
+
+TEXTS = st.text(max_size=60)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4), max_leaves=6)
+RECORDS = st.dictionaries(TEXTS, VALUES, max_size=5)
+
+
+# One store for all examples, which is no fault here: each compares all that the store should have.
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(st.tuples(st.sampled_from(["a", "b", "ü\0"]), st.none() | RECORDS), max_size=6))
+def test_a_store_is_a_dict_of_records(store, steps):
+    model = {}
+    for key in store.keys():
+        store.delete(key)
+    for key, record in steps:
+        if record is None:
+            store.delete(key)
+            model.pop(key, None)
+        else:
+            store.save(key, record)
+            model[key] = record
+        assert store.load(key) == model.get(key)
+    assert {key: store.load(key) for key in store.keys()} == model
+
+
+# --- holding --------------------------------------------------------------------------------------
+
+
+def test_a_record_that_nobody_holds_is_had_without_waiting(store):
+    with store.held("a", never):
+        pass
+    with store.held("a", never), store.held("b", never):
+        pass
+
+
+def test_who_holds_a_record_can_use_the_store(store):
+    with store.held("a", never):
+        store.save("a", RECORD)
+        assert store.load("a") == RECORD
+        store.delete("a")
+
+
+def test_who_waits_may_give_up_at_once(store):
+    with Holder(store, "a"):
+        with pytest.raises(GaveUp):
+            with store.held("a", give_up):
+                pytest.fail("held twice")
+        with store.held("b", never):  # another record is free
+            pass
+    with store.held("a", never):
+        pass
+
+
+def test_who_waits_is_asked_again_and_again_on_its_own_thread(monkeypatch, store):
+    monkeypatch.setattr(stores, "_SLICE", 0.001)
+    asked = []
+
+    def wait():
+        asked.append(threading.current_thread())
+        if len(asked) == 5:
+            raise GaveUp
+
+    with Holder(store, "a"), pytest.raises(GaveUp):
+        with store.held("a", wait):
+            pytest.fail("held twice")
+    assert set(asked) == {threading.current_thread()}
+
+
+def test_who_waits_gets_the_record_when_it_is_let_go(store):
+    with Holder(store, "a") as holder:
+        with store.held("a", holder.let_go):
+            store.save("a", RECORD)
+    assert store.load("a") == RECORD
+
+
+def test_an_error_in_the_block_lets_go(store):
+    with pytest.raises(GaveUp):
+        with store.held("a", never):
+            raise GaveUp
+    with store.held("a", never):
+        pass
+
+
+def test_a_thread_does_not_wait_for_itself(store):
+    with store.held("a", never):
+        with pytest.raises(RuntimeError, match="already"):
+            with store.held("a", never):
+                pytest.fail("held twice")
+        with pytest.raises(GaveUp):  # and the attempt has not let go of it
+            elsewhere(store, "a")
+    with store.held("a", never):
+        pass
+
+
+def elsewhere(store, key):
+    """Hold a record in another thread, which gives up when it has to wait; raises what happened there."""
+    failures = []
+
+    def run():
+        try:
+            with store.held(key, give_up):
+                pass
+        except GaveUp as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(LIMIT)
+    if failures:
+        raise failures[0]
+
+
+def test_threads_that_hold_in_turn_lose_no_change(store):
+    def count():
+        for _ in range(5):
+            with store.held("a", lambda: None):
+                store.save("a", {"n": (store.load("a") or {"n": 0})["n"] + 1})
+            store.save(threading.current_thread().name, {})  # changes of other records, at the same time
+
+    threads = [threading.Thread(target=count, name=f"thread {number}") for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+    assert store.load("a") == {"n": 20}
+    assert sorted(store.keys()) == ["a", *(thread.name for thread in threads)]
+
+
+def test_nothing_is_kept_of_turns_that_are_over():
+    turns = Turns()
+    for number in range(100):
+        with turns.held(str(number), never):
+            assert len(turns._turns) == 1
+    assert turns._turns == {}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_process_has_turns_of_its_own():
+    # The threads that have one do not come along, and would never give it back.
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], cwd=ROOT, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+    said = ["child True True", "child True {}", "parent False", "parent True {}"]
+    assert done.stdout.splitlines() == said, done.stderr
+
+
+# --- the interface and the texts ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", [
+    lambda store: store.load("a"), lambda store: store.save("a", {}), lambda store: store.delete("a"),
+    lambda store: store.keys(), lambda store: store.held("a", never),
+])
+def test_a_store_of_ones_own_has_to_say_everything(call):
+    with pytest.raises(NotImplementedError):
+        call(Store())
+
+
+def test_texts_are_ascii():
+    text = text_of({"ü\0": "😀\ud800"})
+    assert text.isascii() and text.isprintable()
+    assert record_of(text) == {"ü\0": "😀\ud800"}
+
+
+@pytest.mark.parametrize("text", [
+    '{"token": "s3cret', '["s3cret"]', "s3cret", "", "[" * 100_000, b'{"token": "s3cret\xff"}',
+], ids=lambda text: repr(text[:20]))
+def test_an_error_about_a_damaged_text_has_nothing_of_it(text):
+    with pytest.raises(ValueError) as caught:
+        record_of(text)
+    assert "s3cret" not in str(caught.value)
+    assert caught.value.__cause__ is None and caught.value.__context__ is None

@@ -1,0 +1,177 @@
+"""Locks between processes and threads: processes that die, files that are removed, and systems without locks."""
+
+import contextlib
+import errno
+import os
+import sys
+import threading
+import types
+
+import pytest
+from keeping import LIMIT, NEW, OLD, GaveUp, child, entries, give_up, never, patient, refused
+
+import mcplite
+from mcplite.client.oauth.stores import locks as filelocks
+from mcplite.client.oauth.stores.locks import FileLocks
+from mcplite.client.oauth.stores.file import FileStore
+
+
+PRELUDE = """
+import os, sys
+from mcplite.client.oauth.filelocks import FileLocks
+
+locks = FileLocks(sys.argv[1])
+
+def say(word):
+    print(word, flush=True)
+"""
+HOLD = """
+with locks.held("a", lambda: None):
+    say("held")
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def windows(monkeypatch):
+    """What is done on Windows, as far as it can be done elsewhere: no owners, no modes, locks of another kind."""
+    import fcntl
+
+    class Locks(types.ModuleType):
+        LK_NBLCK, LK_UNLCK = 2, 0
+
+        @staticmethod
+        def locking(descriptor, what, count):
+            assert count == 1
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB if what == Locks.LK_NBLCK else fcntl.LOCK_UN)
+            except BlockingIOError:
+                raise PermissionError(errno.EACCES, "Permission denied") from None
+
+    monkeypatch.setitem(sys.modules, "msvcrt", Locks("msvcrt"))
+    monkeypatch.setattr(sys, "platform", "win32")
+    for name in ("geteuid", "fchmod"):
+        monkeypatch.delattr(os, name)
+
+
+# --- processes ------------------------------------------------------------------------------------
+
+
+def test_a_process_that_is_killed_lets_go(tmp_path):
+    locks = FileLocks(str(tmp_path))
+    with child(PRELUDE + HOLD, tmp_path) as process:
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(GaveUp):
+            locks.held("a", give_up).__enter__()
+        process.kill()
+        with locks.held("a", patient()):
+            pass
+    with locks.held("a", never):
+        pass
+
+
+def test_a_child_that_was_forked_while_a_lock_was_held_does_not_hold_it(tmp_path):
+    locks = FileLocks(str(tmp_path))
+    with child(PRELUDE + """
+with locks.held("a", lambda: None):
+    if os.fork() == 0:
+        sys.stdin.read()
+        os._exit(0)
+say("let go")
+os.wait()
+""", tmp_path) as process:
+        assert process.stdout.readline() == "let go\n"
+        with locks.held("a", never):
+            pass
+        process.stdin.close()
+        assert process.wait(LIMIT) == 0
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_a_lock_on_a_file_that_was_removed_is_none(tmp_path, monkeypatch):
+    """The one who waited has opened the file that the holder removes; a third has locked the new one."""
+    one, other, third = (FileLocks(str(tmp_path)) for _ in range(3))
+    holding, waiting = one.held("lock", never), []
+    holding.__enter__()
+    real, kept = filelocks._lock, contextlib.ExitStack()
+
+    def lock(descriptor):
+        # Between opening the file and locking it, all changes.
+        monkeypatch.setattr(filelocks, "_lock", real)
+        holding.__exit__(None, None, None)
+        kept.enter_context(third.held("lock", never))
+        return real(descriptor)
+
+    monkeypatch.setattr(filelocks, "_lock", lock)
+
+    def wait():
+        waiting.append(os.stat(tmp_path / "lock").st_ino)
+        kept.close()
+
+    with other.held("lock", wait):
+        assert len(waiting) == 1
+        with pytest.raises(GaveUp):
+            third.held("lock", give_up).__enter__()
+    assert entries(tmp_path) == []
+
+
+def test_who_waits_has_nothing_open_when_it_gives_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(filelocks, "_LONGEST_PAUSE", 0.002)
+    one, other = FileLocks(str(tmp_path)), FileLocks(str(tmp_path))
+    asked = []
+
+    def wait():
+        asked.append(threading.current_thread())
+        if len(asked) == 10:
+            raise GaveUp
+
+    with one.held("lock", never):
+        before = os.listdir("/dev/fd")
+        with pytest.raises(GaveUp):
+            other.held("lock", wait).__enter__()
+        assert os.listdir("/dev/fd") == before
+
+
+def test_a_folder_without_locks_is_an_error_that_names_it(tmp_path, monkeypatch):
+    def fail(descriptor):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(filelocks, "_lock", fail)
+    assert refused(lambda: FileLocks(str(tmp_path)).held("a", never).__enter__()) == (
+        f"cannot lock {tmp_path / 'a'}: No locks available")
+
+
+def test_a_folder_of_locks_is_for_us_alone_to_change_as_well(tmp_path):
+    tmp_path.chmod(0o770)
+    assert "chmod go-w" in refused(lambda: FileLocks(str(tmp_path)).held("a", never).__enter__())
+    tmp_path.chmod(0o700)
+    assert entries(tmp_path) == [] and str(tmp_path) in repr(FileLocks(str(tmp_path)))
+
+
+# --- Windows --------------------------------------------------------------------------------------
+
+
+def test_it_works_with_what_windows_has(path, windows):
+    one, other = FileStore(path), FileStore(path)
+    one.save("a", OLD)
+    with one.held("a", never):
+        assert other.load("a") == OLD
+        with pytest.raises(GaveUp):
+            other.held("a", give_up).__enter__()
+        other.save("a", NEW)
+    with other.held("a", never):
+        other.save("b", OLD)
+        other.delete("b")
+    assert one.load("a") == NEW and one.keys() == ["a"]
+    assert entries(path.parent) == ["credentials.json", "credentials.json.locks"]
+    assert entries(path.parent / "credentials.json.locks") == []
+
+
+def test_a_lock_that_fails_on_windows_is_an_error(path, windows, monkeypatch):
+    def fail(*arguments):
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr(sys.modules["msvcrt"], "locking", fail)
+    assert "Bad file descriptor" in refused(lambda: FileStore(path).save("a", OLD))

@@ -1,0 +1,92 @@
+import os
+import signal
+
+import children
+import pytest
+
+from mcplite.client.stdio import child as child_module
+from mcplite.client.stdio.child import Child, describe_exit
+
+script, wait_until = children.script, children.wait_until
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind():
+    before = children.Holdings()
+    yield
+    then, now = before.same_again()
+    assert now == then
+
+
+def finish(child):
+    """Close what a channel would close, and end the child."""
+    os.close(child.stdin)
+    child.end(children.LIMIT, children.LIMIT)
+    os.close(child.stdout)
+    os.close(child.exit_fd)
+
+
+@pytest.mark.parametrize("status, words", [
+    (0, "exited with status 0"), (3, "exited with status 3"), (-9, "was killed by SIGKILL"),
+    (-15, "was killed by SIGTERM"), (-99, "was killed by signal 99"),
+])
+def test_how_a_process_ended_in_words(status, words):
+    assert describe_exit(status) == words
+
+
+@pytest.mark.parametrize("body, status", [("sys.exit(3)", 3), ("os.kill(os.getpid(), 15)", -signal.SIGTERM)])
+@pytest.mark.parametrize("waitid", [True, False])
+def test_the_status_is_known_before_and_after_the_process_is_collected(body, status, waitid, monkeypatch):
+    if not waitid:
+        monkeypatch.delattr(os, "waitid")
+    child = Child(script(body))
+    assert wait_until(lambda: child.returncode is not None)
+    assert child.returncode == child.settle() == status
+    finish(child)
+    assert child.returncode == status
+
+
+def test_a_process_is_not_collected_before_its_group_was_ended():
+    child = Child(script("sys.exit(0)"))
+    assert wait_until(lambda: child.returncode is not None)
+    os.killpg(child.pid, 0)  # still a zombie: nobody else can have the id
+    finish(child)
+    with pytest.raises(ProcessLookupError):
+        os.killpg(child.pid, 0)
+
+
+def test_a_system_that_forbids_to_watch_by_descriptor(monkeypatch):
+    def forbid(pid):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "pidfd_open", forbid, raising=False)
+    child = Child(script("sys.stdin.read()"))
+    finish(child)
+    assert child.returncode == 0
+
+
+def test_a_group_that_may_not_be_signalled(monkeypatch):
+    child = Child(script("sys.stdin.read()"))
+
+    def forbid(pid, number):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "killpg", forbid)
+    finish(child)
+    assert child.returncode == 0
+
+
+def test_no_thread_for_stderr(monkeypatch):
+    def fail(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(child_module.StderrPump, "start", fail)
+    with pytest.raises(RuntimeError, match="new thread"):
+        Child(script("sleep()"))
+
+
+def test_kill_after_the_end_hits_nobody(monkeypatch):
+    child = Child(script("sys.stdin.read()"))
+    finish(child)
+    monkeypatch.setattr(os, "killpg", lambda pid, number: pytest.fail("signalled"))
+    child.kill()

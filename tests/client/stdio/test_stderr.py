@@ -1,0 +1,196 @@
+import io
+import logging
+import os
+import threading
+
+import pytest
+
+from mcplite.client.stdio.stderr import StderrPump, open_sink, printable
+from mcplite.errors import TransportError
+
+LIMIT = 30
+
+
+class Pipe:
+    """A pump on a pipe that the test writes to."""
+
+    def __init__(self, target=None):
+        read_end, self.write_end = os.pipe()
+        self.pump = StderrPump(read_end, open_sink(target), "the child")
+        self.pump.start()
+
+    def write(self, data):
+        while data:
+            data = data[os.write(self.write_end, data):]
+
+    def end(self):
+        os.close(self.write_end)
+        assert self.pump.wait(LIMIT)
+        self.pump.stop(LIMIT)
+
+
+def through(data, target=None):
+    """Send *data* through a pump and return the tail."""
+    pipe = Pipe(target)
+    pipe.write(data)
+    pipe.end()
+    return pipe.pump.tail
+
+
+def test_the_tail_is_kept_without_any_target():
+    assert through(b"one\ntwo\n") == "one\ntwo\n"
+
+
+def test_only_the_last_64_kib_are_kept():
+    data = b"".join(b"line %06d\n" % number for number in range(100_000))
+    assert through(data) == data[-65536:].decode()
+
+
+def test_many_small_writes_cost_no_more_than_one():
+    pipe = Pipe()
+    for _ in range(2000):
+        pipe.write(b"x")
+    pipe.end()
+    assert pipe.pump.tail == "x" * 2000
+
+
+def test_a_callable_gets_each_line():
+    lines = []
+    through("one\ntwö\r\n\nlast".encode(), lines.append)
+    assert lines == ["one", "twö", "", "last"]
+
+
+def test_bytes_that_are_no_utf8_are_replaced():
+    lines = []
+    assert through(b"a\xffb\n", lines.append) == "a\ufffdb\n"
+    assert lines == ["a\ufffdb"]
+
+
+def test_a_character_may_come_in_two_pieces():
+    lines = []
+    first = threading.Event()
+
+    def take(line):
+        lines.append(line)
+        first.set()
+
+    pipe = Pipe(take)
+    pipe.write(b"start\n\xc3")
+    assert first.wait(LIMIT)
+    pipe.write(b"\xa9\n")
+    pipe.end()
+    assert lines == ["start", "é"]
+
+
+def test_an_endless_line_is_passed_on_in_pieces():
+    lines = []
+    through(b"x" * 300_000, lines.append)
+    assert "".join(lines) == "x" * 300_000
+    assert max(map(len, lines)) == 65536
+
+
+def test_a_callable_that_fails_does_not_stop_the_pump(caplog):
+    seen = []
+
+    def fail(line):
+        seen.append(line)
+        raise ValueError("no")
+
+    assert through(b"one\ntwo\nthree\n", fail) == "one\ntwo\nthree\n"
+    assert seen == ["one", "two", "three"]
+    assert len(caplog.records) == 1
+    assert "the child" in caplog.text and "ValueError: no" in caplog.text
+
+
+def test_a_text_file_object():
+    file = io.StringIO()
+    through(b"one\ntwo\n", file)
+    assert file.getvalue() == "one\ntwo\n"
+
+
+def test_a_binary_file_object():
+    file = io.BytesIO()
+    through("é\n".encode(), file)
+    assert file.getvalue() == "é\n".encode()
+
+
+def test_a_file_that_was_closed_does_not_stop_the_pump(caplog):
+    file = io.StringIO()
+    file.close()
+    assert through(b"one\ntwo\n", file) == "one\ntwo\n"
+    assert len(caplog.records) == 1
+
+
+def test_a_path_is_appended_to(tmp_path):
+    path = tmp_path / "server.log"
+    path.write_text("before\n")
+    through("é\n".encode(), path)
+    through(b"more", str(path))
+    assert path.read_text("utf-8") == "before\né\nmore\n"
+
+
+def test_a_path_that_cannot_be_opened_is_named(tmp_path):
+    with pytest.raises(TransportError, match="server.log"):
+        open_sink(tmp_path / "no" / "server.log")
+
+
+def test_a_logger_gets_lines_that_cannot_forge_others(caplog):
+    caplog.set_level(logging.INFO)
+    through(b"hello\n100% \x1b[31mred\rover\n", logging.getLogger("weather"))
+    assert [(record.name, record.getMessage()) for record in caplog.records] == [
+        ("weather", "hello"), ("weather", r"100% \x1b[31mred\rover")]
+
+
+def test_other_targets_are_refused():
+    with pytest.raises(TypeError, match="not int"):
+        open_sink(2)
+
+
+def test_control_characters_are_spelled_out():
+    assert printable("a\tb\nc") == "a\tb\nc"
+    assert printable("\x1b[2J\r\x07\x85\u2028") == r"\x1b[2J\r\x07\x85\u2028"
+
+
+def test_stop_takes_what_has_arrived_though_somebody_holds_the_pipe():
+    lines = []
+    pipe = Pipe(lines.append)
+    pipe.write(b"one\ntwo")
+    pipe.pump.stop(LIMIT)
+    assert pipe.pump.wait(LIMIT)
+    assert lines == ["one", "two"]
+    os.close(pipe.write_end)
+
+
+def test_stop_ends_the_pump_though_somebody_never_stops_writing():
+    pipe = Pipe()
+    over = threading.Event()
+
+    def flood():
+        try:
+            while not over.is_set():
+                os.write(pipe.write_end, b"x" * 65536)
+        except OSError:
+            return
+
+    writer = threading.Thread(target=flood)
+    writer.start()
+    pipe.pump.stop(LIMIT)
+    ended = pipe.pump.wait(LIMIT)
+    over.set()
+    writer.join(LIMIT)
+    os.close(pipe.write_end)
+    assert ended
+
+
+def test_stop_from_the_callback_does_not_wait_for_itself():
+    seen = threading.Event()
+
+    def take(line):
+        pipe.pump.stop(LIMIT)
+        seen.set()
+
+    pipe = Pipe(take)
+    pipe.write(b"now\n")
+    assert seen.wait(LIMIT)
+    assert pipe.pump.wait(LIMIT)
+    os.close(pipe.write_end)

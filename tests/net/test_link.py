@@ -1,0 +1,176 @@
+"""The way to an origin: TLS with one's own authorities, and what errors say and do not say."""
+
+import shutil
+import ssl
+import subprocess
+
+import pytest
+import requests
+from authserver import REDIRECT, AuthServer, Protected, follow
+from webscript import WebScript
+
+import mcplite
+from mcplite.net.link import Exchange, Link, Stopped, shown
+
+LIMIT = 30
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory):
+    """A folder with an authority, and certificates of it for 127.0.0.1 and for a client."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed")
+    folder = tmp_path_factory.mktemp("certificates")
+
+    def run(*arguments):
+        subprocess.run([openssl, *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    # Old TLS libraries want a common name, new ones the other name; an authority has to say that it is one.
+    run("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=test authority",
+        "-days", "30", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
+    for name in ("server", "client"):
+        run("req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        (folder / f"{name}.ext").write_text("subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
+        run("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "30",
+            "-out", f"{name}.pem", "-extfile", f"{name}.ext")
+    return folder
+
+
+class Secure(WebScript):
+    """The scripted server behind TLS."""
+
+    def __init__(self, certificates, ask=False):
+        super().__init__()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
+        if ask:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(certificates / "ca.pem")
+        self._context = context
+        self.url = self.url.replace("http:", "https:")
+
+    def _serve(self, sock):
+        sock.settimeout(LIMIT)
+        try:
+            secure = self._context.wrap_socket(sock, server_side=True)
+        except OSError:
+            sock.close()  # the client did not like us, or we did not like the client
+            return
+        self._socks[self._socks.index(sock)] = secure
+        super()._serve(secure)
+
+
+def test_an_authority_of_ones_own(certificates):
+    with Secure(certificates) as script:
+        with pytest.raises(mcplite.TransportError, match="verify='/path"):
+            mcplite.connect(script.url, timeout=LIMIT).open()
+        with mcplite.connect(script.url, verify=str(certificates / "ca.pem"), timeout=LIMIT) as client:
+            client.ping()
+
+
+def test_an_authority_that_the_environment_names(certificates, monkeypatch):
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificates / "ca.pem"))
+    with Secure(certificates) as script, mcplite.connect(script.url, timeout=LIMIT) as client:
+        client.ping()
+
+
+def test_a_certificate_of_the_client(certificates):
+    pair = str(certificates / "client.pem"), str(certificates / "client.key")
+    options = {"verify": str(certificates / "ca.pem"), "timeout": LIMIT}
+    with Secure(certificates, ask=True) as script:
+        with pytest.raises(mcplite.TransportError):
+            mcplite.connect(script.url, **options).open()
+        with mcplite.connect(script.url, cert=pair, **options) as client:
+            client.ping()
+
+
+def test_reads_end_behind_tls_as_well(certificates):
+    with Secure(certificates) as script:
+        script.on_ping = lambda request, answer: answer.hold()
+        with mcplite.connect(script.url, verify=str(certificates / "ca.pem"), timeout=LIMIT) as client:
+            with pytest.raises(mcplite.RequestTimeout):
+                client.ping(timeout=0.3)
+            token = mcplite.CancelToken()
+            token.cancel("enough")
+            with pytest.raises(mcplite.Cancelled):
+                client.call_tool("t", cancel=token)
+
+
+@pytest.mark.parametrize("url", ["ftp://example.com/", "https://", "http:///mcp", "example.com/mcp"])
+def test_urls_that_are_none(url):
+    with pytest.raises(ValueError, match="no URL of a server"):
+        Link(url)
+
+
+def test_what_is_shown_of_a_url():
+    assert shown("https://user:secret@example.com:8443/mcp?token=secret#x") == "https://example.com:8443/mcp"
+
+
+def test_secrets_are_in_no_error():
+    with WebScript(lambda request, answer: answer.status(500, "oops")) as script:
+        url = script.url.replace("//", "//me:secret@") + "?key=secret"
+        with pytest.raises(mcplite.HTTPStatusError) as caught:
+            mcplite.connect(url, headers={"X-Key": "secret"}).open()
+        assert "secret" not in str(caught.value) and script.url in str(caught.value)
+    with pytest.raises(mcplite.TransportError) as caught:
+        mcplite.connect(url).open()
+    assert "secret" not in str(caught.value)
+
+
+def test_an_exchange_that_was_interrupted_before_it_began():
+    with WebScript() as script:
+        link = Link(script.url)
+        exchange = Exchange(lambda: 1.0)
+        exchange.interrupt()
+        with pytest.raises(Stopped):
+            link.send(exchange, "GET", None, {})
+        link.close()
+    assert script.requests == []
+
+
+@pytest.mark.parametrize("status", [200, 401, 403, 500])
+def test_a_reply_says_from_which_address_it_came_where_tokens_are_got(status):
+    # AUTH-36: also when its connection is over.
+    with WebScript(lambda request, answer: (answer.status(status, "x"), answer.cut())) as script:
+        link = Link(script.url, auth=mcplite.OAuth(ask=follow, redirect_uri=REDIRECT))
+        reply = link.fetch(Exchange(lambda: 1.0), "GET", None, {})
+        assert reply.excerpt() == "x" and reply.address == "127.0.0.1"
+        link.close()
+
+
+def test_behind_a_proxy_no_address_is_known():
+    with WebScript(lambda request, answer: answer.status(401, "x")) as proxy:
+        link = Link("http://mcp.example/mcp", proxies={"http": proxy.origin})
+        exchange = Exchange(lambda: 1.0)
+        exchange.notes_address = True
+        reply = link.fetch(exchange, "GET", None, {})
+        assert reply.excerpt() == "x" and reply.address is None
+        link.close()
+
+
+def test_tokens_for_a_server_on_this_machine_go_through_no_proxy_of_the_environment(monkeypatch):
+    # AUTH-35, AUTH-39: they need no TLS as long as they stay here.
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with WebScript(lambda request, answer: answer.status(502)) as proxy, AuthServer() as auth, \
+            Protected(auth) as script:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.origin)
+        options = dict(auth=mcplite.OAuth(ask=follow, redirect_uri=REDIRECT), era="legacy", timeout=LIMIT, listen=False)
+        for url in (script.url, script.url.replace("127.0.0.1", "localhost")):
+            script.url = url  # it goes by this name
+            with mcplite.connect(url, **options) as client:
+                client.ping()
+        assert proxy.requests == [] and len(auth.asked) == 2
+
+
+def test_a_proxy_that_is_given_is_used_on_this_machine_as_well():
+    with WebScript(lambda request, answer: answer.status(200, "by proxy")) as proxy:
+        session = requests.Session()
+        session.proxies = {"http": proxy.origin}
+        for options in ({"proxies": {"http": proxy.origin}}, {"session": session}):
+            grant = mcplite.OAuth(ask=follow, redirect_uri=REDIRECT)
+            link = Link("http://127.0.0.1:1/mcp", auth=grant, **options)
+            assert link.send(Exchange(lambda: 1.0), "GET", None, {}).read(100) == b"by proxy"
+            link.close()

@@ -1,0 +1,213 @@
+import subprocess
+import sys
+import threading
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcplite.protocol.schema.quickcheck import compile_check
+from mcplite.protocol.schema.validation import Validator
+
+DRAFT7 = "http://json-schema.org/draft-07/schema#"
+NUMBERS = {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]}
+NODE = {"$defs": {"node": {
+    "type": "object", "properties": {"value": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}},
+    "required": ["value"]}}, "$ref": "#/$defs/node"}
+
+
+@pytest.mark.parametrize("schema, value, verdict", [
+    ({}, object(), True), (True, 1, True), (NUMBERS, {"a": 1, "b": 2.5}, True), (NUMBERS, {"a": 1, "b": True}, False),
+    (NUMBERS, {"a": 1}, False), (NUMBERS, [], False), (NUMBERS, {"a": 1, "b": 2, "c": "more"}, True),
+    ({**NUMBERS, "additionalProperties": False}, {"a": 1, "b": 2, "c": 3}, False),
+    ({**NUMBERS, "additionalProperties": {"type": "string"}}, {"a": 1, "b": 2, "c": 3}, False),
+    ({"required": ["a"]}, {}, False), ({"required": ["a"]}, 5, True), ({"properties": {"a": {"type": "null"}}}, "x", True),
+    ({"type": ["object", "null"], "required": ["a"]}, None, True), ({"type": ["object", "null"], "required": ["a"]}, {}, False),
+    ({"type": "array", "items": {"type": "array", "items": {"type": "integer"}}}, [[1], [2, "x"]], False),
+    ({"items": {"type": "integer"}}, {"a": "x"}, True), ({"items": {"not": {}}}, [1], None), ({"items": {"not": {}}}, [], True),
+    ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, None, True), ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "x", False),
+    ({"anyOf": [{"not": {}}, {"type": "null"}]}, "x", None), ({"anyOf": [{"not": {}}, {"type": "string"}]}, "x", True),
+    (NODE, {"value": 1, "next": {"value": 2, "next": None}}, True), (NODE, {"value": 1, "next": {"value": "x"}}, False),
+    ({"$defs": {"s": {"type": "string"}}, "properties": {"a": {"$ref": "#/$defs/s", "maxLength": 2}}}, {"a": "xyz"}, False),
+    ({"definitions": {"s": {"type": "string"}}, "$ref": "#/definitions/s"}, "x", True),
+    # Whatever else a schema says is for jsonschema.
+    ({"allOf": [{}]}, 1, None), ({"oneOf": [{}]}, 1, None), ({"not": False}, 1, None), ({"patternProperties": {}}, {}, None),
+    ({"prefixItems": [{}]}, [], None), ({"items": [{}]}, [], None), ({"contains": {}}, [1], None), ({"dependentRequired": {}}, {}, None),
+    ({"if": {}}, 1, None), ({"unevaluatedProperties": False}, {}, None), ({"propertyNames": {}}, {}, None), (False, 1, None),
+    ({"$ref": "#"}, 1, None), ({"$ref": "#/$defs/a"}, 1, None), ({"$ref": "#/$defs/a", "$defs": {}}, 1, None),
+    ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {}}}, 1, None), ({"$ref": "#/$defs/a/items", "$defs": {"a": {"items": {}}}}, 1, None),
+    ({"$ref": "#x", "$anchor": "x"}, 1, None), ({"$ref": 5}, 1, None), ({"$dynamicRef": "#x"}, 1, None), ({"$ref": "#/$defs/a", "$defs": 5}, 1, None),
+    ({"$id": "https://example.com/", "$schema": "s", "type": "integer"}, 1, True),
+    # Within a schema these change what references and keywords mean.
+    ({"items": {"$id": "https://example.com/", "type": "integer"}}, [1], None), ({"items": {"$schema": DRAFT7}}, [1], None),
+    # What is no schema.
+    ({"properties": 5}, {}, None), ({"required": "a"}, {}, None), ({"required": [5]}, {}, None), ({"additionalProperties": 5}, {}, None),
+    ({"anyOf": 5}, 1, None), ({"anyOf": []}, 1, None), ({"items": 5}, [1], None), ([], 1, None), (None, 1, None),
+])
+def test_verdicts(schema, value, verdict):
+    assert compile_check(schema)(value) is verdict
+
+
+def test_notes_say_nothing():
+    notes = {"title": "t", "description": "d", "default": 1, "examples": [], "format": "email", "deprecated": True, "x-mine": {"not": {}},
+             "$comment": "c", "readOnly": True, "writeOnly": True, "$defs": {"a": {"not": {}}}}
+    check = compile_check({**notes, "items": {**notes, "type": "integer"}})
+    assert check([1]) is True and check(["x"]) is False
+
+
+def test_in_the_older_dialect_nothing_stands_beside_a_reference():
+    schema = {"definitions": {"a": {"type": "string"}}, "items": {"$ref": "#/definitions/a", "maxLength": 1, "not": {}}}
+    assert compile_check(schema, draft7=True)(["long"]) is True
+    assert compile_check(schema)(["long"]) is None
+
+
+def test_a_stranger_s_patterns_are_left_alone():
+    schema = {"properties": {"a": {"pattern": "^(a+)+$"}, "b": {"type": "integer"}}}
+    check = compile_check(schema, patterns=False)
+    assert check({"a": "a" * 60 + "!"}) is None
+    assert check({"a": "a" * 60 + "!", "b": "x"}) is False
+    assert check({"b": 1}) is True
+    assert compile_check(schema)({"a": "aa"}) is True
+
+
+class Text(str):
+    pass
+
+
+@pytest.mark.parametrize("schema", [
+    {"type": "string"}, {"type": "integer"}, NUMBERS, {"maxLength": 1}, {"minimum": 3}, {"items": {}}, {"enum": ["x"]}, {"const": 1},
+    {"multipleOf": 2}, {"uniqueItems": True}, {"pattern": "x"}, {"required": []},
+])
+def test_nothing_is_certain_about_other_classes(schema):
+    for value in (Text("x"), (1, 2), object(), b"x", type("Number", (int,), {})(1)):
+        assert compile_check(schema)(value) is None
+
+
+def test_references_that_only_lead_to_each_other():
+    for definitions in ({"a": {"$ref": "#/$defs/a"}}, {"a": {"$ref": "#/$defs/b"}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}}):
+        assert compile_check({"$defs": definitions, "$ref": "#/$defs/a"})(1) is None
+
+
+def test_alternatives_within_alternatives_are_given_up():
+    # SEC-76: two to the power of thirty ways to say no.
+    definitions = {f"d{level}": {"anyOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 2} for level in range(30)}
+    definitions["d30"] = {"type": "string"}
+    check = compile_check({"$defs": definitions, "$ref": "#/$defs/d0"})
+    assert check("x") is True and check(5) is None
+    assert check("x") is True
+
+
+@pytest.mark.parametrize("schema, value", [
+    ({"items": {"type": "integer"}}, [1] * 10), ({"additionalProperties": {}}, dict.fromkeys(range(10))), ({"required": ["a"] * 10}, {"a": 1}),
+    ({"anyOf": [{"type": "string"}] * 10}, 1), ({"items": {"type": "integer", "minimum": 0}}, [1] * 5),
+])
+def test_each_kind_of_work_is_counted(schema, value, monkeypatch):
+    assert compile_check(schema)(value) is not None
+    monkeypatch.setattr("mcplite.protocol.schema.quickcheck._MAX_STEPS", 9)
+    assert compile_check(schema)(value) is None
+
+
+@pytest.mark.parametrize("keyword", ["items", "properties"])
+def test_deep_schemas_are_given_up(keyword):
+    schema = {"type": "integer"}
+    for _ in range(30):
+        schema = {"items": schema} if keyword == "items" else {"properties": {"a": schema}}
+    value = 1
+    for _ in range(30):
+        value = [value] if keyword == "items" else {"a": value}
+    assert compile_check(schema)(value) is None
+
+
+def test_long_chains_of_references():
+    definitions = {f"d{number}": {"items": {"$ref": f"#/$defs/d{number + 1}"}} for number in range(2000)}
+    definitions["d2000"] = {}
+    assert compile_check({"$defs": definitions, "$ref": "#/$defs/d0"})([[]]) in (True, None)
+    assert compile_check({"$defs": definitions, "$ref": "#/$defs/d1900"})([[]]) is True
+
+
+def test_deep_values_of_recursive_schemas():
+    value = None
+    for _ in range(50):
+        value = {"value": 1, "next": value}
+    assert compile_check(NODE)(value) is True
+    for _ in range(5000):
+        value = {"value": 1, "next": value}
+    assert compile_check(NODE)(value) is None
+
+
+def test_large_values_are_no_problem():
+    check = compile_check({"items": {"anyOf": [{"type": "string"}, {"type": "integer"}]}})
+    assert check(list(range(200_000))) is True
+
+
+def test_one_check_serves_all_threads():
+    check = compile_check(NODE)
+    good = {"value": 1, "next": {"value": 2}}
+    bad = {"value": 1, "next": {"value": "x"}}
+    outcomes = []
+
+    def work():
+        outcomes.append({(check(good), check(bad)) for _ in range(200)})
+
+    threads = [threading.Thread(target=work) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert outcomes == [{(True, False)}] * 16
+
+
+def test_what_is_simple_needs_no_jsonschema():
+    code = ("import sys; from mcplite.protocol.schema.validation import Validator; "
+            f"v = Validator({NUMBERS!r}); assert v.problems({{'a': 1, 'b': 2}}) == [] and not v.is_valid({{}}); "
+            "assert 'jsonschema' not in sys.modules; assert v.problems({}); assert 'jsonschema' in sys.modules")
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# ---- the same verdicts as jsonschema ----
+
+NAMES = st.sampled_from(["a", "b", "c"])
+SCALARS = st.none() | st.booleans() | st.integers(-4, 4) | st.sampled_from([1.0, 0.0, -0.0, 0.5, 2.5, 1e300, 10**25, 1e25]) | st.sampled_from(["", "a", "ab", "1", "é"])
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=6)
+BOUNDS = st.integers(-3, 3) | st.sampled_from([0.5, 1.0, 2.5])
+COUNTS = st.integers(0, 3)
+TYPES = st.sampled_from(["string", "number", "integer", "boolean", "null", "array", "object"])
+KEYWORDS = st.fixed_dictionaries({}, optional={
+    "type": TYPES | st.lists(TYPES, min_size=1, max_size=3, unique=True), "enum": st.lists(VALUES, min_size=1, max_size=3), "const": VALUES,
+    "minimum": BOUNDS, "maximum": BOUNDS, "exclusiveMinimum": BOUNDS, "exclusiveMaximum": BOUNDS, "minLength": COUNTS, "maxLength": COUNTS,
+    "minItems": COUNTS, "maxItems": COUNTS, "minProperties": COUNTS, "maxProperties": COUNTS, "multipleOf": st.sampled_from([1, 2, 3, 0.5]),
+    "pattern": st.sampled_from(["a", "^a?$", "[0-9]"]), "uniqueItems": st.booleans(), "format": st.sampled_from(["email", "date"]),
+    "title": st.just("t"), "default": VALUES,
+})
+
+
+def grow(inner):
+    parts = st.fixed_dictionaries({}, optional={
+        "properties": st.dictionaries(NAMES, inner, max_size=3), "required": st.lists(NAMES, max_size=2, unique=True),
+        "additionalProperties": st.booleans() | inner, "items": inner, "anyOf": st.lists(inner, min_size=1, max_size=3),
+        "allOf": st.lists(inner, min_size=1, max_size=2), "oneOf": st.lists(inner, min_size=1, max_size=2), "not": inner, "contains": inner,
+        "patternProperties": st.dictionaries(st.just("^a"), inner, max_size=1),
+    })
+    return st.tuples(st.one_of(st.just({}), KEYWORDS), parts).map(lambda pair: {**pair[0], **pair[1]})
+
+
+SCHEMAS = st.recursive(st.one_of(st.booleans(), KEYWORDS, st.just({"$ref": "#/$defs/one"})), grow, max_leaves=6)
+
+
+@settings(max_examples=150)
+@given(SCHEMAS.filter(lambda schema: isinstance(schema, dict)), SCHEMAS, st.lists(VALUES, min_size=1, max_size=4), st.booleans())
+def test_the_verdict_is_jsonschema_s(schema, one, values, draft7):
+    whole = {**schema, "$defs": {"one": {"items": one}}}
+    if draft7:
+        whole["$schema"] = DRAFT7
+    reference = (jsonschema.Draft7Validator if draft7 else jsonschema.Draft202012Validator)(whole)
+    quick, validator, cautious = compile_check(whole, draft7=draft7), Validator(whole), Validator(whole, trusted=False)
+    for value in values:
+        try:
+            expected = reference.is_valid(value)
+        except RecursionError:
+            expected = False
+        assert quick(value) in (expected, None)
+        assert validator.is_valid(value) is cautious.is_valid(value) is expected
+        assert (validator.problems(value) == []) is expected

@@ -1,0 +1,108 @@
+"""The transport interface over memory and over streams."""
+
+import io
+import socket
+import threading
+
+import pytest
+
+from mcplite.errors import ConnectionClosed, ProtocolError, RequestTimeout
+from mcplite.rpc.channels import Channel, MemoryChannel, StreamChannel
+
+
+def test_the_interface_has_to_be_filled_in():
+    channel = Channel()
+    assert not channel.buffered and not channel.interruptible
+    channel.consume()
+    channel.wake()
+    for method, arguments in (("read", ()), ("write", (b"",)), ("close", ())):
+        with pytest.raises(NotImplementedError):
+            getattr(channel, method)(*arguments)
+
+
+def test_memory_carries_messages_both_ways():
+    left, right = MemoryChannel.pair(("client", "server"))
+    assert (left.name, right.name) == ("server", "client")
+    left.write(b"one")
+    left.write(b"two")
+    assert right.buffered
+    assert right.read(0) == b"one" and right.read() == b"two"
+    assert right.read(0) is None
+    right.write(b"back")
+    assert left.read(1) == b"back"
+
+
+def test_memory_read_is_woken_and_ends_with_the_other_side():
+    left, right = MemoryChannel.pair()
+    threading.Timer(0.01, right.wake).start()
+    assert right.read(20) is None
+    left.write(b"last")
+    left.close()
+    assert right.read(20) == b"last"
+    with pytest.raises(ConnectionClosed, match="closed"):
+        right.read(20)
+    with pytest.raises(ConnectionClosed):
+        right.write(b"x")
+
+
+def test_memory_write_waits_for_room():
+    left, right = MemoryChannel.pair(limit=1)
+    left.write(b"one")
+    with pytest.raises(RequestTimeout, match="did not read"):
+        left.write(b"two", timeout=0.01)
+    threading.Timer(0.01, lambda: right.read(1)).start()
+    left.write(b"three", timeout=20)
+
+
+def test_streams_of_a_socket_pair():
+    ours, theirs = socket.socketpair()
+    channel = StreamChannel(ours, ours, name="them", line_limit=10)
+    theirs.sendall(b'{"a":1}\n\nlong long long long\n{}\n')
+    with pytest.raises(ProtocolError, match="more than 10 bytes"):
+        channel.read()
+    assert channel.buffered
+    assert channel.read() == b'{"a":1}'
+    assert channel.read() == b"{}"
+    channel.write(b"[]")
+    assert theirs.recv(10) == b"[]\n"
+    closer = threading.Timer(0.01, channel.close)
+    closer.start()
+    with pytest.raises(ConnectionClosed):
+        channel.read()
+    closer.join()
+    with pytest.raises(ConnectionClosed, match="closed"):
+        channel.write(b"x")
+    channel.close()
+    theirs.close()
+
+
+def test_streams_of_file_objects():
+    out = io.BytesIO()
+    channel = StreamChannel(io.BytesIO(b"one\ntwo"), out, name="them")
+    channel.write(b"hello")
+    assert out.getvalue() == b"hello\n"
+    assert channel.read() == b"one"
+    with pytest.raises(ConnectionClosed, match="them closed"):
+        channel.read()
+    channel.close()
+    with pytest.raises(ConnectionClosed):
+        channel.read()
+
+
+def test_stream_write_gives_up_when_another_writer_holds_it():
+    class Slow(io.RawIOBase):
+        def write(self, data):
+            inside.set()
+            go.wait(20)
+            return len(data)
+
+    inside, go = threading.Event(), threading.Event()
+    channel = StreamChannel(io.BytesIO(), Slow(), name="them")
+    thread = threading.Thread(target=channel.write, args=(b"x",))
+    thread.start()
+    assert inside.wait(20)
+    with pytest.raises(RequestTimeout, match="did not read"):
+        channel.write(b"y", timeout=0.01)
+    go.set()
+    thread.join(20)
+    channel.close()

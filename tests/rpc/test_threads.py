@@ -1,0 +1,194 @@
+"""The bounded pool: places, queue, suspension, who is stuck."""
+
+import threading
+
+import pytest
+
+from mcplite.rpc.deadline import Deadline
+from mcplite.rpc.threads import Workers
+
+
+@pytest.fixture
+def make():
+    made = []
+
+    def make(places=2, queue=8):
+        made.append(Workers(places, queue, "test worker"))
+        return made[-1]
+
+    yield make
+    for workers in made:
+        workers.stop()
+
+
+def test_sizes_must_make_sense():
+    with pytest.raises(ValueError, match="places"):
+        Workers(0, 1, "x")
+    with pytest.raises(ValueError, match="places"):
+        Workers(1, -1, "x")
+
+
+def test_tasks_run_and_a_failing_one_harms_nobody(make, caplog):
+    workers, done = make(), threading.Event()
+    assert workers.submit(lambda: 1 / 0)
+    assert workers.submit(done.set)
+    assert done.wait(20)
+    assert workers.drain(Deadline(20))
+    assert "a task of test worker failed" in caplog.text
+
+
+def test_no_more_than_the_places_run_and_the_queue_is_bounded(make):
+    workers, go, running, most = make(places=2, queue=3), threading.Event(), [], []
+    lock = threading.Lock()
+
+    def task():
+        with lock:
+            running.append(1)
+            most.append(len(running))
+        go.wait(20)
+        with lock:
+            running.pop()
+
+    accepted = [workers.submit(task) for _ in range(8)]
+    assert accepted == [True] * 5 + [False] * 3
+    go.set()
+    assert workers.drain(Deadline(20))
+    assert len(most) == 5 and max(most) <= 2
+
+
+def test_take_and_give_bound_inline_work_too(make):
+    workers, done = make(places=1), threading.Event()
+    assert workers.take()
+    assert not workers.take()
+    workers.submit(done.set)
+    assert not done.wait(0.05)
+    workers.give()
+    assert done.wait(20)
+
+
+def test_one_place_is_enough_for_nested_waiting(make):
+    workers, order, inner, done = make(places=1), [], threading.Event(), threading.Event()
+
+    def outer():
+        order.append("outer asks")
+        with workers.suspended():
+            assert inner.wait(20)
+        order.append("outer goes on")
+        done.set()
+
+    def answer():
+        order.append("inner")
+        inner.set()
+
+    workers.submit(outer)
+    workers.submit(answer)
+    assert done.wait(20)
+    assert order == ["outer asks", "inner", "outer goes on"]
+
+
+def test_whoever_comes_back_goes_before_new_tasks(make):
+    workers, order = make(places=1), []
+    answered, queued, finished = threading.Event(), threading.Event(), threading.Event()
+
+    def asker():
+        with workers.suspended():
+            answered.wait(20)
+        order.append("asker")
+
+    def blocker():
+        queued.wait(20)
+        order.append("blocker")
+
+    workers.submit(asker)
+    workers.submit(blocker)
+    workers.submit(lambda: (order.append("new"), finished.set()))
+    answered.set()
+    while workers._returning == 0:
+        pass  # the asker has its answer and waits for a place
+    queued.set()
+    assert finished.wait(20)
+    assert order == ["blocker", "asker", "new"]
+
+
+def test_suspension_without_a_place_does_nothing(make):
+    with make().suspended():
+        pass
+
+
+def test_the_stuck_are_named_with_their_stacks(make):
+    workers, go, inside = make(), threading.Event(), threading.Event()
+
+    def hangs():
+        inside.set()
+        go.wait(20)
+
+    workers.submit(hangs)
+    assert inside.wait(20)
+    assert not workers.drain(Deadline(0.01))
+    (text,) = workers.stuck()
+    assert "test worker" in text and "hangs" in text
+    go.set()
+    assert workers.drain(Deadline(20))
+
+
+def test_a_stopped_pool_takes_nothing(make):
+    workers = make()
+    ran = threading.Event()
+    workers.submit(ran.set)
+    assert ran.wait(20)
+    workers.stop()
+    assert not workers.submit(ran.set)
+    assert not workers.take()
+
+
+def test_spawn_needs_no_place(make):
+    workers, ran = make(places=1), threading.Event()
+    assert workers.take()
+    workers.spawn(ran.set)
+    assert ran.wait(20)
+    again = threading.Event()
+    workers.spawn(again.set)  # on the idle thread, or on a new one
+    assert again.wait(20)
+    workers.give()
+
+
+def test_an_idle_thread_ends_by_itself(make, monkeypatch):
+    monkeypatch.setattr("mcplite.rpc.threads._IDLE_SECONDS", 0.01)
+    workers, seen = make(), []
+    workers.spawn(lambda: seen.append(threading.current_thread()))
+    while not seen:
+        pass
+    seen[0].join(20)
+    assert not seen[0].is_alive()
+
+
+def test_a_system_without_threads_costs_no_place(make, monkeypatch, caplog):
+    # REL-39
+    workers, done, gate = make(places=2), [], threading.Event()
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert not workers.submit(lambda: done.append("lost"))
+    assert workers.submit(lambda: gate.wait(20))
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert workers.submit(lambda: done.append("later"))  # whoever is at work will see to it
+    gate.set()
+    assert workers.drain(Deadline(20)) and done == ["later"]
+    assert "can't start new thread" in caplog.text
+
+
+def test_threads_beyond_those_that_are_kept_end_at_once():
+    workers, gate = Workers(1, 0, "kept worker", keep=1), threading.Event()
+    before = threading.active_count()
+    for _ in range(3):
+        workers.spawn(lambda: gate.wait(20))
+    gate.set()
+    until = Deadline(20)
+    while threading.active_count() > before + 1 and not until.expired:
+        threading.Event().wait(0.005)
+    assert threading.active_count() == before + 1
+    workers.stop()

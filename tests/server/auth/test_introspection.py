@@ -1,0 +1,191 @@
+"""Opaque tokens: what the authorization server says of them, how long that is believed, and what is kept."""
+
+import base64
+import logging
+from urllib.parse import parse_qs, unquote_plus
+
+import pytest
+from webscript import WebScript
+
+import mcplite
+from mcplite.server.auth import introspection
+from mcplite.server.auth.bearer import Refused
+from mcplite.server.auth.introspection import Introspection
+
+TOKEN, SECRET = "an-opaque-token-0123456789", "the secret: of this/server"
+ACTIVE = {"active": True, "sub": "ada", "client_id": "desk", "scope": "read write", "aud": "https://mcp.example/mcp",
+          "exp": 5000,
+          "iss": "https://login.example"}
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+class Login(WebScript):
+    """An authorization server that says the same of every token."""
+
+    status, said = 200, ACTIVE
+
+    def play(self, request, answer):
+        if self.status == 200:
+            answer.json(self.said)
+        else:
+            answer.status(self.status)
+
+
+@pytest.fixture
+def login():
+    with Login() as script:
+        yield script
+
+
+def verifier(login, clock=None, **options):
+    return Introspection(login.origin + "/introspect", client_id="my server", client_secret=SECRET,
+                         clock=clock or Clock(), **options)
+
+
+def test_the_authorization_server_says_whose_a_token_is(login):
+    found = verifier(login)(TOKEN)
+    assert (found.subject, found.client_id, found.issuer, found.scopes) == ("ada", "desk", "https://login.example",
+                                                                            {"read", "write"})
+    assert found.audience == ("https://mcp.example/mcp",) and found.expires_at == 5000
+    request, = login.requests
+    assert request.method == "POST" and parse_qs(request.body.decode()) == {"token": [TOKEN],
+                                                                            "token_type_hint": ["access_token"]}
+    name, _, secret = base64.b64decode(request.headers["authorization"].split()[1]).decode().partition(":")
+    assert (unquote_plus(name), unquote_plus(secret)) == ("my server", SECRET)  # RFC 6749, section 2.3.1
+    assert TOKEN not in request.path
+
+
+@pytest.mark.parametrize("changed", [
+    {"active": False}, {"active": None}, {"active": "true"}, {"active": 1}, {"sub": None, "client_id": None},
+    {"sub": 5}, {"exp": "soon"},
+    {"exp": 10 ** 400}, {"exp": True}, {"scope": '"'}, {"iss": 5}, {"client_id": ["x"]}, {"aud": [5]},
+    {"cnf": {"jkt": "x"}},
+    {"token_type": "DPoP"},
+])
+def test_what_is_not_active_or_odd_is_nobodys(login, changed):
+    # AUTH-18
+    login.said = {name: value for name, value in {**ACTIVE, **changed}.items() if value is not None}
+    assert verifier(login)(TOKEN) is None
+
+
+@pytest.mark.parametrize("changed, subject", [({"sub": None, "username": "ada2"}, "ada2"), ({"sub": None}, "desk"),
+                                              ({"token_type": "Bearer", "exp": None, "scope": ["read"],
+                                                "aud": ["a", "b"]}, "ada")])
+def test_servers_say_it_in_several_ways(login, changed, subject):
+    login.said = {name: value for name, value in {**ACTIVE, **changed}.items() if value is not None}
+    assert verifier(login)(TOKEN).subject == subject
+
+
+def test_a_token_of_another_audience_or_without_one_is_refused(login):
+    # AUTH-18
+    for said, status in ((ACTIVE, 200), ({**ACTIVE, "aud": "https://other.example"}, 401),
+                         ({"active": True, "sub": "ada"}, 401)):
+        login.said = said
+        auth = mcplite.BearerAuth(verifier(login), resource="https://mcp.example/mcp", clock=Clock())
+        if status == 200:
+            assert auth.identify(TOKEN, auth.resource).subject == "ada"
+        else:
+            with pytest.raises(Refused, match="another server|what it is for"):
+                auth.identify(TOKEN, auth.resource)
+
+
+def test_an_answer_is_believed_for_a_minute_and_no_longer_than_the_token_lasts(login):
+    # AUTH-18
+    clock = Clock()
+    verify = verifier(login, clock)
+    for _ in range(5):
+        assert verify(TOKEN)
+    assert len(login.requests) == 1
+    clock.now += 59
+    assert verify(TOKEN) and len(login.requests) == 1
+    clock.now += 1
+    assert verify(TOKEN) and len(login.requests) == 2
+    login.said = {**ACTIVE, "exp": clock.now + 10}
+    assert verify("another-token") and len(login.requests) == 3
+    clock.now += 10
+    login.said = {"active": False}
+    assert verify("another-token") is None and len(login.requests) == 4
+
+
+def test_a_clock_that_is_set_back_does_not_make_an_answer_last_longer(login):
+    # AUTH-18
+    clock = Clock()
+    verify = verifier(login, clock)
+    assert verify(TOKEN) and verify(TOKEN) and len(login.requests) == 1
+    clock.now -= 1
+    login.said = {"active": False}
+    assert verify(TOKEN) is None and len(login.requests) == 2
+    clock.now += 1
+    assert verify(TOKEN) is None and len(login.requests) == 3  # and what was known is forgotten
+
+
+def test_what_is_refused_is_asked_again_and_nothing_need_be_kept(login):
+    login.said = {"active": False}
+    verify = verifier(login)
+    assert verify(TOKEN) is None and verify(TOKEN) is None and len(login.requests) == 2
+    login.said = ACTIVE
+    never = verifier(login, cache_seconds=0)
+    assert never(TOKEN) and never(TOKEN) and len(login.requests) == 4
+
+
+def test_what_is_kept_is_bounded_and_holds_no_token(login, monkeypatch):
+    monkeypatch.setattr(introspection, "_MOST_KNOWN", 3)
+    verify = verifier(login)
+    for number in range(5):
+        assert verify(f"{TOKEN}-{number}")
+    assert len(verify._known) == 3 and TOKEN not in repr(verify._known) + repr(verify)
+    assert verify(f"{TOKEN}-4") and len(login.requests) == 5
+    assert verify(f"{TOKEN}-0") and len(login.requests) == 6
+
+
+@pytest.mark.parametrize("status, said",
+                         [(401, "refuses this server's own"), (403, "refuses this server's own"), (500, "status 500"),
+                                          (404, "status 404")])
+def test_a_server_that_does_not_answer_lets_nobody_in(login, status, said, caplog):
+    # AUTH-17
+    caplog.set_level(logging.DEBUG)
+    login.status = status
+    with pytest.raises(OSError, match=said) as raised:
+        verifier(login)(TOKEN)
+    for secret in (SECRET, TOKEN):
+        assert secret not in str(raised.value) and secret not in caplog.text
+    login.status, login.said = 200, ["no object"]
+    with pytest.raises(OSError, match="no answer"):
+        verifier(login)(TOKEN)
+
+
+def test_a_token_that_the_server_cannot_look_up_is_refused(login, caplog):
+    # RFC 7662 has no word for it, and it is the token's fault, not the server's.
+    login.status = 400
+    verify = verifier(login)
+    auth = mcplite.BearerAuth(verify, resource="https://mcp.example/mcp", clock=Clock())
+    with pytest.raises(Refused) as caught:
+        auth.identify(TOKEN, auth.resource)
+    assert caught.value.status == 401
+    record, = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert "answers 400" in record.getMessage() and login.origin in record.getMessage()
+    assert TOKEN not in caplog.text and SECRET not in caplog.text
+    login.status = 200
+    assert verify(TOKEN).subject == "ada"  # nothing of that is kept
+
+
+@pytest.mark.parametrize("options, said",
+                         [({"cache_seconds": 61}, "cache_seconds"), ({"cache_seconds": -1}, "cache_seconds"),
+                                           ({"url": "http://login.example/x"}, "needs https")])
+def test_options_that_are_not_written_right(options, said):
+    with pytest.raises(ValueError, match=said):
+        Introspection(**{"url": "https://login.example/x", "client_id": "a", "client_secret": "b", **options})
+
+
+def test_the_issuer_can_be_said_for_answers_that_do_not(login):
+    login.said = {name: value for name, value in ACTIVE.items() if name != "iss"}
+    verify = verifier(login, issuer="https://login.example")
+    assert verify(TOKEN).issuer == "https://login.example"
+    assert mcplite.BearerAuth(verify).issuers == ("https://login.example",)
+    assert SECRET not in repr(verify)

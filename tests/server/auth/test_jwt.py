@@ -1,0 +1,192 @@
+"""Signed tokens: which are good, which are not, and what is never looked at."""
+
+import json
+import logging
+import sys
+import threading
+
+import pytest
+
+import mcplite
+from mcplite.server.auth import jwt as jwtverifier
+from mcplite.server.auth.jwt import JWTVerifier
+
+BEARER_WRONG_FOR_ITSELF = {"another audience", "a parent path", "a sibling path", "no audience", "an empty audience",
+                           "odd audiences"}
+NOW = 1_800_000_000
+
+
+@pytest.fixture
+def verify(mint):
+    return JWTVerifier(issuer=mint.issuer, keys=mint.jwks())
+
+
+def at(mint, **options):
+    """Return a verifier whose clock stands still."""
+    return JWTVerifier(issuer=mint.issuer, keys=mint.jwks(), clock=lambda: NOW, **options)
+
+
+def test_a_good_token_says_whose_it_is(mint, verify):
+    found = verify(mint.token(scope="read write", jti="1", exp=NOW + 10 ** 8))
+    assert (found.subject, found.issuer, found.client_id, found.audience) == ("ada", mint.issuer, "desk",
+                                                                              (mint.resource,))
+    assert found.scopes == {"read", "write"} and found.claims["jti"] == "1" and found.expires_at == NOW + 10 ** 8 + 30
+    assert verify(mint.token("ec", "ES256")).subject == "ada"
+
+
+@pytest.mark.parametrize("claims, scopes", [
+    ({"scope": "a b"}, {"a", "b"}), ({"scope": ["a", "b"]}, {"a", "b"}), ({"scope": None, "scp": "a b"}, {"a", "b"}),
+    ({"scope": None, "scp": ["a", "b"]}, {"a", "b"}), ({"scope": None}, set()), ({"scope": 5}, set()),
+    ({"scope": "a", "scp": ["b"]}, {"a"}),
+])
+def test_scopes_are_found_where_servers_write_them(mint, verify, claims, scopes):
+    assert verify(mint.token(**claims)).scopes == scopes
+
+
+@pytest.mark.parametrize("claims, client",
+                         [({"client_id": "a", "azp": "b"}, "a"), ({"client_id": None, "azp": "b"}, "b"),
+                                            ({"client_id": None}, ""), ({"client_id": 5}, "")])
+def test_the_client_too(mint, verify, claims, client):
+    assert verify(mint.token(**claims)).client_id == client
+
+
+def test_wrong_tokens_are_nobodys(mint, verify, caplog):
+    # AUTH-04 to AUTH-06, AUTH-08
+    caplog.set_level(logging.INFO)
+    for kind, token in mint.wrong().items():
+        if kind in BEARER_WRONG_FOR_ITSELF:
+            continue  # the audience is not the verifier's to judge
+        caplog.clear()
+        assert verify(token) is None, kind
+        assert "a token was refused" in caplog.text, kind
+        assert not any(piece in caplog.text for piece in token.split(".") if len(piece) > 12), kind
+
+
+@pytest.mark.parametrize("claims, good", [
+    ({"exp": NOW + 1}, True), ({"exp": NOW - 29}, True), ({"exp": NOW - 30}, False), ({"exp": NOW - 1000}, False),
+    ({"exp": None}, False),
+    ({"exp": str(NOW + 100)}, False), ({"exp": True}, False), ({"exp": 10 ** 20}, False), ({"exp": 10 ** 400}, False),
+    ({"exp": -1}, False),
+    ({"exp": float("nan")}, False), ({"exp": float("inf")}, False), ({"exp": [NOW + 100]}, False),
+    ({"exp": NOW + 0.5}, True),
+    ({"nbf": NOW + 30}, True), ({"nbf": NOW + 31}, False), ({"nbf": "now"}, False), ({"nbf": NOW - 5}, True),
+    ({"iat": NOW + 30}, True), ({"iat": NOW + 31}, False), ({"iat": False}, False), ({"iat": None}, True),
+])
+def test_the_times_of_a_token(mint, claims, good):
+    # AUTH-04
+    assert (at(mint)(mint.token(**{"iat": NOW, "exp": NOW + 100, **claims})) is not None) == good
+
+
+def test_the_issuer_is_compared_as_text(mint, verify):
+    # AUTH-05
+    for issuer in (mint.issuer + "/", mint.issuer + "x", mint.issuer.upper(), mint.issuer[:-1], [mint.issuer], "", 5):
+        assert verify(mint.token(iss=issuer)) is None, issuer
+
+
+@pytest.mark.parametrize("header", [
+    {"alg": "none"}, {"alg": "None"}, {"alg": "HS256"}, {"alg": "PS256"}, {"alg": "RS384"}, {"alg": ["RS256"]},
+    {"alg": None}, {},
+    {"alg": "RS256", "crit": ["exp"]}, {"alg": "RS256", "crit": []}, {"alg": "RS256", "b64": False},
+    {"alg": "RS256", "kid": 5},
+    {"alg": "RS256", "kid": "ec"}, {"alg": "ES256", "kid": "rsa"}, {"alg": "RS256", "enc": "A128GCM"},
+])
+def test_headers_that_make_a_token_bad(mint, verify, header):
+    # AUTH-06
+    assert verify(mint.unsigned(header, mint.claims())) is None
+    assert verify(mint.unsigned(header, mint.claims(), b"x" * 256)) is None
+
+
+@pytest.mark.parametrize("name", ["jku", "x5u", "jwk", "x5c"])
+def test_what_a_header_points_to_is_not_looked_at(mint, verify, monkeypatch, name):
+    # AUTH-06: a token does not say which key it is to be verified with
+    monkeypatch.setattr(jwtverifier, "KeySet", None)
+    value = {"jku": "https://evil.example/keys", "x5u": "https://evil.example/keys", "jwk": mint.jwk("other"),
+             "x5c": ["x"]}[name]
+    assert verify(mint.token("other", header={"kid": "rsa", name: value})) is None
+    assert verify(mint.token(header={name: value})).subject == "ada"
+
+
+@pytest.mark.parametrize("claims", [
+    {"at_hash": "x"}, {"c_hash": "x"}, {"typ": "ID"}, {"typ": "Refresh"}, {"typ": "Offline"}, {"token_use": "id"},
+    {"token_use": "refresh"},
+    {"cnf": {"jkt": "x"}},
+])
+def test_tokens_for_other_purposes_are_refused(mint, verify, claims):
+    # AUTH-08
+    assert verify(mint.token(**claims)) is None
+    assert verify(mint.token(typ="Bearer", token_use="access"))
+
+
+def test_the_type_of_a_token_can_be_insisted_on(mint):
+    # AUTH-08, RFC 9068
+    strict = JWTVerifier(issuer=mint.issuer, keys=mint.jwks(), token_types=["at+jwt"])
+    for kind, good in (("at+jwt", True), ("application/at+jwt", True), ("AT+JWT", True), ("JWT", False), (None, False),
+                       ("", False)):
+        assert (strict(mint.token(header={"typ": kind})) is not None) == good, kind
+
+
+@pytest.mark.parametrize("keys", ["pem", "text", "jwk", "jwks", "several", "bytes"])
+def test_keys_are_given_in_any_form(mint, keys):
+    given = {"pem": mint.pem(), "text": json.dumps(mint.jwks()), "jwk": mint.jwk(), "jwks": mint.jwks(),
+             "several": [mint.pem("ec"), mint.jwk()], "bytes": mint.pem().encode()}[keys]
+    verify = JWTVerifier(issuer=mint.issuer, keys=given)
+    assert verify(mint.token()).subject == "ada"
+    assert verify(mint.token("other", header={"kid": "rsa"})) is None
+
+
+def test_a_token_that_does_not_say_its_key_is_tried_with_those_that_fit(mint, verify):
+    assert verify(mint.token(header={"kid": None})).subject == "ada"
+    assert verify(mint.token("other", header={"kid": None})) is None
+
+
+def test_claims_can_be_required(mint):
+    strict = JWTVerifier(issuer=mint.issuer, keys=mint.jwks(), required=["exp", "sub", "jti"])
+    assert strict(mint.token()) is None and strict(mint.token(jti="1"))
+
+
+def test_a_subject_that_is_none_is_nobody(mint, verify):
+    for subject in ("", [], {"a": 1}, 5):
+        assert verify(mint.token(sub=subject)) is None
+    for body in (b"[]", b"1", b"{", b"\xff", b"[" * 5000 + b"]" * 5000, b'{"exp": NaN}'):
+        assert verify(mint.sign(body)) is None
+
+
+@pytest.mark.parametrize("options, said", [
+    ({"algorithms": ["HS256"]}, "shared secret"), ({"algorithms": ["RS256", "none"]}, "algorithms"),
+    ({"algorithms": []}, "algorithms"),
+    ({"leeway": 61}, "leeway"), ({"leeway": -1}, "leeway"), ({"issuer": "http://login.example"}, "issuer="),
+    ({"keys": []}, "no key"), ({"keys": "nonsense"}, "a PEM text"), ({"keys": "5"}, "a PEM text"),
+    ({"keys": {"kty": "oct", "k": "eA"}}, "a JWK of the kind 'oct'"),
+    ({"keys": "-----BEGIN PUBLIC KEY-----\nx\n-----END PUBLIC KEY-----"}, "no PEM"),
+    ({"keys": "-----BEGIN PRIVATE KEY-----\nx\n-----END PRIVATE KEY-----"}, "the public one"),
+    ({"jwks_url": "http://login.example/keys"}, "jwks_url="), ({"jwks_url": "https://x.example", "keys": {}}, "either"),
+])
+def test_options_that_are_not_written_right(mint, options, said):
+    with pytest.raises(ValueError, match=said):
+        JWTVerifier(**{"issuer": mint.issuer, **({} if "jwks_url" in options else {"keys": mint.jwks()}), **options})
+
+
+def test_other_signatures_can_be_allowed(mint):
+    verify = JWTVerifier(issuer=mint.issuer, keys=mint.jwk(alg="PS256"), algorithms="PS256")
+    assert verify(mint.token(algorithm="PS256")) and verify(mint.token()) is None
+
+
+@pytest.mark.parametrize("missing", ["jwt", "cryptography"])
+def test_what_is_missing_is_said_with_the_way_to_get_it(mint, monkeypatch, missing):
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=r"pip install 'mcplite\[jwt\]'"):
+        JWTVerifier(issuer=mint.issuer, keys=mint.jwks())
+
+
+def test_many_threads_verify_at_once(mint, verify):
+    token, found = mint.token(), []
+    threads = [threading.Thread(target=lambda: found.append(verify(token).subject)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert found == ["ada"] * 8
+
+
+def test_the_front_door_has_it(mint):
+    assert mcplite.JWTVerifier is JWTVerifier and mint.issuer in repr(JWTVerifier(issuer=mint.issuer, keys=mint.pem()))

@@ -1,0 +1,90 @@
+"""Directories as resources: what is below can be read, and nothing else."""
+
+import os
+import sys
+
+import pytest
+
+from mcplite.errors import RegistrationError, ResourceNotFound
+from mcplite.server.catalog.directory import Directory
+
+
+@pytest.fixture
+def maps(tmp_path):
+    root = tmp_path / "maps"
+    (root / "north").mkdir(parents=True)
+    (root / "a.txt").write_text("text", "utf-8")
+    (root / "north" / "b.txt").write_text("grüße", "utf-8")
+    (root / "c.bin").write_bytes(b"\xff\0")
+    (root / "empty").write_bytes(b"")
+    (tmp_path / "secret").write_text("secret")
+    return Directory("file:///srv/maps/", str(root))
+
+
+@pytest.mark.parametrize("path, content", [("a.txt", "text"), ("north/b.txt", "grüße"), ("c.bin", b"\xff\0"), ("empty", ""),
+                                           ("./a.txt", "text"), ("north//b.txt", "grüße")])
+def test_files_are_text_if_they_can_be(maps, path, content):
+    assert maps.read(path) == content
+
+
+@pytest.mark.parametrize("path, listing, uri", [
+    ("", "a.txt\nc.bin\nempty\nnorth/", "file:///srv/maps/"), ("north", "b.txt", "file:///srv/maps/north"),
+    ("north/", "b.txt", "file:///srv/maps/north/")])
+def test_a_directory_is_listed(maps, path, listing, uri):
+    contents, = maps.read(path)
+    assert (contents.text, contents.uri, contents.mime_type) == (listing, uri, "inode/directory")
+
+
+@pytest.mark.parametrize("path", [
+    "missing", "north/missing", "a.txt/x", "../secret", "north/../../secret", "/etc/passwd", "%2e%2e/secret", "..%2fsecret",
+    "a.txt\0", "..\\secret", "C:/x", "con", "a.txt.", "x" * 5000])
+def test_what_is_not_below_is_not_there(maps, path):
+    with pytest.raises(ResourceNotFound) as caught:
+        maps.read(path)
+    assert caught.value.data == {"uri": f"file:///srv/maps/{path}"}
+    assert caught.value.message == f"Resource not found: file:///srv/maps/{path[:200]}"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
+def test_links_that_lead_outside_are_not_followed(maps, tmp_path):
+    (tmp_path / "maps" / "out").symlink_to(tmp_path / "secret")
+    (tmp_path / "maps" / "up").symlink_to(tmp_path)
+    (tmp_path / "maps" / "in").symlink_to(tmp_path / "maps" / "a.txt")
+    for path in ("out", "up/secret", "up"):
+        with pytest.raises(ResourceNotFound):
+            maps.read(path)
+    assert maps.read("in") == "text"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_what_is_neither_file_nor_directory_is_not_there(maps, tmp_path):
+    os.mkfifo(str(tmp_path / "maps" / "pipe"))
+    with pytest.raises(ResourceNotFound):
+        maps.read("pipe")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere names are text")
+def test_names_that_are_no_text_can_be_listed(maps, tmp_path):
+    with open(os.fsencode(str(tmp_path / "maps" / "north")) + b"/\xff.txt", "wb"):
+        contents, = maps.read("north")
+    assert contents.text == "b.txt\n\ufffd.txt"
+
+
+@pytest.mark.parametrize("path", ["no such place", __file__])
+def test_a_directory_must_be_there(path):
+    with pytest.raises(RegistrationError, match=r"^add_directory\('file:///x'\): .* is not a directory$"):
+        Directory("file:///x", path)
+
+
+def test_its_name_is_that_of_the_folder(maps):
+    assert maps.name == "maps" and Directory("file:///", os.path.abspath(os.sep)).name == "files"
+
+
+def test_it_is_served_by_a_template(connect, server, maps, tmp_path):
+    server.add_directory("file:///srv/maps", str(tmp_path / "maps"))
+    client = connect(server)
+    listed, = client.result("resources/templates/list")["resourceTemplates"]
+    assert listed["uriTemplate"] == "file:///srv/maps/{+path}" and listed["name"] == "maps"
+    assert client.result("resources/read", {"uri": "file:///srv/maps/north/b.txt"})["contents"][0]["text"] == "grüße"
+    for uri in ("file:///srv/maps/../secret", "file:///srv/maps/%2e%2e/secret", "file:///srv/maps/x"):
+        assert "error" in client.ask("resources/read", {"uri": uri})

@@ -1,0 +1,195 @@
+"""The registry: names, snapshots, versions, and changes from many threads at once."""
+
+import logging
+import threading
+
+import pytest
+
+from mcplite.errors import RegistrationError
+from mcplite.protocol.uritemplate import Template
+from mcplite.revisions import NEWEST, NEWEST_LEGACY
+from mcplite.server.functions.function import compile_function
+from mcplite.server.catalog.registry import (
+    PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry, check_name, checked_meta, suggestions,
+)
+from mcplite.types import Prompt, Resource, ResourceTemplate, Tool
+
+
+def add(a: int) -> int:
+    return a
+
+
+FUNCTION = compile_function(add)
+
+
+def template(uri):
+    return TemplateEntry(ResourceTemplate(uri_template=uri, name="t"), Template(uri), FUNCTION)
+
+
+@pytest.fixture
+def changes():
+    return []
+
+
+@pytest.fixture
+def registry(changes):
+    return Registry(changes.append)
+
+
+def test_entries_are_found_in_the_order_of_registration(registry, changes):
+    for name in "cab":
+        registry.add("tools", name, name.upper())
+    assert list(registry.all("tools").items()) == [("c", "C"), ("a", "A"), ("b", "B")]
+    assert registry.get("tools", "a") == "A" and registry.get("tools", "z") is None and registry.get("prompts", "a") is None
+    assert registry.version("tools") == 3 and registry.version("prompts") == 0
+    assert changes == ["tools", "tools", "tools"]
+
+
+@pytest.mark.parametrize("kind, told", [("tools", "tools"), ("resources", "resources"), ("templates", "resources"),
+                                        ("prompts", "prompts")])
+def test_changes_are_told_by_the_name_that_clients_know(registry, changes, kind, told):
+    registry.add(kind, "a", 1)
+    registry.remove(kind, "a")
+    assert changes == [told, told] and registry.version(kind) == 2
+
+
+def test_a_name_that_is_taken_is_refused(registry, changes):
+    registry.add("tools", "a", 1)
+    with pytest.raises(RegistrationError, match=r"^tool 'a' is registered already \(TOOL-14\); remove it first, or choose"):
+        registry.add("tools", "a", 2)
+    assert registry.get("tools", "a") == 1 and changes == ["tools"]
+    registry.add("prompts", "a", 2)
+    registry.remove("tools", "a")
+    registry.add("tools", "a", 3)
+    assert registry.get("tools", "a") == 3
+
+
+def test_what_is_not_there_cannot_be_removed(registry, changes):
+    with pytest.raises(KeyError, match="no prompt 'x' is registered; there are: none"):
+        registry.remove("prompts", "x")
+    registry.add("prompts", "a", 1)
+    registry.add("prompts", "b", 1)
+    with pytest.raises(KeyError, match="no prompt 'x' is registered; there are: a, b"):
+        registry.remove("prompts", "x")
+    assert changes == ["prompts", "prompts"]
+
+
+def test_what_was_declared_is_not_taken_back(registry):
+    assert not any(registry.declared(kind) for kind in Registry.KINDS)
+    registry.add("tools", "a", 1)
+    registry.remove("tools", "a")
+    registry.declare("prompts")
+    assert [kind for kind in Registry.KINDS if registry.declared(kind)] == ["tools", "prompts"]
+
+
+def test_a_snapshot_does_not_change(registry):
+    registry.add("tools", "a", 1)
+    before = registry.all("tools")
+    registry.add("tools", "b", 2)
+    registry.remove("tools", "a")
+    assert dict(before) == {"a": 1} and dict(registry.all("tools")) == {"b": 2}
+
+
+def test_the_callback_may_use_the_registry():
+    seen = []
+    registry = Registry(lambda kind: seen.append(list(registry.all(kind))))
+    registry.add("tools", "a", 1)
+    registry.remove("tools", "a")
+    assert seen == [["a"], []], "no lock is held while it runs"
+
+
+def test_the_first_template_that_matches_counts(registry):
+    assert registry.match("a://b") is None
+    first, second = template("a://{x}"), template("a://{x}/{y}")
+    registry.add("templates", "a://{x}", first)
+    registry.add("templates", "a://{x}/{y}", second)
+    assert registry.match("a://b") == (first, {"x": "b"})
+    assert registry.match("a://b/c") == (second, {"x": "b", "y": "c"})
+    assert registry.match("b://b") is None
+
+
+def test_completions_are_by_kind_name_and_argument(registry):
+    assert not registry.has_completions
+    registry.add_completion("prompt", "p", "a", FUNCTION)
+    assert registry.has_completions and registry.completion("prompt", "p", "a") is FUNCTION
+    for key in [("resource", "p", "a"), ("prompt", "q", "a"), ("prompt", "p", "b")]:
+        assert registry.completion(*key) is None
+    with pytest.raises(RegistrationError, match="^prompt 'p' has a completion for 'a' already$"):
+        registry.add_completion("prompt", "p", "a", FUNCTION)
+
+
+def test_methods_of_ones_own(registry):
+    registry.add_method("x/do", add)
+    registry.add_notification("x/done", print)
+    assert registry.method("x/do") is add and registry.method("x/done") is None
+    assert registry.notification("x/done") is print and registry.notification("x/do") is None
+    registry.add_method("x/do", print)
+    assert registry.method("x/do") is print, "the last one counts"
+
+
+def test_many_threads_at_once(changes):
+    registry = Registry(changes.append)
+    start = threading.Barrier(8)
+
+    def work(number):
+        start.wait(20)
+        for count in range(50):
+            registry.add("tools", f"{number}-{count}", count)
+            registry.add_completion("prompt", str(number), str(count), FUNCTION)
+            registry.add_method(f"{number}/{count}", add)
+            if count % 2:
+                registry.remove("tools", f"{number}-{count}")
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(registry.all("tools")) == 8 * 25 and registry.version("tools") == len(changes) == 8 * 75
+    assert all(registry.completion("prompt", str(n), str(c)) and registry.method(f"{n}/{c}") for n in range(8) for c in range(50))
+
+
+def test_a_tool_is_listed_with_schemas_that_are_compiled_on_first_use():
+    entry = ToolEntry(Tool(name="add", input_schema={}), FUNCTION)
+    assert entry.tool.input_schema == {} and entry.timeout is None
+    listed = entry.listed(NEWEST)
+    assert listed.input_schema == FUNCTION.input_schema and listed.output_schema == {"type": "integer"}
+    assert entry.listed(NEWEST_LEGACY).output_schema == FUNCTION.output_schema
+
+
+def test_other_entries_are_listed_as_they_are():
+    prompt, resource = Prompt(name="p"), Resource(uri="a://b", name="r")
+    assert PromptEntry(prompt, FUNCTION).listed(NEWEST) is prompt
+    assert ResourceEntry(resource, FUNCTION).listed(NEWEST) is resource
+    assert template("a://{x}").listed(NEWEST).uri_template == "a://{x}"
+
+
+@pytest.mark.parametrize("name", ["a", "A-b_c.9", "x" * 128])
+def test_good_names_pass_without_a_word(name, caplog):
+    assert check_name("tool", name) == name and not caplog.records
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "ä", "x" * 129, "a\n"])
+def test_odd_names_are_warned_about(name, caplog):
+    with caplog.at_level(logging.WARNING):
+        assert check_name("tool", name) == name
+    assert "should have 1 to 128 characters" in caplog.text and "\n\n" not in caplog.text
+
+
+@pytest.mark.parametrize("name", ["", None, 5, b"a"])
+def test_what_is_no_name_is_refused(name):
+    with pytest.raises(RegistrationError) as caught:
+        check_name("prompt", name)
+    assert str(caught.value) == f"a prompt needs a name; give name='...' (got {name!r})"
+
+
+def test_meta_is_checked():
+    assert checked_meta(None, "tool 'a'") is None
+    assert checked_meta({"com.example/key": 1}, "tool 'a'") == {"com.example/key": 1}
+    with pytest.raises(RegistrationError, match="^tool 'a': "):
+        checked_meta({"io.modelcontextprotocol/key": 1}, "tool 'a'")
+
+
+def test_suggestions():
+    assert suggestions("forcast", ["forecast", "other"]) == "; did you mean 'forecast'?"
+    assert suggestions("zzz", ["forecast"]) == "" == suggestions("a" * 10_000, [])

@@ -1,0 +1,174 @@
+"""Docstrings of three styles: the text stays, the parameters are found, the rest of the sections goes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcplite.server.functions.docstrings import Documentation, parse
+
+GOOGLE = """Forecast the weather.
+
+    More about it.
+
+    Args:
+        city (str): Where, in English: Rome
+            or Paris.
+        days (Optional[Tuple[int, (int)]], optional): How many.
+
+            At most ten.
+        *rest: More cities.
+        **options (Any): And more.
+        unit:
+            Celsius or not.
+
+    Returns:
+        Forecast: the weather
+            of each day.
+
+    Raises:
+        ValueError: never
+
+    Example:
+        forecast("Rome")
+    """
+
+NUMPY = """
+    Forecast the weather.
+
+    More about it.
+
+    Parameters
+    ----------
+    city : str
+        Where, in English: Rome
+        or Paris.
+    days, unit : int, optional
+        How many.
+
+        At most ten.
+    *rest
+        More cities.
+    **options : Any
+        And more.
+    (nothing)
+        This is no parameter.
+
+    Returns
+    -------
+    Forecast
+        the weather
+
+    Raises
+    ------
+    ValueError
+        never
+
+    Example
+    -------
+    forecast("Rome")
+    """
+
+REST = """Forecast the weather.
+
+    More about :class:`Forecast`: it is good.
+
+    :param city: Where, in English: Rome
+        or Paris.
+    :type city: str
+    :param int days: How many.
+        At most ten.
+    :param Dict[str, int] table: Values.
+    :keyword unit: Celsius or not.
+    :arg \\*rest: no parameter at all
+    :param **options: And more.
+    :param silent:
+    :returns: the weather
+        of each day
+    :rtype: Forecast
+    :raises ValueError: never
+
+    The end.
+    """
+
+
+def test_google_style():
+    assert parse(GOOGLE) == Documentation('Forecast the weather.\n\nMore about it.\n\nExample:\n    forecast("Rome")', {
+        "city": "Where, in English: Rome or Paris.", "days": "How many. At most ten.", "rest": "More cities.",
+        "options": "And more.", "unit": "Celsius or not."})
+
+
+def test_numpy_style():
+    assert parse(NUMPY) == Documentation('Forecast the weather.\n\nMore about it.\n\nExample\n-------\nforecast("Rome")', {
+        "city": "Where, in English: Rome or Paris.", "days": "How many. At most ten.", "unit": "How many. At most ten.",
+        "rest": "More cities.", "options": "And more."})
+
+
+def test_rest_style():
+    assert parse(REST) == Documentation(
+        "Forecast the weather.\n\nMore about :class:`Forecast`: it is good.\n\n\nThe end.", {
+            "city": "Where, in English: Rome or Paris.", "days": "How many. At most ten.", "table": "Values.",
+            "unit": "Celsius or not.", "options": "And more.", "silent": ""})
+
+
+@pytest.mark.parametrize("docstring", [None, "", 5, b"bytes"])
+def test_without_a_docstring_nothing_is_known(docstring):
+    assert parse(docstring) == Documentation(None, {})
+
+
+@pytest.mark.parametrize("docstring", [" ", "\n", "\n    \n", "Returns:\n    it", ":returns: it", "Raises\n------\nValueError"])
+def test_a_docstring_may_say_nothing(docstring):
+    assert parse(docstring) == Documentation(None, {})
+
+
+@pytest.mark.parametrize("title", ["Args", "Arguments", "Parameters", "Params", "Keyword Args", "Attributes", "ARGS"])
+def test_sections_have_several_names(title):
+    assert parse(f"It.\n\n{title}:\n    a: first\n").parameters == {"a": "first"}
+    assert parse(f"It.\n\n{title}\n{'-' * len(title)}\na\n    first\n").parameters == {"a": "first"}
+
+
+@pytest.mark.parametrize("docstring", [
+    "Args of any kind.", "Args", "It.\nText:\n    Args:\n        a: b", "Call it with Args:", "It.\nThe args:\n    a: b", "a: b",
+    "See :func:`it` for more", ":func:`it` does it", "Note: this"])
+def test_what_only_looks_like_a_section_is_text(docstring):
+    assert parse(docstring) == Documentation(docstring, {})
+
+
+def test_text_may_follow_a_section():
+    assert parse("One.\n\nArgs:\n    a: first\nTwo.\n") == Documentation("One.\n\nTwo.", {"a": "first"})
+
+
+@pytest.mark.parametrize("docstring", [
+    "Args:\n    a: first", "Args:\na: first", "Args:\n        a: first\n    Returns:\n        one",
+    "Parameters\n    ---\n    a : int\n        first", "Parameters\n---\na\n    first"])
+def test_a_section_may_come_first(docstring):
+    assert parse(docstring) == Documentation(None, {"a": "first"})
+
+
+@pytest.mark.parametrize("title", ["Note", "Warning", "Examples", "See Also", "Todo"])
+def test_sections_that_help_the_caller_stay(title):
+    assert parse(f"It.\n\n{title}:\n    a: first").text == f"It.\n\n{title}:\n    a: first"
+
+
+def test_several_sections_are_joined():
+    assert parse("Args:\n  a: 1\n\nKeyword Args:\n  b: 2\n").parameters == {"a": "1", "b": "2"}
+
+
+def test_what_stands_before_the_first_item_belongs_to_none():
+    assert parse("Args:\n    These are many, and\n    a: first\n").parameters == {"a": "first"}
+
+
+def test_an_empty_section():
+    assert parse("It.\n\nArgs:\n") == Documentation("It.", {})
+    assert parse("It.\n\nParameters\n----------\n") == Documentation("It.", {})
+
+
+def test_indentation_is_kept_within_the_text():
+    assert parse("First.\n\n        code\n    text\n").text == "First.\n\n    code\ntext"
+
+
+@given(st.text(st.sampled_from("aA:\n -*()rgsReturnpm`"), max_size=80) | st.text(max_size=80))
+def test_any_text_can_be_read(docstring):
+    text, parameters = parse(docstring)
+    assert text is None or text == text.strip() != ""
+    assert all(isinstance(value, str) and name.isidentifier() or not name.isascii() or name[:1].isdigit()
+               for name, value in parameters.items())

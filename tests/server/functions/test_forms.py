@@ -1,0 +1,112 @@
+import dataclasses
+import datetime
+import enum
+import uuid
+from typing import Annotated, List, Literal, NamedTuple, Optional, TypedDict, Union
+
+import pytest
+
+from mcplite.errors import RegistrationError
+from mcplite.protocol.forms import check_form
+from mcplite.server.functions.forms import form_type
+from mcplite.server.functions.scalars import Mismatch
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclasses.dataclass
+class Confirm:
+    ok: Annotated[bool, "Really?"]
+    note: Optional[str] = None
+    count: int = 3
+    color: Color = Color.RED
+
+
+@dataclasses.dataclass
+class Asked:
+    name: Optional[str]
+    day: Optional[datetime.date]
+    id: uuid.UUID
+    size: Annotated[Optional[int], "How big"] = None
+
+
+class Typed(TypedDict, total=False):
+    a: int
+
+
+class Named(NamedTuple):
+    a: int
+    b: Literal["x", "y"] = "x"
+
+
+@dataclasses.dataclass
+class Tree:
+    next: "Optional[Tree]" = None
+
+
+CONFIRM = {"type": "object", "properties": {
+    "ok": {"type": "boolean", "description": "Really?"}, "note": {"type": "string"}, "count": {"type": "integer", "default": 3},
+    "color": {"type": "string", "enum": ["red", "blue"], "default": "red"}}, "required": ["ok"]}
+
+
+@pytest.mark.parametrize("wanted, schema, answers", [
+    (None, {"type": "object", "properties": {}}, [({}, None), ({"x": 1}, None)]),
+    (Confirm, CONFIRM, [({"ok": True}, Confirm(True)), ({"ok": False, "note": "n", "color": "blue", "other": 1},
+                                                      Confirm(False, "n", 3, Color.BLUE))]),
+    (Annotated[Confirm, "ignored"], CONFIRM, [({"ok": True, "count": 4.0}, Confirm(True, None, 4))]),
+    (Asked, {"type": "object", "properties": {"name": {"type": "string"}, "day": {"type": "string", "format": "date"},
+                                              "id": {"type": "string"}, "size": {"type": "integer", "description": "How big"}},
+             "required": ["id"]},
+     [({"id": "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "day": "2024-05-06"},
+       Asked(None, datetime.date(2024, 5, 6), uuid.UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")))]),
+    (Typed, {"type": "object", "properties": {"a": {"type": "integer"}}}, [({}, {}), ({"a": 1, "b": 2}, {"a": 1})]),
+    (Named, {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string", "enum": ["x", "y"], "default": "x"}},
+             "required": ["a"]}, [({"a": 1}, Named(1))]),
+    (str, {"type": "object", "properties": {"value": {"type": "string"}}, "required": ["value"]}, [({"value": "x"}, "x")]),
+    (Annotated[int, "Age", {"minimum": 0}],
+     {"type": "object", "properties": {"value": {"type": "integer", "description": "Age", "minimum": 0}}, "required": ["value"]},
+     [({"value": 5.0}, 5)]),
+    (Optional[int], {"type": "object", "properties": {"value": {"type": "integer"}}}, [({"value": 5}, 5), ({}, None)]),
+    (Color, {"type": "object", "properties": {"value": {"type": "string", "enum": ["red", "blue"]}}, "required": ["value"]},
+     [({"value": "red"}, Color.RED)]),
+    ({"type": "object", "properties": {"n": {"type": "integer"}}}, {"type": "object", "properties": {"n": {"type": "integer"}}},
+     [({"n": 5.0, "m": 1}, {"n": 5.0, "m": 1})]),
+])
+def test_a_type_is_a_form_and_its_answer_the_type(wanted, schema, answers):
+    form = form_type(wanted)
+    assert form.schema == schema
+    check_form(form.schema)
+    for content, value in answers:
+        assert form.convert(content) == value
+
+
+def test_the_schema_that_is_given_is_not_the_one_that_is_sent():
+    given = {"type": "object", "properties": {}}
+    assert form_type(given).schema is not given
+
+
+@pytest.mark.parametrize("wanted, content, reason", [
+    (Confirm, {}, "is required"), (Confirm, {"ok": "yes"}, "'yes' is not true or false"), (int, {"value": "5"}, "not an integer"),
+    (int, {}, "None is not an integer"), (datetime.date, {"value": "soon"}, "is not a date"),
+])
+def test_an_answer_that_does_not_fit_is_refused(wanted, content, reason):
+    with pytest.raises(Mismatch, match=reason):
+        form_type(wanted).convert(content)
+
+
+@pytest.mark.parametrize("wanted, reason", [
+    (Tree, "Tree.* contains itself, but forms are flat; ask for its members one by one"),
+    (object(), "has no form in JSON"), (List["Nowhere"], "Nowhere"),
+])
+def test_what_is_no_form_is_refused(wanted, reason):
+    with pytest.raises(RegistrationError, match=f"^elicitation: .*{reason}"):
+        form_type(wanted)
+
+
+def test_what_forms_do_not_know_is_left_to_their_own_check():
+    for wanted in (Union[int, str], List[int]):
+        with pytest.raises(ValueError, match="the form field 'value'"):
+            check_form(form_type(wanted).schema)

@@ -1,0 +1,777 @@
+"""Handlers of every kind: their schemas, how arguments are bound, and why some cannot be registered."""
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import functools
+import inspect
+import json
+import sys
+import types
+import typing
+import uuid
+from typing import Annotated, Any, Dict, List, Mapping, Optional, Tuple
+
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mcplite.errors import RegistrationError
+from mcplite.server import Context, Elicit
+from mcplite.server.functions.function import BadArguments, compile_function
+
+STRING, INTEGER = {"type": "string"}, {"type": "integer"}
+
+
+def bound(function, arguments, **options):
+    """Return what *function* returns for *arguments* as they come from a client."""
+    compiled = compile_function(function, **options)
+    return compiled.call(compiled.bind(arguments))
+
+
+def problems(function, arguments, **options):
+    with pytest.raises(BadArguments) as caught:
+        compile_function(function, **options).bind(arguments)
+    assert str(caught.value) == "; ".join(caught.value.problems)
+    return caught.value.problems
+
+
+def refusal(function, **options):
+    with pytest.raises(RegistrationError) as caught:
+        compile_function(function, **options)
+    return str(caught.value)
+
+
+def add(a: int, b: int = 2) -> int:
+    """Add two numbers.
+
+    Args:
+        a: the first
+        b: the second
+    """
+    return a + b
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+# --- schema and binding -------------------------------------------------------------------------------
+
+
+def test_a_function_becomes_a_schema():
+    compiled = compile_function(add)
+    assert compiled.input_schema == {
+        "type": "object", "properties": {"a": {"type": "integer", "description": "the first"},
+                                         "b": {"type": "integer", "description": "the second", "default": 2}},
+        "required": ["a"], "additionalProperties": False}
+    assert (compiled.name, compiled.description, repr(compiled)) == ("add", "Add two numbers.", "<Function 'add'>")
+    assert compiled.parameters == [("a", True, "the first"), ("b", False, "the second")]
+    assert compiled.input_schema is compiled.input_schema
+    assert compiled.wrapped and compiled.output_schema["properties"] == {"result": INTEGER}
+
+
+def test_name_and_description_may_be_given():
+    compiled = compile_function(add, name="plus", description="")
+    assert (compiled.name, compiled.description) == ("plus", "")
+
+
+def test_a_function_without_parameters_takes_an_empty_object():
+    compiled = compile_function(lambda: 1, name="one")
+    assert compiled.input_schema == {"type": "object", "properties": {}, "additionalProperties": False}
+    assert compiled.bind({}) == {} and compiled.description is None
+    assert problems(lambda: 1, {"a": 1}, name="one") == ["unknown argument 'a'; there are: none"]
+
+
+@pytest.mark.parametrize("arguments, result", [({"a": 1}, 3), ({"a": 1.0, "b": 5}, 6), ({"b": 1, "a": 2}, 3)])
+def test_arguments_are_bound_by_name(arguments, result):
+    assert bound(add, arguments) == result
+
+
+@pytest.mark.parametrize("arguments, expected", [
+    ({}, ["a: is required"]),
+    ({"a": "1"}, ["a: '1' is not an integer"]),
+    ({"a": None, "b": True}, ["a: None is not an integer", "b: True is not an integer"]),
+    ({"a": 1, "bb": 1}, ["unknown argument 'bb'; did you mean 'b'?"]),
+    ({"a": 1, "zebra": 1}, ["unknown argument 'zebra'; there are: a, b"]),
+    ({"zebra": 1}, ["a: is required", "unknown argument 'zebra'; there are: a, b"]),
+    ({"a": 1, "z" * 1000: 1}, [f"unknown argument '{'z' * 100}'; there are: a, b"]),
+])
+def test_all_problems_are_told_at_once(arguments, expected):
+    assert problems(add, arguments) == expected
+
+
+def test_the_path_leads_into_nested_arguments():
+    def move(points: List[Point], **named: Point): ...
+
+    assert problems(move, {"points": [{"x": 1}, {"x": "2"}]}) == ["points[1].x: '2' is not an integer"]
+    assert problems(move, {"points": [], "home": {}, "k" * 200: 5}) == [
+        "home.x: is required", f"{'k' * 100}: 5 is not an object"]
+
+
+def test_keyword_only_parameters_are_parameters():
+    def find(*, text: str, limit: int = 10, deep: bool = False):
+        return text, limit, deep
+
+    schema = compile_function(find).input_schema
+    assert list(schema["properties"]) == ["text", "limit", "deep"] and schema["required"] == ["text"]
+    assert bound(find, {"text": "a", "deep": True}) == ("a", 10, True)
+
+
+def test_what_is_not_annotated_takes_anything():
+    def echo(value, other=None):
+        return value, other
+
+    assert compile_function(echo).input_schema["properties"] == {"value": {}, "other": {"default": None}}
+    assert bound(echo, {"value": [1, {"a": None}]}) == ([1, {"a": None}], None)
+
+
+def test_defaults_that_are_no_json_are_left_out_of_the_schema():
+    mark = object()
+
+    def find(a: Any = mark, b: str = None, when: datetime.date = datetime.date(2024, 5, 6), at: Point = Point(1)):
+        return a, b, when, at
+
+    properties = compile_function(find).input_schema["properties"]
+    assert properties["a"] == {} and properties["b"] == STRING
+    assert properties["when"]["default"] == "2024-05-06"
+    assert bound(find, {}) == (mark, None, datetime.date(2024, 5, 6), Point(1))
+    assert bound(find, {"when": "2024-01-01"})[2] == datetime.date(2024, 1, 1)
+
+
+def test_the_default_object_is_what_the_function_gets():
+    compiled = compile_function(add)
+    assert compiled.bind({"a": 1}) == {"a": 1}, "Python fills in the default"
+
+
+def test_other_keywords_are_taken_when_the_function_takes_them():
+    def collect(a: int, **rest: int):
+        return a, rest
+
+    compiled = compile_function(collect)
+    assert compiled.input_schema == {"type": "object", "properties": {"a": INTEGER}, "required": ["a"],
+                                     "additionalProperties": INTEGER}
+    assert bound(collect, {"a": 1, "b": 2.0, "c": 3}) == (1, {"b": 2, "c": 3})
+    assert problems(collect, {"a": 1, "b": "2"}) == ["b: '2' is not an integer"]
+
+
+def test_other_keywords_of_any_kind():
+    def collect(**rest):
+        return rest
+
+    assert compile_function(collect).input_schema["additionalProperties"] is True
+    assert bound(collect, {"a": [1]}) == {"a": [1]}
+
+
+def test_hidden_parameters_cannot_be_filled_in_by_callers():
+    def delete(ctx: Context, answer: Annotated[bool, Elicit("Sure?")], **rest: Any): ...
+
+    compiled = compile_function(delete)
+    assert compiled.wants_context == "ctx" and list(compiled.questions) == ["answer"]
+    assert compiled.questions["answer"][0] is bool
+    for name in ("ctx", "answer"):
+        assert problems(delete, {name: True}) == [f"unknown argument {name!r}; there are: none"]
+        assert not jsonschema.Draft202012Validator(compiled.input_schema).is_valid({name: True})
+    assert compiled.bind({"other": 1}) == {"other": 1}
+    assert jsonschema.Draft202012Validator(compiled.input_schema).is_valid({"other": 1})
+
+
+def test_a_context_may_be_optional():
+    def crawl(root: str, ctx: Optional[Context] = None): ...
+
+    compiled = compile_function(crawl)
+    assert compiled.wants_context == "ctx" and list(compiled.input_schema["properties"]) == ["root"]
+
+
+def test_recursive_classes_are_defined_beside_the_properties():
+    @dataclasses.dataclass
+    class Tree:
+        children: "List[Tree]" = dataclasses.field(default_factory=list)
+
+    def walk(tree: Tree): ...
+
+    schema = compile_function(walk).input_schema
+    assert list(schema["$defs"]) == ["Tree"] and schema["properties"]["tree"]["$ref"] == "#/$defs/Tree"
+    jsonschema.Draft202012Validator.check_schema(schema)
+
+
+@pytest.fixture
+def from_space(monkeypatch):
+    """Return ``it`` of a module that consists of a text."""
+
+    def load(text):
+        module = types.ModuleType("elsewhere")
+        monkeypatch.setitem(sys.modules, "elsewhere", module)
+        exec(compile(text, "elsewhere.py", "exec", dont_inherit=True), vars(module))
+        return module.it
+
+    return load
+
+
+def test_annotations_may_be_texts(from_space):
+    it = from_space("from __future__ import annotations\n"
+                    "import dataclasses, datetime\n"
+                    "from typing import Annotated, List, Optional\n"
+                    "def it(day: datetime.date, later: Optional[Later] = None, few: Annotated[int, {'maximum': 3}] = 1)"
+                    " -> List[int]: return day, later, few\n"
+                    "@dataclasses.dataclass\n"
+                    "class Later:\n"
+                    "    n: int\n"
+                    "    more: Optional[Later] = None\n")
+    compiled = compile_function(it)
+    day, later, few = compiled.call(compiled.bind({"day": "2024-05-06", "later": {"n": 1, "more": {"n": 2}}, "few": 2}))
+    assert day == datetime.date(2024, 5, 6) and later.more.n == 2 and few == 2
+    assert problems(it, {"day": "2024-05-06", "few": 4}) == ["few: 4 is greater than the maximum of 3"]
+    assert compiled.output_schema["properties"]["result"] == {"type": "array", "items": INTEGER}
+
+
+def test_a_default_of_none_changes_no_annotation(from_space):
+    # Before 3.11 typing.get_type_hints made Optional of it.
+    it = from_space("from __future__ import annotations\ndef it(a: int = None): ...")
+    assert compile_function(it).input_schema["properties"]["a"] == INTEGER
+    assert problems(it, {"a": None}) == ["a: None is not an integer"]
+
+
+# --- callables of every kind ----------------------------------------------------------------------------
+
+
+class Shop:
+    """A shop."""
+
+    def __init__(self, prefix: str):
+        self.prefix = prefix
+
+    def sell(self, item: str, count: int = 1) -> str:
+        """Sell something.
+
+        :param item: what
+        """
+        return f"{self.prefix}{item}{count}"
+
+    @classmethod
+    def open(cls, town: str) -> str:
+        """Open one."""
+        return f"{cls.__name__} in {town}"
+
+    @staticmethod
+    def tax(price: float) -> float:
+        """What the state gets."""
+        return price / 10
+
+    def __call__(self, question: str) -> str:
+        """Ask the shop."""
+        return self.prefix + question
+
+
+class Adder:
+    def __init__(self, a: int, b: int = 1):
+        """Make a sum."""
+        self.sum = a + b
+
+
+def logged(function):
+    @functools.wraps(function)
+    def inner(*args, **kwargs):
+        return "logged", function(*args, **kwargs)
+
+    return inner
+
+
+CALLABLES = [
+    (Shop("no. ").sell, "sell", "Sell something.", {"item": "x"}, "no. x1"),
+    (Shop.open, "open", "Open one.", {"town": "Rome"}, "Shop in Rome"),
+    (Shop.tax, "tax", "What the state gets.", {"price": 10}, 1.0),
+    (Shop.__dict__["tax"], "tax", "What the state gets.", {"price": 10}, 1.0),
+    (Shop("?"), "Shop", "Ask the shop.", {"question": "who"}, "?who"),
+    (functools.partial(add, b=5), "add", "Add two numbers.", {"a": 1}, 6),
+    (functools.partial(functools.partial(add, b=5), b=7), "add", "Add two numbers.", {"a": 1}, 8),
+    (functools.partial(Shop("-").sell, count=3), "sell", "Sell something.", {"item": "x"}, "-x3"),
+    (functools.partial(add, 1), "add", "Add two numbers.", {"b": 5}, 6),
+    (logged(add), "add", "Add two numbers.", {"a": 1, "b": 1}, ("logged", 2)),
+    (functools.lru_cache()(add), "add", "Add two numbers.", {"a": 1}, 3),
+]
+
+
+@pytest.mark.parametrize("function, name, text, arguments, result", CALLABLES, ids=[
+    "bound method", "class method", "static method", "staticmethod object", "callable object", "partial", "partial of partial",
+    "partial of a method", "partial with a positional", "wraps", "lru_cache"])
+def test_everything_that_can_be_called_can_be_served(function, name, text, arguments, result):
+    compiled = compile_function(function)
+    assert (compiled.name, compiled.description) == (name, text)
+    assert jsonschema.Draft202012Validator(compiled.input_schema).is_valid(arguments)
+    assert compiled.call(compiled.bind(arguments)) == result
+
+
+class Quiet:
+    """A quiet object."""
+
+    def __call__(self, a: int) -> int:
+        return a
+
+
+@pytest.mark.parametrize("function, text", [
+    (functools.partial(lambda a: a), None), (Quiet(), "A quiet object."), (functools.partial(Quiet(), a=1), "A quiet object."),
+    (Quiet().__call__, None), (Shop("").sell, "Sell something.")])
+def test_the_description_is_that_of_what_is_called(function, text):
+    assert compile_function(function, name="it").description == text
+
+
+def test_a_class_is_served_by_its_making():
+    compiled = compile_function(Adder)
+    assert compiled.name == "Adder" and list(compiled.input_schema["properties"]) == ["a", "b"]
+    assert compiled.call(compiled.bind({"a": 1})).sum == 2
+
+
+def test_a_class_with_annotations_as_texts(from_space):
+    it = from_space("from __future__ import annotations\nimport datetime\nclass it:\n"
+                    "    def __init__(self, day: datetime.date): self.day = day\n")
+    compiled = compile_function(it)
+    assert compiled.call(compiled.bind({"day": "2024-05-06"})).day == datetime.date(2024, 5, 6)
+
+
+def test_a_callable_object_with_annotations_as_texts(from_space):
+    cls = from_space("from __future__ import annotations\nimport datetime\nclass it:\n"
+                     "    def __call__(self, day: datetime.date): return day\n")
+    assert bound(cls(), {"day": "2024-05-06"}) == datetime.date(2024, 5, 6)
+    assert bound(functools.partial(cls()), {"day": "2024-05-06"}) == datetime.date(2024, 5, 6)
+    assert bound(logged(cls().__call__), {"day": "2024-05-06"}, name="it") == ("logged", datetime.date(2024, 5, 6))
+
+
+def test_a_signature_of_ones_own_is_respected():
+    def proxy(**kwargs):
+        return kwargs
+
+    proxy.__signature__ = inspect.Signature([inspect.Parameter("a", inspect.Parameter.KEYWORD_ONLY, annotation=int)])
+    assert compile_function(proxy).input_schema["properties"] == {"a": INTEGER}
+    assert bound(proxy, {"a": 1.0}) == {"a": 1}
+
+
+def test_a_builtin_with_a_signature_can_be_served():
+    assert bound("\xe4".encode, {"encoding": "latin-1"}) == b"\xe4"
+
+
+# --- what cannot be registered ---------------------------------------------------------------------------
+
+
+def test_star_args_are_refused():
+    def total(*numbers: int): ...
+
+    assert refusal(total) == "tool 'total': parameter 'numbers' is *args, but arguments come by name; take a list instead"
+    assert "parameter 'args' is *args" in refusal(lambda *args: 1, name="it")
+
+
+def test_positional_only_parameters_are_refused():
+    def total(a: int, /, b: int): ...
+
+    assert refusal(total) == "tool 'total': parameter 'a' is positional-only, but arguments come by name; drop the '/'"
+
+
+async def ask(a: int) -> int:
+    return a
+
+
+async def stream(a: int):
+    yield a
+
+
+class Asking:
+    async def __call__(self): ...
+
+
+@pytest.mark.parametrize("function", [ask, stream, functools.partial(ask, a=1), Asking(), logged(ask), Asking().__call__],
+                         ids=["async def", "async generator", "partial", "object", "wraps", "method"])
+def test_async_functions_are_refused(function):
+    assert refusal(function, name="it") == (
+        "tool 'it' is an async function; this library has no event loop. Make it a plain def:"
+        " blocking calls are fine, each handler has a thread of its own")
+
+
+def test_a_lambda_needs_a_name():
+    assert refusal(lambda a: a) == "a lambda has no name; give it one: name='...'"
+    assert bound(lambda a: a, {"a": 1}, name="same") == 1
+
+
+@pytest.mark.parametrize("thing", [5, "add", None])
+def test_what_cannot_be_called_is_refused(thing):
+    assert refusal(thing, kind="prompt") == f"a prompt must be a function, not {thing!r}"
+
+
+def test_the_methods_of_an_unfinished_class_are_refused():
+    assert refusal(Shop.__dict__["open"]).endswith("; register the method of the finished class")
+    assert refusal(Shop.sell) == (
+        "tool 'sell': parameter 'self' is for an object, and a function in a class body has none yet;"
+        " register the method of an object, as in add_tool(thing.method)")
+
+
+def test_a_function_in_a_function_may_call_its_parameter_self():
+    def outer():
+        def greet(self, name: str):
+            return self, name
+        return greet
+
+    assert bound(outer(), {"self": 1, "name": "x"}) == (1, "x")
+
+
+def test_a_name_that_is_nowhere_is_refused(from_space):
+    it = from_space("def it(a: 'Missing'): ...")
+    message = refusal(it)
+    assert message.startswith("tool 'it': parameter 'a' is annotated with a name that is not defined at module level")
+    assert "'Missing'" in message and "define it there, and not only under TYPE_CHECKING" in message
+    message = refusal(from_space("def it() -> 'Missing': ..."))
+    assert message.startswith("tool 'it': the returned value is annotated with a name that is not defined")
+
+
+def test_annotations_that_fail_are_refused(from_space):
+    message = refusal(from_space("def it(a: '1 / 0'): ..."))
+    assert message.startswith("tool 'it': parameter 'a' is annotated with what cannot be evaluated (ZeroDivisionError")
+    message = refusal(from_space("def it(a: '[') : ..."))
+    assert "parameter 'a' is annotated with what cannot be evaluated (SyntaxError" in message
+    message = refusal(from_space("def it(a: '1 + None'): ..."))
+    assert "parameter 'a' is annotated with what cannot be evaluated on Python 3." in message
+    assert message.endswith("write Optional[X] or Union[X, Y] for X | Y")
+
+
+class Plain:
+    pass
+
+
+REFUSED = [
+    (Plain, 0, "is of the class Plain, which has no form in JSON; make it a dataclass or TypedDict, or take its parts as"
+               " parameters"),
+    (Dict[int, str], 0, "is a mapping with keys of <class 'int'>, but JSON's keys are strings; use Dict[str, ...]"),
+    (typing.Callable[[], int], 0, f"is annotated with {typing.Callable[[], int]!r}, which has no form in JSON; use builtins,"
+                                  " dataclasses, TypedDict, Literal or Enum"),
+    (Annotated[int, {"minimum": "x"}], 0, "has 'minimum' in Annotated with 'x', which is not a number; correct it"),
+]
+
+
+@pytest.mark.parametrize("annotation, default, reason", REFUSED, ids=lambda value: str(value)[:30])
+def test_refusals_name_the_parameter_the_reason_and_the_fix(annotation, default, reason):
+    def it(good: int, bad): ...
+
+    it.__annotations__["bad"] = annotation
+    assert refusal(it) == f"tool 'it': parameter 'bad' {reason}"
+    assert refusal(it, name="other", kind="prompt") == f"prompt 'other': parameter 'bad' {reason}"
+
+
+def test_a_default_must_fit():
+    def it(count: int = "many"): ...
+
+    assert refusal(it) == ("tool 'it': parameter 'count' has a default that does not fit its annotation:"
+                           " 'many' is not an integer; change one of them")
+
+    def nested(points: List[Point] = [{"x": "1"}]): ...
+
+    assert "does not fit its annotation: [0].x: '1' is not an integer" in refusal(nested)
+
+
+def test_one_context_is_enough():
+    def it(a: Context, b: Context): ...
+
+    assert refusal(it) == "tool 'it': parameter 'b' is a second context, beside 'a'; keep one of them"
+
+
+def test_a_function_without_a_readable_signature_is_refused():
+    message = refusal(getattr, name="it") if not _has_signature(getattr) else refusal(dict, name="it")
+    assert message.startswith("tool 'it': its signature cannot be read (")
+    assert message.endswith("; wrap it in a def with annotations")
+
+
+def _has_signature(function):
+    try:
+        inspect.signature(function)
+    except ValueError:
+        return False
+    return True
+
+
+# --- schemas of one's own --------------------------------------------------------------------------------
+
+RAW = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 1}, "b": {"type": "string"}}, "required": ["a"]}
+
+
+def test_with_a_schema_arguments_are_passed_as_they_came():
+    def it(a: float, b="none"):
+        return a, type(a), b
+
+    compiled = compile_function(it, input_schema=RAW)
+    assert compiled.input_schema is RAW
+    assert bound(it, {"a": 1}, input_schema=RAW) == (1, int, "none")
+    assert problems(it, {"a": 0}, input_schema=RAW) == ["a: 0 is less than the minimum of 1"]
+    assert problems(it, {"b": "x"}, input_schema=RAW) == ["'a' is a required property"]
+    assert problems(it, {"a": 1, "bb": 1}, input_schema=RAW) == ["unknown argument 'bb'; did you mean 'b'?"]
+
+
+@pytest.mark.parametrize("annotation", [inspect.Parameter.empty, dict, Dict[str, Any], Mapping[str, int], Any])
+def test_one_dict_may_take_all_of_them(annotation):
+    def it(arguments):
+        return arguments
+
+    it.__annotations__ = {} if annotation is inspect.Parameter.empty else {"arguments": annotation}
+    given = {"a": 1, "more": [2]}
+    result = bound(it, given, input_schema=RAW)
+    assert result == given and result is not given
+
+
+def test_one_dict_and_the_context():
+    def it(ctx: Context, arguments: dict): ...
+
+    compiled = compile_function(it, input_schema=RAW)
+    assert compiled.bind({"a": 1}) == {"arguments": {"a": 1}} and compiled.wants_context == "ctx"
+
+
+def test_one_parameter_that_the_schema_has_gets_its_own_value():
+    def it(a):
+        return a
+
+    assert bound(it, {"a": {"x": 1}}, input_schema={"type": "object", "properties": {"a": {}}, "required": ["a"]}) == {"x": 1}
+
+
+def test_keywords_take_all_that_the_schema_allows():
+    def it(ctx: Context, **rest):
+        return rest
+
+    compiled = compile_function(it, input_schema=RAW)
+    assert compiled.bind({"a": 1, "other": 2}) == {"a": 1, "other": 2}
+    assert problems(it, {"a": 1, "ctx": 2}, input_schema=RAW) == ["unknown argument 'ctx'; there are: none"]
+
+
+RAW_REFUSED = [
+    (lambda a: 1, [], "tool 'it': input_schema: a JSON Schema is an object, not list"),
+    (lambda a: 1, {"type": "nothing"}, "tool 'it': input_schema: it is not valid JSON Schema at type: "),
+    (lambda a: 1, {"type": "array"}, "tool 'it': input_schema must have \"type\": \"object\" (TOOL-08)"),
+    (lambda a: 1, {}, "tool 'it': input_schema must have \"type\": \"object\" (TOOL-08)"),
+    (lambda a: 1, {"type": "object", "$schema": "urn:x"}, "tool 'it': input_schema: the JSON Schema dialect 'urn:x' is not"),
+    (lambda a, b: 1, {**RAW, "properties": {**RAW["properties"], "c": {}}, "required": ["a", "b"]},
+     "tool 'it': input_schema has the properties ['c'], which the function does not take; add parameters, or take one dict"
+     " with all of them"),
+    (lambda a, b: 1, RAW, "tool 'it': the parameters ['b'] have no default, but input_schema does not require them; give"
+                          " defaults or list them under \"required\""),
+    (lambda: 1, RAW, "tool 'it': input_schema has the properties ['a', 'b']"),
+    (functools.partial(Shop.tax), RAW, "tool 'it': input_schema has the properties ['a', 'b'], which the function does not"),
+    (lambda *a: 1, RAW, "tool 'it': parameter 'a' is *args"),
+]
+
+
+@pytest.mark.parametrize("function, schema, message", RAW_REFUSED, ids=range(len(RAW_REFUSED)))
+def test_schemas_that_cannot_be_used_are_refused(function, schema, message):
+    assert refusal(function, name="it", input_schema=schema).startswith(message)
+
+
+def test_annotations_that_json_has_no_form_of_are_no_matter_with_a_schema():
+    def it(a: Plain, b: Plain = None):
+        return a, b
+
+    assert bound(it, {"a": 1}, input_schema=RAW) == (1, None)
+
+
+# --- arguments that are texts ----------------------------------------------------------------------------
+
+TEXTS = [
+    (int, "5", 5), (int, " 5 ", 5), (float, "1.5", 1.5), (float, "2", 2.0), (str, "5", "5"), (Any, "5", "5"),
+    (bool, "true", True), (bool, "No", False), (bool, "0", False), (bool, "1", True), (Optional[int], "5", 5),
+    (Optional[int], "null", None), (Optional[bool], "yes", True), (Optional[str], "null", "null"),
+    (typing.Union[int, str], "5", "5"), (List[int], "[1, 2]", [1, 2]), (List[int], ["1", "2"], [1, 2]),
+    (Dict[str, int], '{"a": 1}', {"a": 1}), (Point, '{"x": 1}', Point(1)), (Tuple[int, str], '[1, "a"]', (1, "a")),
+    (datetime.date, "2024-05-06", datetime.date(2024, 5, 6)), (int, 5, 5), (typing.Literal[1, 2], "2", 2),
+]
+
+
+@pytest.mark.parametrize("kind", ["prompt", "resource"])
+@pytest.mark.parametrize("annotation, text, value", TEXTS, ids=lambda value: str(value)[:30])
+def test_texts_are_converted_for_prompts_and_resources(annotation, text, value, kind):
+    def it(a):
+        return a
+
+    it.__annotations__["a"] = annotation
+    result = bound(it, {"a": text}, kind=kind)
+    assert result == value and type(result) is type(value)
+
+
+@pytest.mark.parametrize("annotation, text, problem", [
+    (int, "five", "a: 'five' is not an integer"), (int, "1.5", "a: 1.5 is not an integer"),
+    (bool, "maybe", "a: 'maybe' is not true or false"), (List[int], "[1", "a: '[1' is not a list"),
+    (int, "1e999", "a: '1e999' is not an integer"), (float, "NaN", "a: 'NaN' is not a number"),
+    (Point, "{}", "a.x: is required")])
+def test_texts_that_stand_for_nothing_are_refused(annotation, text, problem):
+    def it(a): ...
+
+    it.__annotations__["a"] = annotation
+    assert problems(it, {"a": text}, kind="prompt") == [problem]
+
+
+def test_a_tool_takes_no_text_for_a_number():
+    assert problems(add, {"a": "5"}, kind="tool") == ["a: '5' is not an integer"]
+
+
+def test_prompts_and_resources_promise_no_structured_result():
+    for kind in ("prompt", "resource", "completion"):
+        assert compile_function(add, kind=kind).output_schema is None
+
+
+# --- the binder's verdict is jsonschema's ------------------------------------------------------------------
+
+NAMES = st.sampled_from(["a", "b", "c", "d"])
+SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.integers(-3, 3).map(float) | st.floats(
+    allow_nan=False, allow_infinity=False) | st.sampled_from(["", "a", "b", "red", "1", "true", "2024-05-06", "x" * 40])
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+                      max_leaves=8)
+
+
+class Color(enum.Enum):
+    RED = "red"
+    ONE = 1
+
+
+class Options(typing.TypedDict, total=False):
+    a: int
+    b: "List[Point]"
+
+
+class Pair(typing.NamedTuple):
+    a: float
+    b: "Optional[Pair]" = None
+
+
+@dataclasses.dataclass
+class Branch:
+    a: Any
+    b: "Dict[str, Branch]" = dataclasses.field(default_factory=dict)
+
+
+LEAVES = st.sampled_from([
+    str, int, float, bool, None, Any, dict, list, tuple, Color, typing.Literal["a", 1, True], typing.Literal[2, None],
+    Options, Pair, Branch, Point, Annotated[int, {"minimum": -1}, "text"], Annotated[str, {"maxLength": 3, "pattern": "^[a-z]"}],
+    typing.NewType("Own", int), typing.TypeVar("Bound", bound=str)])
+TEXTS_OF_SOMETHING = st.sampled_from([datetime.date, datetime.datetime, datetime.time, uuid.UUID, decimal.Decimal, bytes])
+CONVERSION = ("is not a date (YYYY-MM-DD)", "is not a date and time (ISO 8601)", "is not a time (HH:MM:SS)", "is not a UUID",
+              "is not a decimal number", "is not base64")
+
+
+def grown(inner):
+    return st.one_of(
+        inner.map(lambda one: List[one]), inner.map(lambda one: typing.Sequence[one]), inner.map(lambda one: Dict[str, one]),
+        inner.map(lambda one: Tuple[one, ...]), st.tuples(inner, inner).map(lambda both: Tuple[both]),
+        inner.map(lambda one: Annotated[one, "described"]), inner.map(_or_none),
+        st.tuples(inner, inner).map(lambda both: dataclasses.make_dataclass("Made", [
+            ("a", both[0]), ("b", both[1], dataclasses.field(default=None))])))
+
+
+def _or_none(one):
+    try:
+        return Optional[one]
+    except TypeError:
+        return one  # before 3.13 no union can hold Annotated with a dict, which has no hash
+
+
+ANNOTATIONS = st.recursive(LEAVES, grown, max_leaves=4)
+EITHER = st.recursive(LEAVES | TEXTS_OF_SOMETHING, grown, max_leaves=4)
+
+
+@st.composite
+def handlers(draw, annotations):
+    """Return a function of up to three parameters, each with a default or without, and maybe ``**rest``."""
+    parameters = []
+    for name in draw(st.lists(NAMES, unique=True, max_size=3)):
+        default = draw(st.sampled_from([inspect.Parameter.empty, None]))
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default,
+                                            annotation=draw(annotations)))
+    if draw(st.booleans()):
+        parameters.append(inspect.Parameter("rest", inspect.Parameter.VAR_KEYWORD, annotation=draw(annotations)))
+
+    def it(**kwargs):
+        return kwargs
+
+    it.__signature__ = inspect.Signature(parameters)
+    return it
+
+
+def value_like(draw, schema, definitions, depth=0):
+    """Return a value that fits *schema*, but for what keywords such as ``pattern`` say."""
+    if "$ref" in schema:
+        return value_like(draw, definitions[schema["$ref"].rpartition("/")[2]], definitions, depth + 1)
+    if "anyOf" in schema:
+        return value_like(draw, draw(st.sampled_from(schema["anyOf"])), definitions, depth)
+    if "enum" in schema:
+        return draw(st.sampled_from(schema["enum"]))
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        kind = draw(st.sampled_from(kind))
+    if kind == "object":
+        made = {}
+        if isinstance(schema.get("additionalProperties"), dict) and depth < 4:
+            for name in draw(st.lists(NAMES, unique=True, max_size=2)):
+                made[name] = value_like(draw, schema["additionalProperties"], definitions, depth + 1)
+        for name, part in schema.get("properties", {}).items():
+            if name in schema.get("required", ()) or depth < 4 and draw(st.booleans()):
+                made[name] = value_like(draw, part, definitions, depth + 1)
+            else:
+                made.pop(name, None)
+        return made
+    if kind == "array":
+        items = schema.get("prefixItems", [schema.get("items", {})] * draw(st.integers(0, 2)))
+        return [value_like(draw, item, definitions, depth + 1) for item in items]
+    texts = {"date": "2024-05-06", "date-time": "2024-05-06T07:08:09Z", "time": "07:08", "uuid": "0" * 32}
+    return draw({"string": st.sampled_from(["a", "b", texts.get(schema.get("format"), "AAAA")]), "boolean": st.booleans(),
+                 "integer": st.integers(-1, 3) | st.integers(-1, 3).map(float), "null": st.none(),
+                 "number": st.floats(-9, 9) | st.integers(-3, 3)}.get(kind, VALUES))
+
+
+OTHERS = [True, False, 0, 1, 1.0, 1.5, -9, "1", "", None, [], {}, "x" * 40, "2024-05-06"]
+
+
+def variants(value):
+    """Yield the value with one change at one place, for every place; most are wrong."""
+    if isinstance(value, dict):
+        yield {**value, "d": True}
+        for key, item in value.items():
+            yield {name: other for name, other in value.items() if name != key}
+            yield from ({**value, key: changed} for changed in variants(item))
+    elif isinstance(value, list):
+        yield from ([*value, value[0] if value else 1], value[:-1])
+        for at, item in enumerate(value):
+            yield from ([*value[:at], changed, *value[at + 1:]] for changed in variants(item))
+    yield from OTHERS
+
+
+@st.composite
+def calls(draw, annotations):
+    """Return a handler with arguments that fit, and many that nearly do."""
+    compiled = compile_function(draw(handlers(annotations)))
+    schema = compiled.input_schema
+    arguments = value_like(draw, schema, schema.get("$defs", {}))
+    nearly = [value for value in variants(arguments) if isinstance(value, dict)]
+    step = 1 + len(nearly) // 100
+    return compiled, [arguments, *nearly[draw(st.integers(0, step - 1))::step]]
+
+
+def verdicts(compiled, calls):
+    """Yield the arguments, the binder's problems, and whether jsonschema accepts the same under the schema."""
+    validator = jsonschema.Draft202012Validator(json.loads(json.dumps(compiled.input_schema)))
+    validator.check_schema(validator.schema)
+    for arguments in calls:
+        try:
+            compiled.bind(arguments)
+            problems = []
+        except BadArguments as error:
+            problems = error.problems
+        yield arguments, problems, validator.is_valid(arguments)
+
+
+@given(calls(ANNOTATIONS))
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_arguments_are_accepted_if_and_only_if_they_fit_the_schema(call):
+    for arguments, found, fits in verdicts(*call):
+        assert bool(found) != fits, (call[0].input_schema, arguments, found)
+
+
+@given(calls(EITHER))
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_what_fits_the_schema_is_refused_only_when_it_cannot_be_converted(call):
+    for arguments, found, fits in verdicts(*call):
+        assert fits or found, (call[0].input_schema, arguments)
+        assert not fits or all(problem.endswith(CONVERSION) for problem in found), (call[0].input_schema, arguments, found)

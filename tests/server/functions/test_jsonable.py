@@ -1,0 +1,134 @@
+import collections
+import dataclasses
+import datetime
+import decimal
+import enum
+import inspect
+import json
+import math
+import pathlib
+import types
+import uuid
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcplite.server.functions.jsonable import jsonable
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class Name(str, enum.Enum):
+    A = "a"
+
+
+class Loud(str):
+    def __str__(self):
+        return self.upper()
+
+
+class Odd(int):
+    def __int__(self):
+        return 99
+
+    def __str__(self):
+        return "odd"
+
+
+class Ratio(float):
+    pass
+
+
+class Pair(NamedTuple):
+    left: int
+    right: Color
+
+
+@dataclasses.dataclass
+class Day:
+    date: datetime.date
+    high: float = 1.5
+    total: int = dataclasses.field(init=False, default=7)
+
+
+ID = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
+
+
+@pytest.mark.parametrize("value, data", [
+    (None, None), (True, True), (1, 1), (1.5, 1.5), ("ä", "ä"), ([1, (2, 3)], [1, [2, 3]]), ({"a": [1]}, {"a": [1]}),
+    ({2, 1}, [1, 2]), (frozenset("ba"), ["a", "b"]), ({1, "a"}, [1, "a"]),
+    (Color.RED, "red"), (Level.LOW, 1), (Name.A, "a"), (Loud("a"), "a"), (Odd(3), 3), (Ratio(0.5), 0.5),
+    (Pair(1, Color.RED), {"left": 1, "right": "red"}), ({Color.RED: 1}, {"red": 1}), ({Loud("a"): 1}, {"a": 1}),
+    (Day(datetime.date(2024, 5, 6)), {"date": "2024-05-06", "high": 1.5, "total": 7}),
+    (datetime.datetime(2024, 5, 6, 7, 8), "2024-05-06T07:08:00"), (datetime.time(7, 8), "07:08:00"),
+    (datetime.timedelta(1, 1), "P1DT1S"), (uuid.UUID(ID), ID), (decimal.Decimal("1.10"), "1.10"),
+    (pathlib.PurePosixPath("/a/b"), "/a/b"), (b"\x00\x01\xff", "AAH/"), (bytearray(b"a"), "YQ=="), (memoryview(b"a"), "YQ=="),
+    (types.MappingProxyType({"a": 1}), {"a": 1}), (collections.OrderedDict(b=1, a=2), {"b": 1, "a": 2}),
+], ids=lambda value: repr(value)[:40])
+def test_data_becomes_plain_json(value, data):
+    result = jsonable(value)
+    assert result == data and json.loads(json.dumps(result)) == data
+    assert plain(result), result
+
+
+def plain(value):
+    if type(value) is list:
+        return all(plain(item) for item in value)
+    if type(value) is dict:
+        return all(type(key) is str and plain(item) for key, item in value.items())
+    return type(value) in (str, int, float, bool, type(None))
+
+
+class Opaque:
+    pass
+
+
+def numbers():
+    yield 1
+
+
+@pytest.mark.parametrize("value, kind, reason", [
+    (math.nan, ValueError, "nan is no JSON number"), ([math.inf], ValueError, "inf is no JSON number"),
+    (Ratio("-inf"), ValueError, "-inf is no JSON number"),
+    (Opaque(), TypeError, "class Opaque cannot be sent as JSON; return a dict, a dataclass or text"),
+    ([{"a": Opaque}], TypeError, "class type cannot be sent"), (1j, TypeError, "class complex cannot be sent"),
+    (Day, TypeError, "class type cannot be sent"),
+    ({1: 2}, TypeError, "the key 1 is not a string"), ({None: 2}, TypeError, "the key None is not a string"),
+    ({Level.LOW: 2}, TypeError, "the key 1 is not a string"),
+    (numbers(), TypeError, "a generator cannot be sent"), (map(str, [1]), TypeError, "class map cannot be sent"),
+    (range(3), TypeError, "class range"),
+], ids=lambda value: repr(value)[:30])
+def test_what_json_has_no_form_of_is_refused_in_a_sentence(value, kind, reason):
+    with pytest.raises(kind, match=reason):
+        jsonable(value)
+
+
+def test_what_contains_itself_is_refused():
+    loop = []
+    loop.append({"a": (loop,)})
+    with pytest.raises(ValueError, match="nested too deeply, or contains itself"):
+        jsonable(loop)
+
+
+def test_a_coroutine_is_closed_so_that_nobody_is_warned():
+    async def later():
+        return 1
+
+    coroutine = later()
+    with pytest.raises(TypeError, match="async somewhere inside; call plain functions"):
+        jsonable([coroutine])
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+                    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=10))
+def test_json_data_stays_what_it_is(value):
+    assert jsonable(value) == value

@@ -1,0 +1,99 @@
+"""Members of classes, in a module whose annotations are all text; what becomes of them is in test_schemas."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import typing
+from typing import Annotated, Any, ClassVar, List, NamedTuple, Optional, TypedDict
+
+import pytest
+
+from mcplite.server.functions.members import NOTHING, Unresolved, members
+
+
+@dataclasses.dataclass
+class Base:
+    first: int
+    kind: ClassVar[str] = "base"
+
+
+@dataclasses.dataclass
+class Data(Base):
+    second: Optional[List[Data]] = None
+    third: dict = dataclasses.field(default_factory=dict)
+    fourth: set = dataclasses.field(default_factory=set)
+    computed: int = dataclasses.field(init=False, default=1)
+
+
+class Options(TypedDict, total=False):
+    a: int
+
+
+class More(Options):
+    b: Annotated[str, "text"]
+
+
+class Pair(NamedTuple):
+    left: Data
+    right: str = "r"
+
+
+class Nested:
+    class Inner:
+        pass
+
+    @dataclasses.dataclass
+    class Data:
+        x: Nested.Inner
+
+
+def names(found):
+    return [(item.name, item.annotation, item.required, item.default) for item in found]
+
+
+def test_a_dataclass_has_the_fields_of_its_bases_and_of_what_it_makes():
+    assert names(members(Data)) == [
+        ("first", int, True, NOTHING), ("second", Optional[List[Data]], False, None), ("third", dict, False, {}),
+        ("fourth", set, False, NOTHING)]
+    assert [item.name for item in members(Data, returned=True)] == ["first", "second", "third", "fourth", "computed"]
+
+
+def test_a_typed_dict_knows_what_is_required():
+    assert names(members(Options)) == [("a", int, False, NOTHING)]
+    assert names(members(More)) == [("a", int, False, NOTHING), ("b", Annotated[str, "text"], True, NOTHING)]
+
+
+@pytest.mark.skipif(not hasattr(typing, "NotRequired"), reason="it is in typing from 3.11 on")
+def test_not_required_is_found_in_text_too():
+    made = TypedDict("made", {"a": "typing.NotRequired[int]", "b": "Annotated[typing.NotRequired[int], 'text']", "c": "int"})
+    assert [(item.name, item.required) for item in members(made)] == [("a", False), ("b", False), ("c", True)]
+
+
+def test_a_named_tuple_has_its_fields():
+    assert names(members(Pair)) == [("left", Data, True, NOTHING), ("right", str, False, "r")]
+    assert names(members(collections.namedtuple("Bare", "a b", defaults=[1]))) == [
+        ("a", Any, True, NOTHING), ("b", Any, False, 1)]
+
+
+@pytest.mark.parametrize("cls", [int, dict, tuple, Nested, Exception])
+def test_other_classes_have_none(cls):
+    assert members(cls) is None
+
+
+def test_names_are_looked_up_in_the_module():
+    assert names(members(Nested.Data)) == [("x", Nested.Inner, True, NOTHING)]
+
+
+def test_a_name_that_is_nowhere_is_explained():
+    @dataclasses.dataclass
+    class Sibling:
+        x: int
+
+    @dataclasses.dataclass
+    class Local:
+        x: Sibling
+        y: Local
+
+    with pytest.raises(Unresolved, match="a name that is not defined at module level .*'Sibling'.*; define it there"):
+        members(Local)

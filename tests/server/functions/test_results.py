@@ -1,0 +1,418 @@
+"""From what handlers return to what is sent: texts, images, data, structured content, resources and messages."""
+
+import base64
+import collections
+import dataclasses
+import datetime
+import enum
+import json
+from typing import Any, Dict, List, NamedTuple, Optional, Set, TypedDict
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcplite.server import Audio, Image
+from mcplite.server.functions.function import compile_function
+from mcplite.server.functions.results import BadOutput, content_items, prompt_messages, resource_contents, tool_result
+from mcplite.types import (
+    NULL, AudioContent, BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent, PromptMessage, Resource,
+    ResourceLink, TextContent, TextResourceContents, ToolResultContent, ToolUseContent, UnknownContent,
+)
+
+PNG = b"\x89PNG\r\n\x1a\n"
+IMAGE = ImageContent(data=base64.b64encode(PNG).decode(), mime_type="image/png")
+TEXT = TextResourceContents(uri="a://b", text="t")
+LINK = ResourceLink(uri="a://b", name="b")
+
+
+@dataclasses.dataclass
+class Day:
+    date: datetime.date
+    high: float = 1.5
+
+
+class Pair(NamedTuple):
+    left: int
+    right: str
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+class City(TypedDict):
+    name: str
+
+
+class Text(str):
+    def __str__(self):
+        return "something else"
+
+
+def blob(data):
+    return EmbeddedResource(resource=BlobResourceContents(
+        uri="data:application/octet-stream", blob=base64.b64encode(data).decode(), mime_type="application/octet-stream"))
+
+
+def handler(annotation=None, **options):
+    def it(): ...
+
+    if annotation is not None:
+        it.__annotations__["return"] = annotation
+    return compile_function(it, **options)
+
+
+def result_of(value, annotation=None, **options):
+    return tool_result(value, handler(annotation, **options))
+
+
+def texts(*items):
+    return [TextContent(text=item) for item in items]
+
+
+# --- tools without a promise -----------------------------------------------------------------------------
+
+CONTENT = [
+    ("text", texts("text"), None),
+    ("", texts(""), None),
+    (Text("text"), texts("text"), None),
+    (None, [], None),
+    (TextContent("t"), texts("t"), None),
+    (Image(PNG), [IMAGE], None),
+    (Audio(b"x", "audio/x"), [AudioContent(data="eA==", mime_type="audio/x")], None),
+    (IMAGE, [IMAGE], None),
+    (LINK, [LINK], None),
+    (Resource(uri="a://b", name="b", title="B", size=3, mime_type="text/x"),
+     [ResourceLink(uri="a://b", name="b", title="B", size=3, mime_type="text/x")], None),
+    (TEXT, [EmbeddedResource(resource=TEXT)], None),
+    (EmbeddedResource(resource=TEXT), [EmbeddedResource(resource=TEXT)], None),
+    (b"\0\1", [blob(b"\0\1")], None),
+    (bytearray(b"ab"), [blob(b"ab")], None),
+    (memoryview(b"ab"), [blob(b"ab")], None),
+    (["above:", Image(PNG), {"a": 1}, 5, None], texts("above:") + [IMAGE] + texts('{"a":1}', "5", "null"), None),
+    ((Image(PNG), [LINK, "x"]), [IMAGE, LINK] + texts("x"), None),
+    ([b"x", TEXT], [blob(b"x"), EmbeddedResource(resource=TEXT)], None),
+    ([], texts("[]"), None),
+    (["a", "b"], texts('["a","b"]'), None),
+    ([1, [2]], texts("[1,[2]]"), None),
+    (5, texts("5"), None), (1.5, texts("1.5"), None), (True, texts("true"), None),
+    (2 ** 70, texts(str(2 ** 70)), None),
+    ({"ä": 1}, texts('{"ä":1}'), {"ä": 1}),
+    ({}, texts("{}"), {}),
+    (Day(datetime.date(2024, 5, 6)), texts('{"date":"2024-05-06","high":1.5}'), {"date": "2024-05-06", "high": 1.5}),
+    (Pair(1, "r"), texts('{"left":1,"right":"r"}'), {"left": 1, "right": "r"}),
+    (collections.OrderedDict(b=1, a=2), texts('{"b":1,"a":2}'), {"b": 1, "a": 2}),
+    (datetime.date(2024, 5, 6), texts("2024-05-06"), None),
+    (Color.RED, texts("red"), None),
+    ({3, 1, 2}, texts("[1,2,3]"), None),
+]
+
+
+@pytest.mark.parametrize("value, content, structured", CONTENT, ids=lambda value: str(value)[:40])
+def test_what_a_tool_returns_becomes_content(value, content, structured):
+    assert result_of(value) == CallToolResult(content=content, structured_content=structured)
+
+
+def test_switched_off_means_text_only():
+    for annotation, value in [(None, {"a": 1}), (Day, Day(datetime.date(2024, 5, 6))), (int, 5), (Dict[str, int], {})]:
+        result = result_of(value, annotation, structured_output=False)
+        assert result.structured_content is None and len(result.content) == 1
+
+
+# --- tools with a promise --------------------------------------------------------------------------------
+
+PROMISED = [
+    (int, 5, {"result": 5}, "5"),
+    (int, True, None, None),
+    (bool, True, {"result": True}, "true"),
+    (float, 1.5, {"result": 1.5}, "1.5"),
+    (float, 2, {"result": 2}, "2"),
+    (float, "2", None, None),
+    (Optional[str], "text", {"result": "text"}, "text"),
+    (Optional[str], None, {"result": None}, "null"),
+    (List[int], [1, 2], {"result": [1, 2]}, "[1,2]"),
+    (List[int], (1, 2), {"result": [1, 2]}, "[1,2]"),
+    (List[int], [1, "2"], None, None),
+    (List[int], None, None, None),
+    (Day, Day(datetime.date(2024, 5, 6)), {"date": "2024-05-06", "high": 1.5}, '{"date":"2024-05-06","high":1.5}'),
+    (Day, {"date": "2024-05-06", "high": 1, "more": 2}, {"date": "2024-05-06", "high": 1, "more": 2},
+     '{"date":"2024-05-06","high":1,"more":2}'),
+    (Day, {"high": 1}, None, None),
+    (Day, None, None, None),
+    (Day, "text", None, None),
+    (City, {"name": "Rome"}, {"name": "Rome"}, '{"name":"Rome"}'),
+    (City, {}, None, None),
+    (Pair, Pair(1, "r"), {"left": 1, "right": "r"}, '{"left":1,"right":"r"}'),
+    (Dict[str, int], {"a": 1}, {"a": 1}, '{"a":1}'),
+    (Dict[str, int], {"a": "1"}, None, None),
+    (Color, Color.RED, {"result": "red"}, "red"),
+    (datetime.date, datetime.date(2024, 5, 6), {"result": "2024-05-06"}, "2024-05-06"),
+]
+
+
+@pytest.mark.parametrize("annotation, value, structured, text", PROMISED, ids=lambda value: str(value)[:30])
+def test_what_was_promised_is_checked(annotation, value, structured, text):
+    if structured is None:
+        with pytest.raises(BadOutput):
+            result_of(value, annotation)
+    else:
+        assert result_of(value, annotation) == CallToolResult(content=texts(text), structured_content=structured)
+
+
+def test_a_broken_promise_says_where():
+    with pytest.raises(BadOutput, match=r"^result\[1\]: '2' is not of type 'integer'; result\[2\]: "):
+        result_of([1, "2", "3", "4", "5"], List[int])
+
+
+def test_only_the_first_three_problems_are_told():
+    with pytest.raises(BadOutput) as caught:
+        result_of(list("abcdef"), List[int])
+    assert str(caught.value).count("is not of type") == 3
+
+
+def test_insisting_makes_text_structured():
+    assert result_of("text", str, structured_output=True).structured_content == {"result": "text"}
+
+
+OWN = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def test_a_schema_of_ones_own_is_checked():
+    assert result_of({"n": 1}, output_schema=OWN).structured_content == {"n": 1}
+    with pytest.raises(BadOutput, match="^'n' is a required property$"):
+        result_of({}, output_schema=OWN)
+    with pytest.raises(BadOutput):
+        result_of("text", output_schema=OWN)
+
+
+# --- results by hand -------------------------------------------------------------------------------------
+
+
+def test_a_result_by_hand_is_passed_on_as_a_copy():
+    kept = CallToolResult(content=["text", Image(PNG), {"a": 1}], meta={"k": 1}, structured_content={"day": Day(None)})
+    result = result_of(kept)
+    assert result is not kept and kept.content[0] == "text"
+    assert result.content == texts("text") + [IMAGE] + texts('{"a":1}') and result.meta == {"k": 1}
+    assert result.structured_content == {"day": {"date": None, "high": 1.5}}
+    assert result_of(kept) == result
+
+
+def test_structured_content_by_hand_gets_a_text():
+    assert result_of(CallToolResult(structured_content={"n": 1}), output_schema=OWN).content == texts('{"n":1}')
+    assert result_of(CallToolResult(content=texts("one"), structured_content={"n": 1}), output_schema=OWN).content == texts("one")
+
+
+def test_structured_content_by_hand_is_checked():
+    with pytest.raises(BadOutput, match="^n: 'x' is not of type 'integer'$"):
+        result_of(CallToolResult(structured_content={"n": "x"}), output_schema=OWN)
+    with pytest.raises(BadOutput, match="an output schema is declared, but the result has no structured_content"):
+        result_of(CallToolResult(content=texts("one")), output_schema=OWN)
+    with pytest.raises(BadOutput):
+        result_of(CallToolResult(structured_content=NULL), output_schema=OWN)
+
+
+def test_an_error_by_hand_needs_no_structured_content():
+    failed = CallToolResult(content=texts("no"), is_error=True)
+    assert result_of(failed, output_schema=OWN) == failed == result_of(failed, int)
+
+
+def test_null_by_hand_stays():
+    assert result_of(CallToolResult(structured_content=NULL)).structured_content is NULL
+
+
+# --- what cannot be sent (REL-59) --------------------------------------------------------------------------
+
+CYCLIC: List[Any] = []
+CYCLIC.append(CYCLIC)
+LOOP: Dict[str, Any] = {}
+LOOP["self"] = [LOOP]
+
+UNSENDABLE = [
+    (float("nan"), ValueError, "no JSON number|not JSON compliant"), (float("-inf"), ValueError, "JSON"),
+    ({"a": [float("inf")]}, ValueError, "inf is no JSON number; return None, or a text, in its place"),
+    (CYCLIC, ValueError, "nested too deeply, or contains itself"), (LOOP, ValueError, "nested too deeply, or contains itself"),
+    (object(), TypeError, "a value of the class object cannot be sent as JSON; return a dict, a dataclass or text"),
+    ((n for n in ()), TypeError, "a generator cannot be sent: return a list"),
+    ({1: "a"}, TypeError, "the key 1 is not a string, which JSON requires; convert it"),
+    ({"a": Image(PNG)}, TypeError, "a value of the class Image cannot be sent"),
+    ([Image(PNG), object()], TypeError, "a value of the class object"),
+    ({object()}, TypeError, "a value of the class object"), (1j, TypeError, "complex"), (Day, TypeError, "class type"),
+    (CallToolResult(structured_content={"a": object()}), TypeError, "class object"),
+    (CallToolResult(content=[object()]), TypeError, "class object"),
+]
+
+
+@pytest.mark.parametrize("value, kind, text", UNSENDABLE, ids=lambda value: str(type(value).__name__))
+def test_what_cannot_be_sent_is_refused_with_a_reason(value, kind, text):
+    with pytest.raises(kind, match=text):
+        result_of(value)
+
+
+@pytest.mark.parametrize("value", [item[0] for item in UNSENDABLE[:9]], ids=lambda value: type(value).__name__)
+def test_nor_can_it_where_something_was_promised(value):
+    for annotation in (float, List[float], Dict[str, Any]):
+        with pytest.raises((TypeError, ValueError)):
+            result_of(value, annotation)
+
+
+@pytest.mark.parametrize("annotation", [None, float])
+def test_not_a_number_says_what_to_do(annotation):
+    with pytest.raises(ValueError, match="^nan is no JSON number; return None, or a text, in its place$"):
+        result_of(float("nan"), annotation)
+
+
+def test_a_coroutine_is_closed_and_refused():
+    async def later(): ...
+
+    with pytest.raises(TypeError, match="^a coroutine cannot be sent: the handler is async somewhere inside"):
+        result_of(later())  # a warning about it would be an error here
+
+
+#: Some can be sent, some not; whichever it is, the next call works.
+ODD = [10 ** 5000, "\ud800", {"\udfff": "\ud800"}, float("nan"), object(), CYCLIC, {1, 2}, b"\xff", (n for n in ())]
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("annotation", [Any, None, int, float, List[int], Dict[str, Any]], ids=str)
+def test_an_odd_value_is_the_end_of_that_call_only(connect, server, value, annotation):
+    def odd():
+        return value
+
+    if annotation is not None:
+        odd.__annotations__["return"] = annotation
+    server.add_tool(odd)
+    server.add_resource("odd://one", odd)
+    server.add_prompt(odd)
+    client = connect(server)
+    answer = client.ask("tools/call", {"name": "odd", "arguments": {}})
+    assert answer["result"]["content"], "a tool's own failure is a result with isError"
+    for method, params in [("resources/read", {"uri": "odd://one"}), ("prompts/get", {"name": "odd"})]:
+        answer = client.ask(method, params)
+        assert ("error" in answer) != ("result" in answer)
+    assert client.result("ping") == {} and client.others == []
+
+
+# --- content blocks --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("item", [
+    TextContent("t"), IMAGE, LINK, EmbeddedResource(resource=TEXT), ToolUseContent(id="1", name="n", input={}),
+    ToolResultContent(tool_use_id="1", content=[]), UnknownContent({"type": "new"})], ids=lambda item: type(item).__name__)
+def test_blocks_are_passed_on(item):
+    assert content_items([item]) == [item]
+
+
+# --- resources ---------------------------------------------------------------------------------------------
+
+URI = "a://b"
+RESOURCES = [
+    (None, []),
+    ("text", [TextResourceContents(uri=URI, text="text", mime_type="text/plain")]),
+    (b"\0", [BlobResourceContents(uri=URI, blob="AA==", mime_type="application/octet-stream")]),
+    (bytearray(b"\0"), [BlobResourceContents(uri=URI, blob="AA==", mime_type="application/octet-stream")]),
+    ({"a": Color.RED}, [TextResourceContents(uri=URI, text='{"a":"red"}', mime_type="application/json")]),
+    ([1, "ä"], [TextResourceContents(uri=URI, text='[1,"ä"]', mime_type="application/json")]),
+    ([], [TextResourceContents(uri=URI, text="[]", mime_type="application/json")]),
+    (5, [TextResourceContents(uri=URI, text="5", mime_type="application/json")]),
+    (Image(PNG), [BlobResourceContents(uri=URI, blob=IMAGE.data, mime_type="image/png")]),
+    (TEXT, [TEXT]), ([TEXT, TEXT], [TEXT, TEXT]), ((TEXT,), [TEXT]),
+    (EmbeddedResource(resource=TEXT), [TEXT]), ([EmbeddedResource(resource=TEXT), TEXT], [TEXT, TEXT]),
+]
+
+
+@pytest.mark.parametrize("value, contents", RESOURCES, ids=lambda value: str(value)[:30])
+def test_what_a_reader_returns_becomes_contents(value, contents):
+    assert resource_contents(value, URI, None) == contents
+
+
+@pytest.mark.parametrize("value", ["text", b"\0", {"a": 1}, Image(PNG)], ids=lambda value: type(value).__name__)
+def test_the_declared_mime_type_counts(value):
+    assert [item.mime_type for item in resource_contents(value, URI, "x/y")] == ["x/y"]
+
+
+@pytest.mark.parametrize("value", [object(), float("nan"), CYCLIC, {1: 2}], ids=lambda value: type(value).__name__)
+def test_contents_that_cannot_be_sent(value):
+    with pytest.raises((TypeError, ValueError)):
+        resource_contents(value, URI, None)
+
+
+# --- prompts -----------------------------------------------------------------------------------------------
+
+
+def user(content):
+    return PromptMessage("user", content)
+
+
+def assistant(content):
+    return PromptMessage("assistant", content)
+
+
+PROMPTS = [
+    (None, []), ([], []), ("text", [user(TextContent("text"))]), (TextContent("t"), [user(TextContent("t"))]),
+    (user(TextContent("t")), [user(TextContent("t"))]), (Image(PNG), [user(IMAGE)]), (IMAGE, [user(IMAGE)]),
+    (TEXT, [user(EmbeddedResource(resource=TEXT))]), (b"x", [user(blob(b"x"))]),
+    (Resource(uri="a://b", name="b"), [user(LINK)]),
+    (assistant("text"), [assistant(TextContent("text"))]),
+    (assistant(["text", Image(PNG)]), [assistant(TextContent("text")), assistant(IMAGE)]),
+    (["a", assistant("b"), ["c", [IMAGE]]],
+     [user(TextContent("a")), assistant(TextContent("b")), user(TextContent("c")), user(IMAGE)]),
+    (("a", "b"), [user(TextContent("a")), user(TextContent("b"))]),
+    ({"role": "assistant", "content": "text"}, [assistant(TextContent("text"))]),
+    ({"role": "user", "content": {"type": "text", "text": "t"}}, [user(TextContent("t"))]),
+    ({"role": "user", "content": Image(PNG)}, [user(IMAGE)]),
+    ([{"role": "user", "content": ["a", TEXT]}], [user(TextContent("a")), user(EmbeddedResource(resource=TEXT))]),
+]
+
+
+@pytest.mark.parametrize("value, messages", PROMPTS, ids=lambda value: str(value)[:30])
+def test_what_a_prompt_returns_becomes_messages(value, messages):
+    assert prompt_messages(value) == messages
+
+
+@pytest.mark.parametrize("value, kind, text", [
+    (5, TypeError, "a prompt returns texts, messages and content, not int"),
+    ([object()], TypeError, "a prompt returns texts, messages and content, not object"),
+    ({"a": 1}, TypeError, "a prompt returns texts, messages and content, not dict"),
+    (Pair(1, "r"), TypeError, "a prompt returns texts, messages and content, not Pair"),
+    ({"role": "system", "content": "x"}, ValueError, "a message's role is 'user' or 'assistant', not 'system'"),
+    ({"role": [], "content": "x"}, ValueError, r"a message's role is 'user' or 'assistant', not \[\]"),
+    (PromptMessage("tool", TextContent("x")), ValueError, "a message's role is 'user' or 'assistant', not 'tool'"),
+    ({"role": "user", "content": {"type": "text"}}, ValueError, "a message's content is not content of the protocol: "),
+    ({"role": "user", "content": {}}, ValueError, "a message's content is not content of the protocol: "),
+    ({"role": "user", "content": object()}, TypeError, "class object cannot be sent"),
+], ids=lambda value: str(value)[:30])
+def test_what_is_no_message_is_refused(value, kind, text):
+    with pytest.raises(kind, match=f"^{text}" if kind is ValueError else text):
+        prompt_messages(value)
+
+
+def test_texts_are_json_that_anyone_can_read():
+    result = result_of({"a": [1, "é\n", None, True], "b": {"c": 1e300}})
+    assert json.loads(result.content[0].text) == result.structured_content
+
+
+@pytest.mark.parametrize("annotation, values", [
+    (float, st.floats(allow_nan=False, allow_infinity=False) | st.integers(-2 ** 53, 2 ** 53)),
+    (Optional[int], st.none() | st.integers()),
+    (Day, st.builds(Day, st.dates(), st.floats(allow_nan=False, allow_infinity=False))),
+    (List[Pair], st.lists(st.builds(Pair, st.integers(), st.text()))), (datetime.timedelta, st.timedeltas()),
+    (Dict[str, Set[int]], st.dictionaries(st.text(), st.sets(st.integers()))),
+], ids=str)
+def test_what_fits_the_annotation_fits_the_schema_and_comes_back(annotation, values):
+    def it(value): ...
+
+    it.__annotations__ = {"value": annotation, "return": annotation}
+    compiled = compile_function(it)
+    validator = jsonschema.Draft202012Validator(compiled.output_schema)
+
+    @given(values)
+    def check(value):
+        result = tool_result(value, compiled)
+        validator.validate(result.structured_content)
+        data = result.structured_content["result"] if compiled.wrapped else result.structured_content
+        assert compiled.bind({"value": data}) == {"value": value}
+        assert result.text == data if isinstance(data, str) else json.loads(result.text) == data
+
+    check()

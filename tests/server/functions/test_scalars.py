@@ -1,0 +1,30 @@
+"""Scalars and how errors quote them; what each annotation accepts stands in the tables of test_schemas."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcplite.server.functions.scalars import SIMPLE, Mismatch, shown
+
+
+@given(st.text(max_size=30) | st.from_regex(r"[0-9T:.,Z+-]{0,30}") | st.from_regex(r"-?P[0-9YMWDTHS.]{0,20}"))
+def test_any_text_is_converted_or_refused(text):
+    for node in SIMPLE.values():
+        try:
+            node.convert(text)
+        except Mismatch as error:
+            assert error.message.endswith(str(error)) and "is not" in error.message
+
+
+def test_the_place_leads_through_lists_and_objects():
+    error = Mismatch("is required").below("name").below(3).below("items")
+    assert error.path == ("items", 3, "name")
+    assert error.sentence() == "items[3].name: is required" and error.sentence("arg") == "arg.items[3].name: is required"
+    assert Mismatch("is odd").sentence() == "is odd"
+
+
+def test_long_values_are_cut_and_names_too():
+    assert shown("x" * 10 ** 6) == "'" + "x" * 76 + "..."
+    assert shown(["x" * 1000] * 5).endswith("...") and len(shown(["x" * 1000] * 5)) == 80
+    assert shown([1] * 21) == "a list of 21" and shown([1, 2]) == "[1, 2]"
+    assert shown(dict.fromkeys(range(30))) == "an object of 30"
+    assert len(Mismatch("is odd").below("k" * 1000).sentence("a")) < 120

@@ -1,0 +1,278 @@
+"""Handlers in a fleet: entered again in whichever process, with the answers so far, and trusted only when sealed."""
+
+import itertools
+import json
+from collections import Counter
+
+import pytest
+from stateless import Web, again, call
+
+import mcplite
+from mcplite.protocol.state import Journal
+from mcplite.server.handling.replay import MemoryStore, States, StoredState
+
+KEYS = ["a key of thirty-two bytes or more"]
+CAN = {"capabilities": {"elicitation": {}}}
+REFUSED = {"code": -32602, "message": "Invalid or expired requestState: send the request again without it"}
+TRIP = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+class Fleet:
+    """Processes that share nothing but the keys, and a store if there is one; each request reaches the next of them."""
+
+    def __init__(self, size=3, keys=KEYS, store=None, name="fleet", seconds=600.0):
+        self.done = Counter()
+        self.seen = []
+        self.processes = [self.make(keys, store, name, seconds) for _ in range(size)]
+        self.turns = itertools.cycle(self.processes)
+
+    def make(self, keys, store, name, seconds):
+        mcp = mcplite.Server(name, fleet=True, state_keys=keys, state_store=store,
+                             limits=mcplite.Limits(waiting_seconds=seconds))
+
+        @mcp.tool()
+        def book(guest: str, ctx: mcplite.Context) -> str:
+            self.seen.append(ctx.round)
+            self.done["entered"] += 1
+            where = ctx.elicit("Where to?", TRIP)
+            price = ctx.once("price", self.pay)
+            sure = ctx.elicit(f"{price['euros']} euros for {where.content['city']}?")
+            return f"{guest}: {where.content['city']}, {sure.action}"
+
+        @mcp.tool()
+        def other(guest: str, ctx: mcplite.Context) -> str:
+            return ctx.elicit("Where to?", TRIP).action
+
+        @mcp.tool()
+        def swallow(ctx: mcplite.Context) -> str:
+            try:
+                return ctx.elicit("Well?").action
+            except Exception:
+                return "swallowed"
+
+        @mcp.tool()
+        def greedy(ctx: mcplite.Context) -> str:
+            try:
+                return ctx.elicit("Well?").action
+            except:  # noqa: E722
+                return "swallowed"
+
+        @mcp.tool()
+        def fickle(ctx: mcplite.Context) -> str:
+            first = ctx.elicit(f"Question {next(self.numbers)}?")
+            return first.action
+
+        @mcp.tool()
+        def odd(ctx: mcplite.Context) -> str:
+            ctx.once("odd", lambda: {1, 2})
+            return ctx.elicit("Well?").action
+
+        @mcp.tool()
+        def long(ctx: mcplite.Context) -> str:
+            ctx.once("long", lambda: "x" * 100_000)
+            return ctx.elicit("Well?").action
+
+        @mcp.tool()
+        def wizard(ctx: mcplite.Context):
+            if ctx.round == 0:
+                return mcplite.InputRequired({"where": mcplite.Elicit("Where to?", TRIP)}, state={"step": 1})
+            return f"{ctx.state['step']} {ctx.input_responses['where'].content['city']}"
+
+        @mcp.tool()
+        def both(ctx: mcplite.Context) -> str:
+            answers = ctx.ask({"a": mcplite.Elicit("A?"), "b": mcplite.Elicit("B?")})
+            return f"{answers['a'].action} {answers['b'].action}"
+
+        return Web(mcp)
+
+    numbers = itertools.count()
+
+    def pay(self):
+        self.done["paid"] += 1
+        return {"euros": 100, "pair": (1, 2)}
+
+    def send(self, request, principal=None):
+        return next(self.turns).send(request, principal and mcplite.Principal(principal))[0]
+
+    def result(self, request):
+        answer = self.send(request)
+        assert "result" in answer, answer
+        return answer["result"]
+
+    def finish(self, request):
+        """Answer questions until there is a result; return it and the number of requests."""
+        sent, result = request, self.result(request)
+        for count in range(1, 12):
+            if result["resultType"] == "complete":
+                return result["content"][0]["text"], count
+            sent = again(request, result, id=count + 1)
+            result = self.result(sent)
+        raise AssertionError("no end")
+
+    def close(self):
+        for process in self.processes:
+            process.close()
+
+
+@pytest.fixture
+def fleet():
+    fleet = Fleet()
+    yield fleet
+    fleet.close()
+
+
+def book(guest="Ada"):
+    return call("book", {"guest": guest}, **CAN)
+
+
+def test_the_effect_happens_once_whichever_process_goes_on(fleet):
+    assert fleet.finish(book()) == ("Ada: Rome, accept", 3)
+    assert fleet.done == {"entered": 3, "paid": 1}
+    assert fleet.seen == [0, 1, 2]
+
+
+@pytest.mark.parametrize("tool, text, count", [("wizard", "1 Rome", 2), ("both", "accept accept", 2), ("swallow", "accept", 2)])
+def test_other_ways_to_ask(fleet, tool, text, count):
+    assert fleet.finish(call(tool, **CAN)) == (text, count)
+
+
+def test_a_bare_except_does_not_keep_the_question_from_being_asked(fleet):
+    first = fleet.result(call("greedy", **CAN))
+    assert first["resultType"] == "input_required"
+
+
+def test_partial_answers_are_kept(fleet):
+    request = call("both", **CAN)
+    first = fleet.result(request)
+    second = fleet.result(again(request, first, {"a": {"action": "decline"}}))
+    assert set(second["inputRequests"]) == {"b"}
+    last = fleet.result(again(request, second, {"b": {"action": "accept"}}))
+    assert last["content"][0]["text"] == "decline accept"
+
+
+def test_a_handler_that_asks_something_else_the_second_time(fleet, caplog):
+    request = call("fickle", **CAN)
+    first = fleet.result(request)
+    second = fleet.result(again(request, first))
+    assert second["resultType"] == "input_required" and "asks something else" in caplog.text
+
+
+def test_what_cannot_be_noted(fleet):
+    result = fleet.result(call("odd", **CAN))
+    assert result["isError"] and "cannot travel as JSON" in result["content"][0]["text"]
+    result = fleet.result(call("long", **CAN))
+    assert result["isError"] and "StoredState" in result["content"][0]["text"]
+
+
+def test_a_note_is_the_same_each_time():
+    mcp, seen = mcplite.Server("note", fleet=True, state_keys=KEYS), []
+
+    @mcp.tool()
+    def work(ctx: mcplite.Context) -> str:
+        seen.append(ctx.once("pair", lambda: (1, 2)))
+        return ctx.elicit("Well?").action
+
+    web, request = Web(mcp), call("work", **CAN)
+    web.result(again(request, web.result(request)))
+    assert seen == [[1, 2], [1, 2]]
+    web.close()
+
+
+# --- trust ----------------------------------------------------------------------------------------------
+
+
+def test_no_character_of_a_state_can_be_changed(fleet):
+    request = book()
+    state = fleet.result(request)["requestState"]
+    for at in range(0, len(state), 7):
+        other = "A" if state[at] != "A" else "B"
+        wrong = again(request, {}, {}, requestState=state[:at] + other + state[at + 1:])
+        assert fleet.send(wrong)["error"] == REFUSED, at  # MRTR-12
+    for wrong in ("", "x", state[:-1], state + "=", state * 2, "\ud800", "é"):
+        assert fleet.send(again(request, {}, {}, requestState=wrong))["error"] == REFUSED
+
+
+def test_a_state_is_for_one_request_of_one_sender(fleet):
+    first = fleet.send(book(), principal="ada")["result"]
+    retry = again(book(), first)
+    for principal in (None, "bob"):
+        assert fleet.send(retry, principal)["error"] == REFUSED  # MRTR-14
+    assert fleet.send(again(book("Bob"), first), "ada")["error"] == REFUSED  # MRTR-16
+    assert fleet.send(again(call("other", {"guest": "Ada"}, **CAN), first), "ada")["error"] == REFUSED
+    assert fleet.send(retry, "ada")["result"]["resultType"] == "input_required"
+
+
+def test_other_servers_states_and_other_keys_are_refused(fleet):
+    first = fleet.result(book())
+    for other in (Fleet(1, name="another"), Fleet(1, keys=["another key of thirty-two bytes..."])):
+        assert other.send(again(book(), first))["error"] == REFUSED
+        other.close()
+
+
+def test_keys_are_rotated():
+    new = "a new key of thirty-two bytes or more"
+    old, both, later = Fleet(1), Fleet(1, keys=[new, *KEYS]), Fleet(1, keys=[new])
+    second = both.result(again(book(), old.result(book())))
+    assert later.result(again(book(), second))["resultType"] == "complete"
+    for fleet in (old, both, later):
+        fleet.close()
+
+
+def test_a_state_is_good_for_its_time():
+    clock = [1000.0]
+    states = States([b"k" * 32], "s", 60.0, clock=lambda: clock[0])
+    params = {"name": "x", "arguments": {}}
+    text = states.write(Journal(), None, "tools/call", params)
+    clock[0] += 59
+    assert states.open(text, None, "tools/call", params) is not None
+    clock[0] += 2
+    assert states.open(text, None, "tools/call", params) is None  # MRTR-15
+
+
+def test_the_state_says_nothing_of_the_secrets(fleet):
+    assert KEYS[0] not in json.dumps(fleet.result(book()))
+
+
+@pytest.mark.parametrize("options, text", [
+    ({"fleet": True}, "state_keys"), ({"fleet": True, "state_keys": []}, "state_keys"),
+    ({"fleet": True, "state_keys": ["short"]}, "32")])
+def test_a_fleet_needs_keys(options, text):
+    with pytest.raises((mcplite.RegistrationError, ValueError), match=text):
+        mcplite.Server("x", **options)
+
+
+# --- a store ----------------------------------------------------------------------------------------------
+
+
+def test_a_stored_state_is_good_for_one_return():
+    fleet = Fleet(store=StoredState(MemoryStore()))
+    request = book()
+    first = fleet.result(request)
+    assert len(first["requestState"]) < 64
+    second = fleet.result(again(request, first))
+    assert fleet.send(again(request, first))["error"] == REFUSED  # MRTR-17
+    assert fleet.result(again(request, second))["content"][0]["text"] == "Ada: Rome, accept"
+    assert fleet.done == {"entered": 3, "paid": 1}
+    assert fleet.send(again(request, second))["error"] == REFUSED
+    fleet.close()
+
+
+def test_a_stored_state_may_be_long():
+    fleet = Fleet(store=StoredState(MemoryStore()))
+    assert fleet.finish(call("long", **CAN)) == ("accept", 2)
+    fleet.close()
+
+
+def test_the_memory_store_forgets():
+    clock = [0.0]
+    store = MemoryStore(lambda: clock[0])
+    store.put("a", b"1", 10)
+    store.put("b", b"2", 30)
+    clock[0] = 20
+    assert store.take("a") is None and store.take("b") == b"2" and store.take("b") is None
+
+
+@pytest.mark.parametrize("store", [None, {}, object()])
+def test_something_that_is_no_store(store):
+    with pytest.raises(TypeError, match="put\\(key, value, seconds\\)"):
+        StoredState(store)

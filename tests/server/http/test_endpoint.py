@@ -1,0 +1,571 @@
+"""The HTTP core, request by request and without a socket: each status, each mode, each revision's differences."""
+
+import contextlib
+import json
+import threading
+from typing import Any, Dict
+
+import pytest
+import stateless
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mcplite
+from mcplite.protocol.http.headers import Headers
+from mcplite.revisions import LEGACY, REVISIONS
+from mcplite.server.http.endpoint import Exchange
+from mcplite.server.http.messages import HTTPRequest, UnreadableBody
+
+LIMIT = 30
+KEY = "a secret of many bytes"
+STREAMABLE = [revision.name for revision in LEGACY if revision.http == "streamable"]
+CHECKED = [revision.name for revision in LEGACY if revision.version_header == "checked"]
+BOTH = "application/json, text/event-stream"
+
+
+def make(mcp=None, **options):
+    mcp = mcp or mcplite.Server("demo")
+
+    @mcp.tool()
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @mcp.tool()
+    def report(ctx: mcplite.Context) -> str:
+        ctx.report_progress(1)
+        return "reported"
+
+    @mcp.tool()
+    def can(ctx: mcplite.Context) -> bool:
+        return ctx.can_elicit
+
+    @mcp.tool()
+    def ask(ctx: mcplite.Context) -> str:
+        return ctx.elicit("Well?").action
+
+    return Exchange(mcp, **options)
+
+
+@pytest.fixture
+def exchange():
+    exchange = make()
+    yield exchange
+    exchange.close(0.1)
+
+
+def request(method, message=None, path="/mcp", body=None, principal=None, query="", **headers):
+    if body is None:
+        body = b"" if message is None else json.dumps(message).encode()
+    given = {"host": "127.0.0.1:8000", "accept": BOTH, "content-type": "application/json"}
+    given.update({name.replace("_", "-"): value for name, value in headers.items()})
+
+    def read(limit):
+        if len(body) > limit:
+            raise UnreadableBody(413, "too much")
+        return body
+
+    return HTTPRequest(method, path, Headers([pair for pair in given.items() if pair[1] is not None]), query, read=read,
+                       principal=None if principal is None else mcplite.Principal(principal))
+
+
+def call(method, params=None, id=1) -> Dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}
+
+
+def opening(version="2025-11-25", **capabilities):
+    return call("initialize", {"protocolVersion": version, "capabilities": capabilities,
+                               "clientInfo": {"name": "test", "version": "1"}}, 0)
+
+
+def ask_tool(name, arguments=None, id=1, token=None):
+    meta = {} if token is None else {"_meta": {"progressToken": token}}
+    return call("tools/call", {"name": name, "arguments": arguments or {}, **meta}, id)
+
+
+class Client:
+    """One client's way to an exchange: its session id and version go with each request."""
+
+    def __init__(self, exchange, version="2025-11-25", principal=None, **capabilities):
+        self.exchange, self.principal, self.version = exchange, principal, version
+        self.opened = exchange.handle(request("POST", opening(version, **capabilities), principal=principal))
+        self.headers = {name.lower().replace("-", "_"): value for name, value in self.opened.headers if name == "Mcp-Session-Id"}
+        if version in CHECKED:
+            self.headers["mcp_protocol_version"] = version
+        assert self.send({"jsonrpc": "2.0", "method": "notifications/initialized"}).status == 202
+
+    def send(self, message=None, method="POST", **more):
+        return self.exchange.handle(request(method, message, principal=self.principal, **{**self.headers, **more}))
+
+
+def body(response):
+    return json.loads(response.content)
+
+
+def events(response, count=None):
+    """Read *count* messages of a stream, or all; return ids and data."""
+    found, text = [], ""
+    for piece in response.body:
+        text += piece.decode()
+        while "\n\n" in text:
+            event, _, text = text.partition("\n\n")
+            fields = dict(line.split(": ", 1) if ": " in line else (line.rstrip(":"), "") for line in event.splitlines()
+                          if not line.startswith(":"))
+            if fields:
+                found.append((fields.get("id"), json.loads(fields["data"]) if fields.get("data") else None))
+        if count is not None and len(found) >= count:
+            break
+    return found
+
+
+def header(response, name):
+    return dict(response.headers).get(name)
+
+
+# --- opening, and being somebody ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", STREAMABLE)
+def test_a_session_is_opened_used_and_ended(exchange, version):
+    # SESS-01 to SESS-03, SESS-12
+    client = Client(exchange, version)
+    id = client.headers["mcp_session_id"]
+    assert client.opened.status == 200 and len(id) >= 32 and all("!" <= letter <= "~" for letter in id)
+    assert body(client.opened)["result"]["protocolVersion"] == version
+    answer = client.send(ask_tool("add", {"a": 1, "b": 2}))
+    assert answer.status == 200 and header(answer, "Content-Type") == "application/json"
+    assert body(answer)["result"]["content"][0]["text"] == "3"
+    assert client.send(method="DELETE").status == 204
+    assert client.send(call("ping")).status == 404
+
+
+def test_every_session_has_an_id_of_its_own(exchange):
+    ids = {Client(exchange).headers["mcp_session_id"] for _ in range(50)}
+    assert len(ids) == 50 == len(exchange.sessions)
+
+
+@pytest.mark.parametrize("id, status", [(None, 400), ("unknown", 404)])
+def test_requests_without_a_session(exchange, id, status):
+    # SESS-06, SESS-08
+    for method, message in (("POST", call("ping", id=7)), ("GET", None), ("DELETE", None)):
+        answer = exchange.handle(request(method, message, mcp_session_id=id))
+        assert answer.status == status
+        if message:
+            assert body(answer)["id"] == 7
+
+
+def test_a_session_belongs_to_who_opened_it(exchange):
+    # SESS-15: whoever else shows the id learns nothing.
+    client = Client(exchange, principal="ada")
+    assert client.send(call("ping")).status == 200
+    for other in (None, "bob"):
+        stranger = exchange.handle(request("POST", call("ping"), principal=other, **client.headers))
+        nobody = exchange.handle(request("POST", call("ping"), principal=other, mcp_session_id="x"))
+        assert stranger.status == nobody.status == 404
+        assert body(stranger)["error"] == body(nobody)["error"]
+
+
+def test_a_refused_handshake_leaves_nothing_behind(exchange):
+    # SEC-53
+    for params in ({}, {"protocolVersion": 1}, {"protocolVersion": "2025-11-25"}):
+        answer = exchange.handle(request("POST", call("initialize", params)))
+        assert "error" in body(answer) and header(answer, "Mcp-Session-Id") is None
+    assert len(exchange.sessions) == 0
+
+
+# --- what is refused, and how -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change, status", [
+    ({"content_type": None}, 415), ({"content_type": "text/plain"}, 415), ({"content_type": "application/jsonx"}, 415),
+    ({"content_encoding": "gzip"}, 415), ({"accept": "application/json"}, 406), ({"accept": "text/html"}, 406),
+    ({"accept": "application/json;q=0, text/event-stream"}, 406), ({"host": "evil.example"}, 421), ({"host": None}, 421),
+    ({"host": "127.0.0.1:8000@evil.example"}, 421), ({"origin": "https://evil.example"}, 403), ({"origin": "null"}, 403),
+    ({"mcp_protocol_version": "1999-01-01"}, 400), ({"mcp_protocol_version": "2025-06-18"}, 400),
+    ({"content_type": "application/json; charset=utf-8"}, 200), ({"accept": "*/*"}, 200), ({"accept": None}, 200),
+    ({"accept": "application/*;q=0.5, text/event-stream"}, 200), ({"host": "LOCALHOST:8000"}, 200),
+    ({"host": "[::1]:80"}, 200), ({"origin": "http://localhost:3000"}, 200), ({"mcp_protocol_version": None}, 200),
+])
+def test_headers_decide(exchange, change, status):
+    answer = Client(exchange).send(call("ping"), **change)
+    assert answer.status == status, answer.content
+
+
+@pytest.mark.parametrize("text, status, code", [
+    (b"{", 400, -32700), (b"", 400, -32700), (b"\xff", 400, -32700), (b"[]", 400, -32600), (b"1", 400, -32600),
+    (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', 400, -32600), (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', 400, -32600),
+    (b"[" + b"{}," * 200_000 + b"{}]", 413, -32600), (b" " * (5 << 20), 413, -32600),
+])
+def test_bodies_that_are_no_message(exchange, text, status, code):
+    # HTTP-07, SEC-05
+    answer = Client(exchange).send(body=text)
+    assert answer.status == status and body(answer)["error"]["code"] == code
+
+
+def test_nothing_is_read_of_who_is_refused_anyway(exchange):
+    # SEC-04
+    def read(limit):
+        raise AssertionError("read")
+
+    for change in ({"host": "evil.example"}, {"origin": "https://evil.example"}, {"content-type": "text/plain"}):
+        headers = {"host": "localhost", "accept": BOTH, "content-type": "application/json", **change}
+        answer = exchange.handle(HTTPRequest("POST", "/mcp", Headers(headers.items()), read=read))
+        assert answer.status in (403, 415, 421) and header(answer, "Connection") == "close"
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "HEAD", "OPTIONS", "TRACE", "BREW"])
+def test_other_methods(exchange, method):
+    answer = Client(exchange).send(method=method)
+    assert answer.status == 405 and header(answer, "Allow") == "POST, GET, DELETE"
+
+
+def test_other_paths(exchange):
+    assert exchange.handle(request("POST", opening(), path="/")).status == 404
+    assert exchange.handle(request("POST", opening(), path="/mcp/")).status == 200
+    assert "the endpoint is /mcp" in exchange.handle(request("GET", path="/other")).content.decode()
+
+
+def test_the_version_of_a_session_is_checked_where_it_is_known(exchange):
+    # HDR-03, HDR-05, HDR-08
+    old = Client(exchange, "2025-03-26")
+    assert old.send(call("ping"), mcp_protocol_version="2025-11-25").status == 200
+    assert old.send(call("ping")).status == 200
+    new = Client(exchange, "2025-06-18")
+    assert new.send(call("ping"), mcp_protocol_version="2025-11-25").status == 400
+    refused = new.send(call("ping"), mcp_protocol_version="no")
+    assert body(refused)["error"]["data"]["supported"] == [revision.name for revision in reversed(REVISIONS)]
+
+
+def test_an_error_of_the_protocol_is_a_normal_answer(exchange):
+    # HTTP-42
+    client = Client(exchange)
+    for message, code in ((call("no/such"), -32601), (ask_tool("missing"), -32602)):
+        answer = client.send(message)
+        assert answer.status == 200 and body(answer)["error"]["code"] == code
+
+
+def test_notifications_and_answers_are_accepted(exchange):
+    # HTTP-06
+    client = Client(exchange)
+    for message in ({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}},
+                    {"jsonrpc": "2.0", "id": 5, "result": {}}, {"jsonrpc": "2.0", "id": 5, "error": {"code": 1, "message": "x"}}):
+        answer = client.send(message)
+        assert answer.status == 202 and answer.content == b""
+
+
+def test_batches(exchange):
+    # RPC-21 to RPC-27
+    two = [call("ping", id="a"), ask_tool("add", {"a": 1, "b": 1}, "b")]
+    news = [{"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}] * 2
+    client = Client(exchange, "2025-03-26")
+    answer = client.send(two)
+    assert answer.status == 200 and {item["id"] for item in body(answer)} == {"a", "b"}
+    assert client.send(news).status == 202
+    assert client.send([*two, {"jsonrpc": "2.0", "id": 1, "result": {}}]).status == 400
+    assert client.send([{"jsonrpc": "2.0", "id": 1, "result": {}}]).status == 202
+    assert "error" in body(client.send([call("ping"), 5]))[1]
+    for version in CHECKED:
+        assert Client(exchange, version).send(two).status == 400
+
+
+# --- streams ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", STREAMABLE)
+def test_what_is_said_first_makes_a_stream(exchange, version):
+    # HTTP-10, HTTP-11, HTTP-15, RES-01, RES-02
+    client = Client(exchange, version)
+    answer = client.send(ask_tool("report", token="t"))
+    assert answer.status == 200 and header(answer, "Content-Type") == "text/event-stream"
+    found = events(answer)
+    if version == "2025-11-25":
+        (id, data), *found = found
+        assert data is None and id
+    assert [data.get("method", "answer") for _, data in found] == ["notifications/progress", "answer"]
+    ids = [id for id, _ in found] + [id for id, _ in events(client.send(ask_tool("report", token="t", id=2)))]
+    assert len(set(ids)) == len(ids) and all(ids)
+    answer.close()
+
+
+def test_a_question_goes_out_on_the_stream_of_its_call(exchange):
+    # HTTP-12, HTTP-26
+    client = Client(exchange, elicitation={})
+    answer = client.send(ask_tool("ask", id=8))
+    _, (_, question) = events(answer, 2)
+    assert question["method"] == "elicitation/create"
+    assert client.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept", "content": {}}}).status == 202
+    assert events(answer)[-1][1]["result"]["content"][0]["text"] == "accept"
+
+
+def test_a_stream_that_broke_is_resumed_and_only_that_one(exchange):
+    # RES-04 to RES-07, HTTP-20
+    client = Client(exchange)
+    one, two = client.send(ask_tool("report", token=1, id=1)), client.send(ask_tool("report", token=2, id=2))
+    primed = events(one, 1)[0][0]
+    one.close()
+    events(two)
+    again = client.send(method="GET", last_event_id=primed)
+    assert again.status == 200
+    replayed = [data for _, data in events(again)]
+    assert [data.get("id") for data in replayed] == [None, 1]
+    assert all(data.get("params", {}).get("progressToken", 1) == 1 for data in replayed)
+
+
+@pytest.mark.parametrize("id", ["x", "1", "1-x", "99-1", "0-99", "-1-1", "1-" + "9" * 30, "1-1-1", "٣-١", ""])
+def test_events_that_never_were(exchange, id):
+    # 400 and not 404, which would end the session.
+    client = Client(exchange)
+    assert client.send(method="GET", last_event_id=id).status == 400
+    assert client.send(call("ping")).status == 200
+
+
+def test_somebody_elses_events(exchange):
+    client, other = Client(exchange), Client(exchange)
+    answer = client.send(ask_tool("report", token=1))
+    last = events(answer)[0][0]
+    assert other.send(method="GET", last_event_id=last).status == 400
+
+
+def test_news_go_to_the_get_stream(exchange):
+    client = Client(exchange)
+    stream = client.send(method="GET")
+    assert stream.status == 200 and stream.streaming
+    assert client.send(method="GET").status == 409  # HTTP-31
+    exchange.app.add_tool(lambda: None, name="late", description="d")
+    assert events(stream, 2)[1][1]["method"] == "notifications/tools/list_changed"
+    stream.close()
+    assert client.send(method="GET").status == 200
+    assert client.send(method="GET", accept="application/json").status == 406
+
+
+def test_the_end_of_a_session_ends_its_streams(exchange):
+    client = Client(exchange)
+    stream = client.send(method="GET")
+    done = []
+    thread = threading.Thread(target=lambda: done.append(events(stream)))
+    thread.start()
+    client.send(method="DELETE")
+    thread.join(LIMIT)
+    assert done
+
+
+def test_a_call_may_let_its_client_go(exchange):
+    # HTTP-14 to HTTP-16
+    going = threading.Event()
+
+    @exchange.app.tool()
+    def long(ctx: mcplite.Context) -> bool:
+        closed = ctx.close_stream(0.25)
+        going.wait(LIMIT)
+        return closed
+
+    client = Client(exchange)
+    first = client.send(ask_tool("long", id=3))
+    raw = b"".join(first.body).decode()
+    assert "retry: 250" in raw and '"id":3' not in raw
+    going.set()
+    id = raw.split("\n")[0][4:]
+    assert events(client.send(method="GET", last_event_id=id))[-1][1]["result"]["structuredContent"] == {"result": True}
+    old = Client(exchange, "2025-06-18")
+    assert body(old.send(ask_tool("long")))["result"]["structuredContent"] == {"result": False}
+
+
+# --- limits ------------------------------------------------------------------------------------------------------
+
+
+def test_bounds_are_answered_with_503_and_a_time():
+    # REL-37
+    limits = mcplite.Limits(sessions=2, streams=1, running_per_session=1, commit_seconds=0.01)
+    exchange = make(mcplite.Server("small", limits=limits))
+    one, two = Client(exchange, elicitation={}), Client(exchange)
+    full = exchange.handle(request("POST", opening()))
+    assert full.status == 503 and header(full, "Retry-After") == "1" and header(full, "Mcp-Session-Id") is None
+    stream = one.send(method="GET")
+    assert two.send(method="GET").status == 503
+    stream.close()
+    waiting = one.send(ask_tool("ask"))
+    busy = one.send(ask_tool("add", {"a": 1, "b": 1}, id=2))
+    assert busy.status == 503 and body(busy)["id"] == 2 and body(busy)["error"]["code"] == -31001
+    waiting.close()
+    one.send(method="DELETE")
+    assert Client(exchange).opened.status == 200
+    exchange.close(0.1)
+
+
+def test_a_request_that_finds_no_place_in_time():
+    exchange = make(mcplite.Server("small", limits=mcplite.Limits(running=1, queue_seconds=0.1, commit_seconds=0.05)))
+    going, there = threading.Event(), threading.Event()
+
+    @exchange.app.tool()
+    def block(ctx: mcplite.Context) -> str:
+        there.set()
+        going.wait(LIMIT)
+        return "done"
+
+    client = Client(exchange)
+    thread = threading.Thread(target=lambda: client.send(ask_tool("block", id=1)).close())
+    thread.start()
+    assert there.wait(LIMIT)
+    busy = client.send(ask_tool("can", id=2))
+    assert busy.status == 503 and "no place" in body(busy)["error"]["message"]
+    going.set()
+    thread.join(LIMIT)
+    exchange.close(0.1)
+
+
+def test_a_stopped_server_says_so(exchange):
+    client = Client(exchange)
+    exchange.close(0.1)
+    exchange.close()
+    answer = client.send(call("ping"))
+    assert answer.status == 503 and header(answer, "Retry-After")
+
+
+def test_a_fault_of_our_own_is_answered_and_logged(exchange, monkeypatch, caplog):
+    monkeypatch.setattr(exchange._rules, "find", lambda id, owner: 1 / 0)
+    answer = exchange.handle(request("POST", call("ping"), mcp_session_id="x"))
+    assert answer.status == 500 and body(answer)["error"]["message"] == "Internal error"
+    assert "ZeroDivisionError" in caplog.text
+
+
+# --- other modes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [None, *STREAMABLE])
+def test_stateless(version):
+    # HDR-03
+    exchange = make(stateless=True)
+    headers = {} if version is None else {"mcp_protocol_version": version}
+    answer = exchange.handle(request("POST", ask_tool("add", {"a": 2, "b": 2}), **headers))
+    assert body(answer)["result"]["content"][0]["text"] == "4"
+    assert ("structuredContent" in body(answer)["result"]) is (version in CHECKED)
+    opened = exchange.handle(request("POST", opening()))
+    assert opened.status == 200 and header(opened, "Mcp-Session-Id") is None
+    assert body(opened)["result"]["capabilities"] == {"tools": {}}
+    assert events(exchange.handle(request("POST", ask_tool("report", token=1))))[-1][1]["result"]
+    assert body(exchange.handle(request("POST", ask_tool("can"), **headers)))["result"]["content"][0]["text"] == "false"
+    for method in ("GET", "DELETE"):
+        answer = exchange.handle(request(method))
+        assert answer.status == 405 and header(answer, "Allow") == "POST"
+    assert exchange.handle(request("POST", {"jsonrpc": "2.0", "method": "notifications/initialized"})).status == 202
+    exchange.close(0.1)
+
+
+def test_a_question_without_a_session_says_what_to_do():
+    exchange = make(stateless=True)
+    answer = body(exchange.handle(request("POST", ask_tool("ask"))))["result"]
+    assert answer["isError"] and "stateless" in answer["content"][0]["text"]
+    exchange.close(0.1)
+
+
+def test_a_fleet_serves_any_client_anywhere():
+    one, two = (make(mcplite.Server("fleet", fleet=True, state_keys=[KEY])) for _ in range(2))
+    client = Client(one, principal="ada", elicitation={})
+    other = Client.__new__(Client)
+    other.__dict__ = {**client.__dict__, "exchange": two}
+    assert body(other.send(ask_tool("add", {"a": 2, "b": 3})))["result"]["content"][0]["text"] == "5"
+    assert other.send(call("ping"), mcp_protocol_version="2025-06-18").status == 400
+    other.principal = "bob"
+    assert other.send(call("ping")).status == 404
+    other.principal = "ada"
+    for id in ("x", client.headers["mcp_session_id"][:-2], None):
+        assert other.send(call("ping"), mcp_session_id=id).status == (400 if id is None else 404)
+    for exchange in (one, two):
+        exchange.close(0.1)
+
+
+def test_the_oldest_transport_beside_the_new_one():
+    # LSSE-01 to LSSE-10
+    exchange = make(path="/api/mcp", legacy_sse=True)
+    stream = exchange.handle(request("GET", path="/api/sse"))
+    parts = iter(stream.body)
+    first = next(parts).decode()
+    assert first.startswith("event: endpoint\ndata: /api/messages?session_id=")
+    query = first.split("?")[1].strip()
+    answer = exchange.handle(request("POST", opening("2024-11-05"), path="/api/messages", query=query))
+    assert answer.status == 202
+    assert b'"protocolVersion":"2024-11-05"' in next(parts)
+    for change, status in (({"method": "GET"}, 405), ({"content_type": "text/plain"}, 415), ({"query": "session_id=x"}, 404),
+                           ({"body": b"{"}, 400), ({"body": b" " * (5 << 20)}, 413)):
+        change = {"method": "POST", "message": call("ping"), "path": "/api/messages", "query": query, **change}
+        assert exchange.handle(request(change.pop("method"), **change)).status == status
+    assert exchange.handle(request("POST", path="/api/sse")).status == 405
+    assert exchange.handle(request("GET", path="/api/sse", accept="text/html")).status == 406
+    stream.close()
+    assert exchange.handle(request("POST", call("ping"), path="/api/messages", query=query)).status == 404
+    exchange.close(0.1)
+
+
+def test_routes_and_cors(exchange):
+    exchange = make(routes={"/health": lambda request: (200, "text/plain", b"ok")}, allowed_origins=["https://app.example"])
+    assert exchange.handle(request("GET", path="/health")).content == b"ok"
+    assert exchange.handle(request("GET", path="/health", host="evil.example")).status == 421
+    answer = exchange.handle(request("POST", opening(), origin="https://app.example"))
+    assert header(answer, "Access-Control-Allow-Origin") == "https://app.example" and header(answer, "Vary") == "Origin"
+    assert "Mcp-Session-Id" in header(answer, "Access-Control-Expose-Headers")
+    asked = exchange.handle(request("OPTIONS", origin="https://app.example", access_control_request_method="POST"))
+    assert asked.status == 204 and "DELETE" in header(asked, "Access-Control-Allow-Methods")
+    assert [name for name, _ in asked.headers].count("Access-Control-Allow-Origin") == 1  # two would be none to a browser
+    local = exchange.handle(request("OPTIONS", origin="http://localhost:3000", access_control_request_method="POST"))
+    assert local.status == 405 and header(local, "Access-Control-Allow-Origin") is None
+    exchange.close(0.1)
+
+
+@pytest.mark.parametrize("options", [{"path": "mcp"}, {"allowed_hosts": "example.com"}, {"allowed_hosts": ["http://x"]},
+                                     {"allowed_origins": ["app.example"]}])
+def test_options_that_are_not_written_right(options):
+    with pytest.raises(ValueError):
+        make(**options)
+
+
+# --- anything at all ---------------------------------------------------------------------------------------------------
+
+TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=255), max_size=30)
+HEADERS = st.dictionaries(st.sampled_from([
+    "host", "origin", "accept", "content-type", "mcp-session-id", "mcp-protocol-version", "last-event-id", "content-encoding",
+    "access-control-request-method"]), st.one_of(TEXT, st.sampled_from(
+        ["localhost", BOTH, "application/json", "2025-11-25", "2025-03-26", "1-1", "http://localhost", "text/event-stream"])))
+BODIES = st.one_of(st.binary(max_size=60), st.sampled_from([
+    json.dumps(message).encode() for message in (opening(), call("ping"), [call("ping")], {"jsonrpc": "2.0", "id": 1, "result": 1})]))
+
+
+@given(method=st.sampled_from(["GET", "POST", "DELETE", "OPTIONS", "X"]), headers=HEADERS, content=BODIES, local=st.booleans(),
+       stateless=st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_whatever_comes_is_answered(method, headers, content, local, stateless):
+    exchange = make(stateless=stateless)
+    if local:
+        headers = {**headers, "host": "localhost", "content-type": "application/json", "accept": BOTH}
+        headers.pop("origin", None)
+    response = exchange.handle(HTTPRequest(method, "/mcp", Headers(headers.items()), read=lambda limit: content))
+    assert response.status in (200, 202, 204, 400, 403, 404, 405, 406, 413, 415, 421)
+    response.close()
+    exchange.close(0.1)
+
+
+def test_a_lifespan_that_fails_at_first_is_entered_by_the_next(caplog):
+    entered = []
+
+    @contextlib.contextmanager
+    def lifespan(app):
+        entered.append(1)
+        if len(entered) == 1:
+            raise OSError("not yet")
+        yield "ready"
+
+    mcp = mcplite.Server("late", lifespan=lifespan)
+
+    @mcp.tool()
+    def state(ctx: mcplite.Context) -> str:
+        return str(ctx.lifespan)
+
+    web = stateless.Web(mcp)
+    assert web.respond(stateless.call("state")).status == 500
+    for _ in range(2):
+        assert web.result(stateless.call("state"))["content"][0]["text"] == "ready"
+    web.close()
+    assert len(entered) == 2
+
+
+def test_the_oldest_transport_is_for_clients_with_a_handshake():
+    with pytest.raises(ValueError, match="era='modern'"):
+        make(mcplite.Server("modern", era="modern"), legacy_sse=True)

@@ -1,0 +1,87 @@
+"""The store of events: what comes back, and what bounds it."""
+
+import pytest
+
+from mcplite.server.http.event_store import EventStore, MemoryEventStore
+from mcplite.server.limits import Limits
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def store(**limits):
+    clock = Clock()
+    return MemoryEventStore(Limits(**limits), clock), clock
+
+
+def fill(kept, stream, count, size=10, first=1):
+    for number in range(first, first + count):
+        kept.append(stream, number, b"%d" % number + b"x" * size)
+
+
+def test_the_events_behind_a_number_come_back_in_order():
+    kept, _ = store()
+    fill(kept, "a", 3, 0)
+    fill(kept, "b", 1, 0)
+    assert kept.after("a", 0) == [b"1", b"2", b"3"] and kept.after("a", 2) == [b"3"] and kept.after("a", 3) == []
+    assert kept.after("a", 4) is None and kept.after("c", 0) is None
+    kept.forget("a")
+    kept.forget("a")
+    assert kept.after("a", 2) is None and kept.after("b", 0) == [b"1"]
+
+
+@pytest.mark.parametrize("limits, left", [({"stream_events": 3}, 3), ({"stream_bytes": 2000}, 4)])
+def test_the_oldest_events_of_a_stream_go_first(limits, left):
+    kept, _ = store(**limits)
+    fill(kept, "a", 10)
+    assert kept.after("a", 10 - left - 1) is None
+    assert len(kept.after("a", 10 - left)) == left
+
+
+def test_the_stream_that_was_touched_longest_ago_goes_first():
+    kept, _ = store(store_bytes=6000)
+    for stream in "abc":
+        fill(kept, stream, 2)
+    fill(kept, "a", 2, first=3)
+    fill(kept, "d", 2, 1000)
+    assert kept.after("b", 0) is None and len(kept.after("a", 0)) == 4 and len(kept.after("d", 0)) == 2
+
+
+def test_a_stream_that_was_dropped_goes_on_with_a_gap():
+    kept, _ = store(store_bytes=3000)
+    fill(kept, "a", 2)
+    fill(kept, "b", 2, 1000)
+    fill(kept, "a", 1, first=3)
+    assert kept.after("a", 1) is None and len(kept.after("a", 2)) == 1
+
+
+def test_events_get_too_old():
+    kept, clock = store(store_seconds=60)
+    fill(kept, "a", 1)
+    clock.now = 59
+    assert kept.after("a", 0)
+    clock.now = 61
+    assert kept.after("a", 0) is None
+    fill(kept, "b", 1)
+    fill(kept, "c", 1)
+    assert "a" not in kept._logs
+
+
+def test_the_books_are_kept():
+    kept, _ = store(stream_events=2, store_bytes=20_000)
+    for round in range(5):
+        for stream in "abcdefgh":
+            fill(kept, stream, 3, 500, first=1 + 3 * round)
+    for stream in list(kept._logs):
+        kept.forget(stream)
+    assert kept._bytes == 0
+
+
+def test_a_store_of_ones_own_has_three_methods():
+    for call in (lambda: EventStore().append("a", 1, b""), lambda: EventStore().after("a", 1), lambda: EventStore().forget("a")):
+        with pytest.raises(NotImplementedError):
+            call()

@@ -1,0 +1,204 @@
+"""Event streams: written by handlers, read by one body at a time, kept in between."""
+
+import threading
+
+import pytest
+
+from mcplite.server.http.event_store import MemoryEventStore
+from mcplite.server.limits import Limits
+from mcplite.server.http.streams import EventStream, StreamSet, encode_event
+
+LIMIT = 30
+
+
+def home(priming=False, stored=True, **limits):
+    limits = Limits(**limits)
+    streams = StreamSet("s", MemoryEventStore(limits) if stored else None, limits)
+    streams.priming = priming
+    return streams
+
+
+def read(body, count=1):
+    return [next(body) for _ in range(count)]
+
+
+def test_an_event_as_bytes():
+    assert encode_event(b"{}") == b"event: message\ndata: {}\n\n"
+    assert encode_event(b"/x", event="endpoint") == b"event: endpoint\ndata: /x\n\n"
+    assert encode_event(b"{}", "1-2") == b"id: 1-2\nevent: message\ndata: {}\n\n"
+
+
+def test_an_answer_alone_is_no_stream():
+    stream = EventStream(home())
+    assert not stream.wait_first(0.01)
+    stream.finish(b"answer", -1)
+    stream.finish(b"again")
+    assert stream.wait_first(1) and not stream.streaming and (stream.answer, stream.code) == (b"answer", -1)
+    assert not stream.commit() and not stream.send(b"late") and not stream.pause(None)
+
+
+def test_what_comes_first_makes_it_one():
+    stream = EventStream(home())
+    stream.send(b"1")
+    assert stream.wait_first(1) and stream.streaming
+    stream.finish(b"2")
+    assert list(stream.first) == [b"id: 1-1\nevent: message\ndata: 1\n\nid: 1-2\nevent: message\ndata: 2\n\n"]
+    assert stream.first.last
+
+
+def test_a_stream_that_has_to_begin_begins_with_bytes():
+    stream = EventStream(home())
+    assert stream.commit() and read(stream.first) == [b": open\n\n"]
+    primed = EventStream(home(priming=True, retry_seconds=0.5))
+    primed.commit()
+    assert read(primed.first) == [b"id: 1-0\nretry: 500\ndata:\n\n"]
+
+
+def test_silence_is_filled():
+    stream = EventStream(home(keep_alive_seconds=0.02))
+    stream.commit()
+    assert read(stream.first, 2) == [b": open\n\n", b": keep-alive\n\n"]
+
+
+def test_a_client_that_comes_back_gets_what_it_missed():
+    streams = home()
+    stream = EventStream(streams)
+    stream.send(b"1")
+    read(stream.first)
+    stream.first.close()
+    assert stream.send(b"2")  # kept
+    body = stream.attach(1)
+    stream.send(b"3")
+    assert b"".join(read(body)) == encode_event(b"2", "1-2") + encode_event(b"3", "1-3")
+    other = stream.attach(3)
+    assert list(body) == []  # whoever comes last reads
+    stream.finish(b"4")
+    assert list(other) == [encode_event(b"4", "1-4")]
+    assert streams.find(1) is stream and stream.attach(9) is None
+
+
+def test_without_a_store_a_departed_client_misses_the_rest():
+    stream = EventStream(home(stored=False))
+    stream.send(b"1")
+    stream.first.close()
+    assert not stream.send(b"2") and stream.attach(0) is None
+
+
+def test_a_handler_waits_for_a_reader_that_is_slow_and_not_for_one_that_stands_still():
+    stream = EventStream(home(unread_messages=2, unread_seconds=LIMIT))
+    stream.send(b"1")
+    stream.send(b"2")
+    sent = threading.Event()
+    thread = threading.Thread(target=lambda: (stream.send(b"3"), sent.set()))
+    thread.start()
+    assert not sent.wait(0.05)
+    read(stream.first)
+    assert sent.wait(LIMIT)
+    thread.join(LIMIT)
+    still = EventStream(home(unread_messages=1, unread_seconds=0.02, stored=False))
+    assert still.send(b"1") and not still.send(b"2") and still.reader is None
+
+
+def test_news_do_not_wait_for_a_reader():
+    streams = home(unread_messages=2)
+    common = streams.common
+    for number in range(4):
+        assert common.send(b"%d" % number)  # nobody reads: the oldest go
+    body = common.attach()
+    assert next(body) == encode_event(b"2", "0-3") + encode_event(b"3", "0-4")
+    for number in range(4, 8):
+        common.send(b"%d" % number)
+    assert list(body) == []  # too slow: cut off, and may come back
+    again = common.attach(4)
+    assert next(again).count(b"data: ") == 4
+
+
+def test_a_body_ends_when_its_client_has_gone(monkeypatch):
+    monkeypatch.setattr("mcplite.server.http.streams._PROBE_SECONDS", 0.01)
+    stream = EventStream(home())
+    stream.commit()
+    read(stream.first)
+    stream.first.departed = lambda: True
+    assert list(stream.first) == []
+    other = EventStream(home())
+    other.commit()
+    read(other.first)
+    thread = threading.Thread(target=other.first.leave)
+    thread.start()
+    assert list(other.first) == []
+    thread.join(LIMIT)
+
+
+def test_the_connection_is_given_back_for_a_while():
+    stream = EventStream(home(priming=True))
+    assert stream.pause(0.25)
+    assert b"".join(stream.first).endswith(b"retry: 250\n\n") and stream.first.last
+    assert stream.pause(None)  # nobody reads any more; that is all the same
+    stream.finish(b"answer")
+    assert list(stream.attach(0)) == [encode_event(b"answer", "1-1")]
+    assert not EventStream(home(priming=False)).pause(None)
+    assert not EventStream(home(priming=True, stored=False)).pause(None)
+
+
+def test_closing_ends_and_forgets_all():
+    streams = home()
+    stream = EventStream(streams)
+    stream.send(b"1")
+    closed = []
+    stream.first.on_close = lambda: closed.append(1)
+    streams.close()
+    assert len(list(stream.first)) == 1 and streams.find(1) is None and not streams.common.send(b"x")
+    stream.first.close()
+    stream.first.close()
+    assert closed == [1]
+
+
+def test_only_so_many_finished_streams_are_kept():
+    streams = home()
+    for _ in range(70):
+        stream = EventStream(streams)
+        stream.send(b"1")
+        stream.finish(b"2")
+    assert streams.find(6) is None and streams.find(7) is not None and streams.find(70) is stream
+
+
+@pytest.mark.parametrize("size", [1, 5000])
+def test_bytes_are_bounded_too(size):
+    stream = EventStream(home(unread_bytes=4000, unread_seconds=0.02))
+    assert stream.send(b"x" * size)
+    assert stream.send(b"y" * 5000) and stream.reader is None  # kept for a client that comes back
+
+
+# --- an end that is known before -------------------------------------------------------------------------------
+
+
+def test_a_body_ends_when_it_is_due_and_says_what_there_is():
+    # AUS-31
+    stream = EventStream(home())
+    stream.commit()
+    body, told = stream.first, []
+
+    def end():
+        told.append(1)
+        stream.send(b"last")
+
+    body.end_after(0.05, end)
+    assert list(body) == [b": open\n\n", b"id: 1-1\nevent: message\ndata: last\n\n"]
+    assert told == [1] and stream.reader is None and not stream.finished
+    assert list(body) == [] and told == [1]
+
+
+def test_a_body_that_was_due_before_it_is_read():
+    stream = EventStream(home(), common=True)
+    stream.send(b"kept")
+    body = stream.attach()
+    body.end_after(-5, bool)
+    assert b"kept" in b"".join(body) and stream.reader is None
+
+
+def test_a_body_that_is_done_before_it_is_due():
+    stream, told = EventStream(home()), []
+    stream.commit()
+    stream.first.end_after(1000, lambda: told.append(1))
+    stream.finish(b"answer")
+    assert b"answer" in b"".join(stream.first) and told == []

@@ -1,0 +1,76 @@
+"""The socket of one client: who may wait for it, and what happens before somebody does."""
+
+import socket
+import threading
+
+import pytest
+from children import LIMIT
+
+from mcplite.server.transports.client_socket import ClientSocket, Gone
+
+
+@pytest.fixture
+def pair():
+    ours, theirs = socket.socketpair()
+    theirs.settimeout(LIMIT)
+    client = ClientSocket(ours, "the test", 0.2)
+    with ours, theirs:
+        yield client, theirs
+
+
+def test_who_may_not_wait_steps_down_before_it_does(pair):
+    client, theirs = pair
+    steps = []
+    client.patient, client.step_down = False, lambda: steps.append("down")
+    theirs.sendall(b"here")
+    assert client.recv(10, LIMIT) == b"here" and not steps and not client.patient
+    client.send_all(b"answer")
+    assert theirs.recv(10) == b"answer" and not steps
+    threading.Timer(0.05, theirs.sendall, [b"later"]).start()
+    assert client.recv(10, LIMIT) == b"later"
+    assert steps == ["down"] and client.patient
+
+
+def test_a_large_piece_steps_down_when_the_kernel_takes_no_more(pair):
+    client, theirs = pair
+    steps, data = [], b"x" * (8 << 20)
+    client._write_seconds = LIMIT
+    client.patient, client.step_down = False, lambda: steps.append("down")
+    sender = threading.Thread(target=client.send_all, args=(data,))
+    sender.start()
+    left = len(data)
+    while left:
+        left -= len(theirs.recv(1 << 20))
+    sender.join(LIMIT)
+    assert steps == ["down"] and not sender.is_alive()
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_who_takes_nothing_is_given_up(pair, patient):
+    client, _ = pair
+    client.patient = patient
+    with pytest.raises(Gone, match="took no byte"):
+        client.send_all(b"x" * (8 << 20))
+
+
+def test_nothing_comes_in_time(pair):
+    client, _ = pair
+    with pytest.raises(socket.timeout):
+        client.recv(1, 0.05)
+
+
+def test_who_has_left_is_seen_unless_there_is_more_before(pair):
+    client, theirs = pair
+    assert not client.departed()
+    theirs.sendall(b"next")
+    assert not client.departed()
+    client.hasten(10)
+    assert client.buffer == b"next"
+    theirs.close()
+    assert not client.departed()  # nobody can look past what is still to be served
+    client.buffer.clear()
+    assert client.departed()
+    client.close()
+    assert client.departed()
+    client.hasten(10)
+    client.shut(socket.SHUT_RDWR)

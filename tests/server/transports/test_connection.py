@@ -1,0 +1,823 @@
+"""One connection, over real sockets: what is served on it, in which order, and how it ends when the client misbehaves.
+
+The handler is the test's own, so everything here is HTTP, and nothing is MCP.
+"""
+
+import contextlib
+import email.utils
+import itertools
+import json
+import logging
+import select
+import socket
+import threading
+import time
+
+import pytest
+from children import wait_until
+from hypothesis import example, given
+from hypothesis import strategies as st
+from rawhttp import LIMIT, Wire, chunked, request
+
+from mcplite.protocol.http.headers import Headers
+from mcplite.server.transports import request_body as requestbody
+from mcplite.server.transports.connection import Connection
+from mcplite.server.http.messages import HTTPResponse, UnreadableBody
+from mcplite.server.limits import Limits
+
+#: Of a body, as the handlers here read it.
+BODY = 100_000
+
+
+class Handler:
+    """Tells what it got; a test may give it something else to do."""
+
+    def __init__(self):
+        self.seen = []
+        self.answer = None
+
+    def __call__(self, asked):
+        self.seen.append(asked.path)
+        if self.answer is not None:
+            return self.answer(asked)
+        return echo(asked)
+
+
+def echo(asked):
+    """Return what came, in JSON; a body that cannot be read is refused as the exchange does it."""
+    try:
+        body = asked.read(BODY).decode("latin-1")
+    except UnreadableBody as error:
+        return HTTPResponse(error.status, [("Connection", "close")], [str(error).encode()])
+    told = {"method": asked.method, "path": asked.path, "query": asked.query, "headers": asked.headers.items(), "body": body,
+            "remote": asked.remote}
+    return HTTPResponse(200, [("Content-Type", "application/json")], [json.dumps(told).encode()])
+
+
+def plain(status=200, text=b"fine", **headers):
+    return lambda asked: HTTPResponse(status, list(headers.items()), [text])
+
+
+class Body:
+    """The body of a stream, which knows its last piece when it is a list; ``closed`` is set when it is released."""
+
+    def __init__(self, pieces):
+        self._pieces = pieces
+        self.last = False
+        self.closed = threading.Event()
+
+    def __iter__(self):
+        for number, piece in enumerate(self._pieces, 1):
+            self.last = isinstance(self._pieces, list) and number == len(self._pieces)
+            yield piece
+
+    def leave(self):
+        """Called by who watches the client, which nobody does here."""
+
+    def close(self):
+        self.closed.set()
+
+
+def streamed(body):
+    return lambda asked: HTTPResponse(200, [("Content-Type", "text/event-stream")], body, streaming=True)
+
+
+class Host:
+    """A listener that makes connections the way the server does."""
+
+    def __init__(self, limits):
+        self.limits = limits
+        self.handler = Handler()
+        self.closing = False
+        self.connections, self.threads = [], []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+
+    def open(self, **options):
+        """Return a client, and begin to serve it."""
+        wire = Wire(self.port, **options)
+        sock, _ = self._listener.accept()
+        connection = Connection(sock, "the test", self.handler, self.limits, lambda: self.closing)
+        thread = threading.Thread(target=connection.serve, daemon=True)
+        thread.start()
+        self.connections.append(connection)
+        self.threads.append(thread)
+        return wire
+
+    def over(self):
+        """Wait until every connection has ended by itself; return whether they have."""
+        for thread in self.threads:
+            thread.join(LIMIT)
+        return not any(thread.is_alive() for thread in self.threads)
+
+    def close(self):
+        self._listener.close()
+        for connection, thread in zip(self.connections, self.threads):
+            if thread.is_alive():
+                connection.hang_up()
+        assert self.over()
+
+
+@pytest.fixture
+def host():
+    """Make hosts, with bounds, and end what is left of their connections."""
+    with contextlib.ExitStack() as stack:
+
+        def host(**bounds):
+            made = Host(Limits(**bounds))
+            stack.callback(made.close)
+            return made
+
+        yield host
+
+
+# --- requests and responses ----------------------------------------------------------------------------
+
+
+def test_a_request_reaches_the_handler_and_its_answer_the_client(host):
+    with host().open() as wire:
+        reply = wire.ask("POST", "/m%63p?a=1", b"hello", {"X-Tag": " a\tb "})
+        assert (reply.status, reply.reason, reply.headers["content-type"]) == (200, "OK", "application/json")
+        assert int(reply.headers["content-length"]) == len(reply.body)
+        assert reply.json == {"method": "POST", "path": "/mcp", "query": "a=1", "body": "hello", "remote": "the test",
+                              "headers": [["host", "localhost"], ["content-length", "5"], ["x-tag", "a\tb"]]}
+
+
+def test_a_response_has_the_time(host):
+    with host().open() as wire:
+        before = int(time.time())
+        said = wire.ask().headers["date"]
+        at = email.utils.parsedate_to_datetime(said).timestamp()
+        assert before <= at <= time.time() and said == email.utils.formatdate(at, usegmt=True)
+
+
+def test_requests_in_one_segment_are_answered_in_order(host):
+    # SEC-15
+    with host().open() as wire:
+        wire.send(request(path="/1", body=b"one") + request("GET", "/2") + request(path="/3", body=chunked(b"th", b"ree"), headers={
+            "Content-Length": None, "Transfer-Encoding": "chunked"}) + b"\r\n\r\n" + request("GET", "/4"))
+        told = [wire.reply().json for _ in range(4)]
+    assert [(one["path"], one["body"]) for one in told] == [("/1", "one"), ("/2", ""), ("/3", "three"), ("/4", "")]
+
+
+@pytest.mark.parametrize("data", [request(path="/1", body=b"hello"), request(body=chunked(b"hel", b"lo"), headers={
+    "Content-Length": None, "Transfer-Encoding": "chunked"})], ids=["length", "chunks"])
+def test_byte_by_byte(host, data):
+    with host().open() as wire:
+        for byte in data:
+            wire.send(bytes([byte]))
+        assert wire.reply().json["body"] == "hello"
+        assert wire.ask("GET", "/next").json["path"] == "/next"
+
+
+class Script:
+    """A socket that gives what a test says in just these pieces, and takes a few bytes at a time."""
+
+    def __init__(self, pieces, takes):
+        self._pieces, self._takes = [piece for piece in pieces if piece], takes
+        self.sent = b""
+
+    def recv(self, size, flags=0):
+        if not self._pieces:
+            return b""
+        piece = self._pieces.pop(0)
+        if len(piece) > size:
+            self._pieces.insert(0, piece[size:])
+        return piece[:size]
+
+    def send(self, data):
+        taken = bytes(data[:self._takes])
+        self.sent += taken
+        return len(taken)
+
+    def setsockopt(self, *arguments):
+        pass
+
+    settimeout = shutdown = close = setsockopt
+
+
+def answers(pieces, takes=1 << 20):
+    sock = Script(pieces, takes)
+    Connection(sock, "the test", Handler(), Limits(), bool).serve()
+    return [line for line in sock.sent.split(b"\r\n") if not line.startswith(b"Date: ")]
+
+
+GOOD = [request(path="/1", body=b"hello"), request("GET", "/2"), b"\r\n" + request("GET", "/3"), request("HEAD", "/4"),
+        request(path="/5", body=chunked(b"a", b"bc"), headers={"Content-Length": None, "Transfer-Encoding": "chunked"})]
+BAD = [request(path="/bad", headers={"Content-Length": "+1"}), b"rubbish\r\n\r\n", request(path="/late", body=b"x", version="1.0"),
+       request("GET", "/short")[:-2], request(path="/short", headers={"Content-Length": "9"}) + b"123"]
+
+
+@given(st.lists(st.sampled_from(GOOD + BAD), max_size=4), st.lists(st.integers(0, 10_000), max_size=6), st.integers(1, 200))
+@example(GOOD + BAD, [], 1)
+def test_the_answers_are_the_same_however_the_bytes_are_cut(requests, places, takes):
+    data = b"".join(requests)
+    at = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
+    whole = answers([data])
+    assert answers([data[start:stop] for start, stop in zip(at, at[1:])], takes) == whole
+    assert answers([bytes([byte]) for byte in data]) == whole
+
+
+# --- shapes of requests that two parsers would read in two ways --------------------------------------------
+
+
+HIDDEN = request("GET", "/hidden")
+SHAPES = [
+    (request(body=b"hello", headers={"Transfer-Encoding": "chunked"}) + chunked() + HIDDEN, 400),  # SEC-01
+    (request(headers={"Transfer-Encoding": "chunked", "Content-Length": "0"}) + chunked(HIDDEN), 400),
+    (request(headers={"Transfer-Encoding": "xchunked"}) + HIDDEN, 501),  # SEC-02
+    (request(headers={"Transfer-Encoding": "chunked, identity", "Content-Length": None}) + HIDDEN, 501),
+    (request(headers={"Transfer-Encoding": "\x0bchunked"}) + HIDDEN, 400),
+    (request(headers={"Transfer-Encoding": "chunked"}, version="1.0") + chunked() + HIDDEN, 400),
+    (request(headers={"Content-Length": "5", "content-length": "6"}) + b"hello" + HIDDEN, 400),  # SEC-03
+    (request(headers={"Content-Length": "5", "CONTENT-LENGTH": "5"}) + b"hello" + HIDDEN, 400),
+    (request(headers={"Content-Length": "5, 5"}) + b"hello" + HIDDEN, 400),
+    (request(headers={"Content-Length": "-1"}) + HIDDEN, 400),
+    (request(headers={"Content-Length": "1_0"}) + b"0123456789" + HIDDEN, 400),
+    (request(headers={"Content-Length ": "5"}) + b"hello" + HIDDEN, 400),  # SEC-04
+    (request(headers={"": "5"}) + HIDDEN, 400),
+    (b"GET / HTTP/1.1\r\nHost: localhost\r\nno colon\r\n\r\n" + HIDDEN, 400),
+    (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: 1\r\n Content-Length: 50\r\n\r\n" + HIDDEN, 400),  # SEC-05
+    (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: 1\rContent-Length: 50\r\n\r\n" + HIDDEN, 400),
+    (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: 1\nContent-Length: 50\r\n\r\n" + HIDDEN, 400),
+    (b"GET / HTTP/1.1\nHost: localhost\n\n" + HIDDEN, 400),
+    (b"GET / HTTP/1.1\r\nHost: local\0host\r\n\r\n" + HIDDEN, 400),
+    (b"GET / HTTP/1.1\r\n\r\n" + HIDDEN, 400),  # SEC-12
+    (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n" + HIDDEN, 400),
+    (b"GET /\r\n\r\n" + HIDDEN, 400),  # SEC-13
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n" + HIDDEN, 400),
+    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + HIDDEN, 505),
+    (b"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n" + HIDDEN, 505),
+]
+
+
+@pytest.mark.parametrize("data, status", SHAPES)
+def test_a_request_that_could_be_two_is_none(host, data, status):
+    made = host()
+    with made.open() as wire:
+        reply = wire.send(data).reply()
+        assert (reply.status, reply.headers["connection"]) == (status, "close")
+        assert reply.headers["content-type"] == "text/plain; charset=utf-8" and reply.body.endswith(b"\n")
+        assert wire.ended()  # one answer, and nothing behind it is looked at
+    assert made.handler.seen == [] and made.over()
+
+
+@pytest.mark.parametrize("chunks", [
+    b"-1\r\n", b"0x5\r\nhello\r\n", b"1_0\r\n", b"F" * 40 + b"\r\n", b"5\r\nhelloo\r\n", b"5\nhello\r\n", b"5;a\0\r\nhello\r\n",
+    b"1;" + b"e" * 300 + b"\r\n", b"0\r\nX-Trailer: 1\r\n\r\n", b"0\r\n" + b"X: 1\r\n" * 1000 + b"\r\n",
+])
+def test_chunks_that_are_none(host, chunks):
+    # SEC-06
+    made = host()
+    with made.open() as wire:
+        reply = wire.send(request(headers={"Transfer-Encoding": "chunked"}) + chunks + HIDDEN).reply()
+        assert (reply.status, reply.headers["connection"]) == (400, "close")
+        assert wire.ended()
+    assert made.handler.seen == ["/mcp"] and made.over()
+
+
+def test_a_header_with_an_underscore_is_another_header(host):
+    # SEC-19
+    with host().open() as wire:
+        told = wire.ask("GET", headers={"Content_Length": "5", "Mcp_Session_Id": "x"}).json
+        assert told["body"] == "" and ["mcp_session_id", "x"] in told["headers"]
+
+
+# --- too much ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data, status", [
+    (b"GET /" + b"x" * 2000, 414), (b"x" * 300_000, 414),
+    (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 2000, 431),
+    (b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: %s\r\n" % (b"x" * 900) * 20, 431),
+    (b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: 1\r\n" * 11 + b"\r\n", 431),
+    (b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: 1\r\n" * 20_000, 431),
+])
+def test_a_head_that_is_too_long(host, data, status):
+    # SEC-07: refused without waiting for its end.
+    made = host(header_line_bytes=1000, header_bytes=8000, headers=10)
+    with made.open() as wire:
+        assert wire.send(data).reply().status == status
+        assert wire.ended()
+    assert made.handler.seen == [] and made.over()
+
+
+def test_an_endless_line_is_not_kept(host):
+    made = host()
+    kept = []
+    with made.open() as wire:
+        with contextlib.suppress(ConnectionError):
+            for _ in range(128):  # eight MiB
+                kept.append(len(made.connections[0]._client.buffer))
+                wire.send(b"x" * 65536)
+        wire.rest()
+    assert made.over() and max(kept) <= 200_000
+
+
+@pytest.mark.parametrize("headers", [{}, {"Expect": "100-continue"}])
+def test_a_body_that_is_declared_too_long_is_not_waited_for(host, headers):
+    # SEC-08, SEC-17: the answer comes before any of the body, and no 100 asks for it.
+    made = host()
+    with made.open() as wire:
+        reply = wire.ask(headers={"Content-Length": str(10 << 30), **headers})
+        assert (reply.status, reply.headers["connection"]) == (413, "close")
+        assert wire.ended()
+    assert made.over()
+
+
+def test_an_endless_body_in_chunks(host):
+    # SEC-09
+    made = host()
+    with made.open() as wire:
+        wire.send(request(headers={"Transfer-Encoding": "chunked"}))
+        sent = 0
+        with contextlib.suppress(ConnectionError):
+            while sent < 500 * BODY and not select.select([wire.sock], [], [], 0.001)[0]:
+                wire.send(b"1000\r\n" + b"x" * 4096 + b"\r\n")
+                sent += 4096
+        assert wire.reply().status == 413
+        wire.finish()
+        wire.rest()
+    assert made.over() and sent < 500 * BODY
+
+
+def test_bodies_of_just_the_limit(host):
+    body = b"x" * BODY
+    with host().open() as wire:
+        assert len(wire.ask(body=body).json["body"]) == BODY
+        reply = wire.ask(body=chunked(body[:50_000], body[50_000:]), headers={"Content-Length": None, "Transfer-Encoding": "chunked"})
+        assert len(reply.json["body"]) == BODY
+        assert wire.ask(body=body + b"x").status == 413
+
+
+# --- too slow -------------------------------------------------------------------------------------------------
+
+
+def dribble(wire, data, pause=0.02):
+    """Send bytes one by one until an answer comes or the connection ends."""
+    with contextlib.suppress(ConnectionError):
+        for byte in data:
+            wire.send(bytes([byte]))
+            if select.select([wire.sock], [], [], pause)[0]:
+                return
+
+
+@pytest.mark.parametrize("data", [request(headers={"X": "x" * 4000}), b"\r\n" * 2000], ids=["headers", "blank lines"])
+def test_a_head_that_takes_too_long(host, data):
+    # SEC-11
+    made = host(header_seconds=0.3)
+    with made.open() as wire:
+        dribble(wire, data)
+        reply = wire.reply()
+        assert (reply.status, reply.headers["connection"]) == (408, "close") and b"0.3 s" in reply.body
+        wire.finish()
+        wire.rest()
+    assert made.handler.seen == [] and made.over()
+
+
+def test_a_head_that_stands_still(host):
+    made = host(header_seconds=0.2)
+    with made.open() as wire:
+        assert wire.send(b"GET / HTTP/1.1\r\nHo").reply().status == 408
+        assert wire.ended()
+    assert made.over()
+
+
+@pytest.mark.parametrize("sent", [b"", b"\r\n", b"\r\n\r\n\r\n"])
+def test_who_sends_nothing_is_not_waited_for(host, sent):
+    made = host(idle_seconds=0.2, header_seconds=0.2)
+    with made.open() as wire:
+        wire.send(sent)
+        assert wire.ended()  # without a word: nothing was asked
+    assert made.over()
+
+
+def test_a_client_that_has_been_served_may_be_idle_for_a_while_only(host):
+    made = host(idle_seconds=0.2)
+    with made.open() as wire:
+        assert wire.ask().status == 200
+        assert wire.ended()
+    assert made.over()
+
+
+@pytest.mark.parametrize("headers, body", [({"Content-Length": "50"}, b"x"), ({"Content-Length": "50"}, b""),
+                                           ({"Transfer-Encoding": "chunked"}, b"32\r\nx"), ({"Transfer-Encoding": "chunked"}, b"")])
+def test_a_body_that_stands_still(host, headers, body):
+    made = host(body_seconds=0.3)
+    with made.open() as wire:
+        reply = wire.send(request(headers=headers) + body).reply()
+        assert (reply.status, reply.headers["connection"]) == (408, "close") and b"0.3 s" in reply.body
+        assert wire.ended()
+    assert made.over()
+
+
+def test_a_body_that_comes_too_slowly(host, monkeypatch):
+    monkeypatch.setattr(requestbody, "_RATE_AFTER", 0.2)
+    made = host(body_rate=1000)
+    with made.open() as wire:
+        dribble(wire, request(headers={"Content-Length": "4000"}) + b"x" * 4000)
+        reply = wire.reply()
+        assert reply.status == 408 and b"slower than 1000 bytes a second" in reply.body
+        wire.finish()
+        wire.rest()
+    assert made.over()
+
+
+def test_a_client_that_does_not_read_is_given_up(host):
+    # REL-34
+    body = Body([b"x" * 1_000_000] * 100)
+    made = host(write_seconds=0.3)
+    made.handler.answer = streamed(body)
+    with made.open(small=True) as wire:
+        wire.send(request("GET"))
+        assert body.closed.wait(LIMIT)
+        assert made.over()
+
+
+def test_a_client_that_reads_slowly_gets_everything(host):
+    made = host(write_seconds=5)
+    text = bytes(range(256)) * 8000
+    made.handler.answer = plain(text=text)
+    with made.open(small=True) as wire:
+        wire.send(request("GET"))
+        assert wire.head().status == 200
+        received = b""
+        while len(received) < len(text):
+            received += wire._exactly(min(100_000, len(text) - len(received)))
+            time.sleep(0.005)
+    assert received == text and made.over()
+
+
+# --- peers that leave ------------------------------------------------------------------------------------------
+
+
+def test_a_peer_that_has_closed_its_side_is_answered(host):
+    made = host()
+    with made.open() as wire:
+        wire.send(request(body=b"hello"))
+        wire.finish()
+        assert wire.reply().json["body"] == "hello"
+        assert wire.ended()
+    assert made.over()
+
+
+@pytest.mark.parametrize("data", [b"", b"GET", request("GET")[:-2]])
+def test_half_a_head_is_nothing(host, data):
+    made = host()
+    with made.open() as wire:
+        wire.send(data)
+        wire.finish()
+        assert wire.ended()
+    assert made.handler.seen == [] and made.over()
+
+
+@pytest.mark.parametrize("data", [request(headers={"Content-Length": "6"}) + b"hello",
+                                  request(headers={"Transfer-Encoding": "chunked"}) + b"5\r\nhello\r\n"])
+def test_half_a_body_is_refused(host, data):
+    # SEC-16
+    made = host()
+    with made.open() as wire:
+        wire.send(data)
+        wire.finish()
+        reply = wire.reply()
+        assert (reply.status, reply.body) == (400, b"the body ended early")
+        assert wire.ended()
+    assert made.over()
+
+
+def _stages():
+    full = request(body=b"hello" * 100)
+    return {"nothing": b"", "head": full[:20], "body": full[:-100], "request": full, "two": full + full}
+
+
+@pytest.mark.parametrize("stage", _stages())
+def test_a_reset_at_any_stage_is_no_event(host, stage, caplog):
+    # REL-31
+    caplog.set_level(logging.INFO)
+    made = host()
+    for _ in range(10):
+        wire = made.open()
+        wire.send(_stages()[stage])
+        wire.reset()
+    assert made.over()
+    assert [record.getMessage() for record in caplog.records if record.name != "mcplite.access"] == []
+
+
+def test_a_reset_in_the_middle_of_a_stream(host, caplog):
+    caplog.set_level(logging.INFO)
+    body = Body(itertools.repeat(b"piece" * 1000))
+    made = host()
+    made.handler.answer = streamed(body)
+    wire = made.open()
+    wire.send(request("GET"))
+    assert wire.head().status == 200 and wire.piece()
+    wire.reset()
+    assert body.closed.wait(LIMIT) and made.over()
+    assert caplog.records == []
+
+
+def test_a_handler_can_tell_that_its_client_has_gone(host):
+    made = host()
+    told, go = [], threading.Event()
+
+    def watch(asked):
+        asked.read(BODY)
+        told.append(asked.departed())
+        go.set()
+        assert wait_until(asked.departed)
+        return HTTPResponse(200, [], [b""])
+
+    made.handler.answer = watch
+    wire = made.open()
+    wire.send(request(body=b"hello"))
+    assert go.wait(LIMIT)
+    wire.close()
+    assert made.over() and told == [False]
+
+
+def test_a_client_with_another_request_under_way_is_there(host):
+    made = host()
+    told = []
+
+    def watch(asked):
+        told.append(asked.departed() if asked.path == "/1" else wait_until(asked.departed))
+        return HTTPResponse(200, [], [b""])
+
+    made.handler.answer = watch
+    with made.open() as wire:
+        wire.send(request("GET", "/1") + request("GET", "/2"))
+        wire.finish()
+        assert [wire.reply().status for _ in range(2)] == [200, 200]
+    assert made.over() and told == [False, True]
+
+
+# --- going on, or not --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version, asked, kept, said", [
+    ("1.1", None, True, None), ("1.1", "keep-alive", True, None), ("1.1", "close", False, "close"), ("1.1", "x, Close", False, "close"),
+    ("1.0", None, False, "close"), ("1.0", "keep-alive", True, "keep-alive"), ("1.0", "close", False, "close"),
+])
+def test_connections_that_are_kept(host, version, asked, kept, said):
+    # HTTP-46
+    made = host()
+    with made.open() as wire:
+        for _ in range(2):
+            reply = wire.ask(body=b"hello", headers={"Connection": asked}, version=version)
+            assert (reply.status, reply.json["body"], reply.headers.get("connection")) == (200, "hello", said)
+            if not kept:
+                assert wire.ended()
+                break
+    assert made.over()
+
+
+def test_the_answer_of_a_handler_can_be_the_last(host):
+    made = host()
+    made.handler.answer = plain(403, Connection="close")
+    with made.open() as wire:
+        reply = wire.send(request("GET") + HIDDEN).reply()
+        assert (reply.status, reply.headers["connection"]) == (403, "close")
+        assert wire.ended()
+    assert made.handler.seen == ["/mcp"] and made.over()
+
+
+@pytest.mark.parametrize("body", [b"x" * 10, b"x" * 500_000])
+@pytest.mark.parametrize("how", [{}, {"Content-Length": None, "Transfer-Encoding": "chunked"}], ids=["length", "chunks"])
+def test_a_body_that_nobody_has_read_is_no_request(host, body, how):
+    made = host()
+    made.handler.answer = plain(404, b"not here")
+    with made.open() as wire:
+        wire.send(request(body=body if not how else chunked(body), headers=how) + HIDDEN)
+        reply = wire.reply()
+        assert (reply.status, reply.body, reply.headers["connection"]) == (404, b"not here", "close")
+        wire.finish()
+        assert wire.ended()
+    assert made.handler.seen == ["/mcp"] and made.over()
+
+
+def test_a_body_of_no_bytes_needs_no_reading(host):
+    made = host()
+    made.handler.answer = plain()
+    with made.open() as wire:
+        for headers in ({}, {"Content-Length": "0"}):
+            assert wire.ask("GET", headers=headers).status == 200
+
+
+def test_the_last_answer_of_a_server_that_stops(host):
+    made = host()
+    with made.open() as wire:
+        assert "connection" not in wire.ask().headers
+        made.handler.answer = lambda asked: setattr(made, "closing", True) or HTTPResponse(200, [], [b"last"])
+        reply = wire.ask()
+        assert (reply.body, reply.headers["connection"]) == (b"last", "close")
+        assert wire.ended()
+    assert made.over()
+
+
+def test_an_idle_connection_is_ended_from_outside(host):
+    made = host()
+    with made.open() as wire:
+        assert wire.ask().status == 200
+        assert wait_until(lambda: made.connections[0].idle)
+        made.closing = True
+        made.connections[0].stop_reading()
+        assert wire.ended()
+        assert made.over()
+    made.connections[0].stop_reading()  # of one that is closed
+    made.connections[0].hang_up()
+
+
+def test_a_server_that_stops_waits_for_no_request(host):
+    made = host()
+    made.closing = True
+    with made.open() as wire:
+        assert wire.ended()
+    assert made.over()
+
+
+def test_a_connection_in_use_is_cut_off_from_outside(host):
+    made = host()
+    body = Body([b"x" * 1_000_000] * 100)
+    made.handler.answer = streamed(body)
+    with made.open(small=True) as wire:
+        wire.send(request("GET"))
+        assert wire.head().status == 200
+        made.connections[0].hang_up()
+        assert body.closed.wait(LIMIT) and made.over()
+
+
+# --- kinds of responses --------------------------------------------------------------------------------------------
+
+
+def test_head_has_everything_but_the_body(host):
+    made = host()
+    made.handler.answer = plain(text=b"0123456789")
+    with made.open() as wire:
+        reply = wire.send(request("HEAD")).reply("HEAD")
+        assert (reply.status, reply.headers["content-length"]) == (200, "10")
+        assert wire.ask("GET").body == b"0123456789"
+        made.handler.answer = streamed(Body([b"a"]))
+        assert wire.send(request("HEAD")).reply("HEAD").headers["transfer-encoding"] == "chunked"
+        made.handler.answer = None
+        assert wire.ask().status == 200  # nothing of a body came in between
+
+
+@pytest.mark.parametrize("status, length", [(204, None), (304, None), (202, "0"), (200, "0")])
+def test_responses_without_a_body(host, status, length):
+    made = host()
+    made.handler.answer = plain(status, b"")
+    with made.open() as wire:
+        assert wire.ask().headers.get("content-length") == length
+        assert wire.ask().status == status
+
+
+def test_an_unknown_status_has_some_reason(host):
+    made = host()
+    made.handler.answer = plain(299)
+    with made.open() as wire:
+        reply = wire.ask()
+        assert (reply.status, reply.reason) == (299, "Status")
+
+
+def test_a_stream_comes_in_chunks_and_the_connection_goes_on(host):
+    made = host()
+    go = threading.Event()
+
+    def pieces():
+        yield b"first"
+        assert go.wait(LIMIT)
+        yield b"second"
+
+    body = Body(pieces())
+    made.handler.answer = streamed(body)
+    with made.open() as wire:
+        head = wire.send(request("GET")).head()
+        assert head.headers["transfer-encoding"] == "chunked" and "connection" not in head.headers
+        assert wire.piece() == b"first"  # HTTP-47: at once
+        go.set()
+        assert (wire.piece(), wire.piece()) == (b"second", b"")
+        made.handler.answer = streamed(Body([b"one", b"two"]))
+        assert wire.ask("GET").body == b"onetwo"  # the end comes with the last piece
+        made.handler.answer = None
+        assert wire.ask().status == 200
+    assert body.closed.is_set()
+
+
+@pytest.mark.parametrize("asked", [None, "keep-alive"])
+def test_a_stream_for_an_old_client_ends_with_the_connection(host, asked):
+    made = host()
+    made.handler.answer = streamed(Body([b"one", b"two"]))
+    with made.open() as wire:
+        reply = wire.send(request("GET", version="1.0", headers={"Connection": asked})).reply()
+        assert "transfer-encoding" not in reply.headers
+        assert (reply.headers["connection"], reply.body) == ("close", b"onetwo")
+    assert made.over()
+
+
+@pytest.mark.parametrize("answer", [
+    plain(**{"X-Tag": "a\r\nSet-Cookie: b"}), plain(**{"X-Tag": "a\nb"}), plain(**{"X-Tag": "a\rb"}), plain(**{"X-Tag": "\u20ac"}),
+    plain(**{"X\r\nSet-Cookie": "b"}), plain(text="text"),
+], ids=["CR LF", "LF", "CR", "no Latin-1", "name", "no bytes"])
+def test_a_response_that_cannot_be_sent_is_not_sent(host, answer, caplog):
+    # SEC-18
+    made = host()
+    made.handler.answer = answer
+    with made.open() as wire:
+        wire.send(request("GET"))
+        assert wire.ended()
+    assert made.over()
+    record, = caplog.records
+    assert record.levelno == logging.ERROR and "the test" in record.getMessage()
+
+
+def test_a_body_that_fails_ends_the_connection_in_the_middle(host, caplog):
+    made = host()
+
+    def pieces():
+        yield b"first"
+        raise RuntimeError("no more")
+
+    body = Body(pieces())
+    made.handler.answer = streamed(body)
+    with made.open() as wire:
+        assert wire.send(request("GET")).head().status == 200
+        assert wire.piece() == b"first"
+        assert wire.ended()  # and no last chunk, which would say that this was all
+    assert made.over() and body.closed.is_set()
+    assert "no more" in caplog.text
+
+
+# --- 100-continue -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("expect", ["100-continue", "100-Continue"])
+def test_the_body_is_asked_for_when_it_is_wanted(host, expect):
+    with host().open() as wire:
+        for _ in range(2):
+            wire.send(request(headers={"Content-Length": "5", "Expect": expect}))
+            assert wire.reply().status == 100
+            wire.send(b"hello")
+            assert wire.reply().json["body"] == "hello"
+        wire.send(request(headers={"Transfer-Encoding": "chunked", "Expect": expect}))
+        assert wire.reply().status == 100
+        assert wire.send(chunked(b"hello")).reply().json["body"] == "hello"
+
+
+@pytest.mark.parametrize("data", [
+    request(body=b"hello", headers={"Expect": "100-continue"}),  # the body has come already
+    request(headers={"Content-Length": "0", "Expect": "100-continue"}), request("GET", headers={"Expect": "100-continue"}),
+])
+def test_nothing_is_asked_for_when_there_is_nothing_to_wait_for(host, data):
+    with host().open() as wire:
+        assert wire.send(data).reply().status == 200
+
+
+def test_an_old_client_is_asked_for_nothing(host):
+    with host().open() as wire:
+        wire.send(request(headers={"Content-Length": "5", "Expect": "100-continue"}, version="1.0"))
+        assert not select.select([wire.sock], [], [], 0.1)[0]
+        assert wire.send(b"hello").reply().json["body"] == "hello"
+
+
+def test_a_body_that_is_not_wanted_is_not_asked_for(host):
+    made = host()
+    made.handler.answer = plain(401, b"who are you")
+    with made.open() as wire:
+        reply = wire.send(request(headers={"Content-Length": "5", "Expect": "100-continue"})).reply()
+        assert (reply.status, reply.headers["connection"]) == (401, "close")
+        assert wire.ended()
+    assert made.over()
+
+
+# --- the log ------------------------------------------------------------------------------------------------------
+
+
+def test_each_request_is_one_line_without_its_query(host, caplog):
+    caplog.set_level(logging.INFO, logger="mcplite.access")
+    made = host()
+    with made.open() as wire:
+        wire.ask("GET", "/mcp?token=secret")
+        made.handler.answer = plain(404, b"")
+        wire.ask("POST", "/a%0A%1bb/" + "x" * 300 + "?secret")
+        wire.send(b"GET /?secret HTTP/1.1\r\n\x1b\r\n\r\n").reply()
+        wire.finish()
+        assert wire.ended() and made.over()
+    first, second, third = [record.getMessage() for record in caplog.records]
+    assert first.startswith("the test GET '/mcp' 200 ") and first.endswith(" ms")
+    assert second.startswith("the test POST '/a\\n\\x1bb/xxx") and " 404 " in second and len(second) < 300 and second.isprintable()
+    assert third == "the test - 400" and "secret" not in caplog.text  # SEC-13
+
+
+def test_nothing_is_logged_when_nobody_asks(host, caplog):
+    caplog.set_level(logging.WARNING)
+    with host().open() as wire:
+        wire.ask()
+        wire.send(b"rubbish\r\n\r\n").rest()
+    assert caplog.records == []
+
+
+def test_headers_are_read_anew_when_they_change(host):
+    # A connection knows its last head again, byte by byte.
+    with host().open() as wire:
+        for tag in ("a", "a", "b", "a"):
+            assert Headers(map(tuple, wire.ask(headers={"X-Tag": tag}).json["headers"])).get("x-tag") == tag

@@ -1,0 +1,1088 @@
+"""The HTTP host as a whole: conversations over sockets, floods, clients that misbehave or leave, and the end."""
+
+import contextlib
+import errno
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from children import wait_until
+from rawhttp import BOTH, LIMIT, Wire, begin, call, chunked, initialize, listen, post, refuses, request
+from results import text_of
+
+import mcplite
+from mcplite.server import Context, Limits, Server
+from mcplite.server.http import streams
+from mcplite.server.transports.httpd import HTTPServer, serve
+
+ROOT = Path(__file__).parents[3]
+PING = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
+
+
+def result_in(reply):
+    """Return the result at the end of a response, whether it is a stream or not."""
+    return (reply.events[-1] if reply.headers["content-type"] == "text/event-stream" else reply.json)["result"]
+
+
+class Tools:
+    """A server with tools that a test can hold, and what it needs to know of them."""
+
+    def __init__(self, options):
+        self.server = Server("httpd", **options)
+        self.started = threading.Semaphore(0)
+        self.go = threading.Event()
+        self.ended = threading.Semaphore(0)
+        for tool in (self.add, self.held, self.watched, self.flood):
+            self.server.add_tool(tool)
+
+    def add(self, a: int, b: int) -> int:
+        return a + b
+
+    def held(self) -> str:
+        """Runs on the thread of the request, and does not care about cancellation."""
+        self.started.release()
+        assert self.go.wait(LIMIT)
+        self.ended.release()
+        return "done"
+
+    def watched(self, ctx: Context) -> str:
+        """Says something first, and ends when it is cancelled."""
+        ctx.info("started")
+        self.started.release()
+        try:
+            while not self.go.wait(0.01):
+                ctx.check_cancelled()
+        finally:
+            self.ended.release()
+        return "done"
+
+    def flood(self, ctx: Context) -> str:
+        for _ in range(2000):
+            ctx.info("x" * 10_000)
+        self.ended.release()
+        return "done"
+
+    def wait_started(self, count=1):
+        for _ in range(count):
+            assert self.started.acquire(timeout=LIMIT)
+
+    def wait_ended(self):
+        assert self.ended.acquire(timeout=LIMIT)
+
+
+class Served(Tools):
+    """The same, served; ``http`` is the host."""
+
+    def __init__(self, stack, app_options, options):
+        super().__init__(app_options)
+        self.http = stack.enter_context(serve(self.server, **options))
+        self.port = self.http.port
+        stack.callback(self.go.set)
+
+    @property
+    def open(self):
+        return len(self.http._connections)
+
+    def wire(self, **options):
+        return Wire(self.port, **options)
+
+
+@pytest.fixture
+def served():
+    """Serve tools: ``served(host options, bounds...)``; everything is closed after the test."""
+    with contextlib.ExitStack() as stack:
+
+        def served(app=None, options=None, **bounds):
+            return Served(stack, {"limits": Limits(**{"grace": 5.0, **bounds}), **(app or {})}, options or {})
+
+        yield served
+
+
+# --- a conversation ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
+def test_a_conversation(served, revision):
+    with served().wire() as wire:
+        session = begin(wire, revision)
+        tools = wire.post({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, session).json["result"]["tools"]
+        assert [tool["name"] for tool in tools] == ["add", "held", "watched", "flood"]
+        reply = wire.post(call("add", a=2, b=3), session)
+        assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
+        assert reply.json["id"] == 1 and reply.json["result"]["content"][0]["text"] == "5"
+        accepted = wire.post({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 77}}, session)
+        assert (accepted.status, accepted.body, accepted.headers["content-length"]) == (202, b"", "0")  # HTTP-06
+        assert wire.post({"jsonrpc": "2.0", "id": 2, "method": "no/such"}, session).status == 200  # HTTP-42
+        assert wire.ask("DELETE", headers={"Mcp-Session-Id": session}).status == 204
+        assert wire.post(PING, session).status == 404  # SESS-07
+
+
+def test_a_call_that_says_something_is_a_stream(served):
+    # HTTP-08, HTTP-10, HTTP-11, HTTP-19
+    made = served()
+    with made.wire() as wire:
+        session = begin(wire)
+        wire.send(post(call("watched"), session))
+        head = wire.head()
+        assert head.headers["content-type"] == "text/event-stream" and "connection" not in head.headers
+        text = b""
+        while b"started" not in text:
+            text += wire.piece()
+        made.go.set()
+        while b'"result"' not in text:
+            text += wire.piece()
+        assert wire.piece() == b""
+        assert wire.post(PING, session).status == 200  # HTTP-46: the connection goes on
+
+
+def test_calls_of_one_connection_in_one_segment(served):
+    # SEC-15
+    with served().wire() as wire:
+        session = begin(wire)
+        wire.send(b"".join(post(call("add", id=number, a=number, b=1), session) for number in range(20)))
+        replies = [wire.reply().json for _ in range(20)]
+    assert [(reply["id"], reply["result"]["structuredContent"]["result"]) for reply in replies] == [
+        (number, number + 1) for number in range(20)]
+
+
+def test_a_call_byte_by_byte_and_in_chunks(served):
+    # HTTP-46
+    with served().wire() as wire:
+        session = begin(wire)
+        for byte in post(call("add", a=2, b=3), session):
+            wire.send(bytes([byte]))
+        assert wire.reply().json["result"]["structuredContent"] == {"result": 5}
+        body = json.dumps(call("add", a=2, b=3)).encode()
+        reply = wire.ask(body=chunked(*(bytes([byte]) for byte in body)), headers={
+            "Content-Length": None, "Transfer-Encoding": "chunked", "Content-Type": "application/json", "Accept": BOTH,
+            "Mcp-Session-Id": session, "Expect": "100-continue"})
+        assert reply.json["result"]["structuredContent"] == {"result": 5}
+
+
+def test_names_of_headers_are_written_in_any_way(served):
+    # HDR-06, SEC-19
+    with served().wire() as wire:
+        session = begin(wire)
+        body = json.dumps(PING).encode()
+        for name, status in (("mcp-SESSION-id", 200), ("MCP-SESSION-ID", 200), ("Mcp_Session_Id", 400)):
+            headers = {"CONTENT-type": "Application/JSON; charset=utf-8", "aCCept": "*/*", name: session}
+            assert wire.ask(body=body, headers=headers).status == status
+
+
+def test_the_old_version_of_http_and_head(served):
+    with served().wire() as wire:
+        session = begin(wire)
+        head = wire.send(request("HEAD", headers={"Mcp-Session-Id": session})).reply("HEAD")
+        assert (head.status, head.headers["allow"]) == (405, "POST, GET, DELETE")  # HTTP-37
+    with served().wire() as wire:
+        reply = wire.send(post(initialize()).replace(b"HTTP/1.1", b"HTTP/1.0")).reply()
+        assert (reply.status, reply.headers["connection"]) == (200, "close")
+        assert wire.ended()
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "TRACE", "CONNECT", "FOO", "post", "Get", "OPTIONS"])
+def test_other_methods(served, method):
+    # HTTP-37, SEC-14
+    with served().wire() as wire:
+        reply = wire.ask(method, headers={"X-Secret": "said by the client"})
+        assert (reply.status, reply.headers["allow"], reply.headers["connection"]) == (405, "POST, GET, DELETE", "close")
+        assert b"said by" not in reply.body
+        assert wire.ended()
+
+
+# --- where it listens -------------------------------------------------------------------------------------------
+
+
+def test_the_address(served):
+    # HTTP-35
+    made = served()
+    assert made.http.url == f"http://127.0.0.1:{made.port}/mcp" and made.http._listener.getsockname()[0] == "127.0.0.1"
+    other = served(options={"path": "/deep/er/", "host": "localhost"})
+    assert other.http.url == f"http://localhost:{other.port}/deep/er"
+    with other.wire() as wire:
+        for path, status in (("/deep/er", 200), ("/deep/er/", 200), ("/mcp", 404)):
+            reply = wire.send(post(initialize()).replace(b"/mcp", path.encode(), 1)).reply()
+            assert reply.status == status
+
+
+def _has_ipv6():
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6")
+def test_an_ipv6_address(served):
+    made = served(options={"host": "::1"})
+    assert made.http.url == f"http://[::1]:{made.port}/mcp"
+    with made.wire(host="::1") as wire:
+        assert wire.send(post(initialize(), Host=f"[::1]:{made.port}")).reply().status == 200
+        assert wire.send(post(initialize(), Host="[::2]")).reply().status == 421
+
+
+def test_a_port_that_is_taken_is_named(served):
+    made = served()
+    with pytest.raises(OSError, match=f"cannot listen at 127.0.0.1:{made.port}: ") as caught:
+        HTTPServer(made.server, port=made.port)
+    assert caught.value.errno == errno.EADDRINUSE
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.0.2.1", "example.com"])
+def test_a_server_for_a_network_needs_its_names(host):
+    # SEC-45
+    with pytest.raises(ValueError, match="allowed_hosts"):
+        HTTPServer(Server("open"), host=host, port=0)
+
+
+@pytest.mark.parametrize("options", [{"path": "mcp"}, {"port": 65536}, {"port": -1}, {"allowed_hosts": ["http://x"]},
+                                     {"allowed_hosts": "localhost"}, {"allowed_origins": ["x"]}])
+def test_options_that_are_not_written_right(options):
+    with pytest.raises(ValueError):
+        HTTPServer(Server("wrong"), **{"port": 0, **options})
+
+
+def test_a_server_for_a_network_answers_to_its_names(served):
+    made = served(options={"host": "0.0.0.0", "allowed_hosts": ["mcp.example.com"]})
+    assert made.http.url == f"http://127.0.0.1:{made.port}/mcp"
+    with made.wire() as wire:
+        assert wire.send(post(initialize(), Host="mcp.example.com:8000")).reply().status == 200
+        assert wire.send(post(initialize())).reply().status == 421
+
+
+def test_the_public_names():
+    assert mcplite.serve is serve
+    with mcplite.serve(Server("public")) as made:
+        with Wire(made.port) as wire:
+            begin(wire)
+
+
+# --- every door has the same gate ----------------------------------------------------------------------------------
+
+
+DOORS = [("POST", "/mcp"), ("GET", "/mcp"), ("DELETE", "/mcp"), ("OPTIONS", "/mcp"), ("PUT", "/mcp"), ("GET", "/sse"), ("POST", "/messages"),
+         ("GET", "/health"), ("GET", "/elsewhere")]
+
+
+@pytest.mark.parametrize("name, value, status", [
+    ("Host", "evil.example", 421), ("Host", "localhost.evil", 421), ("Host", "localhost:80.evil", 421), ("Host", "127.0.0.1:80@evil", 421),
+    ("Host", "[::1].evil", 421), ("Host", "a b", 421), ("Host", "", 421),
+    ("Origin", "http://evil.example", 403), ("Origin", "null", 403), ("Origin", "file://", 403), ("Origin", "http://localhost.evil", 403),
+])
+def test_every_door_has_the_same_gate(served, name, value, status):
+    # SEC-12, SEC-42 to SEC-44, SEC-46, HTTP-32 to HTTP-34
+    asked = []
+    made = served(options={"legacy_sse": True, "routes": {"/health": lambda request: asked.append(1) or (200, "text/plain", b"")}})
+    with made.wire() as wire:
+        session = begin(wire)
+    routes = {path for _, path in DOORS}
+    assert {*made.http.exchange._doors, *made.http.exchange._open} <= routes  # a new door is not forgotten here
+    for method, path in DOORS:
+        with made.wire() as wire:
+            reply = wire.ask(method, path, headers={
+                "Mcp-Session-Id": session, "Accept": BOTH, "Content-Type": "application/json", name: value})
+            assert (reply.status, reply.headers["connection"]) == (status, "close"), (method, path)
+            assert "access-control-allow-origin" not in reply.headers  # SEC-47
+    assert asked == []
+    with made.wire() as wire:
+        assert wire.post(PING, session).status == 200  # the DELETE did nothing
+        assert wire.ask("GET", "/health", headers={"Origin": "http://localhost:3000"}).status == 200  # SEC-48
+    assert asked == [1]
+
+
+# --- extra paths -----------------------------------------------------------------------------------------------------
+
+
+def test_extra_paths(served):
+    def health(request):
+        if request.method not in ("GET", "HEAD"):
+            return 405, "text/plain", b"no"
+        return 200, "text/html; charset=utf-8", f"<p>{request.path}?{request.query}".encode()
+
+    made = served(options={"routes": {"/health": health, "/": lambda request: (200, "text/plain", b"root")}})
+    with made.wire() as wire:
+        reply = wire.ask("GET", "/health?a=1")
+        assert (reply.status, reply.headers["content-type"], reply.body) == (200, "text/html; charset=utf-8", b"<p>/health?a=1")
+        assert wire.ask("GET", "/health/").status == 200
+        assert wire.send(request("HEAD", "/health")).reply("HEAD").headers["content-length"] == "11"
+        assert wire.ask("GET", "/").body == b"root"
+        assert wire.ask("PUT", "/health", b"x").status == 405
+        assert wire.ended()  # its body was not read
+    with made.wire() as wire:
+        begin(wire)
+        assert wire.ask("GET", "/health/deeper").status == 404
+
+
+@pytest.mark.parametrize("answer", [
+    lambda request: 1 / 0, lambda request: None, lambda request: (200, "text/plain", "text"), lambda request: (200, "a\r\nb: c", b""),
+    lambda request: (200, None, b""),
+])
+def test_an_extra_path_that_fails(served, answer, caplog):
+    # SEC-18
+    made = served(options={"routes": {"/broken": answer}})
+    with made.wire() as wire:
+        reply = wire.ask("GET", "/broken")
+        assert (reply.status, reply.json["error"]["message"]) == (500, "Internal error")
+    with made.wire() as wire:
+        begin(wire)
+    assert "/broken" in caplog.text
+
+
+# --- too much of everything ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data, status", [
+    (post(b"{", Content_Length=str(10 << 30)), 413),  # SEC-08
+    (post(b"", Content_Length=None, Transfer_Encoding="chunked") + chunked(b"x" * 600, b"x" * 600), 413),  # SEC-09
+    (post(b"x" * 1001), 413), (post(b"x" * 1000), 400), (post(b"{}", Content_Encoding="gzip"), 415),  # SEC-10
+    (post(json.dumps([0] * 101).encode()), 413), (post(b"{", Content_Type="text/plain"), 415),  # SEC-27, SEC-40
+    (post(b"[" * 900), 400),  # SEC-21
+])
+def test_bodies_that_are_refused_leave_nothing(served, data, status):
+    # SEC-53
+    made = served(message_bytes=1000, json_elements=100)
+    with made.wire() as wire:
+        reply = wire.send(data).reply()
+        assert reply.status == status and reply.json["error"]["message"] and reply.json.get("id") is None
+        wire.finish()
+        assert wire.ended()
+    assert len(made.http.exchange.sessions) == 0
+    assert wait_until(lambda: made.open == 0)
+
+
+def test_a_flood_of_sessions(served):
+    # SEC-52, SESS-18
+    made = served(sessions=5)
+    with made.wire() as wire:
+        sessions = [begin(wire) for _ in range(5)]
+        before = threading.active_count()
+        for _ in range(50):
+            reply = wire.post(initialize())
+            assert (reply.status, reply.headers["retry-after"], reply.json["error"]["code"]) == (503, "1", mcplite.errors.SERVER_BUSY)
+            assert reply.json["id"] == 0 and "mcp-session-id" not in reply.headers
+        assert len(made.http.exchange.sessions) == 5 and threading.active_count() == before
+        assert all(wire.post(PING, session).status == 200 for session in sessions)
+        assert wire.ask("DELETE", headers={"Mcp-Session-Id": sessions[0]}).status == 204
+        begin(wire)  # there is room again
+
+
+def test_sessions_that_were_given_up_make_room(served):
+    # SEC-54
+    made = served(sessions=2, session_idle_seconds=0.2)
+    with made.wire() as wire:
+        old = [begin(wire) for _ in range(2)]
+        assert wait_until(lambda: wire.post(initialize()).status == 200)
+        # On a busy machine the first may be over before the second has begun.
+        assert 404 in [wire.post(PING, session).status for session in old]
+
+
+def test_too_many_connections(served):
+    made = served(connections=3)
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(made.wire()) for _ in range(3)]
+        assert wait_until(lambda: made.open == 3)
+        for _ in range(5):
+            with made.wire() as extra:
+                reply = extra.reply()  # without being asked: the client may be slow to say what it wants
+                assert (reply.status, reply.headers["retry-after"], reply.headers["connection"]) == (503, "1", "close")
+                assert extra.ended()
+        begin(wires[0])
+        wires[1].close()
+        assert wait_until(lambda: made.open == 2)
+        with made.wire() as wire:
+            begin(wire)
+
+
+def test_too_many_streams(served):
+    made = served(streams=2)
+    with contextlib.ExitStack() as stack:
+        control = stack.enter_context(made.wire())
+        for _ in range(2):
+            stack.enter_context(listen(made.port, begin(control)))
+        last = begin(control)
+        reply = control.ask("GET", headers={"Accept": "text/event-stream", "Mcp-Session-Id": last})
+        assert (reply.status, reply.headers["retry-after"], reply.json["error"]["code"]) == (503, "1", mcplite.errors.SERVER_BUSY)
+        assert control.post(PING, last).status == 200
+
+
+def test_two_hundred_open_streams(served, monkeypatch):
+    # HTTP-44, REL-36
+    monkeypatch.setattr(streams, "_PROBE_SECONDS", 600)  # the listener sees them leave
+    made = served(connections=300, streams=250)
+    before = threading.active_count()
+    with made.wire() as control, contextlib.ExitStack() as stack:
+        sessions = [begin(control) for _ in range(200)]
+        wires = [stack.enter_context(listen(made.port, session)) for session in sessions]
+        assert made.open == 201 and threading.active_count() >= 200
+        assert control.post(call("add", a=2, b=3), sessions[0]).json["result"]["structuredContent"] == {"result": 5}
+        made.server.add_tool(lambda: "new", name="new")  # HTTP-25: news reach each of them
+        for wire in wires:
+            text = b""
+            while b"list_changed" not in text:
+                text += wire.piece()
+        for wire in wires[:100]:
+            wire.close()
+        for wire in wires[100:]:
+            wire.reset()
+        assert wait_until(lambda: made.open == 1)
+        assert wait_until(lambda: threading.active_count() <= before + 8)  # a few are kept for a while
+        assert control.post(PING, sessions[0]).status == 200
+        listen(made.port, sessions[0]).close()
+
+
+@pytest.mark.parametrize("stateless", [False, True])
+def test_answers_are_not_crossed_between_clients(served, stateless):
+    # SEC-50: the same ids at the same time, on connections and in sessions of their own.
+    made = served(options={"stateless": stateless})
+    failures, clients, rounds = [], 8, 25
+
+    def talk(number):
+        try:
+            with made.wire() as wire:
+                session = None if stateless else begin(wire)
+                for id in range(rounds):
+                    reply = wire.post(call("add", id=id, a=1000 * number, b=id), session).json
+                    assert (reply["id"], reply["result"]["content"][0]["text"]) == (id, str(1000 * number + id))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=talk, args=(number,)) for number in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+    assert failures == [] and not any(thread.is_alive() for thread in threads)
+
+
+def test_slow_clients_do_not_hold_up_the_others(served):
+    # SEC-11
+    made = served(header_seconds=1.0, connections=80)
+    with contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(made.wire()) for _ in range(60)]
+        for wire in slow:
+            wire.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+        with made.wire() as wire:
+            session = begin(wire)
+            for number in range(50):
+                assert wire.post(call("add", a=number, b=1), session).status == 200
+        for wire in slow:
+            assert wire.reply().status == 408
+            wire.close()
+    assert wait_until(lambda: made.open == 0)
+
+
+# --- clients that leave, or do not read ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["close", "reset", "finish"])
+def test_a_stream_ends_when_its_client_has_gone(served, monkeypatch, how):
+    # HTTP-28, HTTP-44: also when the stream has nothing to say, and nobody has asked.
+    monkeypatch.setattr(streams, "_PROBE_SECONDS", 600)
+    made = served()
+    with made.wire() as control:
+        session = begin(control)
+        wire = listen(made.port, session)
+        assert made.open == 2
+        getattr(wire, how)()
+        assert wait_until(lambda: made.open == 1)
+        wire.close()
+        listen(made.port, session).close()  # nobody is in the way of the next reader
+        assert wait_until(lambda: made.open == 1)
+
+
+def test_a_client_with_a_request_behind_its_stream_is_looked_after(served):
+    # Its departure cannot be seen behind the request; the stream looks by itself then, or fails to write.
+    made = served(keep_alive_seconds=0.1)
+    with made.wire() as control:
+        session = begin(control)
+        with listen(made.port, session) as wire:
+            wire.send(post(PING, session))
+            assert wait_until(lambda: not made.http._lobby._watched)
+            assert made.open == 2
+            while wire.piece() != b": keep-alive\n\n":
+                continue
+        assert wait_until(lambda: made.open == 1)
+
+
+def test_clients_that_leave_when_the_last_word_is_said(served, caplog):
+    # The listener finds that a client has left while the connection's thread ends its stream and closes the socket.
+    made = served()
+    made.go.set()
+    with made.wire() as wire:
+        session = begin(wire)
+
+    def hurry(name):
+        for number in range(100):
+            with made.wire() as wire:
+                wire.send(post(call("watched", id=f"{name}-{number}"), session))
+                assert wire.head().status == 200
+                while b'"result"' not in wire.piece():
+                    continue
+
+    threads = [threading.Thread(target=hurry, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+    assert wait_until(lambda: made.open == 0 and not made.http._lobby._watched)
+    with made.wire() as wire:
+        begin(wire)  # the listener is there
+    assert caplog.records == []
+
+
+def test_a_second_reader_does_not_take_the_stream_over(served):
+    # HTTP-31, SEC-55
+    made = served()
+    with made.wire() as control:
+        session = begin(control)
+        with listen(made.port, session) as first:
+            reply = control.ask("GET", headers={"Accept": "text/event-stream", "Mcp-Session-Id": session})
+            assert reply.status == 409
+            made.server.add_tool(lambda: "new", name="new")
+            text = b""
+            while b"list_changed" not in text:
+                text += first.piece()
+
+
+def test_a_client_that_left_in_the_middle_of_a_call_does_not_cancel_it(served, monkeypatch):
+    # HTTP-20, REL-32
+    monkeypatch.setattr(streams, "_PROBE_SECONDS", 600)
+    made = served()
+    with made.wire() as control:
+        session = begin(control)
+        wire = made.wire()
+        wire.send(post(call("watched"), session))
+        assert wire.head().status == 200
+        text = b""
+        while b"started" not in text:
+            text += wire.piece()
+        last = [line[4:].decode() for line in text.split(b"\n") if line.startswith(b"id: ")][-1]
+        wire.close()
+        assert wait_until(lambda: made.open == 1)  # its thread does not wait for the handler
+        assert not made.ended.acquire(blocking=False)
+        made.go.set()
+        made.wait_ended()
+        with made.wire() as again:
+            again.send(request("GET", headers={"Accept": "text/event-stream", "Mcp-Session-Id": session, "Last-Event-ID": last}))
+            events = again.reply().events
+            assert [text_of(event["result"]) for event in events] == ["done"]
+            # Who has it all and comes back is told that nothing will follow, or would come back again and again.
+            stream, number = last.split("-")
+            again.send(request("GET", headers={"Accept": "text/event-stream", "Mcp-Session-Id": session,
+                                               "Last-Event-ID": f"{stream}-{int(number) + 1}"}))
+            assert again.reply().status == 204
+
+
+def test_a_client_that_left_before_the_answer(served, caplog):
+    # REL-31: a call on the thread of the request
+    caplog.set_level(logging.INFO)
+    made = served()
+    with made.wire() as control:
+        session = begin(control)
+        wire = made.wire()
+        wire.send(post(call("held"), session))
+        made.wait_started()
+        wire.reset()
+        made.go.set()
+        made.wait_ended()
+        assert wait_until(lambda: made.open == 1)
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
+
+
+def test_a_client_that_does_not_read_does_not_hold_its_handler(served):
+    # REL-34, REL-62
+    made = served(write_seconds=0.3, unread_seconds=0.3, messages_per_second=None)
+    with made.wire() as control:
+        session = begin(control)
+        with made.wire(small=True) as wire:
+            wire.send(post(call("flood"), session))
+            made.wait_ended()
+            assert wait_until(lambda: made.open == 1)
+        assert control.post(PING, session).status == 200
+
+
+def test_a_stream_of_news_that_is_not_read_is_cut_off(served):
+    # News wait for nobody: whoever publishes them is not held up, and the client may come back.
+    made = served(unread_messages=10)
+    with made.wire() as control:
+        session = begin(control)
+        common = made.http.exchange.sessions.find(session, None).streams.common
+        with listen(made.port, session, small=True):
+            assert common.reader is not None
+            one, = made.server.sessions
+            for _ in range(200):
+                one.log("error", "x" * 100_000)
+            assert common.reader is None
+        assert control.post(PING, session).status == 200
+        listen(made.port, session).close()
+
+
+# --- trouble of our own --------------------------------------------------------------------------------------------------------
+
+
+class Broken:
+    """A listener that fails a few times."""
+
+    def __init__(self, listener, failures):
+        self._listener, self.failures = listener, failures
+
+    def accept(self):
+        if self.failures:
+            raise self.failures.pop()
+        return self._listener.accept()
+
+    def __getattr__(self, name):
+        return getattr(self._listener, name)
+
+
+def test_a_connection_that_cannot_be_accepted_is_waited_for(caplog):
+    # REL-39
+    made = serve(Server("tired"))
+    made._listener = broken = Broken(made._listener, [OSError(errno.EMFILE, "Too many open files"), BlockingIOError()])
+    with made, Wire(made.port) as wire:
+        begin(wire)
+    assert broken.failures == []
+    record, = caplog.records
+    assert "no connection could be accepted" in record.getMessage() and "Too many open files" in record.getMessage()
+
+
+def test_a_connection_that_gets_no_thread_is_served_by_who_leads(served, monkeypatch, caplog):
+    # REL-39
+    made = served()
+    real = threading.Thread.start
+
+    def refuse(thread):
+        if thread.name == "mcplite connection":
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    with monkeypatch.context() as patch, made.wire() as wire, made.wire() as other:
+        patch.setattr(threading.Thread, "start", refuse)
+        session = begin(wire)
+        wire.send(post(PING, session)[:-1])  # the leader has to wait for the rest itself
+        assert wait_until(lambda: "can't start new thread" in caplog.text)
+        wire.send(post(PING, session)[-1:])
+        assert wire.reply().status == 200
+        begin(other)
+    with made.wire() as wire:
+        begin(wire)
+
+
+def test_a_lifespan_that_fails_is_tried_again(served, caplog):
+    failures = [RuntimeError("no database")]
+    events = []
+
+    @contextlib.contextmanager
+    def lifespan(server):
+        if failures:
+            raise failures.pop()
+        events.append("enter")
+        yield
+        events.append("leave")
+
+    for stateless in (False, True):
+        failures[:] = [RuntimeError("no database")]
+        del events[:]
+        made = served({"lifespan": lifespan}, {"stateless": stateless})
+        with made.wire() as wire:
+            assert wire.post(initialize()).status == 500
+        with made.wire() as wire:
+            assert wire.post(initialize()).status == 200
+            assert text_of(result_in(wire.post(call("add", a=1, b=2), None if stateless else begin(wire)))) == "3"
+        made.http.close()
+        assert events == ["enter", "leave"]
+    assert "no database" in caplog.text
+
+
+# --- the end ------------------------------------------------------------------------------------------------------------------
+
+
+def test_close_ends_idle_connections_and_streams_at_once(served):
+    # REL-38
+    made = served(grace=60.0)
+    with made.wire() as idle, made.wire() as half, contextlib.ExitStack() as stack:
+        session = begin(idle)
+        half.send(b"")
+        stream = stack.enter_context(listen(made.port, session))
+        closer = threading.Thread(target=made.http.close)
+        closer.start()
+        text = b""
+        while stream._buffer or not text.endswith(b"0\r\n\r\n"):
+            data = stream.rest()
+            assert data
+            text += data
+        assert idle.ended() and half.ended()
+        closer.join(LIMIT)
+        assert not closer.is_alive() and made.open == 0
+    assert refuses(made.port)
+    made.http.close()  # again
+
+
+def test_a_port_is_free_after_the_end(served):
+    made = served()
+    with made.wire() as wire:
+        begin(wire)
+        made.http.close()
+    again = served(options={"port": made.port})
+    assert again.port == made.port
+    with again.wire() as wire:
+        begin(wire)
+        assert wire.post(PING, "of another life").status == 404  # REL-40
+
+
+@pytest.mark.parametrize("tool", ["held", "watched"])
+def test_calls_in_work_are_answered_at_the_end(served, tool):
+    # LIFE-28, REL-38
+    made = served(grace=LIMIT)
+    with made.wire() as wire, made.wire() as second:
+        session = begin(wire)
+        begin(second)
+        wire.send(post(call(tool), session))
+        made.wait_started()
+        closer = threading.Thread(target=made.http.close)
+        closer.start()
+        assert refuses(made.port)
+        assert second.ended()
+        made.go.set()
+        assert text_of(result_in(wire.reply())) == "done"
+        assert wire.ended()
+        closer.join(LIMIT)
+        assert not closer.is_alive()
+
+
+def test_calls_that_go_on_are_cancelled_at_the_end(served, caplog):
+    made = served(grace=0.3)
+    with made.wire() as wire:
+        session = begin(wire)
+        wire.send(post(call("watched"), session))
+        made.wait_started()
+        made.http.close()
+        made.wait_ended()
+        assert b'"result"' not in wire.rest()
+    assert caplog.records == []
+
+
+def test_a_handler_that_hangs_is_named_and_left(served, caplog):
+    made = served()
+    with made.wire() as wire:
+        session = begin(wire)
+        wire.send(post(call("held"), session))
+        made.wait_started()
+        made.http.close(0.1)
+        assert wire.ended()
+        record, = caplog.records
+        assert record.getMessage().startswith("a handler still runs at the end, in ") and "in held" in record.getMessage()
+        made.go.set()
+        made.wait_ended()
+
+
+@pytest.mark.parametrize("message", [PING, initialize()], ids=["ping", "initialize"])
+@pytest.mark.parametrize("cut", [20, -1], ids=["head", "body"])
+def test_requests_that_come_late_are_refused(served, cut, message):
+    left = threading.Event()
+
+    @contextlib.contextmanager
+    def lifespan(server):
+        yield
+        left.set()
+
+    made = served({"lifespan": lifespan}, grace=LIMIT)
+    with made.wire() as wire, made.wire() as late:
+        session = begin(wire)
+        data = post(message, session if message is PING else None)
+        wire.send(post(call("held"), session))
+        made.wait_started()
+        late.send(data[:cut])
+        assert wait_until(lambda: [one.idle for one in list(made.http._connections)] == [False] * 2)  # it waits for the rest
+        closer = threading.Thread(target=made.http.close)
+        closer.start()
+        assert refuses(made.port)
+        assert wait_until(lambda: made.http.exchange._closed)
+        reply = late.send(data[cut:]).reply()
+        assert (reply.status, reply.headers["connection"], reply.headers["retry-after"]) == (503, "close", "1")
+        assert late.ended()
+        made.go.set()
+        assert wire.reply().status == 200
+        closer.join(LIMIT)
+        assert not closer.is_alive() and left.is_set()
+
+
+def test_a_client_that_stands_still_does_not_hold_the_end(served):
+    made = served(grace=0.2)
+    with made.wire() as head, made.wire() as body, made.wire(small=True) as reader:
+        session = begin(reader)
+        head.send(b"POST /mcp HTTP/1.1\r\n")
+        body.send(post(b"", session, Content_Length="10"))
+        reader.send(post(call("flood"), session))
+        assert reader.head().status == 200
+        closer = threading.Thread(target=made.http.close)
+        closer.start()
+        closer.join(LIMIT)
+        assert not closer.is_alive() and made.open == 0
+
+
+def test_a_server_that_was_never_started():
+    made = HTTPServer(Server("quiet"), port=0)
+    with Wire(made.port) as wire:
+        made.close()
+        assert wire.ended()
+    made.close()
+
+
+def test_the_end_of_a_block_that_failed():
+    with pytest.raises(KeyError), serve(Server("block")) as made:
+        port = made.port
+        raise KeyError
+    assert refuses(port)
+
+
+def test_two_hosts_of_one_server(served):
+    # The lifespan ends with the last of them.
+    events = []
+
+    @contextlib.contextmanager
+    def lifespan(server):
+        events.append("enter")
+        yield
+        events.append("leave")
+
+    made = served({"lifespan": lifespan})
+    with serve(made.server) as other:
+        for port in (made.port, other.port):
+            with Wire(port) as wire:
+                begin(wire)
+    assert events == ["enter"]
+    with made.wire() as wire:
+        assert text_of(result_in(wire.post(call("add", a=1, b=1), begin(wire)))) == "2"
+    made.http.close()
+    assert events == ["enter", "leave"]
+
+
+# --- as a process of its own -------------------------------------------------------------------------------------------------------
+
+
+SERVER = '''
+import logging, os, signal, sys, threading, time
+from mcplite.server import Context, Limits, Server
+
+logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+mcp = Server("httpd", limits=Limits(grace=float(sys.argv[1])))
+
+def wait(path):
+    while not os.path.exists(path):
+        time.sleep(0.01)
+
+@mcp.tool()
+def add(a: int, b: int) -> int:
+    return a + b
+
+@mcp.tool()
+def held(folder: str) -> str:
+    open(os.path.join(folder, "started"), "w").close()
+    wait(os.path.join(folder, "go"))
+    return "done"
+
+@mcp.tool()
+def watched(folder: str, ctx: Context) -> str:
+    ctx.on_cancel(lambda: sys.stderr.write("told to stop\\n"))
+    ctx.info("hello")
+    open(os.path.join(folder, "started"), "w").close()
+    while not os.path.exists(os.path.join(folder, "go")):
+        ctx.sleep(0.01)
+    return "done"
+
+@mcp.tool()
+def strike(number: int) -> str:
+    signal.pthread_kill(threading.get_ident(), number)
+    return "struck"
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]), int(sys.argv[2])))
+    mcp.run("streamable-http", port=0)
+    sys.stderr.write("clean end\\n")
+'''
+
+
+class Process:
+    """A server as a child."""
+
+    def __init__(self, folder, *arguments):
+        (folder / "server.py").write_text(SERVER)
+        self.folder = folder
+        self.child = subprocess.Popen(
+            [sys.executable, str(folder / "server.py"), *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        line = self.child.stderr.readline().decode()
+        assert "serving at http://127.0.0.1:" in line, line + self.child.stderr.read().decode()
+        self.port = int(line.rpartition(":")[2].partition("/")[0])
+
+    def hold(self, wire, tool):
+        """Call a tool that holds, and return when it runs."""
+        wire.send(post(call(tool, folder=str(self.folder)), begin(wire)))
+        assert wait_until((self.folder / "started").exists)
+
+    def go(self):
+        (self.folder / "go").touch()
+
+    def end(self):
+        """Wait for the end; return the status and what it wrote."""
+        status = self.child.wait(LIMIT)
+        out, err = self.child.communicate(timeout=LIMIT)
+        assert out == b""
+        return status, err.decode()
+
+    def close(self):
+        if self.child.poll() is None:
+            self.child.kill()
+            self.child.wait(LIMIT)
+        for stream in (self.child.stdout, self.child.stderr):
+            stream.close()
+
+
+@pytest.fixture
+def process(tmp_path):
+    if os.name != "posix":
+        pytest.skip("these signals can be sent to one process on POSIX only")
+    with contextlib.ExitStack() as stack:
+
+        def process(grace=20.0, *arguments):
+            made = Process(tmp_path, grace, *arguments)
+            stack.callback(made.close)
+            return made
+
+        yield process
+
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_ends_the_process_though_clients_are_there(process, number):
+    # REL-22, REL-38: neither idle connections nor streams hold it for the grace.
+    made = process(grace=600)
+    with Wire(made.port) as wire:
+        with listen(made.port, begin(wire)) as stream:
+            made.child.send_signal(number)
+            status, err = made.end()
+            assert wire.ended() and stream.rest().endswith(b"0\r\n\r\n")
+    assert status == 0 and "clean end" in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize("tool", ["held", "watched"])
+@pytest.mark.parametrize("number", SIGNALS)
+def test_calls_in_work_are_answered_before_the_process_ends(process, number, tool):
+    made = process()
+    with Wire(made.port) as wire:
+        made.hold(wire, tool)
+        made.child.send_signal(number)
+        assert refuses(made.port)
+        assert made.child.poll() is None
+        made.go()
+        assert text_of(result_in(wire.reply())) == "done"
+        assert wire.ended()
+    status, err = made.end()
+    assert status == 0 and "clean end" in err and "told to stop" not in err and "still runs" not in err
+
+
+def test_a_call_that_goes_on_is_cancelled_before_the_process_ends(process):
+    made = process(grace=0.3)
+    with Wire(made.port) as wire:
+        made.hold(wire, "watched")
+        made.child.send_signal(signal.SIGTERM)
+        status, err = made.end()
+    assert status == 0 and "told to stop" in err and "clean end" in err and "still runs" not in err
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_handler_that_hangs_is_named_and_the_process_ends(process, number):
+    # REL-21, REL-66
+    made = process(grace=0.2)
+    with Wire(made.port) as wire:
+        made.hold(wire, "held")
+        made.child.send_signal(number)
+        status, err = made.end()
+    assert status == 0 and "a handler still runs at the end" in err and "in held" in err and "clean end" in err
+    assert "Fatal Python error" not in err
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_second_signal_does_not_wait(process, number):
+    made = process(grace=600)
+    with Wire(made.port) as wire:
+        made.hold(wire, "held")
+        made.child.send_signal(number)
+        assert refuses(made.port)
+        made.child.send_signal(number)
+        status, err = made.end()
+    assert status != 0 and "clean end" not in err
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_that_another_thread_has_got_ends_the_process(process, number):
+    # Which thread gets a signal is the system's choice; the main thread's sleep is not interrupted then.
+    made = process()
+    with Wire(made.port) as wire:
+        session = begin(wire)
+        assert text_of(result_in(wire.post(call("strike", number=int(number)), session))) == "struck"
+        status, err = made.end()
+    assert status == 0 and "clean end" in err
+
+
+def test_a_process_without_descriptors_serves_who_is_there_and_recovers(process):
+    # REL-39
+    made = process(20.0, 20)
+    with Wire(made.port) as wire, contextlib.ExitStack() as stack:
+        session = begin(wire)
+        crowd = [stack.enter_context(Wire(made.port)) for _ in range(40)]
+        until = time.monotonic() + LIMIT
+        while b"no connection could be accepted" not in made.child.stderr.readline():
+            assert time.monotonic() < until
+        assert text_of(result_in(wire.post(call("add", a=2, b=3), session))) == "5"
+        for one in crowd:
+            one.close()
+        with Wire(made.port) as late:
+            begin(late)
+    made.child.send_signal(signal.SIGTERM)
+    status, err = made.end()
+    assert status == 0 and "Traceback" not in err
+
+
+def test_requests_are_logged_without_their_queries(process):
+    made = process()
+    with Wire(made.port) as wire:
+        begin(wire)
+        assert wire.ask("GET", "/mcp?token=secret", headers={"Accept": "text/event-stream"}).status == 400
+        assert wire.ask("GET", "/nowhere/%0a?token=secret").status == 404
+    made.child.send_signal(signal.SIGTERM)
+    status, err = made.end()
+    lines = [line.split(" ", 2)[2] for line in err.splitlines() if line.startswith("INFO mcplite.access ")]
+    assert status == 0 and "secret" not in err
+    assert [line.split(" ")[1:4] for line in lines] == [
+        ["POST", "'/mcp'", "200"], ["POST", "'/mcp'", "202"], ["GET", "'/mcp'", "400"], ["GET", "'/nowhere/\\n'", "404"]]
+    assert all(line.startswith("127.0.0.1:") for line in lines)
+
+
+# --- who can call, and whether somebody is told ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host, auth, told", [("0.0.0.0", None, True), ("", None, True), ("127.0.0.1", None, False), ("localhost", None, False),
+                                              ("0.0.0.0", "a token of more than a few letters".replace(" ", "-"), False)])
+def test_a_server_that_others_can_reach_and_that_asks_nobody_says_so(host, auth, told, caplog):
+    mcp = mcplite.Server("open", auth=None if auth is None else mcplite.StaticTokens(auth))
+    HTTPServer(mcp, host=host, port=0, allowed_hosts=["*"]).close(0.1)
+    said = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert len(said) == told
+    for record in said:
+        assert "asks nobody for a token" in record.getMessage() and "--token-env" in record.getMessage()

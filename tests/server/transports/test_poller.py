@@ -1,0 +1,180 @@
+"""Who serves which connection: the leader, its successors, and threads of a connection's own."""
+
+import contextlib
+import socket
+import threading
+import time
+
+import pytest
+from children import LIMIT, wait_until
+from rawhttp import Wire, request
+
+from mcplite.server.transports import poller as module
+from mcplite.server.transports.connection import Connection
+from mcplite.server.http.messages import HTTPResponse
+from mcplite.server.limits import Limits
+from mcplite.server.transports.poller import Lobby
+
+
+class House:
+    """A lobby with a handler that notes which thread it runs on, and waits when it is told to."""
+
+    def __init__(self, **limits):
+        self.limits = Limits(**limits)
+        self.lobby = Lobby(self.limits.idle_seconds, self.left)
+        self.gone = []
+        self.threads = {}
+        self.gates = {}
+        self.closing = False
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.lobby.listen(self.listener, self.accept)
+
+    def accept(self):
+        sock, _ = self.listener.accept()
+        self.lobby.welcome(Connection(sock, "the test", self.handle, self.limits, lambda: self.closing, self.lobby.watch))
+
+    def left(self, connection):
+        self.gone.append(connection)
+
+    def handle(self, asked):
+        asked.read(1000)
+        self.threads.setdefault(asked.path, []).append(threading.current_thread())
+        gate = self.gates.get(asked.path)
+        if gate is not None:
+            assert gate.wait(LIMIT)
+        return HTTPResponse(200, [("Content-Type", "text/plain")], [asked.path.encode()])
+
+    def client(self):
+        return Wire(self.listener.getsockname()[1])
+
+    def close(self):
+        self.closing = True
+        for gate in self.gates.values():
+            gate.set()
+        self.lobby.close()
+        self.listener.close()
+
+
+@pytest.fixture
+def house():
+    made = []
+
+    def make(**limits):
+        made.append(House(**limits))
+        made[-1].lobby.start()
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def ask(wire, path):
+    wire.send(request("GET", path))
+    return wire.reply().body
+
+
+def test_one_thread_serves_whoever_is_ready(house):
+    made = house()
+    with made.client() as one, made.client() as other:
+        for number in range(20):
+            assert ask(one, f"/one/{number}") == b"/one/%d" % number
+            assert ask(other, f"/other/{number}") == b"/other/%d" % number
+    threads = {thread for served in made.threads.values() for thread in served}
+    assert len(threads) <= 2, "an answer that took long by chance changes the leader, but nothing here should"
+    assert wait_until(lambda: len(made.gone) == 2)
+
+
+def test_nobody_waits_behind_a_request_that_takes_long(house):
+    made = house()
+    gate = made.gates["/slow"] = threading.Event()
+    with made.client() as slow, made.client() as quick:
+        slow.send(request("GET", "/slow"))
+        assert wait_until(lambda: "/slow" in made.threads)
+        assert ask(quick, "/quick") == b"/quick"
+        assert made.threads["/quick"][0] is not made.threads["/slow"][0]
+        gate.set()
+        assert slow.reply().body == b"/slow"
+        assert ask(slow, "/again") == b"/again"
+
+
+def test_while_requests_take_long_each_has_a_thread(house, monkeypatch):
+    monkeypatch.setattr(module, "_CROWDED_SECONDS", 1000)
+    made = house()
+    made.lobby._crowded_for = 1000
+    made.gates["/slow"] = threading.Event()
+    with contextlib.ExitStack() as stack:
+        wires = [stack.enter_context(made.client()) for _ in range(10)]
+        for wire in wires:
+            wire.send(request("GET", "/slow"))
+        assert wait_until(lambda: len(made.threads.get("/slow", ())) == 10)
+        assert len(set(made.threads["/slow"])) == 10
+        made.gates["/slow"].set()
+        for wire in wires:
+            assert wire.reply().body == b"/slow"
+            assert ask(wire, "/next") == b"/next"
+        assert set(made.threads["/next"]) == set(made.threads["/slow"]), "they stay with their connections"
+
+
+def test_the_time_of_a_crowd_grows_while_it_proves_too_short_and_ends(house):
+    lobby = house().lobby
+    lengths = []
+    for _ in range(8):
+        lobby._crowd()
+        lengths.append(lobby._crowded_for)
+        lobby._crowded_until = time.monotonic() - 0.01  # it has just ended
+    assert lengths[:3] == [0.1, 0.2, 0.4] and lengths[-1] == 5.0
+    lobby._crowded_until = time.monotonic() - 60
+    lobby._crowd()
+    assert lobby._crowded_for == 0.1
+
+
+def test_who_waits_for_its_client_leads_no_more(house):
+    made = house(idle_seconds=LIMIT)
+    with made.client() as slow, made.client() as quick:
+        slow.send(request("GET", "/slow")[:20])
+        for number in range(5):
+            assert ask(quick, "/quick") == b"/quick"
+        slow.send(request("GET", "/slow")[20:])
+        assert slow.reply().body == b"/slow"
+        assert made.threads["/slow"][0] not in made.threads["/quick"]
+
+
+def test_requests_that_come_together_are_served_in_order(house):
+    made = house()
+    with made.client() as wire:
+        wire.send(b"".join(request("GET", f"/{number}") for number in range(50)))
+        assert [wire.reply().body for _ in range(50)] == [b"/%d" % number for number in range(50)]
+
+
+def test_idle_connections_are_sent_away(house):
+    made = house(idle_seconds=0.3)
+    with made.client() as wire, made.client() as other:
+        assert ask(other, "/first") == b"/first"
+        assert wire.ended() and other.ended()
+    assert wait_until(lambda: len(made.gone) == 2)
+
+
+def test_the_end_serves_what_has_come_and_sends_the_others_away(house):
+    made = house()
+    gate = made.gates["/slow"] = threading.Event()
+    with made.client() as slow, made.client() as idle:
+        assert ask(idle, "/idle") == b"/idle"
+        slow.send(request("GET", "/slow"))
+        assert wait_until(lambda: "/slow" in made.threads)
+        made.closing = True
+        made.lobby.close()
+        made.lobby.close()
+        assert idle.ended()
+        gate.set()
+        assert slow.reply().body == b"/slow" and slow.ended()
+        late, ours = socket.socketpair()
+        made.lobby.welcome(Connection(ours, "late", made.handle, made.limits, bool))
+        with late:
+            assert late.recv(1) == b""
+    assert wait_until(lambda: len(made.gone) == 3)
+
+
+def test_a_lobby_that_never_opened_can_be_closed():
+    made = House()
+    made.close()

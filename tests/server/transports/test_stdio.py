@@ -1,0 +1,342 @@
+"""The stdio host as a real process: hygiene of the streams, the end, signals, faults of the other side."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+import stateless
+
+from mcplite.server import Server
+from mcplite.server.transports.stdio import own_streams, serve
+
+ROOT = Path(__file__).parents[3]
+SERVER = '''
+import ctypes, os, subprocess, sys, threading, time
+from mcplite.server import Context, Limits, Server
+
+mcp = Server("stdio", limits=Limits(grace=0.5, message_bytes=100_000))
+
+@mcp.tool()
+def noisy() -> str:
+    print("printed")
+    sys.stdout.write("written\\n")
+    sys.stdout.flush()
+    os.write(1, b"raw\\n")
+    ctypes.CDLL(None).puts(b"from C")
+    subprocess.run([sys.executable, "-c", "print('from a child')"])
+    return "quiet"
+
+@mcp.tool()
+def reads() -> str:
+    try:
+        line = input()
+    except EOFError:
+        line = "end of file"
+    return line + repr(subprocess.run(["cat"], capture_output=True).stdout)
+
+@mcp.tool()
+def flood(ctx: Context) -> str:
+    for number in range(1, 100_000):
+        ctx.report_progress(number, message="x" * 1000)
+        if number == 5:
+            sys.stderr.write("flooding\\n")
+    return "all of it"
+
+@mcp.tool()
+def hang(ctx: Context) -> str:
+    ctx.info("hanging")
+    while True:
+        time.sleep(60)
+
+@mcp.tool()
+def wait(ctx: Context) -> str:
+    ctx.on_cancel(lambda: sys.stderr.write("told to stop\\n"))
+    ctx.info("waiting")
+    ctx.sleep(60)
+
+@mcp.tool()
+def echo(text: str) -> str:
+    return text
+
+if __name__ == "__main__":
+    mcp.run()
+    sys.stderr.write("clean end\\n")
+'''
+
+
+class Process:
+    """A server as a child, spoken to in raw lines."""
+
+    def __init__(self, path, **environment):
+        self.child = subprocess.Popen(
+            [sys.executable, "-X", "utf8=0", str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT), **environment})
+        self.stderr = bytearray()
+        self._pump = threading.Thread(target=self._drain)
+        self._pump.start()
+        self._id = 0
+
+    def _drain(self):
+        while True:
+            chunk = os.read(self.child.stderr.fileno(), 65536)
+            if not chunk:
+                return
+            self.stderr += chunk
+
+    def write(self, data):
+        self.child.stdin.write(data)
+        self.child.stdin.flush()
+
+    def send(self, message):
+        self.write(json.dumps(message).encode() + b"\n")
+
+    def receive(self):
+        line = self.child.stdout.readline()
+        assert line, self.stderr.decode()
+        return json.loads(line)
+
+    def start(self, method, params=None):
+        self._id += 1
+        self.send({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params or {}})
+        return self._id
+
+    def ask(self, method, params=None):
+        id = self.start(method, params)
+        answer = self.receive()
+        assert answer["id"] == id, answer
+        return answer
+
+    def call(self, name, **arguments):
+        return self.ask("tools/call", {"name": name, "arguments": arguments})["result"]["content"][0]["text"]
+
+    def initialize(self):
+        self.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}})
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return self
+
+    def end(self, timeout=20):
+        """Wait for the process and return its status and what it wrote to stderr."""
+        status = self.child.wait(timeout)
+        self._pump.join(20)
+        return status, self.stderr.decode()
+
+    def close(self):
+        if self.child.poll() is None:
+            self.child.kill()
+        self.child.wait(20)
+        self._pump.join(20)
+        for stream in (self.child.stdin, self.child.stdout, self.child.stderr):
+            try:
+                stream.close()
+            except BrokenPipeError:
+                pass
+
+
+@pytest.fixture
+def process(tmp_path):
+    path = tmp_path / "server.py"
+    path.write_text(SERVER)
+    made = []
+
+    def process(**environment):
+        made.append(Process(path, **environment))
+        return made[-1]
+
+    yield process
+    for one in made:
+        one.close()
+
+
+def test_nothing_but_messages_on_stdout(process):
+    server = process().initialize()
+    assert server.call("noisy") == "quiet"
+    assert server.ask("ping")["result"] == {}
+    server.child.stdin.close()
+    status, stderr = server.end()
+    assert status == 0
+    for text in ("printed", "written", "raw", "from C", "from a child"):
+        assert text in stderr
+
+
+def test_handlers_and_their_children_see_no_stdin(process):
+    server = process().initialize()
+    assert server.call("reads") == "end of fileb''"
+    assert server.ask("ping")["result"] == {}
+
+
+@pytest.mark.parametrize("locale", ["C", "POSIX"])
+def test_utf8_whatever_the_locale(process, locale):
+    server = process(LC_ALL=locale, PYTHONIOENCODING="latin-1").initialize()
+    text = "é \U0001f600 \u2028 \u0085 שלום a\nb\r\nc \u0301"
+    assert server.call("echo", text=text) == text
+
+
+def test_any_framing_of_the_input(process):
+    server = process()
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode()
+    server.write(b"\xef\xbb\xbf" + line + b"\r\n\n   \n")
+    assert server.receive()["result"] == {}
+    for byte in line + b"\n":
+        server.write(bytes([byte]))
+    assert server.receive()["result"] == {}
+    server.write((line + b"\n") * 50)
+    assert [server.receive()["result"] for _ in range(50)] == [{}] * 50
+
+
+def test_a_line_that_is_too_long_is_refused_and_the_next_one_served(process):
+    server = process().initialize()
+    server.write(b"x" * 200_000 + b"\n")
+    assert server.receive()["error"]["code"] == -32700
+    assert server.ask("ping")["result"] == {}
+
+
+def test_garbage_is_answered_and_logged_sparingly(process):
+    server = process().initialize()
+
+    def flood():
+        for _ in range(4000):
+            server.write(b"garbage\n")
+
+    writer = threading.Thread(target=flood)
+    writer.start()
+    for _ in range(4000):
+        assert server.receive()["error"]["code"] == -32700
+    writer.join(20)
+    assert server.ask("ping")["result"] == {}
+    assert len(server.stderr) < 65536
+
+
+def test_the_end_of_stdin_ends_the_server_and_tells_its_handlers(process):
+    server = process().initialize()
+    server.start("tools/call", {"name": "wait"})
+    assert server.receive()["method"] == "notifications/message"
+    server.child.stdin.close()
+    status, stderr = server.end()
+    assert status == 0 and "told to stop" in stderr and "clean end" in stderr and "Traceback" not in stderr
+
+
+def test_half_a_line_at_the_end_is_nothing(process):
+    server = process().initialize()
+    server.write(b'{"jsonrpc":"2.0","id":9,')
+    server.child.stdin.close()
+    assert server.child.stdout.read() == b""
+    assert server.end()[0] == 0
+
+
+def test_a_hung_handler_does_not_hold_the_end_and_is_named(process):
+    server = process().initialize()
+    server.start("tools/call", {"name": "hang"})
+    server.receive()
+    server.child.stdin.close()
+    status, stderr = server.end()
+    assert status == 0 and "a handler still runs at the end" in stderr and "in hang" in stderr
+    assert "Fatal Python error" not in stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("tool", [None, "wait", "hang"])
+def test_the_first_signal_ends_it_cleanly(process, number, tool):
+    server = process().initialize()
+    if tool:
+        server.start("tools/call", {"name": tool})
+        server.receive()
+    server.child.send_signal(number)
+    status, stderr = server.end()
+    assert status == 0 and "clean end" in stderr and "Traceback" not in stderr
+
+
+def test_a_client_that_does_not_read_is_served_when_it_does(process):
+    server = process().initialize()
+    text = "x" * 500
+
+    def flood():
+        for _ in range(1000):
+            server.start("tools/call", {"name": "echo", "arguments": {"text": text}})
+
+    flood()
+    answers = [server.receive() for _ in range(1000)]
+    assert len({answer["id"] for answer in answers}) == 1000
+    assert all(answer["result"]["content"][0]["text"] == text for answer in answers)
+
+
+def test_a_client_that_is_gone_ends_it_quietly(process):
+    server = process().initialize()
+    server.child.stdout.close()
+    server.start("ping")
+    server.start("ping")
+    server.child.stdin.close()
+    status, stderr = server.end()
+    assert status == 0 and "Traceback" not in stderr
+
+
+def test_stdin_and_stdout_have_one_owner_at_a_time():
+    before = [os.fstat(fd).st_ino for fd in (0, 1)]
+    for _ in range(2):
+        with own_streams() as (read_fd, write_fd):
+            assert os.fstat(read_fd).st_ino == before[0] and os.fstat(write_fd).st_ino == before[1]
+            with pytest.raises(RuntimeError, match="another server"):
+                Server("second").run()
+            os.close(read_fd)
+            os.close(write_fd)
+        assert [os.fstat(fd).st_ino for fd in (0, 1)] == before
+
+
+def test_serving_streams_of_ones_own_from_another_thread():
+    theirs_in, ours_out = os.pipe()
+    ours_in, theirs_out = os.pipe()
+    server = Server("thread")
+    thread = threading.Thread(target=serve, args=(server,), kwargs={"streams": (theirs_in, theirs_out)})
+    thread.start()
+    os.write(ours_out, b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+    assert json.loads(os.read(ours_in, 1000)) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    os.close(ours_out)
+    thread.join(20)
+    assert not thread.is_alive()
+    os.close(ours_in)
+
+
+def test_a_client_killed_in_the_middle_leaves_no_server_behind(process, tmp_path):
+    script = tmp_path / "client.py"
+    script.write_text(
+        "import subprocess, sys, time\n"
+        f"child = subprocess.Popen([sys.executable, {str(tmp_path / 'server.py')!r}], stdin=subprocess.PIPE)\n"
+        "print(child.pid, flush=True)\ntime.sleep(60)\n")
+    client = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE,
+                              env={**os.environ, "PYTHONPATH": str(ROOT)})
+    pid = int(client.stdout.readline())
+    client.kill()
+    client.wait(20)
+    client.stdout.close()
+    try:
+        psutil.Process(pid).wait(20)
+    except psutil.NoSuchProcess:
+        pass  # it was gone before we looked
+
+
+def test_a_listener_is_told_of_the_end(process):
+    # SUBS-11, SUBS-12
+    server = process()
+    server.send(stateless.message("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id="l"))
+    assert server.receive()["method"] == "notifications/subscriptions/acknowledged"
+    server.child.send_signal(signal.SIGTERM)
+    assert server.receive()["result"]["resultType"] == "complete"
+    assert server.receive()["method"] == "notifications/cancelled"
+    assert server.end()[0] == 0
+
+
+def test_news_that_nobody_reads_do_not_hold_up_the_end(process):
+    # What is stuck in the pipe holds no lock that the end needs.
+    server = process()
+    server.send(stateless.message("tools/call", {"name": "flood", "arguments": {}}, id="f", progressToken="f"))
+    while b"flooding" not in server.stderr:
+        assert server.child.poll() is None
+        threading.Event().wait(0.02)
+    server.child.send_signal(signal.SIGTERM)
+    status, stderr = server.end()
+    assert status == 0 and "clean end" in stderr

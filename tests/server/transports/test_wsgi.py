@@ -1,0 +1,621 @@
+"""The WSGI host: what PEP 3333 asks for, with the standard library's own checker around it, and what hosts do to it."""
+
+import contextlib
+import io
+import json
+import os
+import socket
+import socketserver
+import subprocess
+import sys
+import threading
+import wsgiref.simple_server
+import wsgiref.util
+import wsgiref.validate
+from pathlib import Path
+
+import pytest
+import stateless
+from children import wait_until
+from rawhttp import BOTH, LIMIT, Wire, call, initialize, listen, post, request
+
+import mcplite
+from mcplite.server import Context, Limits, Server
+from mcplite.server.http import streams
+from mcplite.server.transports.wsgi import WSGIApp, mount
+
+ROOT = Path(__file__).parents[3]
+
+
+def make(**options):
+    """Return a server with a few tools."""
+    server = Server("wsgi", **options)
+
+    @server.tool()
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool()
+    def count(to: int, ctx: Context) -> int:
+        for number in range(to):
+            ctx.info(f"at {number}")
+        return to
+
+    @server.tool()
+    def fail() -> str:
+        raise SystemExit("no")
+
+    return server
+
+
+@pytest.fixture
+def app():
+    """Make applications, and close them."""
+    with contextlib.ExitStack() as stack:
+
+        def app(server=None, **options):
+            made = WSGIApp(server or make(), **options)
+            stack.callback(made.close, 5)
+            return made
+
+        yield app
+
+
+class Answer:
+    """What an application said to one request."""
+
+    def __init__(self, app, message=None, *, method="POST", path="", mount="", session=None, checked=True, read=True, query="", **environ):
+        body = message if isinstance(message, bytes) else b"" if message is None else json.dumps(message).encode()
+        self.environ = {"REQUEST_METHOD": method, "SCRIPT_NAME": mount, "PATH_INFO": path, "QUERY_STRING": query,
+                        "HTTP_HOST": "localhost", "wsgi.input": io.BytesIO(body), "REMOTE_ADDR": "10.0.0.1",
+                        "HTTP_ACCEPT": BOTH}
+        if message is not None:
+            self.environ.update(CONTENT_TYPE="application/json", CONTENT_LENGTH=str(len(body)))
+        if session is not None:
+            self.environ["HTTP_MCP_SESSION_ID"] = session
+        self.environ.update(environ)
+        for name in [name for name, value in self.environ.items() if value is None]:
+            del self.environ[name]
+        wsgiref.util.setup_testing_defaults(self.environ)
+        self.status = None
+        self.content = (wsgiref.validate.validator(app) if checked else app)(self.environ, self._start)
+        self.body = b""
+        if read:
+            self.body = b"".join(self.content)
+            self.close()
+
+    def _start(self, status, headers, exc_info=None):
+        assert self.status is None
+        self.status, self.headers = int(status.split()[0]), {name.lower(): value for name, value in headers}
+        assert len(self.headers) == len(headers)
+
+    def close(self):
+        if hasattr(self.content, "close"):
+            self.content.close()
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+def start(app, **options):
+    answer = Answer(app, initialize(), **options)
+    assert answer.status == 200, answer.body
+    session = answer.headers["mcp-session-id"]
+    assert Answer(app, {"jsonrpc": "2.0", "method": "notifications/initialized"}, session=session, **options).status == 202
+    return session
+
+
+# --- what PEP 3333 asks for --------------------------------------------------------------------------------
+
+
+def test_a_conversation_keeps_the_rules(app):
+    # REL-41
+    app = app()
+    session = start(app)
+    answer = Answer(app, call("add", a=2, b=3), session=session)
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    assert answer.json["result"]["structuredContent"] == {"result": 5}
+    assert answer.headers["content-length"] == str(len(answer.body))
+    stream = Answer(app, {**call("count", to=3)}, session=session)
+    assert stream.headers["content-type"] == "text/event-stream" and "content-length" not in stream.headers
+    data = [json.loads(line[6:]) for line in stream.body.split(b"\n") if line.startswith(b"data: ")]
+    assert [message["params"]["data"] for message in data[:-1]] == ["at 0", "at 1", "at 2"]
+    assert data[-1]["result"]["structuredContent"] == {"result": 3}
+    ended = Answer(app, method="DELETE", session=session)
+    assert (ended.status, ended.body, "content-length" in ended.headers) == (204, b"", False)
+    assert Answer(app, call("add", a=2, b=3), session=session).status == 404
+
+
+@pytest.mark.parametrize("options, status", [
+    ({"method": "PUT"}, 405), ({"method": "HEAD"}, 405), ({"method": "OPTIONS"}, 405), ({"method": "GET", "HTTP_ACCEPT": "text/html"}, 406),
+    ({"method": "GET"}, 400), ({"path": "/elsewhere"}, 404), ({"message": b"{"}, 400), ({"message": b"{}", "CONTENT_TYPE": "text/plain"}, 415),
+    ({"message": b"{}", "HTTP_ACCEPT": "text/html"}, 406), ({"message": b"{}", "HTTP_HOST": "evil.example"}, 421),
+    ({"message": b"{}", "HTTP_ORIGIN": "http://evil.example"}, 403), ({"message": b"x" * 1001}, 413),
+    ({"message": call("add"), "session": "made-up"}, 404), ({"message": call("add")}, 400),
+    ({"message": {"jsonrpc": "2.0", "method": "notifications/initialized"}, "session": "made-up"}, 404),
+])
+def test_refusals_keep_the_rules(app, options, status):
+    # HTTP-07, HTTP-33, HTTP-34, HTTP-37, SEC-40 to SEC-46
+    answer = Answer(app(make(limits=Limits(message_bytes=1000))), **options)
+    assert answer.status == status
+    assert answer.headers["content-type"] == "application/json" and "connection" not in answer.headers
+    if options.get("method") == "HEAD":
+        assert answer.body == b"" and int(answer.headers["content-length"]) > 0
+    else:
+        assert answer.json["error"]["message"] and answer.headers["content-length"] == str(len(answer.body))
+
+
+def test_an_error_of_ours_is_an_answer(app, caplog):
+    def broken(request):
+        raise RuntimeError("secret")
+
+    answer = Answer(app(routes={"/broken": broken}), method="GET", path="/broken")
+    assert (answer.status, answer.json["error"]["message"]) == (500, "Internal error")
+    assert b"secret" not in answer.body and "secret" in caplog.text
+
+
+def test_other_routes(app):
+    seen = []
+
+    def health(request):
+        seen.append((request.method, request.path, request.query, request.remote))
+        return 200, "text/plain", b"fine"
+
+    app = app(routes={"/health/": health})
+    for path in ("/health", "/health/"):
+        answer = Answer(app, method="GET", path=path, query="a=1", mount="/at")
+        assert (answer.status, answer.headers["content-type"], answer.body) == (200, "text/plain", b"fine")
+    assert seen == [("GET", "/health", "a=1", "10.0.0.1"), ("GET", "/health/", "a=1", "10.0.0.1")]
+    assert Answer(app, method="GET", path="/health/deeper").status == 404
+
+
+@pytest.mark.parametrize("path", ["", "/mcp", "/deep/er"])
+def test_the_endpoint_is_where_it_is_said_to_be(app, path):
+    app = app(path=path)
+    for at in (path, path + "/"):
+        assert Answer(app, initialize(), path=at).status == 200
+    assert Answer(app, initialize(), path="/other").status == 404
+
+
+def test_paths_are_bytes_in_the_guise_of_latin_1(app):
+    app = app(path="/caf\xe9")
+    assert Answer(app, initialize(), path="/caf\xc3\xa9", mount="/\xc3\xa9").status == 200
+    answer = Answer(app, initialize(), path="/caf\xe9", mount="/\xc3\xa9")
+    assert answer.status == 404 and "/\xe9/caf\xe9" in answer.json["error"]["message"]
+
+
+# --- bodies ------------------------------------------------------------------------------------------------
+
+
+class Input:
+    """A body that comes in pieces, and may fail."""
+
+    def __init__(self, *pieces):
+        self._pieces = list(pieces)
+
+    def read(self, size):
+        piece = self._pieces.pop(0) if self._pieces else b""
+        if isinstance(piece, Exception):
+            raise piece
+        if len(piece) > size:
+            self._pieces.insert(0, piece[size:])
+        return piece[:size]
+
+
+BODY = json.dumps(initialize()).encode()
+
+
+@pytest.mark.parametrize("pieces", [[BODY], [BODY[:10], BODY[10:]], [bytes([byte]) for byte in BODY], [BODY + b"GET / HTTP/1.1"]])
+def test_a_body_in_pieces(app, pieces):
+    answer = Answer(app(), b"", checked=False, CONTENT_LENGTH=str(len(BODY)), **{"wsgi.input": Input(*pieces)})
+    assert answer.status == 200
+
+
+@pytest.mark.parametrize("pieces", [[BODY], [bytes([byte]) for byte in BODY]])
+def test_a_body_without_a_length(app, pieces):
+    # HTTP-46: on hosts that say that they read to the end.
+    environ = {"wsgi.input": Input(*pieces), "HTTP_TRANSFER_ENCODING": "chunked", "CONTENT_LENGTH": None}
+    answer = Answer(app(), b"", checked=False, **environ, **{"wsgi.input_terminated": True})
+    assert answer.status == 200
+    environ["wsgi.input"] = Input(*pieces)
+    assert Answer(app(), b"", checked=False, **environ).status == 411
+
+
+@pytest.mark.parametrize("length, pieces, status", [
+    ("10", [b"12345"], 400), ("10", [b"12345", OSError("reset")], 400), ("10", [], 400),
+    ("-1", [b"x"], 400), ("+5", [b"x"], 400), ("1_0", [b"x"], 400), ("5, 5", [b"x"], 400), ("\xb2", [b"x"], 400), ("1" * 16, [b"x"], 400),
+    ("1001", [b"x"], 413), ("999999999999999", [b"x"], 413), ("0", [], 400), ("", [b"x"], 400),
+    (None, [b"x" * 400, b"x" * 601], 413), (None, [b"{", OSError("reset")], 400),
+])
+def test_bodies_that_cannot_be_read(app, length, pieces, status):
+    # SEC-03, SEC-08, SEC-09, SEC-16
+    chunked = {"HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": True} if length is None else {}
+    app = app(make(limits=Limits(message_bytes=1000)))
+    answer = Answer(app, b"", checked=False, CONTENT_LENGTH=length, **chunked, **{"wsgi.input": Input(*pieces)})
+    assert (answer.status, answer.json["error"]["code"] < 0) == (status, True)
+    assert len(app.exchange.sessions) == 0  # SEC-53
+
+
+# --- who is asking -------------------------------------------------------------------------------------------
+
+
+def test_a_session_belongs_to_who_has_opened_it(app):
+    # SESS-15, SEC-56
+    app = app()
+    session = start(app, REMOTE_USER="alice")
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    assert Answer(app, ping, session=session, REMOTE_USER="alice").status == 200
+    for user in ({"REMOTE_USER": "bob"}, {"REMOTE_USER": ""}, {}):
+        assert Answer(app, ping, session=session, **user).status == 404
+        assert Answer(app, method="DELETE", session=session, **user).status == 404
+    assert Answer(app, ping, session=session, REMOTE_USER="alice").status == 200
+
+
+def test_the_host_may_say_otherwise_who_it_is(app):
+    app = app(principal=lambda environ: environ.get("app.user"))
+    session = start(app, **{"app.user": "alice"})
+    assert Answer(app, method="DELETE", session=session, REMOTE_USER="alice").status == 404
+    assert Answer(app, method="DELETE", session=session, **{"app.user": "alice"}).status == 204
+
+
+# --- streams ------------------------------------------------------------------------------------------------
+
+
+def open_stream(app, session, **options):
+    return Answer(app, method="GET", session=session, HTTP_ACCEPT="text/event-stream", read=False, **options)
+
+
+def test_a_stream_that_the_host_drops_gives_its_place_back(app):
+    # HTTP-44
+    app = app(make(limits=Limits(streams=1)))
+    one, two = start(app), start(app)
+    stream = open_stream(app, one)
+    assert stream.status == 200
+    refused = open_stream(app, two)
+    assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+    refused.close()
+    stream.close()
+    again = open_stream(app, two)
+    assert again.status == 200
+    again.close()
+
+
+def test_a_host_that_cannot_start_gets_no_stream(app):
+    app = app(make(limits=Limits(streams=1)))
+    session = start(app)
+
+    def refuse(status, headers, exc_info=None):
+        raise OSError("the host fails")
+
+    for _ in range(3):
+        stream = open_stream(app, session)
+        stream.close()
+        with pytest.raises(OSError, match="the host fails"):
+            app(stream.environ, refuse)
+    last = open_stream(app, session)
+    assert last.status == 200
+    last.close()
+
+
+@pytest.mark.parametrize("host", ["waitress", "gunicorn", "closed"])
+def test_a_client_that_has_gone_is_noticed_where_the_host_lets_us_look(app, monkeypatch, host):
+    monkeypatch.setattr(streams, "_PROBE_SECONDS", 0.02)
+    app = app()
+    session = start(app)
+    ours, theirs = socket.socketpair()
+    gone = []
+    with ours, theirs:
+        environ = {"waitress.client_disconnected": lambda: bool(gone)} if host == "waitress" else {"gunicorn.socket": ours}
+        stream = open_stream(app, session, **environ)
+        ended = threading.Event()
+        thread = threading.Thread(target=lambda: (list(stream.content), ended.set()))
+        thread.start()
+        assert not ended.wait(0.2)
+        gone.append(True)
+        if host == "closed":
+            ours.close()
+        theirs.close()
+        assert ended.wait(LIMIT)
+        thread.join(LIMIT)
+    stream.close()
+    assert open_stream(app, session).close() is None  # and there is no reader in the way (HTTP-31)
+
+
+def test_a_client_with_a_request_under_way_is_there(app):
+    # Bytes that wait on the socket are no sign of an end.
+    app = app()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.send(b"GET")
+        told = []
+
+        def route(request):
+            told.append(request.departed())
+            return 200, "text/plain", b""
+
+        app = WSGIApp(make(), routes={"/look": route})
+        for environ in ({"gunicorn.socket": ours}, {}):
+            Answer(app, method="GET", path="/look", **environ)
+        app.close()
+    assert told == [False, False]
+
+
+# --- beside other applications ---------------------------------------------------------------------------------
+
+
+def outer(environ, start_response):
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [f"outer {environ['SCRIPT_NAME']} {environ['PATH_INFO']}".encode()]
+
+
+def test_mounting(app):
+    inner = app(routes={"/where": lambda request: (200, "text/plain", f"{request.mount} {request.path}".encode())})
+    deeper = app(path="/mcp")
+    mounted = mount(outer, {"/mcp/": inner, "/mcp/deeper": deeper})
+    for path, place in (("/", "/"), ("/mcpx", "/mcpx"), ("/x/mcp", "/x/mcp"), ("", "")):
+        assert Answer(mounted, method="GET", path=path, mount="/at").body == f"outer /at {place}".encode()
+    assert Answer(mounted, method="GET", path="/mcp/where", mount="/at").body == b"/at/mcp /where"
+    for path in ("/mcp", "/mcp/", "/mcp/deeper/mcp"):
+        assert Answer(mounted, initialize(), path=path).status == 200
+    assert Answer(mounted, initialize(), path="/mcp/deeper").status == 404
+    assert Answer(mounted, initialize(), path="/mcp/deeper/").status == 404
+
+
+@pytest.mark.parametrize("path", ["mcp", "", "/"])
+def test_a_mount_needs_a_path(app, path):
+    with pytest.raises(ValueError, match="must begin with a slash"):
+        mount(outer, {path: app()})
+
+
+def test_the_public_names(app):
+    assert mcplite.mount is mount
+    made = make().wsgi("/mcp", allowed_hosts=["mcp.example.com"])
+    assert Answer(made, initialize(), path="/mcp").status == 421
+    assert Answer(made, initialize(), path="/mcp", HTTP_HOST="mcp.example.com").status == 200
+    made.close()
+    with pytest.raises(ValueError, match="must begin with a slash"):
+        make().wsgi("mcp")
+
+
+def test_the_old_endpoint_says_where_it_is_mounted(app):
+    # LSSE-02
+    app = app(path="/mcp", legacy_sse=True)
+    stream = Answer(app, method="GET", path="/sse", mount="/at", HTTP_ACCEPT="text/event-stream", read=False)
+    first = next(iter(stream.content))
+    assert first.startswith(b"event: endpoint\ndata: /at/messages?session_id=")
+    place = first.split(b"data: ")[1].strip().decode()
+    posted = Answer(app, initialize("2024-11-05"), path="/messages", mount="/at", query=place.partition("?")[2])
+    assert (posted.status, posted.headers["content-type"]) == (202, "text/plain")
+    assert b'"protocolVersion":"2024-11-05"' in next(iter(stream.content))
+    stream.close()
+
+
+# --- life ---------------------------------------------------------------------------------------------------
+
+
+def test_the_lifespan_is_entered_once_and_left_at_the_end(app):
+    events = []
+
+    @contextlib.contextmanager
+    def lifespan(server):
+        events.append("enter")
+        yield 42
+        events.append("leave")
+
+    app = app(make(lifespan=lifespan))
+    assert events == []
+    start(app)
+    start(app)
+    assert events == ["enter"]
+    app.close()
+    app.close()
+    assert events == ["enter", "leave"]
+    answer = Answer(app, initialize())
+    assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+
+
+def test_an_application_that_served_nobody_is_closed_too(app):
+    app().close()
+
+
+def test_requests_on_many_threads_at_once_make_one_exchange(app):
+    app = app()
+    before = app.exchange
+    app._pid = -1  # as if this process had been forked
+    barrier = threading.Barrier(8)
+    statuses = []
+
+    def first():
+        barrier.wait(LIMIT)
+        session = start(app)
+        statuses.append(Answer(app, call("add", a=1, b=1), session=session).status)
+
+    threads = [threading.Thread(target=first) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+    assert statuses == [200] * 8 and app.exchange is not before
+    before.close()
+
+
+def run(code, *arguments):
+    child = subprocess.run([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60,
+                           env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'server'}{os.pathsep}{ROOT / 'tests' / 'support'}"})
+    assert child.returncode == 0, child.stderr.decode()
+    return child.stdout.decode(), child.stderr.decode()
+
+
+_SCRIPT = """
+import contextlib, io, json, os, sys, threading, warnings
+
+warnings.simplefilter("ignore", DeprecationWarning)  # a fork with threads is what this is about
+from mcplite.server import Context, Server
+
+@contextlib.contextmanager
+def lifespan(server):
+    print("entered", flush=True)
+    yield
+    print("left", flush=True)
+
+mcp = Server("forked", lifespan=lifespan)
+
+@mcp.tool()
+def whoami(ctx: Context) -> int:
+    return os.getpid()
+
+app = mcp.wsgi()
+
+def ask(message, session=None):
+    body = json.dumps({"jsonrpc": "2.0", **message}).encode()
+    environ = {"REQUEST_METHOD": "POST", "HTTP_HOST": "localhost", "CONTENT_TYPE": "application/json", "CONTENT_LENGTH": str(len(body)),
+               "wsgi.input": io.BytesIO(body)}
+    if session:
+        environ["HTTP_MCP_SESSION_ID"] = session
+    said = {}
+    content = app(environ, lambda status, headers: said.update(status=int(status[:3]), **dict(headers)))
+    said["body"] = b"".join(content)
+    if hasattr(content, "close"):
+        content.close()
+    return said
+
+def start():
+    said = ask({"id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities": {},
+                                                            "clientInfo": {"name": "x", "version": "1"}}})
+    session = said["Mcp-Session-Id"]
+    ask({"method": "notifications/initialized"}, session)
+    return session
+
+def check(session):
+    said = ask({"id": 1, "method": "tools/call", "params": {"name": "whoami", "arguments": {}}}, session)
+    assert json.loads(said["body"])["result"]["structuredContent"] == {"result": os.getpid()}, said
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_process_that_is_forked_behind_the_first_request_serves():
+    # REL-42: with worker threads running in the parent, which do not come along.
+    out, err = run(_SCRIPT + """
+session = start()
+check(session)
+sys.stdout.flush()
+pid = os.fork()
+if pid == 0:
+    assert ask({"id": 1, "method": "ping"}, session)["status"] == 404, "a session of the parent"
+    mine = start()
+    check(mine)
+    check(mine)
+    print("child served", flush=True)
+    sys.exit(0)
+_, status = os.waitpid(pid, 0)
+assert status == 0
+check(session)
+print("parent served", flush=True)
+""")
+    assert out.splitlines() == ["entered", "child served", "parent served", "left"] and err == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_an_application_that_is_loaded_before_the_fork_serves_in_every_child():
+    # REL-42: gunicorn's preload
+    out, err = run(_SCRIPT + """
+for _ in range(2):
+    pid = os.fork()
+    if pid == 0:
+        check(start())
+        sys.exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+print("done", threading.active_count())
+""")
+    assert out.splitlines() == ["entered", "left", "entered", "left", "done 1"] and err == ""
+
+
+def test_the_end_of_the_process_is_the_end_of_the_lifespan():
+    # REL-65
+    out, err = run(_SCRIPT + "check(start())\nprint('end')\n")
+    assert out.splitlines() == ["entered", "end", "left"] and err == ""
+
+
+# --- under a real host ---------------------------------------------------------------------------------------------
+
+
+class _Threads(socketserver.ThreadingMixIn, wsgiref.simple_server.WSGIServer):
+    daemon_threads = True
+
+
+class _Quiet(wsgiref.simple_server.WSGIRequestHandler):
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def hosted(app):
+    """Serve applications with the standard library's host; returns the port."""
+    with contextlib.ExitStack() as stack:
+
+        def hosted(application):
+            host = stack.enter_context(_Threads(("127.0.0.1", 0), _Quiet))
+            host.set_app(wsgiref.validate.validator(application))
+            thread = threading.Thread(target=host.serve_forever, args=(0.02,))
+            thread.start()
+            stack.callback(thread.join, LIMIT)
+            stack.callback(host.shutdown)
+            return host.server_port
+
+        yield hosted
+
+
+def through(port, data):
+    """Send one request on a connection of its own: the host closes each."""
+    with Wire(port) as wire:
+        return wire.send(data).reply()
+
+
+def test_a_conversation_through_a_host(app, hosted, capfd):
+    port = hosted(app(path="/mcp"))
+    session = through(port, post(initialize())).headers["mcp-session-id"]
+    accepted = through(port, post({"jsonrpc": "2.0", "method": "notifications/initialized"}, session))
+    assert (accepted.status, accepted.body) == (202, b"")
+    assert through(port, post(call("add", a=2, b=3), session)).json["result"]["structuredContent"] == {"result": 5}
+    assert [event.get("id") for event in through(port, post(call("count", to=2), session)).events] == [None, None, 1]
+    assert through(port, request("DELETE", headers={"Mcp-Session-Id": session})).status == 204
+    assert capfd.readouterr().err == ""
+
+
+def test_a_stream_through_a_host_that_lets_nobody_look(app, hosted):
+    # REL-33: the client's departure is noticed by a comment that cannot be written any more.
+    server = make(limits=Limits(keep_alive_seconds=0.05))
+    made = app(server, path="/mcp")
+    port = hosted(made)
+    session = through(port, post(initialize())).headers["mcp-session-id"]
+    through(port, post({"jsonrpc": "2.0", "method": "notifications/initialized"}, session))
+    with listen(port, session) as wire:
+        server.add_tool(lambda: "new", name="new")
+        received = b""
+        while b"list_changed" not in received or b": keep-alive" not in received:
+            received += wire.sock.recv(65536)
+        reader = made.exchange.sessions.find(session, None).streams.common
+        assert reader.reader is not None
+    assert wait_until(lambda: reader.reader is None)
+
+
+@pytest.mark.parametrize("says", ["something first", "nothing"])
+def test_a_client_without_a_session_that_leaves_has_cancelled(app, hosted, says):
+    # H26-10: where nobody can look, the next comment tells; before the response has begun there is one to begin it.
+    server, stopped, running = make(limits=Limits(keep_alive_seconds=0.05, commit_seconds=0.2)), threading.Event(), threading.Event()
+
+    @server.tool()
+    def block(ctx: Context) -> str:
+        ctx.on_cancel(stopped.set)
+        if says != "nothing":
+            ctx.report_progress(1)
+        running.set()
+        ctx.sleep(LIMIT)
+        return "?"
+
+    message = stateless.call("block", progressToken=1)
+    with Wire(hosted(app(server, path="/mcp"))) as wire:
+        wire.send(request(body=stateless.encode(message), headers=stateless.headers(message)))
+        assert running.wait(LIMIT) and not stopped.is_set()
+    assert stopped.wait(LIMIT)
