@@ -6,51 +6,75 @@ from typing import TYPE_CHECKING, Any, List
 if TYPE_CHECKING:
     from . import errors as errors, revisions as revisions, types as types
     from .client import Client as Client, connect as connect, connect_all as connect_all
-    from .net.bearer import Bearer as Bearer
-    from .client.subscriptions.subscription import (
-        PromptsChanged as PromptsChanged, ResourceUpdated as ResourceUpdated, ResourcesChanged as ResourcesChanged,
-        ToolsChanged as ToolsChanged,
-    )
-    from .client.oauth.users.browser import Browser as Browser
-    from .client.oauth.stores.file import FileStore as FileStore
-    from .client.oauth.grant import find_authorization as find_authorization
-    from .client.oauth.stores.keyring import KeyringStore as KeyringStore
     from .client.oauth.code_flow import OAuth as OAuth
+    from .client.oauth.grant import find_authorization as find_authorization
     from .client.oauth.registration import client_metadata as client_metadata
     from .client.oauth.stores.base import MemoryStore as MemoryStore, Store as Store
-    from .client.oauth.users.terminal import Terminal as Terminal
+    from .client.oauth.stores.file import FileStore as FileStore
+    from .client.oauth.stores.keyring import KeyringStore as KeyringStore
     from .client.oauth.unattended import (
-        ClientCredentials as ClientCredentials, EnterpriseManaged as EnterpriseManaged, WorkloadIdentity as WorkloadIdentity,
+        ClientCredentials as ClientCredentials,
+        EnterpriseManaged as EnterpriseManaged,
+        WorkloadIdentity as WorkloadIdentity,
     )
     from .client.oauth.users.agent import UserAgent as UserAgent
-    from .errors import (
-        AuthError as AuthError, Cancelled as Cancelled, ConnectionClosed as ConnectionClosed,
-        HeaderMismatch as HeaderMismatch, HTTPStatusError as HTTPStatusError, InputNeeded as InputNeeded, InternalError as InternalError,
-        InvalidParams as InvalidParams, MCPError as MCPError, MethodNotFound as MethodNotFound,
-        MissingCapability as MissingCapability, NotSupported as NotSupported, ProtocolError as ProtocolError,
-        RegistrationError as RegistrationError, RemoteError as RemoteError, RequestTimeout as RequestTimeout,
-        ResourceNotFound as ResourceNotFound, SessionLost as SessionLost, ToolError as ToolError,
-        TransportError as TransportError,
-        UnsupportedVersion as UnsupportedVersion, UrlElicitationRequired as UrlElicitationRequired,
+    from .client.oauth.users.browser import Browser as Browser
+    from .client.oauth.users.terminal import Terminal as Terminal
+    from .client.subscriptions.subscription import (
+        PromptsChanged as PromptsChanged,
+        ResourcesChanged as ResourcesChanged,
+        ResourceUpdated as ResourceUpdated,
+        ToolsChanged as ToolsChanged,
     )
+    from .errors import (
+        AuthError as AuthError,
+        Cancelled as Cancelled,
+        ConnectionClosed as ConnectionClosed,
+        HeaderMismatch as HeaderMismatch,
+        HTTPStatusError as HTTPStatusError,
+        InputNeeded as InputNeeded,
+        InternalError as InternalError,
+        InvalidParams as InvalidParams,
+        MCPError as MCPError,
+        MethodNotFound as MethodNotFound,
+        MissingCapability as MissingCapability,
+        NotSupported as NotSupported,
+        ProtocolError as ProtocolError,
+        RegistrationError as RegistrationError,
+        RemoteError as RemoteError,
+        RequestTimeout as RequestTimeout,
+        ResourceNotFound as ResourceNotFound,
+        SessionLost as SessionLost,
+        ToolError as ToolError,
+        TransportError as TransportError,
+        UnsupportedVersion as UnsupportedVersion,
+        UrlElicitationRequired as UrlElicitationRequired,
+    )
+    from .net.bearer import Bearer as Bearer
     from .rpc.cancel import CancelToken as CancelToken
     from .server import Context as Context, Limits as Limits, Server as Server
     from .server.auth.bearer import BearerAuth as BearerAuth
-    from .server.catalog.hints import CacheHint as CacheHint
-    from .server.transports.httpd import serve as serve
     from .server.auth.introspection import Introspection as Introspection
     from .server.auth.jwt import JWTVerifier as JWTVerifier
-    from .server.marking import header as header
-    from .server.functions.media import Audio as Audio, Image as Image
     from .server.auth.principals import ISSUED_HERE as ISSUED_HERE, Principal as Principal
+    from .server.auth.static_tokens import StaticTokens as StaticTokens
+    from .server.catalog.hints import CacheHint as CacheHint, header as header
+    from .server.functions.media import Audio as Audio, Image as Image
     from .server.handling.questions import (
-        Elicit as Elicit, InputRequired as InputRequired, ListRoots as ListRoots, Sample as Sample,
+        Elicit as Elicit,
+        InputRequired as InputRequired,
+        ListRoots as ListRoots,
+        Sample as Sample,
     )
     from .server.handling.replay import StoredState as StoredState
-    from .server.auth.static_tokens import StaticTokens as StaticTokens
+    from .server.transports.httpd import serve as serve
     from .server.transports.wsgi import mount as mount
     from .types import (
-        ElicitRequest as ElicitRequest, accept as accept, assistant as assistant, cancel as cancel, decline as decline,
+        ElicitRequest as ElicitRequest,
+        accept as accept,
+        assistant as assistant,
+        cancel as cancel,
+        decline as decline,
         user as user,
     )
     from .version import __version__ as __version__
@@ -87,11 +111,10 @@ _HOMES = {
     "rpc.cancel": ("CancelToken",),
     "server": ("Context", "Limits", "Server"),
     "server.auth.bearer": ("BearerAuth",),
-    "server.catalog.hints": ("CacheHint",),
     "server.transports.httpd": ("serve",),
     "server.auth.introspection": ("Introspection",),
     "server.auth.jwt": ("JWTVerifier",),
-    "server.marking": ("header",),
+    "server.catalog.hints": ("CacheHint", "header"),
     "server.functions.media": ("Audio", "Image"),
     "server.auth.principals": ("ISSUED_HERE", "Principal"),
     "server.handling.questions": ("Elicit", "InputRequired", "ListRoots", "Sample"),

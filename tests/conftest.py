@@ -13,9 +13,9 @@ import os
 import threading
 import time
 
-import wire
 import psutil
 import pytest
+import wire
 from hypothesis import settings
 
 #: Variables that are for the tests themselves.

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import schemas
 import pytest
+import schemas
 
 HERE = Path(__file__).resolve().parent
 

@@ -15,9 +15,7 @@ import pytest
 import mcplite
 from mcplite import __main__ as command_line
 from mcplite.cli import actions
-from mcplite.errors import (
-    Cancelled, ConnectionClosed, InvalidParams, MCPError, NotSupported, RequestTimeout, TransportError,
-)
+from mcplite.errors import Cancelled, ConnectionClosed, InvalidParams, MCPError, NotSupported, RequestTimeout, TransportError
 from mcplite.revisions import JUNE_2025, NEWEST
 
 PACKAGE = Path(mcplite.__file__).resolve().parent

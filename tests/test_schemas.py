@@ -2,11 +2,10 @@
 
 import json
 
-import schemas
 import pytest
+import schemas
 
 from mcplite.revisions import JULY_2026, JUNE_2025, LEGACY, MARCH_2025, NOVEMBER_2024, NOVEMBER_2025, REVISIONS
-
 
 validate = schemas.validate_message
 needs_schemas = pytest.mark.skipif(schemas.FOLDER is None, reason=schemas.REASON)

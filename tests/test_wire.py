@@ -9,8 +9,8 @@ import threading
 import uuid
 from pathlib import Path
 
-import wire
 import pytest
+import wire
 
 import mcplite
 from mcplite.protocol.http.headers import Headers
@@ -18,10 +18,9 @@ from mcplite.protocol.http.routing_headers import standard
 from mcplite.revisions import JULY_2026, JUNE_2025, NOVEMBER_2024, NOVEMBER_2025, REVISIONS
 from mcplite.rpc.channels import MemoryChannel
 from mcplite.server.http.endpoint import Exchange
-from mcplite.server.transports.httpd import serve
 from mcplite.server.http.messages import HTTPRequest
+from mcplite.server.transports.httpd import serve
 from mcplite.types import CreateMessageResult, TextContent
-
 
 pytestmark = pytest.mark.skipif(wire.schemas.FOLDER is None, reason=wire.schemas.REASON)
 

@@ -1,11 +1,9 @@
 """fastmcp as a client; runs in an environment that has ``fastmcp`` 4, in its legacy mode."""
 
-import sys
 
 import anyio
-from fastmcp import Client
-
 import official_driver
+from fastmcp import Client
 
 
 class Commands(official_driver.Commands):

@@ -5,9 +5,8 @@ import sys
 import time
 
 import anyio
-from fastmcp import Context, FastMCP
-
 from common import listener, text_of, usage
+from fastmcp import Context, FastMCP
 
 mcp = FastMCP("fastmcp")
 

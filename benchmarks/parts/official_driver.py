@@ -5,10 +5,8 @@ import sys
 import time
 
 import anyio
-from mcp import Client, StdioServerParameters
-
 from common import expect, text_of, usage
-
+from mcp import Client, StdioServerParameters
 
 #: What the benchmarks' eras are called there.
 MODES = {"legacy": "legacy", "modern": "2026-07-28"}

@@ -4,9 +4,8 @@ import json
 import sys
 import time
 
-from mcp.server.mcpserver import Context, MCPServer
-
 from common import make_tools, text_of, usage
+from mcp.server.mcpserver import Context, MCPServer
 
 mcp = MCPServer("official", log_level="ERROR")
 

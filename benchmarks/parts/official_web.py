@@ -3,9 +3,8 @@
 import sys
 
 import uvicorn
-from official_server import mcp
-
 from common import listener
+from official_server import mcp
 
 
 def main(mode):

@@ -8,9 +8,9 @@ import time
 
 sys.path.insert(1, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-import mcplite
-
 from common import answer_commands, calls_in, expect, text_of
+
+import mcplite
 
 
 class Commands:

@@ -8,9 +8,9 @@ import time
 # Clients hand little of their environment on, so the checkout is found from here.
 sys.path.insert(1, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-import mcplite
-
 from common import make_tools, text_of, usage
+
+import mcplite
 
 # The 10 MB argument and the 10,000 notifications are more than the defaults allow a client; over HTTP, so are
 # 200 clients with two connections each, and 128 calls at once that all sleep.

@@ -4,14 +4,13 @@ import shlex
 from typing import Any, Callable, ContextManager, Dict, Optional
 from urllib.parse import urlsplit
 
-from ..client.oauth.users.browser import Browser
-from ..client.oauth.stores.file import FileStore
 from ..client.oauth.code_flow import OAuth
 from ..client.oauth.stores.base import Store
-from ..client.oauth.users.terminal import Terminal
+from ..client.oauth.stores.file import FileStore
 from ..client.oauth.token_endpoint import Credentials
 from ..client.oauth.users.agent import UserAgent, Visit, default_user_agent
-from ..errors import AuthError
+from ..client.oauth.users.browser import Browser
+from ..client.oauth.users.terminal import Terminal
 from .arguments import UsageError
 
 __all__ = ["Stored", "choose_agent", "how_to_log_in"]

@@ -10,8 +10,15 @@ import unicodedata
 from typing import Any, Iterable, Iterator, List, Optional, Sequence, TextIO, Tuple
 
 from ..types import (
-    AudioContent, BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent, Progress, ResourceLink,
-    TextContent, TextResourceContents,
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    EmbeddedResource,
+    ImageContent,
+    Progress,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
 )
 
 __all__ = ["ProgressBar", "as_json", "clean", "first_binary", "one_line", "print_content", "print_result", "table"]

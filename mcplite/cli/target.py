@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional
 from ..errors import AuthError, TransportError
 from ..types import LogMessage
 from .arguments import UsageError
-from .questions import Asker
 from .printing import ProgressBar, clean
+from .questions import Asker
 
 if TYPE_CHECKING:
     from .credentials import Stored

@@ -4,8 +4,8 @@ from typing import Any
 
 from ..types import accept, cancel, decline
 from .client import Client
-from .features.completer import Completer
 from .connect import connect
+from .features.completer import Completer
 
 __all__ = ["Client", "Completer", "accept", "cancel", "connect", "connect_all", "decline"]
 

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Type,
 
 from ..errors import AuthError, ConnectionClosed, TransportError
 from ..protocol import codec
-from ..protocol.meta import check_extension, check_meta
+from ..protocol.envelope import check_extension, check_meta
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
 from ..rpc.channels import Channel
@@ -19,17 +19,17 @@ from ..types import Implementation, InitializeResult, Progress, ServerCapabiliti
 from ..version import __version__
 from .features.cache import Cache
 from .features.methods import DEFAULT, Calls, OnProgress
+from .features.output_schemas import Outputs
 from .handlers import Handlers, Roots
 from .keepalive import KeepAlive
+from .options import check_positive, revision_of
 from .sessions.connection import Line
-from .subscriptions.subscription import Event, Filter, Listening
+from .sessions.legacy import LegacySession
 from .sessions.modern import ModernSession
 from .sessions.negotiation import Negotiation, Session, prior_of
-from .options import check_positive, revision_of
-from .features.output_schemas import Outputs
 from .sessions.rate_limit import Pace
-from .sessions.legacy import LegacySession
 from .subscriptions.manager import Subscriptions
+from .subscriptions.subscription import Event, Filter, Listening
 
 __all__ = ["Client"]
 

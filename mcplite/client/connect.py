@@ -1,5 +1,6 @@
 """From a target to a client: the only place that knows what a target may be."""
 
+
 import os
 import re
 import shlex
@@ -7,11 +8,10 @@ import sys
 from typing import Any, Callable, Dict, List
 
 from ..errors import TransportError
-from ..rpc.channels import Channel, StreamChannel
+from ..rpc.channels import Channel, MemoryChannel, StreamChannel
 from .client import Client
-from .memory import memory_channel
 
-__all__ = ["connect"]
+__all__ = ["connect", "memory_channel"]
 
 _CHILD_OPTIONS = ("env", "cwd", "stderr", "grace")
 _HTTP_OPTIONS = ("headers", "session", "verify", "cert", "proxies", "auth", "listen", "type")
@@ -178,3 +178,14 @@ def _unused(child: Dict[str, Any], make: Callable[[], Channel]) -> Callable[[], 
     if child:
         raise TypeError(f"{', '.join(sorted(child))}: only for a server that is started as a process, or behind a URL")
     return make
+
+
+def memory_channel(server: Any) -> Channel:
+    """Return a channel to *server*, which is anything with ``serve_channel(channel)``.
+
+    The conversation runs on threads of the server's; it ends with the channel.
+    """
+    name = str(getattr(server, "name", server))
+    ours, theirs = MemoryChannel.pair(("the client", f"the server {name!r} in this process"))
+    server.serve_channel(theirs)
+    return ours

@@ -5,9 +5,7 @@ import logging
 import os
 import threading
 from types import TracebackType
-from typing import (
-    Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union,
-)
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 from ..errors import MCPError, MethodNotFound, NotSupported, ResourceNotFound, TransportError
 from ..protocol.uritemplate import Template

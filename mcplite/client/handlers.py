@@ -7,16 +7,27 @@ import os
 import threading
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union, get_args
 
-from ..errors import (
-    USER_REJECTED, Cancelled, InternalError, InvalidParams, MethodNotFound, ProtocolError, RemoteError,
-)
-from ..protocol import codec, forms, sampling
+from ..errors import USER_REJECTED, Cancelled, InternalError, InvalidParams, MethodNotFound, ProtocolError, RemoteError
+from ..protocol import codec, forms, forms as sampling
 from ..protocol.paths import check_root_uri, file_uri
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
 from ..types import (
-    AudioContent, ClientCapabilities, Content, CreateMessageRequest, CreateMessageResult, ElicitRequest, ElicitResult,
-    ImageContent, Implementation, LogMessage, PromptMessage, Root, SamplingMessage, TextContent, UnknownContent,
+    AudioContent,
+    ClientCapabilities,
+    Content,
+    CreateMessageRequest,
+    CreateMessageResult,
+    ElicitRequest,
+    ElicitResult,
+    ImageContent,
+    Implementation,
+    LogMessage,
+    PromptMessage,
+    Root,
+    SamplingMessage,
+    TextContent,
+    UnknownContent,
 )
 
 __all__ = ["AskedElicitation", "AskedSampling", "Handlers", "Roots"]

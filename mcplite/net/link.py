@@ -12,8 +12,8 @@ from ..errors import AuthError, ProtocolError, TransportError
 from ..protocol.http.challenges import find, parse
 from ..protocol.http.headers import check_header
 from ..protocol.http.wellknown import covers, is_loopback
-from .bearer import Bearer
 from .adapter import Direct, Exchange, Stopped, make_adapter
+from .bearer import Bearer
 
 if TYPE_CHECKING:
     import requests

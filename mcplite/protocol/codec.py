@@ -7,15 +7,42 @@ import functools
 import reprlib
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import (
-    Any, Callable, Dict, FrozenSet, List, Optional, Tuple, Type, TypeVar, Union, get_args, get_origin, get_type_hints,
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    List,
+    Optional,
+    Tuple,
+    Type,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
 )
 
 from ..errors import ProtocolError
 from ..revisions import Revision
 from ..types import (
-    NULL, AudioContent, BlobResourceContents, ClientCapabilities, Content, CreateMessageResult, ElicitRequest,
-    EmbeddedResource, ImageContent, Model, ResourceContents, ResourceLink, SamplingMessage, TextContent,
-    TextResourceContents, ToolResultContent, ToolUseContent, UnknownContent,
+    NULL,
+    AudioContent,
+    BlobResourceContents,
+    ClientCapabilities,
+    Content,
+    CreateMessageResult,
+    ElicitRequest,
+    EmbeddedResource,
+    ImageContent,
+    Model,
+    ResourceContents,
+    ResourceLink,
+    SamplingMessage,
+    TextContent,
+    TextResourceContents,
+    ToolResultContent,
+    ToolUseContent,
+    UnknownContent,
 )
 
 __all__ = ["decode", "downgrade", "encode"]

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any, Dict, List, Optional, Union
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR
-from .jsonio import DEFAULT_LIMITS, DuplicateKey, JSONLimits, TooLarge, TooMany, load
-from .jsontext import encode_json
+from .jsonio import DEFAULT_LIMITS, DuplicateKey, JSONLimits, TooLarge, TooMany, encode_json, load
 
 __all__ = [
     "Batch", "DEFAULT_LIMITS", "Encoded", "Failure", "Id", "Invalid", "JSONLimits", "Message", "Notification",

@@ -11,18 +11,25 @@ from dataclasses import dataclass
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, Union
 
 from ..errors import (
-    INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, SERVER_BUSY, Cancelled, ConnectionClosed, ProtocolError,
-    RequestTimeout, TransportError, remote_error,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    SERVER_BUSY,
+    Cancelled,
+    ConnectionClosed,
+    ProtocolError,
+    RequestTimeout,
+    TransportError,
+    remote_error,
 )
 from ..protocol import jsonrpc
 from .cancel import CancelToken
 from .channels import Channel
 from .incoming import Batch, Incoming, Outlet
-from .leading import LeaderReading
 from .pending import Clock, Pending
-from .ratelog import RateLog
-from .reading import CallerReading, Reading
+from .reading import CallerReading, LeaderReading, Reading
 from .threads import Workers
+from .tracing import RateLog
 
 __all__ = ["Counters", "Handler", "Incoming", "Outlet", "Peer"]
 

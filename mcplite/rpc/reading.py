@@ -4,16 +4,24 @@ reads until its own answer is there, which costs no hand-over at all; a caller t
 sleeps on its own event. The daemon takes the role when nobody has called for 20 ms.
 """
 
+
 import contextlib
 import logging
 import threading
-from typing import Callable, ContextManager, Dict, List, Optional
+from typing import TYPE_CHECKING, Callable, ContextManager, Dict, List, Optional
 
 from ..errors import ConnectionClosed, ProtocolError
 from .channels import Channel
 from .pending import Pending
 
-__all__ = ["CallerReading", "Reading"]
+if TYPE_CHECKING:
+    from .threads import Workers
+
+
+from .threads import Workers
+from .watchdog import Watchdog
+
+__all__ = ["CallerReading", "FedReading", "LeaderReading", "Reading", "sleep_until_settled"]
 
 _log = logging.getLogger(__name__)
 #: How long the role must have been unused before the daemon takes it.
@@ -213,3 +221,154 @@ class CallerReading(Reading):
             if not self._free.wait(timeout):
                 return False
         return True
+
+
+def sleep_until_settled(pending: Pending) -> None:
+    """Sleep until *pending* is settled or interrupted, has progress to deliver, or is past its time."""
+    while True:
+        event: threading.Event = pending.prepare_sleep()
+        if pending.outcome is not None or pending.interrupted or pending.progress:
+            return
+        remaining = pending.remaining()
+        if remaining is not None and remaining <= 0:
+            return
+        event.wait(remaining)
+
+
+class FedReading(Reading):
+    """The place of a reader on a channel that cannot be read.
+
+    :param workers: a handler that waits for an answer gives its place back to them.
+    """
+
+    def __init__(self, channel: Channel, workers: "Workers") -> None:
+        super().__init__(channel)
+        self._workers = workers
+
+    def wait(self, pending: Pending) -> None:
+        with self.aside():
+            sleep_until_settled(pending)
+
+    def aside(self) -> ContextManager[None]:
+        return self._workers.suspended()
+
+    def interrupt(self, pending: Pending) -> None:
+        return  # the nudge was enough: nobody is in a read
+
+    def stop(self, timeout: float) -> bool:
+        return True
+
+
+#: Seconds that a handler may take before somebody else reads on.
+_TICK = 0.002
+
+
+class LeaderReading(Reading):
+    """The reading role of a server's channel.
+
+    :param channel: what is read.
+    :param receive: called with each message on the leader's thread; it may run a handler there.
+    :param refused: called with the error for input that was no message; reading goes on.
+    :param failed: called once with the error that ended reading.
+    :param workers: lends the threads.
+    """
+
+    def __init__(self, channel: Channel, receive: Callable[[bytes], None],
+                 refused: Callable[[ProtocolError], None], failed: Callable[[Exception], None],
+                 workers: Workers) -> None:
+        super().__init__(channel)
+        self._receive = receive
+        self._refused = refused
+        self._failed = failed
+        self._workers = workers
+        #: Guards ``_leader`` and the watchdog's fields; its ticket stands for the right to go on reading.
+        self._lock = threading.Lock()
+        self._leader: Optional[int] = None
+        self._watchdog = Watchdog(self._lock, _TICK, self._relieve)
+        self._stop = threading.Event()
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        """Start the first leader and the watchdog; both end with :meth:`stop` or with the channel."""
+        self._watchdog.start()
+        self._workers.spawn(self._lead)
+
+    def wait(self, pending: Pending) -> None:
+        """Return when *pending* is settled or interrupted, has progress to deliver, or is past its time.
+
+        A handler that asks the peer stops leading at once and gives its place back while it waits.
+        """
+        with self.aside():
+            sleep_until_settled(pending)
+
+    def aside(self) -> ContextManager[None]:
+        with self._lock:
+            ticket = self._watchdog.ticket if self._leader == threading.get_ident() else 0
+        if ticket:
+            self._relieve(ticket)
+        return self._workers.suspended()
+
+    def _lead(self) -> None:
+        # A leader: blocks on the channel, then on what receive() runs; ends when it was relieved.
+        channel, receive, lock, watchdog = self._channel, self._receive, self._lock, self._watchdog
+        ident = threading.get_ident()
+        with lock:
+            self._leader = ident
+        while not self._stop.is_set():
+            try:
+                message = channel.read(None)
+            except ProtocolError as error:
+                self._refused(error)
+                continue
+            except ConnectionClosed as error:
+                self._finish(error)
+                return
+            except Exception as error:
+                _log.exception("reading from %s failed", channel.name)
+                self._finish(error)
+                return
+            if message is None:
+                continue
+            channel.consume()
+            with lock:
+                ticket = watchdog.begin()
+            receive(message)
+            with lock:
+                if not watchdog.end(ticket):
+                    return
+        self._end()
+
+    def _end(self) -> None:
+        self._ended.set()
+        self._watchdog.stop()
+
+    def _finish(self, error: Exception) -> None:
+        self._end()
+        if not self._stop.is_set():
+            try:
+                self._failed(error)
+            finally:
+                self._channel.close()  # nobody reads any more, and nobody else may come to close it
+
+    def _relieve(self, ticket: int) -> None:
+        """Have another thread lead in the place of who is at *ticket*."""
+        if not self._stop.is_set():
+            self._workers.spawn(lambda: self._succeed(ticket))
+
+    def _succeed(self, ticket: int) -> None:
+        # The role changes hands here, and not before: when the system gives no thread, it stays where it is.
+        with self._lock:
+            if not self._watchdog.end(ticket):
+                return
+            self._leader = None
+        self._lead()
+
+    def stop(self, timeout: float) -> bool:
+        """End reading for good; return whether nobody reads any more."""
+        self._stop.set()
+        self._watchdog.stop()
+        self._channel.wake()
+        with self._lock:
+            if self._leader == threading.get_ident():
+                return True
+        return self._ended.wait(timeout)

@@ -2,10 +2,10 @@
 
 from ..types import assistant, user
 from .app import Server
-from .handling.context import Context
-from .limits import Limits
 from .functions.media import Audio, Image
+from .handling.context import Context
 from .handling.questions import Elicit, Elicited, InputRequired, ListRoots, Sample
+from .limits import Limits
 
 __all__ = [
     "Audio", "Context", "Elicit", "Elicited", "Image", "InputRequired", "Limits", "ListRoots", "Sample", "Server",

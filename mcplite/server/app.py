@@ -3,7 +3,18 @@
 import copy
 import logging
 from typing import (
-    TYPE_CHECKING, Any, Callable, ContextManager, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union,
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Iterable,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+    Union,
 )
 
 from ..errors import RegistrationError
@@ -11,20 +22,28 @@ from ..protocol import codec, jsonrpc, paging
 from ..protocol.envelope import SERVER_INFO
 from ..revisions import REVISIONS, Revision
 from ..types import (
-    Annotations, DiscoverResult, Icon, Implementation, InitializeResult, Prompt, PromptArgument, Resource, ResourceTemplate,
-    ServerCapabilities, Tool, ToolAnnotations,
+    Annotations,
+    DiscoverResult,
+    Icon,
+    Implementation,
+    InitializeResult,
+    Prompt,
+    PromptArgument,
+    Resource,
+    ResourceTemplate,
+    ServerCapabilities,
+    Tool,
+    ToolAnnotations,
 )
 from ..version import __version__
-from .catalog.hints import CacheHint
-from .handling.context import Context
-from .functions.function import compile_function
-from .limits import Limits
 from .catalog.checks import bearer_auth, checked_extensions, checked_hints, checked_key, decoded_icons, find_marks
-from .catalog.registry import (
-    Found, PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry, check_name, checked_meta,
-)
-from .scopes import registered_scopes
+from .catalog.hints import CacheHint
+from .catalog.registry import Found, PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry, check_name, checked_meta
+from .functions.function import compile_function
+from .handling.context import Context
+from .limits import Limits
 from .runtime.runtime import Serving
+from .scopes import registered_scopes
 from .sessions.legacy import LegacySession
 
 if TYPE_CHECKING:

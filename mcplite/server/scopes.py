@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, 
 
 from ..errors import RegistrationError
 from ..protocol import jsonrpc
-from .runtime.subscriptions import MOST_URIS
 from .auth.principals import checked_scopes
+from .runtime.subscriptions import MOST_URIS
 
 if TYPE_CHECKING:
     from .app import Server

@@ -8,10 +8,10 @@ from authserver import REDIRECT, AuthServer, Protected, User
 import mcplite
 from mcplite.cli.arguments import UsageError
 from mcplite.cli.credentials import Stored, choose_agent, how_to_log_in
-from mcplite.client.oauth.users.browser import Browser
 from mcplite.client.oauth.stores.base import MemoryStore
-from mcplite.client.oauth.users.terminal import Terminal
 from mcplite.client.oauth.users.agent import Nobody, UserAgent, Visit
+from mcplite.client.oauth.users.browser import Browser
+from mcplite.client.oauth.users.terminal import Terminal
 
 URL = "https://mcp.example/mcp"
 CLIENT = {"issuer": "https://a.example", "client_id": "mine", "secret": "hush"}

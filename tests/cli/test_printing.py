@@ -7,16 +7,21 @@ import re
 import unicodedata
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcplite.cli import printing
-from mcplite.cli.printing import (
-    ProgressBar, as_json, clean, first_binary, one_line, print_content, print_result, table,
-)
+from mcplite.cli.printing import ProgressBar, as_json, clean, first_binary, one_line, print_content, print_result, table
 from mcplite.types import (
-    AudioContent, BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent, Progress, ResourceLink,
-    TextContent, TextResourceContents, UnknownContent,
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    EmbeddedResource,
+    ImageContent,
+    Progress,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    UnknownContent,
 )
 
 DATA = base64.b64encode(b"\x00\x01\x02").decode()

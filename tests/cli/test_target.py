@@ -10,8 +10,8 @@ import pytest
 from authserver import follow
 from webscript import WebScript
 
-from mcplite.cli.target import connected
 from mcplite.cli.parser import parse
+from mcplite.cli.target import connected
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from mcplite.client.client import Client
 from mcplite.errors import ConnectionClosed, NotSupported, ProtocolError, TransportError
 from mcplite.rpc.channels import Channel, MemoryChannel, StreamChannel
 
-
 # --- opening and closing -------------------------------------------------------------------------------
 
 

@@ -10,10 +10,16 @@ from mcplite.client.handlers import Handlers
 from mcplite.errors import InternalError, InvalidParams, MethodNotFound, RemoteError
 from mcplite.rpc.cancel import CancelToken
 from mcplite.types import (
-    CreateMessageResult, ElicitRequest, ElicitResult, ImageContent, Implementation, Root, SamplingMessage, TextContent,
+    CreateMessageResult,
+    ElicitRequest,
+    ElicitResult,
+    ImageContent,
+    Implementation,
+    Root,
+    SamplingMessage,
+    TextContent,
     ToolUseContent,
 )
-
 
 NEWEST = revisions.NEWEST_LEGACY
 OLDEST = revisions.LEGACY[0]

@@ -3,8 +3,7 @@
 import copy
 import json
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from mutations import places
 
 from mcplite.errors import InvalidParams, UnsupportedVersion

@@ -6,8 +6,7 @@ import json
 from typing import Annotated
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from mutations import places
 from stateless import MODERN, PREFIX, call, encode, headers, message
 

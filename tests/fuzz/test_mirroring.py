@@ -3,13 +3,19 @@
 import json
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from mcplite.errors import HeaderMismatch
 from mcplite.protocol.http.headers import Headers
 from mcplite.protocol.http.routing_headers import (
-    Mark, check_parameters, check_standard, decode_value, encode_value, marks, parameters, standard,
+    Mark,
+    check_parameters,
+    check_standard,
+    decode_value,
+    encode_value,
+    marks,
+    parameters,
+    standard,
 )
 from mcplite.revisions import NEWEST
 

@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from mcplite.protocol.state import Journal
 from mcplite.server.handling.replay import MemoryStore, States, StoredState

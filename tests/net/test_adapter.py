@@ -9,8 +9,8 @@ import pytest
 from webscript import WebScript
 
 import mcplite
-from mcplite.net.link import Exchange, Link
 from mcplite.net.adapter import make_adapter
+from mcplite.net.link import Exchange, Link
 
 LIMIT = 30
 NAME = "mcp.example"

@@ -6,8 +6,7 @@ from dataclasses import MISSING, dataclass
 from typing import List
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from mcplite import types
 from mcplite.errors import ProtocolError
@@ -15,11 +14,40 @@ from mcplite.protocol import codec
 from mcplite.protocol.codec import decode, downgrade, encode
 from mcplite.revisions import JULY_2026, JUNE_2025, LEGACY, MARCH_2025, NOVEMBER_2024, NOVEMBER_2025, REVISIONS
 from mcplite.types import (
-    NULL, Annotations, AudioContent, BlobResourceContents, CallToolResult, ClientCapabilities, Completion,
-    CreateMessageRequest, CreateMessageResult, ElicitRequest, EmbeddedResource, GetPromptResult, Icon, ImageContent,
-    InitializeResult, ListToolsResult, LogMessage, Model, Progress, PromptMessage, ReadResourceResult, Resource,
-    ResourceLink, Root, SamplingMessage, ServerCapabilities, TextContent, TextResourceContents, Tool, ToolAnnotations,
-    ToolResultContent, ToolUseContent, UnknownContent, user,
+    NULL,
+    Annotations,
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    ClientCapabilities,
+    Completion,
+    CreateMessageRequest,
+    CreateMessageResult,
+    ElicitRequest,
+    EmbeddedResource,
+    GetPromptResult,
+    Icon,
+    ImageContent,
+    InitializeResult,
+    ListToolsResult,
+    LogMessage,
+    Model,
+    Progress,
+    PromptMessage,
+    ReadResourceResult,
+    Resource,
+    ResourceLink,
+    Root,
+    SamplingMessage,
+    ServerCapabilities,
+    TextContent,
+    TextResourceContents,
+    Tool,
+    ToolAnnotations,
+    ToolResultContent,
+    ToolUseContent,
+    UnknownContent,
+    user,
 )
 
 CLASSES = sorted((item for item in vars(types).values()

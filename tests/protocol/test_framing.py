@@ -2,8 +2,7 @@ import time
 import tracemalloc
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcplite.protocol.framing import LineBuffer
 

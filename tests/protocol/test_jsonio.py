@@ -3,8 +3,7 @@ import time
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcplite.errors import INVALID_REQUEST, PARSE_ERROR
 from mcplite.protocol.jsonio import DEFAULT_LIMITS, DuplicateKey, JSONLimits, TooLarge, load

@@ -1,12 +1,22 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcplite.errors import INVALID_REQUEST, PARSE_ERROR
 from mcplite.protocol.jsonrpc import (
-    Batch, Encoded, Failure, Invalid, JSONLimits, Notification, Request, Response, describe, dump, parse)
+    Batch,
+    Encoded,
+    Failure,
+    Invalid,
+    JSONLimits,
+    Notification,
+    Request,
+    Response,
+    describe,
+    dump,
+    parse,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -2,8 +2,7 @@ import base64
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcplite.errors import InvalidParams
 from mcplite.protocol.paging import page

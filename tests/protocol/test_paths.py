@@ -2,8 +2,7 @@ import ntpath
 import os
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from mcplite.protocol import paths
 from mcplite.protocol.paths import check_root_uri, file_uri, is_within, path_of, safe_join

@@ -2,8 +2,7 @@ import re
 import time
 
 import pytest
-from hypothesis import assume, example, given
-from hypothesis import strategies as st
+from hypothesis import assume, example, given, strategies as st
 
 from mcplite.protocol.uritemplate import Template
 

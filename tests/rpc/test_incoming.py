@@ -4,9 +4,7 @@ import threading
 
 import pytest
 
-from mcplite.errors import (
-    Cancelled, InvalidParams, RemoteError,
-)
+from mcplite.errors import Cancelled, InvalidParams, RemoteError
 
 pytestmark = pytest.mark.bad_wire
 

@@ -8,7 +8,13 @@ import pytest
 from conversations import reply
 
 from mcplite.errors import (
-    Cancelled, ConnectionClosed, InvalidParams, MethodNotFound, ProtocolError, RemoteError, RequestTimeout,
+    Cancelled,
+    ConnectionClosed,
+    InvalidParams,
+    MethodNotFound,
+    ProtocolError,
+    RemoteError,
+    RequestTimeout,
 )
 from mcplite.protocol import jsonrpc
 from mcplite.rpc.cancel import CancelToken

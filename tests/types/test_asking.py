@@ -1,7 +1,14 @@
 import pytest
 
 from mcplite.types import (
-    CreateMessageResult, ElicitRequest, ElicitResult, ImageContent, SamplingMessage, TextContent, accept, cancel,
+    CreateMessageResult,
+    ElicitRequest,
+    ElicitResult,
+    ImageContent,
+    SamplingMessage,
+    TextContent,
+    accept,
+    cancel,
     decline,
 )
 

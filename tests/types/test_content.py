@@ -1,8 +1,17 @@
 import pytest
 
 from mcplite.types import (
-    AudioContent, BlobResourceContents, EmbeddedResource, Icon, ImageContent, ResourceLink, TextContent,
-    TextResourceContents, ToolResultContent, ToolUseContent, UnknownContent,
+    AudioContent,
+    BlobResourceContents,
+    EmbeddedResource,
+    Icon,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    ToolResultContent,
+    ToolUseContent,
+    UnknownContent,
 )
 
 

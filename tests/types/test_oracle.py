@@ -3,18 +3,23 @@
 import dataclasses
 import json
 
-import schemas
 import pytest
+import schemas
 
 from mcplite import types
 from mcplite.errors import (
-    HeaderMismatch, InternalError, InvalidParams, MethodNotFound, MissingCapability, RemoteError, UnsupportedVersion,
+    HeaderMismatch,
+    InternalError,
+    InvalidParams,
+    MethodNotFound,
+    MissingCapability,
+    RemoteError,
+    UnsupportedVersion,
     remote_error,
 )
 from mcplite.protocol import codec, envelope, forms, jsonrpc
 from mcplite.revisions import JULY_2026, JUNE_2025, LEGACY, MARCH_2025, NOVEMBER_2024, NOVEMBER_2025, REVISIONS
 from mcplite.types import *  # noqa: F403
-
 
 if schemas.FOLDER is None:
     pytest.skip(schemas.REASON, allow_module_level=True)

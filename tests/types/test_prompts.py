@@ -1,6 +1,4 @@
-from mcplite.types import (
-    CompleteResult, Completion, ImageContent, Prompt, PromptMessage, TextContent, assistant, user,
-)
+from mcplite.types import CompleteResult, Completion, ImageContent, Prompt, PromptMessage, TextContent, assistant, user
 
 
 def test_messages_are_made_of_text_or_content():

@@ -10,12 +10,25 @@ from ...revisions import Revision
 from ...rpc.cancel import CancelToken
 from ...rpc.deadline import Deadline
 from ...types import (
-    CallToolResult, CompleteResult, Completion, GetPromptResult, InitializeResult, ListPromptsResult,
-    ListResourcesResult, ListResourceTemplatesResult, ListToolsResult, Model, Progress, Prompt, ReadResourceResult,
-    Resource, ResourceTemplate, Tool,
+    CallToolResult,
+    CompleteResult,
+    Completion,
+    GetPromptResult,
+    InitializeResult,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ListToolsResult,
+    Model,
+    Progress,
+    Prompt,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    Tool,
 )
-from .paging import read_page, walk
 from .output_schemas import Outputs
+from .paging import read_page, walk
 
 __all__ = ["DEFAULT", "Calls", "OnProgress"]
 

@@ -6,8 +6,15 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Type
 from ...errors import ProtocolError
 from ...protocol import codec
 from ...types import (
-    ListPromptsResult, ListResourcesResult, ListResourceTemplatesResult, ListToolsResult, Model, Prompt, Resource,
-    ResourceTemplate, Tool,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ListToolsResult,
+    Model,
+    Prompt,
+    Resource,
+    ResourceTemplate,
+    Tool,
 )
 
 __all__ = ["read_page", "walk"]

@@ -7,15 +7,21 @@ import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Mapping, Optional, Set
 
 from ...errors import (
-    ConnectionClosed, HTTPStatusError, ProtocolError, RequestTimeout, SessionLost, TransportError, remote_error,
+    ConnectionClosed,
+    HTTPStatusError,
+    ProtocolError,
+    RequestTimeout,
+    SessionLost,
+    TransportError,
+    remote_error,
 )
+from ...net.link import Exchange, Link, Reply, Stopped, shown
 from ...protocol import jsonrpc
 from ...rpc.channels import Channel
 from ...rpc.deadline import Deadline
 from ...rpc.threads import Workers
-from ...net.link import Exchange, Link, Reply, Stopped, shown
-from .reading import HTTPReading
 from .get_stream import Listener
+from .reading import HTTPReading
 
 if TYPE_CHECKING:
     import requests

@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING, Callable, Optional
 
 from ...errors import AuthError, MCPError, SessionLost, TransportError
-from .resumption import Following
 from ...net.link import Exchange, Reply, Stopped
+from .resumption import Following
 
 if TYPE_CHECKING:
     from .channel import HTTPChannel

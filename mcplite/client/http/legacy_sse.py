@@ -8,10 +8,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Mapping, Optional
 
 from ...errors import ConnectionClosed, HTTPStatusError, RequestTimeout, TransportError
+from ...net.link import Exchange, Link, Reply, Stopped, shown
 from ...protocol.http.sse import EventParser
 from ...rpc.channels import Channel
 from ...rpc.deadline import Deadline
-from ...net.link import Exchange, Link, Reply, Stopped, shown
 
 if TYPE_CHECKING:
     import requests

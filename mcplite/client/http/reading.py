@@ -9,11 +9,11 @@ import time
 from typing import TYPE_CHECKING, Callable, Dict, Optional
 
 from ...errors import AuthError, HTTPStatusError, ProtocolError, SessionLost, TransportError
+from ...net.link import Exchange, Reply, Stopped
 from ...rpc.pending import Pending
 from ...rpc.reading import Reading
+from ..sessions.legacy import REPEATABLE
 from .resumption import Following
-from ...net.link import Exchange, Reply, Stopped
-from ..renewal import REPEATABLE
 
 if TYPE_CHECKING:
     from .channel import HTTPChannel

@@ -1,5 +1,6 @@
 """The token for one MCP server, which all threads of all its clients share."""
 
+
 import contextlib
 import logging
 import os
@@ -8,21 +9,28 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import AuthError
+from ...net.adapter import Exchange, Stopped
+from ...net.link import shown
 from ...protocol.http.challenges import Challenge
 from ...protocol.http.wellknown import canonical, check_url
 from ...revisions import NEWEST_LEGACY
-from ...net.link import shown
-from ...net.adapter import Exchange, Stopped
-from .attempt import Attempt
 from .discovery import OFFLINE_ACCESS, AuthorizationServer, ProtectedResource, choose_issuer, find_resource, find_server
-from .token_endpoint import Credentials, TokenEndpoint
+from .token_endpoint import Credentials
 from .web import Web
 
 if TYPE_CHECKING:
-    from .dpop import Proofs
     from .grant import Grant
+    from .keys import Proofs
 
-__all__ = ["Access", "Flow", "choose_scopes"]
+from typing import TYPE_CHECKING, Set
+
+from ...protocol.http.challenges import find, parse
+
+if TYPE_CHECKING:
+    from ...net.link import Reply
+
+
+__all__ = ["Access", "Attempt", "Flow", "choose_scopes"]
 
 _log = logging.getLogger(__name__)
 _SLICE = 0.25
@@ -101,7 +109,7 @@ class Access:
     def _web(self, exchange: Exchange, address: Optional[str] = None) -> Web:
         return Web(self.url, address=address, given=self._grant.given_urls, left=exchange.left, **self._options)
 
-    def attempt(self) -> Attempt:
+    def attempt(self) -> "Attempt":
         """Return what deals with the refusals of one request."""
         return Attempt(self)
 
@@ -159,8 +167,7 @@ class Access:
             return None
         proofs = self._proofs
         if proofs is None or (pem is not None and proofs.key.pem != pem):
-            from .dpop import Proofs
-            from .keys import SigningKey
+            from .keys import Proofs, SigningKey
 
             proofs = self._proofs = Proofs(SigningKey.generate() if pem is None else SigningKey.load(pem))
         return proofs
@@ -386,3 +393,63 @@ def choose_scopes(challenge: Optional[Challenge], resource: ProtectedResource, s
     if lasting and chosen and OFFLINE_ACCESS in server.scopes:
         chosen.append(OFFLINE_ACCESS)  # AUC-47: only where it is known
     return chosen
+
+
+#: How often one request is sent again because another thread has got a new token, or for a nonce.
+_REPEATS = 3
+
+
+class Attempt:
+    """One request.
+
+    :param access: the way to a token.
+    """
+
+    def __init__(self, access: "Access") -> None:
+        self._access = access
+        self._since = access.failed
+        self._done: Set[str] = set()
+        self._repeats = 0
+
+    def answers(self, reply: "Reply", headers: Mapping[str, str], exchange: Exchange) -> bool:
+        """Deal with a refusal; return whether the request is to be sent again.
+
+        :param headers: those of the request that are its own.
+        :raises AuthError: the server wants what cannot be had.
+        :raises Stopped: nobody waits any more.
+        """
+        header = reply.headers.get("WWW-Authenticate") or ""
+        challenge = find(parse(header), *self._access.schemes)
+        code = None if challenge is None else challenge.get("error")
+        if reply.status == 401 or code == "insufficient_scope":
+            reply.excerpt()  # its connection is free for others, however long a login takes
+        if reply.status == 401 and code == "use_dpop_nonce" and reply.headers.get("DPoP-Nonce"):
+            return self._again()  # RFC 9449, section 9: the token is as good as it was
+        if reply.status == 401:
+            if "obtained" in self._done:
+                self._access.fresh_was_refused()
+                return False
+            may_refresh = "refreshed" not in self._done
+            return self._did(self._access.replace(reply.token, challenge, headers, exchange, refresh=may_refresh,
+                                                  address=reply.address, since=self._since))
+        if code != "insufficient_scope" or challenge is None:
+            return False
+        if "stepped up" in self._done:
+            self._access.stepped_in_vain()
+        reason = ("it was given more just now" if "stepped up" in self._done
+                  else self._access.insufficient(reply.token, challenge))
+        if reason is not None:
+            wanted = " ".join(challenge.scopes or ["not said"])
+            raise AuthError(f"{self._access.name} refuses, because the token lacks scopes ({wanted}), and {reason}",
+                            challenge=header, error=code)
+        how = self._access.replace(reply.token, challenge, headers, exchange, refresh=False, more=True, address=reply.address,
+                                   since=self._since)
+        return self._did("stepped up" if how == "obtained" else how)
+
+    def _did(self, what: str) -> bool:
+        self._done.add(what)
+        return what != "adopted" or self._again()
+
+    def _again(self) -> bool:
+        self._repeats += 1
+        return self._repeats <= _REPEATS

@@ -10,11 +10,9 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 from urllib.parse import urlsplit
 
 from ...errors import AuthError
-from ...protocol.http.challenges import Challenge
-from ...protocol.http.wellknown import (
-    base_of, canonical, check_url, covers, issuer_metadata_urls, resource_metadata_urls,
-)
 from ...net.link import shown
+from ...protocol.http.challenges import Challenge
+from ...protocol.http.wellknown import base_of, canonical, check_url, covers, issuer_metadata_urls, resource_metadata_urls
 from .web import Web
 
 __all__ = ["OFFLINE_ACCESS", "AuthorizationServer", "ProtectedResource", "choose_issuer", "find_resource", "find_server"]

@@ -4,11 +4,11 @@ import threading
 from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple, Union
 
 from ...errors import AuthError, TransportError
+from ...net.adapter import Exchange
+from ...net.link import Link, shown
 from ...protocol.http.challenges import Challenge, find, parse
 from ...protocol.http.wellknown import canonical
 from ...rpc.deadline import Deadline
-from ...net.link import Link, shown
-from ...net.adapter import Exchange
 from .discovery import AuthorizationServer, ProtectedResource, find_resource
 from .stores.base import MemoryStore, Store
 from .token_endpoint import Credentials, TokenEndpoint
@@ -16,7 +16,7 @@ from .web import Web
 
 if TYPE_CHECKING:
     from .access import Access, Flow
-    from .dpop import Proofs
+    from .keys import Proofs
 
 __all__ = ["Grant", "find_authorization"]
 

@@ -12,8 +12,7 @@ from .discovery import AuthorizationServer
 from .web import Answer, Web
 
 if TYPE_CHECKING:
-    from .dpop import Proofs
-    from .keys import SigningKey
+    from .keys import Proofs, SigningKey
 
 __all__ = ["ClientIdentity", "Credentials", "TokenEndpoint"]
 

@@ -15,8 +15,7 @@ from .web import Web
 
 if TYPE_CHECKING:
     from .access import Flow
-    from .dpop import Proofs
-    from .keys import SigningKey
+    from .keys import Proofs, SigningKey
 
 __all__ = ["ClientCredentials", "EnterpriseManaged", "WorkloadIdentity"]
 

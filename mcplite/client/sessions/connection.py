@@ -8,9 +8,8 @@ from ...errors import ProtocolError
 from ...protocol import jsonrpc
 from ...rpc.channels import Channel
 from ...rpc.incoming import Incoming
-from ...rpc.mailbox import Mailbox
 from ...rpc.peer import Handler, Peer, Trace
-from ...rpc.threads import Workers
+from ...rpc.threads import Mailbox, Workers
 from ..handlers import Handlers
 
 if TYPE_CHECKING:

@@ -7,7 +7,14 @@ from collections import deque
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ...errors import (
-    Cancelled, ConnectionClosed, InputNeeded, InternalError, InvalidParams, MethodNotFound, ProtocolError, RemoteError,
+    Cancelled,
+    ConnectionClosed,
+    InputNeeded,
+    InternalError,
+    InvalidParams,
+    MethodNotFound,
+    ProtocolError,
+    RemoteError,
 )
 from ...revisions import Revision
 from ...rpc.cancel import CancelToken

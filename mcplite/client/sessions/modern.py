@@ -5,21 +5,27 @@ import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Mapping, Optional, Sequence
 
 from ...errors import (
-    HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION, HeaderMismatch, HTTPStatusError, ProtocolError,
-    RemoteError, TransportError, UnsupportedVersion,
+    HEADER_MISMATCH,
+    MISSING_CAPABILITY,
+    UNSUPPORTED_VERSION,
+    HeaderMismatch,
+    HTTPStatusError,
+    ProtocolError,
+    RemoteError,
+    TransportError,
+    UnsupportedVersion,
 )
-from ...protocol import codec, jsonrpc
+from ...protocol import codec, envelope as envelopes, jsonrpc
 from ...protocol.http import routing_headers
-from ...protocol import envelope as envelopes
 from ...revisions import Revision, find
 from ...rpc.cancel import CancelToken
 from ...rpc.incoming import Incoming
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
 from ..features.cache import Cache
 from .connection import Line, Speaker
-from .rate_limit import Pace
-from ..renewal import REPEATABLE
 from .input_rounds import Rounds
+from .legacy import REPEATABLE
+from .rate_limit import Pace
 
 if TYPE_CHECKING:
     from ...protocol.http.routing_headers import Mark

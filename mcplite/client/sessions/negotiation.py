@@ -5,8 +5,15 @@ import queue
 from typing import Any, Callable, Dict, Mapping, Optional, Union
 
 from ...errors import (
-    METHOD_NOT_FOUND, UNSUPPORTED_VERSION, Cancelled, HTTPStatusError, MCPError, ProtocolError, RemoteError,
-    RequestTimeout, UnsupportedVersion,
+    METHOD_NOT_FOUND,
+    UNSUPPORTED_VERSION,
+    Cancelled,
+    HTTPStatusError,
+    MCPError,
+    ProtocolError,
+    RemoteError,
+    RequestTimeout,
+    UnsupportedVersion,
 )
 from ...protocol import codec
 from ...protocol.envelope import SERVER_INFO
@@ -15,8 +22,8 @@ from ...rpc.cancel import CancelToken
 from ...rpc.threads import Workers
 from ...types import DiscoverResult, Implementation, ServerCapabilities
 from .connection import Line
-from .modern import MODERN_ERRORS, ModernSession, choose
 from .legacy import LegacySession
+from .modern import MODERN_ERRORS, ModernSession, choose
 
 __all__ = ["Negotiation", "Session", "prior_of"]
 

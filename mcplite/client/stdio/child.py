@@ -12,8 +12,7 @@ from typing import Mapping, Optional, Sequence, Union
 
 from ...errors import TransportError
 from . import windows
-from ..environment import child_arguments, child_environment, label
-from .launch import spawn
+from .launch import child_arguments, child_environment, label, spawn
 from .stderr import StderrPump, StderrTarget, open_sink
 
 __all__ = ["Child", "describe_exit"]

@@ -1,16 +1,100 @@
 """Starting a child process, or saying plainly why it cannot be started."""
 
+
 import errno
 import os
 import subprocess
 import sys
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ...errors import TransportError
 from . import windows
-from ..environment import label
 
-__all__ = ["spawn"]
+__all__ = ["DEFAULT_ENVIRONMENT", "child_arguments", "child_environment", "label", "spawn"]
+
+if sys.platform == "win32":
+    _NAMES = (
+        "APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROCESSOR_ARCHITECTURE",
+        "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE",
+    )
+else:
+    _NAMES = (
+        "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER",
+    )
+
+#: The variables that a child inherits without being asked for (STD-28, NS-32, SEC-61): what a program
+#: needs to find its files, its helpers and its encoding. Everything else, and so every credential in
+#: our own environment, reaches a child only through ``env=``.
+DEFAULT_ENVIRONMENT = _NAMES
+
+#: Arguments that tell nothing private and stand before the one that names the server.
+_PLAIN_FLAGS = {"-m", "-u", "-y", "--yes"}
+_LABEL_LENGTH = 80
+
+
+def child_environment(env: Optional[Mapping[str, str]] = None,
+                      source: Optional[Mapping[str, str]] = None) -> Dict[str, str]:
+    """Return the whole environment of a child.
+
+    Values that begin with ``()`` are shell functions and are not inherited.
+
+    :param env: added to the defaults, and stronger than they are; ``os.environ`` passes everything on.
+    :param source: where the defaults come from; our own environment when None.
+    :raises TypeError: *env* has a name or a value that is no string.
+    :raises TransportError: *env* has a name or a value that no environment can hold.
+    """
+    inherited = os.environ if source is None else source
+    result = {name: inherited[name] for name in DEFAULT_ENVIRONMENT
+              if name in inherited and not inherited[name].startswith("()")}
+    for name, value in ({} if env is None else env).items():
+        # The value may be a secret: it is never part of a message.
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"env: {name!r} must be a string with a string value, not {type(value).__name__}")
+        if not name or "=" in name or "\0" in name + value:
+            raise TransportError(f"env: {name!r} cannot be an environment variable: a name is not empty and has"
+                                 f" no '=', and neither name nor value has a NUL character")
+        result[name.upper() if sys.platform == "win32" else name] = value
+    return result
+
+
+def child_arguments(command: Sequence[str]) -> List[str]:
+    """Return *command* as a list that can be started.
+
+    :param command: the program and its arguments; no shell is involved, so nothing needs quoting.
+    :raises TypeError: it is one string, or has an item that is no string or path.
+    :raises TransportError: it is empty, or an item has a NUL character.
+    """
+    if isinstance(command, (str, bytes)):
+        raise TypeError(f"command must be a list such as ['python', 'server.py'], not the {type(command).__name__}"
+                        f" {command!r}; shlex.split() makes a list of a command line")
+    arguments = []
+    for item in command:
+        text = os.fspath(item) if isinstance(item, os.PathLike) else item
+        if not isinstance(text, str):
+            raise TypeError(f"command: {item!r} must be a string, not {type(item).__name__}")
+        if "\0" in text:
+            raise TransportError(f"command: {text!r} has a NUL character, which no argument can hold")
+        arguments.append(text)
+    if not arguments or not arguments[0]:
+        raise TransportError("command is empty: give the program and its arguments, such as ['python', 'server.py']")
+    return arguments
+
+
+def label(arguments: Sequence[str]) -> str:
+    """Return how errors and logs call a command: the program and what it runs, but no further arguments.
+
+    Arguments may hold keys and passwords, and names go to logs.
+    """
+    words = [os.path.basename(arguments[0]) or arguments[0]]
+    for argument in arguments[1:]:
+        if argument in _PLAIN_FLAGS:
+            words.append(argument)
+            continue
+        if not argument.startswith("-") and "://" not in argument:
+            words.append(argument)
+        break
+    text = " ".join(word if word.isprintable() else repr(word) for word in words)
+    return text if len(text) <= _LABEL_LENGTH else text[:_LABEL_LENGTH] + "..."
 
 
 def spawn(arguments: List[str], *, env: Dict[str, str], cwd: Optional[str], stdin: int, stdout: int,

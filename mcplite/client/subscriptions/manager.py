@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Union
 
 from ...errors import ConnectionClosed, MCPError
 from ..handlers import Handlers
-from .subscription import Event, Filter, Listening
 from ..sessions.modern import ModernSession
+from .subscription import Event, Filter, Listening
 
 if TYPE_CHECKING:
     from ..sessions.legacy import LegacySession

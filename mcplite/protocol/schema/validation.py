@@ -8,10 +8,10 @@ import re
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 from ...errors import RegistrationError
+from .budget import Budget, Stopped, check_names, count_patterns, counted
 from .patterns import MAX_SUBJECT, longest_subject
 from .quickcheck import Check, compile_check
 from .rules import check_rules, is_draft7
-from .budget import Budget, Stopped, check_names, count_patterns, counted
 
 __all__ = ["Validator", "check_schema"]
 

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, T
 from urllib.parse import quote, urlsplit
 
 from ...protocol.http.wellknown import canonical, check_url
-from ...rpc.ratelog import RateLog
+from ...rpc.tracing import RateLog
 from .principals import ISSUED_HERE, Principal, all_scopes, checked_scopes
 
 __all__ = ["BearerAuth", "Refused", "Verifier", "bearer_token", "is_token"]

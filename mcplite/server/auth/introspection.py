@@ -9,7 +9,7 @@ from typing import Any, Callable, Mapping, Optional, Tuple
 from urllib.parse import quote_plus
 
 from ...protocol.http.wellknown import check_url
-from ...rpc.ratelog import RateLog
+from ...rpc.tracing import RateLog
 from .fetch import FetchError, fetch_json, shown
 from .principals import Principal
 

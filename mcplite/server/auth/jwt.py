@@ -49,7 +49,7 @@ class JWTVerifier:
                  token_types: Optional[Iterable[str]] = None, required: Iterable[str] = ("exp", "sub"),
                  clock: Callable[[], float] = time.time) -> None:
         try:
-            import cryptography as _
+            import cryptography as _  # noqa: F401 - tells whether PyJWT can use it
             import jwt
         except ImportError as error:
             raise ImportError(f"JWTVerifier needs more than is installed ({error}): pip install 'mcplite[jwt]'") from error

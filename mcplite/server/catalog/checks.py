@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 
 from ...errors import RegistrationError
 from ...protocol import codec
-from ...protocol.meta import check_extension
+from ...protocol.envelope import check_extension
 from ...types import Icon
-from .hints import CacheHint
 from ..functions.function import Function
+from .hints import CacheHint
 
 if TYPE_CHECKING:
     from ...protocol.http.routing_headers import Mark

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...errors import RegistrationError
-from ...protocol.meta import check_meta
+from ...protocol.envelope import check_meta
 from ...revisions import Revision
 from ...types import Prompt, Resource, ResourceTemplate, Tool
-from .hints import CacheHint
 from ..functions.function import Function
+from .hints import CacheHint
 
 if TYPE_CHECKING:
     from ...protocol.http.routing_headers import Mark

@@ -1,12 +1,14 @@
 """A compiled handler: signature to schema, arguments to call."""
 
+
 import collections.abc
 import dataclasses
 import inspect
 import typing
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from ...errors import RegistrationError
+from ...protocol.jsonio import load
 from ...protocol.schema.validation import Validator, check_schema
 from .docstrings import Documentation, parse
 from .members import NOTHING
@@ -14,9 +16,47 @@ from .returns import Output, compile_output
 from .scalars import Mismatch, Node
 from .schemas import Schemas, as_default, described_schema, unwrap_annotated
 from .signature import MISSING, Signature, inner_of, is_plain, name_of, read_signature, refuse_async, target_of
-from ..texts import textual
 
-__all__ = ["BadArguments", "Function", "compile_function"]
+__all__ = ["BadArguments", "Function", "compile_function", "textual"]
+
+_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def textual(node: Node) -> Node:
+    """Return the node that also takes the text of a number, of true or false, or of JSON.
+
+    Where text is among what is annotated, text stays what it is.
+    """
+    schema, convert = node
+    if _kinds(schema) <= {"string"}:
+        return node
+    return Node(schema, lambda value: convert(_parsed(value, schema)))
+
+
+def _parsed(value: Any, schema: Mapping[str, Any]) -> Any:
+    """Return what a text stands for, or the text itself when it stands for nothing that is wanted."""
+    if type(value) is list and isinstance(schema.get("items"), dict):
+        return [_parsed(item, schema["items"]) for item in value]
+    if type(value) is not str:
+        return value
+    kinds = _kinds(schema)
+    if not kinds or "string" in kinds:
+        return value
+    text = value.strip()
+    if "boolean" in kinds and kinds <= {"boolean", "null"} and text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    try:
+        return load(text.encode("utf-8"))
+    except ValueError:
+        return value  # the converter says what is wrong with it
+
+
+def _kinds(schema: Mapping[str, Any]) -> Set[str]:
+    kind = schema.get("type")
+    kinds = set(kind) if isinstance(kind, list) else {kind} if isinstance(kind, str) else set()
+    for branch in schema.get("anyOf", ()):
+        kinds |= _kinds(branch)
+    return kinds
 
 
 class BadArguments(ValueError):

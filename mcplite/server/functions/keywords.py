@@ -5,7 +5,7 @@ import re
 from typing import Any, Callable, Dict, Mapping
 
 from ...errors import RegistrationError
-from ...protocol.jsontext import encode_json
+from ...protocol.jsonio import encode_json
 from ...protocol.schema.validation import Validator, check_schema
 from .scalars import Mismatch, Node
 

@@ -5,10 +5,22 @@ import copy
 from typing import Any, Dict, List, Optional, Sequence
 
 from ...errors import ProtocolError
-from ...protocol.jsontext import encode_json
+from ...protocol.jsonio import encode_json
 from ...types import (
-    NULL, BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent, AudioContent, PromptMessage, Resource,
-    ResourceLink, TextContent, TextResourceContents, ToolResultContent, ToolUseContent, UnknownContent,
+    NULL,
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    EmbeddedResource,
+    ImageContent,
+    PromptMessage,
+    Resource,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    ToolResultContent,
+    ToolUseContent,
+    UnknownContent,
 )
 from .function import Function
 from .jsonable import jsonable

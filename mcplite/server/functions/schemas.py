@@ -12,10 +12,10 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union, g
 
 from ...errors import RegistrationError
 from ...protocol.schema.validation import Validator
-from .keywords import add_keywords
 from .docstrings import parse
-from .members import NOTHING, Field, Unresolved, is_named, is_typed_dict, members
 from .jsonable import jsonable
+from .keywords import add_keywords
+from .members import NOTHING, Field, Unresolved, is_named, is_typed_dict, members
 from .scalars import SIMPLE, Convert, Mismatch, Node, expect, from_text, shown, simple
 
 __all__ = ["UNIONS", "Schemas", "as_default", "described_schema", "fits", "unwrap_annotated"]

@@ -7,9 +7,16 @@ import logging
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 
 from ...errors import InternalError, MissingCapability, ProtocolError
-from ...protocol import codec, forms, sampling
+from ...protocol import codec, forms, forms as sampling
 from ...types import (
-    CreateMessageRequest, CreateMessageResult, ElicitRequest, ElicitResult, PromptMessage, Root, SamplingMessage, user,
+    CreateMessageRequest,
+    CreateMessageResult,
+    ElicitRequest,
+    ElicitResult,
+    PromptMessage,
+    Root,
+    SamplingMessage,
+    user,
 )
 from ..functions.forms import form_type
 from .questions import Elicit, Elicited, ListRoots, Question, Sample

@@ -9,17 +9,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from ...types import CreateMessageResult, ModelPreferences, PromptMessage, Root, SamplingMessage, Tool, ToolChoice
-from .questions import Elicit, Elicited, ListRoots, Question, Sample
 from ..throttle import Throttle
+from .questions import Elicit, Elicited, ListRoots, Question, Sample
 
 if TYPE_CHECKING:
     from ...rpc.cancel import CancelToken
     from ...rpc.incoming import Incoming
     from ...types import ClientCapabilities, Implementation
-    from .timeout import Alarm
-    from .asker import Asker
     from ..auth.principals import Principal
     from ..sessions.legacy import Session
+    from .asker import Asker
+    from .timeout import Alarm
 
 __all__ = ["CURRENT", "Context", "LEVELS"]
 

@@ -1,22 +1,60 @@
 """From a method to the registry to a result: era-blind, one function for each method."""
 
+
 import copy
 import logging
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, cast
 
 from ...errors import Cancelled, InternalError, InvalidParams, RemoteError, ResourceNotFound
 from ...protocol import codec
-from ...types import Completion, CompleteResult, GetPromptResult, ReadResourceResult
-from .tools import call_tool, settle
-from .context import LEVELS, Context
-from ..functions.function import BadArguments
+from ...types import CompleteResult, Completion, GetPromptResult, ReadResourceResult
 from ..catalog.registry import suggestions
+from ..functions.function import BadArguments
 from ..functions.results import prompt_messages, resource_contents
+from .context import LEVELS, Context
+from .tools import call_tool, settle
 
 if TYPE_CHECKING:
     from ..sessions.legacy import LegacySession
 
-__all__ = ["dispatch"]
+import contextvars
+
+from .context import CURRENT
+
+__all__ = ["dispatch", "serve"]
+
+
+def serve(context: Context, own: Optional[Callable[..., Any]]) -> None:
+    """Answer one request on the present thread.
+
+    It runs in a copy of the context variables, so that what a handler sets is gone when the thread
+    takes the next request (REL-67).
+    """
+    contextvars.copy_context().run(_serve, context, own)
+
+
+def _serve(context: Context, own: Optional[Callable[..., Any]]) -> None:
+    CURRENT.set(context)
+    result: Optional[Dict[str, Any]]
+    try:
+        result = dispatch(context, own)
+    except RemoteError as error:
+        if context.unanswered is None:
+            refusal = context.session.refuse(error)
+            if refusal is error:
+                raise
+            raise refusal from error
+        result = None
+    except BaseException:
+        if context.unanswered is None:
+            raise
+        result = None
+    # First of all: whatever a handler made of its own end, it has asked something.
+    if context.unanswered is not None:
+        result = context.unanswered
+    context.flush()
+    context.respond(result)
+
 
 _log = logging.getLogger(__name__)
 Result = Dict[str, Any]

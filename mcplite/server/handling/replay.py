@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence
 
-from ...protocol import seal
+from ...protocol import state as seal
 from ...protocol.state import Journal, bound_to, digest
 from .asker import Asked, Asker
 from .questions import Question

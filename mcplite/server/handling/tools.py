@@ -3,17 +3,15 @@
 import logging
 from typing import Any, Dict, Optional
 
-from ...errors import (
-    Cancelled, InternalError, InvalidParams, MissingCapability, RemoteError, ToolError, UrlElicitationRequired,
-)
+from ...errors import Cancelled, InternalError, InvalidParams, MissingCapability, RemoteError, ToolError, UrlElicitationRequired
 from ...protocol import codec
 from ...types import CallToolResult, TextContent
-from .timeout import Alarm
-from .context import Context
-from ..functions.function import BadArguments, Function
-from .questions import Elicit, InputRequired
 from ..catalog.registry import ToolEntry, suggestions
+from ..functions.function import BadArguments, Function
 from ..functions.results import BadOutput, content_items, tool_result
+from .context import Context
+from .questions import Elicit, InputRequired
+from .timeout import Alarm
 
 __all__ = ["call_tool", "settle"]
 

@@ -17,9 +17,9 @@ from .questions import Question
 
 if TYPE_CHECKING:
     from ...rpc.incoming import Incoming
-    from .context import Context
     from ..limits import Limits
     from ..sessions.legacy import Session
+    from .context import Context
 
 __all__ = ["Wait", "WaitingCalls", "input_required", "read_answers", "refused_state"]
 

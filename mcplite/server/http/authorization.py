@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional,
 from urllib.parse import urlsplit
 
 from ...errors import INTERNAL_ERROR, INVALID_REQUEST, SERVER_BUSY
-from ...protocol.http import challenges
 from ...protocol import jsonrpc
+from ...protocol.http import challenges
 from ...protocol.http.headers import parse_host
 from ...protocol.http.wellknown import PROTECTED_RESOURCE, base_of
-from .decision import Reject, names_modern
-from .origins import Gate
-from .messages import HTTPRequest, HTTPResponse
 from ..auth.principals import all_scopes, least_scopes
 from ..scopes import needed_scopes
+from .decision import Reject, names_modern
+from .messages import HTTPRequest, HTTPResponse
+from .origins import Gate
 
 if TYPE_CHECKING:
     from ..app import Server

@@ -7,16 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Callable, FrozenSet, List, Optional, Sequence, Tuple, Union
 
 from ...errors import INVALID_REQUEST, UNSUPPORTED_VERSION, RemoteError
-from ...protocol import envelope as envelopes
-from ...protocol import jsonrpc
+from ...protocol import envelope as envelopes, jsonrpc
 from ...protocol.envelope import Envelope
 from ...protocol.http.headers import Headers, accepts, media_type
 from ...protocol.http.routing_headers import Mark, check_parameters, check_standard
 from ...revisions import DEFAULT_HTTP, Revision, find
-from .origins import Gate
 from .messages import HTTPRequest, UnreadableBody
-from .sessions import HTTPSession
+from .origins import Gate
 from .session_ids import Ticket
+from .sessions import HTTPSession
 
 __all__ = [
     "Accept", "Decision", "End", "Listen", "Note", "Preflight", "Reject", "Resume", "Rules", "Run", "SESSION", "Serve", "Start",

@@ -11,18 +11,30 @@ from ...protocol.http.headers import check_header
 from ...revisions import Revision
 from ...rpc.deadline import Deadline
 from ...rpc.peer import Peer
+from ..sessions.modern import Visitor
+from .authorization import Guard
 from .decision import (
-    Accept, End, Listen, Note, Preflight, Reject, Resume, Rules, Run, Serve, Start, check_gate, decide, names_modern,
+    Accept,
+    End,
+    Listen,
+    Note,
+    Preflight,
+    Reject,
+    Resume,
+    Rules,
+    Run,
+    Serve,
+    Start,
+    check_gate,
+    decide,
+    names_modern,
 )
 from .event_store import EventStore, MemoryEventStore
-from .origins import Gate
-from .authorization import Guard
 from .messages import HTTPRequest, HTTPResponse
-from .sessions import HTTPChannel, HTTPSession, SessionTable
-from ..sessions.modern import Visitor
-from ..openings import open_session, visit
-from .streams import EventBody, EventStream, StreamSet
+from .origins import Gate
 from .session_ids import Ticket, Tickets
+from .sessions import HTTPChannel, HTTPSession, SessionTable, open_session, visit
+from .streams import EventBody, EventStream, StreamSet
 
 if TYPE_CHECKING:
     from ..app import Server

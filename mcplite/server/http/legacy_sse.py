@@ -11,7 +11,7 @@ from ...protocol import jsonrpc
 from ...protocol.http.headers import accepts, media_type
 from .decision import Reject, unreadable
 from .messages import HTTPRequest, HTTPResponse, UnreadableBody
-from ..openings import open_session
+from .sessions import open_session
 from .streams import encode_event
 
 if TYPE_CHECKING:

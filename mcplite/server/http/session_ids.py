@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Optional, Sequence
 
 from ...errors import ProtocolError
-from ...protocol import codec, seal
+from ...protocol import codec, state as seal
 from ...revisions import Revision, find
 from ...types import ClientCapabilities, Implementation
 

@@ -2,21 +2,29 @@
 Sessions expire when somebody looks for one; there is no thread that watches them.
 """
 
+
 import secrets
 import threading
 import time
-from typing import Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional
 
 from ...errors import ConnectionClosed
 from ...rpc.channels import Channel
-from ...rpc.fed import FedReading
 from ...rpc.peer import Peer
+from ...rpc.reading import FedReading
 from ...rpc.threads import Workers
 from ..limits import Limits
 from ..sessions.legacy import LegacySession
+from .event_store import EventStore
+from .session_ids import Ticket
 from .streams import StreamSet
 
-__all__ = ["HTTPChannel", "HTTPSession", "SessionTable"]
+if TYPE_CHECKING:
+    from ..app import Server
+    from ..auth.principals import Principal
+
+
+__all__ = ["HTTPChannel", "HTTPSession", "SessionTable", "open_session", "visit"]
 
 
 class HTTPChannel(Channel):
@@ -150,3 +158,25 @@ class SessionTable:
             self._sessions.clear()
         for session in sessions:
             session.end(why)
+
+
+def open_session(app: "Server", store: Optional[EventStore], principal: "Optional[Principal]", now: float,
+                 id: Optional[str] = None) -> HTTPSession:
+    """Return a session that lasts; it is not in the table yet.
+
+    :param principal: who opens it, and alone may use it.
+    """
+    id = id or SessionTable.new_id()
+    streams = StreamSet(id, store, app.limits)
+    session, peer = app.converse(HTTPChannel(streams), piped=False)
+    session.principal = principal
+    return HTTPSession(id, None if principal is None else principal.key, session, peer, streams, now)
+
+
+def visit(app: "Server", ticket: Optional[Ticket]) -> HTTPSession:
+    """Return a session for one message, for the client that *ticket* describes; None for one that introduces itself."""
+    streams = StreamSet("", None, app.limits)
+    session, peer = app.converse(HTTPChannel(streams), lasting=False, piped=False)
+    if ticket is not None:
+        session.assume(ticket.revision, ticket.info, ticket.capabilities)
+    return HTTPSession("", None, session, peer, streams, 0.0)

@@ -10,8 +10,8 @@ from collections import deque
 from typing import Callable, Deque, Dict, Iterator, List, Optional
 
 from ...rpc.incoming import Outlet
-from .event_store import EventStore
 from ..limits import Limits
+from .event_store import EventStore
 
 __all__ = ["EventBody", "EventStream", "StreamSet", "encode_event"]
 

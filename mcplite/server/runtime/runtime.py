@@ -11,9 +11,9 @@ from ...rpc.channels import Channel
 from ...rpc.peer import Handler, Peer
 from ...rpc.threads import Workers
 from ..limits import Limits
-from .subscriptions import Listeners
-from ..sessions.modern import BothEras, ModernHandler
 from ..sessions.legacy import LegacySession
+from ..sessions.modern import BothEras, ModernHandler
+from .subscriptions import Listeners
 
 if TYPE_CHECKING:
     from ..app import Server

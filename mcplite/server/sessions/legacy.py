@@ -10,15 +10,15 @@ from ...revisions import NEWEST_LEGACY, Revision, find
 from ...rpc.incoming import Incoming
 from ...rpc.peer import Handler, Peer
 from ...types import ClientCapabilities, Implementation, Root
-from ..calls import serve
 from ..handling.context import LEVELS, Context, log_params, rank
+from ..handling.dispatch import serve
 from ..throttle import Throttle
 
 if TYPE_CHECKING:
-    from ..handling.asker import Asker
     from ..app import Server
-    from ..limits import Limits
     from ..auth.principals import Principal
+    from ..handling.asker import Asker
+    from ..limits import Limits
 
 __all__ = ["LegacySession", "Session"]
 

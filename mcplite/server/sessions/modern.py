@@ -4,25 +4,31 @@ import logging
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional
 
 from ...errors import (
-    INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, MISSING_CAPABILITY, RESOURCE_NOT_FOUND, InternalError,
-    InvalidParams, RemoteError, ResourceNotFound,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    RESOURCE_NOT_FOUND,
+    InternalError,
+    InvalidParams,
+    RemoteError,
+    ResourceNotFound,
 )
-from ...protocol import envelope as envelopes
-from ...protocol import jsonrpc
+from ...protocol import envelope as envelopes, jsonrpc
 from ...protocol.envelope import Envelope, unsupported
 from ...revisions import Revision
 from ...rpc.incoming import Incoming
 from ...rpc.peer import Handler, Peer
 from ...types import ClientCapabilities, Implementation
-from ..calls import serve
 from ..handling.context import Context, rank
+from ..handling.dispatch import serve
 from .legacy import LegacySession, Session
 
 if TYPE_CHECKING:
     from ...protocol.state import Journal
     from ..app import Server
-    from ..handling.asker import Asker
     from ..auth.principals import Principal
+    from ..handling.asker import Asker
 
 __all__ = ["BothEras", "ModernHandler", "ModernSession", "Visitor"]
 

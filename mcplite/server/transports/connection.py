@@ -12,9 +12,9 @@ from http import HTTPStatus
 from typing import Any, Callable, Dict, Optional
 
 from ...protocol.http.http1 import BadRequest, HeadLimits, RequestHead, body_plan, find_head, parse_head
-from .client_socket import ClientSocket, Gone
 from ..http.messages import HTTPRequest, HTTPResponse
 from ..limits import Limits
+from .client_socket import ClientSocket, Gone
 from .request_body import RequestBody
 
 __all__ = ["Connection"]

@@ -11,10 +11,10 @@ import threading
 from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Set
 
 from ...protocol.http.wellknown import is_loopback
-from .connection import Connection
 from ..http.endpoint import Exchange
-from ..http.origins import LOOPBACK
 from ..http.messages import HTTPRequest, HTTPResponse
+from ..http.origins import LOOPBACK
+from .connection import Connection
 from .poller import Lobby
 from .signals import sleep_until_told, stop_signals
 

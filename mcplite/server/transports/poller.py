@@ -15,8 +15,8 @@ import threading
 import time
 from typing import Callable, Dict, List, Optional
 
-from ...rpc.watchdog import Watchdog
 from ...rpc.threads import Workers
+from ...rpc.watchdog import Watchdog
 from .connection import Connection
 
 __all__ = ["Lobby"]

@@ -5,9 +5,9 @@ import time
 from typing import Optional
 
 from ...protocol.http.http1 import BadRequest, ChunkedDecoder, RequestHead
-from .client_socket import ClientSocket
 from ..http.messages import UnreadableBody
 from ..limits import Limits
+from .client_socket import ClientSocket
 
 __all__ = ["RequestBody"]
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, 
 
 from ...protocol.http.headers import Headers
 from ...protocol.http.wellknown import PROTECTED_RESOURCE
+from ..auth.principals import ISSUED_HERE, Principal
 from ..http.endpoint import Exchange
 from ..http.messages import HTTPRequest, UnreadableBody
-from ..auth.principals import ISSUED_HERE, Principal
 
 if TYPE_CHECKING:
     from ..app import Server

@@ -1,8 +1,7 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcplite.client.config.jsonc import parse, to_json
 from mcplite.errors import TransportError

@@ -6,7 +6,6 @@ from fakes import LIMIT, SILENCE, Fake, Refusal
 import mcplite
 from mcplite.client import Completer
 
-
 CITIES = ["Rome", "Rouen", "Paris"]
 COMPLETE = "completion/complete"
 

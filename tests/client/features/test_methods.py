@@ -8,9 +8,14 @@ import mcplite
 from mcplite import revisions
 from mcplite.errors import ProtocolError, RequestTimeout, ResourceNotFound
 from mcplite.types import (
-    AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent, TextResourceContents, UnknownContent,
+    AudioContent,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    UnknownContent,
 )
-
 
 LEGACY = [revision.name for revision in revisions.LEGACY]
 STRUCTURED = [revision.name for revision in revisions.LEGACY if revision.structured_output]

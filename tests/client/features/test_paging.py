@@ -3,8 +3,14 @@ import pytest
 from mcplite.client.features.paging import read_page, walk
 from mcplite.errors import ProtocolError
 from mcplite.types import (
-    ListPromptsResult, ListResourcesResult, ListResourceTemplatesResult, ListToolsResult, Prompt, Resource,
-    ResourceTemplate, Tool,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ListToolsResult,
+    Prompt,
+    Resource,
+    ResourceTemplate,
+    Tool,
 )
 
 

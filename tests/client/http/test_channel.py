@@ -12,7 +12,7 @@ from requests.auth import AuthBase, HTTPDigestAuth
 from webscript import WebScript
 
 import mcplite
-from mcplite.client.http import reading as httpreading, get_stream as listener
+from mcplite.client.http import get_stream as listener, reading as httpreading
 from mcplite.client.http.channel import HTTPChannel
 
 LIMIT = 30

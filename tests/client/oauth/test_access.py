@@ -15,11 +15,10 @@ from authserver import REDIRECT, AuthServer, follow, refuse
 from webscript import WebScript
 
 import mcplite
-from mcplite.net.link import Exchange, Link, Stopped
-from mcplite.client.oauth import access
-from mcplite.client.oauth import web as webs
+from mcplite.client.oauth import access, web as webs
 from mcplite.client.oauth.access import choose_scopes
 from mcplite.client.oauth.discovery import AuthorizationServer, ProtectedResource
+from mcplite.net.link import Exchange, Link, Stopped
 from mcplite.protocol.http.challenges import Challenge
 
 LIMIT = 30
@@ -59,7 +58,7 @@ FORK = """
 import os, sys, threading
 import mcplite
 from authserver import REDIRECT, follow
-from mcplite.client.httplink import Exchange, Link
+from mcplite.net.link import Exchange, Link
 
 url, path = sys.argv[1], sys.argv[2]
 parent, asked, may = os.getpid(), threading.Event(), threading.Event()

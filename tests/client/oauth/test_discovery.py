@@ -4,9 +4,7 @@ import pytest
 from webscript import WebScript
 
 import mcplite
-from mcplite.client.oauth.discovery import (
-    AuthorizationServer, ProtectedResource, choose_issuer, find_resource, find_server,
-)
+from mcplite.client.oauth.discovery import AuthorizationServer, ProtectedResource, choose_issuer, find_resource, find_server
 from mcplite.client.oauth.web import Web
 from mcplite.protocol.http.challenges import Challenge
 

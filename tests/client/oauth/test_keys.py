@@ -10,7 +10,11 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat, PublicFormat,
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
 )
 
 from mcplite.client.oauth.keys import SigningKey, client_assertion

@@ -9,9 +9,7 @@ from webscript import WebScript
 
 import mcplite
 from mcplite.client.oauth.discovery import AuthorizationServer
-from mcplite.client.oauth.registration import (
-    check_document_url, choose_method, client_metadata, forget, kept, register,
-)
+from mcplite.client.oauth.registration import check_document_url, choose_method, client_metadata, forget, kept, register
 from mcplite.client.oauth.stores.base import MemoryStore
 from mcplite.client.oauth.token_endpoint import ClientIdentity
 from mcplite.client.oauth.web import Web

@@ -10,13 +10,12 @@ import pytest
 from webscript import WebScript
 
 import mcplite
-from mcplite.net.link import Stopped
 from mcplite.client.oauth.discovery import AuthorizationServer
-from mcplite.client.oauth.dpop import Proofs
-from mcplite.client.oauth.keys import SigningKey
+from mcplite.client.oauth.keys import Proofs, SigningKey
 from mcplite.client.oauth.stores.base import MemoryStore
 from mcplite.client.oauth.token_endpoint import ClientIdentity, Credentials, TokenEndpoint
 from mcplite.client.oauth.web import Web
+from mcplite.net.link import Stopped
 
 RESOURCE = "https://mcp.example/mcp"
 TOKEN = {"access_token": "acc3ss", "token_type": "Bearer"}

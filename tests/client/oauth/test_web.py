@@ -12,9 +12,9 @@ import pytest
 from webscript import WebScript
 
 import mcplite
-from mcplite.net.link import Stopped
 from mcplite.client.oauth import web as module
 from mcplite.client.oauth.web import Answer, Web
+from mcplite.net.link import Stopped
 
 LIMIT = 30
 WHAT = "the metadata of nobody"

@@ -10,7 +10,6 @@ from mcplite import revisions
 from mcplite.errors import ConnectionClosed, ProtocolError, RequestTimeout, UnsupportedVersion
 from mcplite.types import Implementation
 
-
 LEGACY = [revision.name for revision in revisions.LEGACY]
 
 

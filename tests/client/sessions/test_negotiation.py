@@ -14,8 +14,15 @@ from webscript import WebScript
 import mcplite
 from mcplite import revisions
 from mcplite.errors import (
-    AuthError, ConnectionClosed, HeaderMismatch, HTTPStatusError, MCPError, MissingCapability, RequestTimeout,
-    TransportError, UnsupportedVersion,
+    AuthError,
+    ConnectionClosed,
+    HeaderMismatch,
+    HTTPStatusError,
+    MCPError,
+    MissingCapability,
+    RequestTimeout,
+    TransportError,
+    UnsupportedVersion,
 )
 
 LIMIT = 30

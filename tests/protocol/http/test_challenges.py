@@ -1,8 +1,7 @@
 import time
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from mcplite.protocol.http.challenges import Challenge, find, parse, write
 

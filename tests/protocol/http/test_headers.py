@@ -1,8 +1,7 @@
 """Header fields: looked up whatever their case, and the few values that decide something."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcplite.protocol.http.headers import Headers, accepts, check_header, media_type, parse_host, parse_origin
 

@@ -4,12 +4,9 @@ The strict parser is held against the rules once more, written byte by byte.
 """
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
-from mcplite.protocol.http.http1 import (
-    BadRequest, ChunkedDecoder, HeadLimits, RequestHead, body_plan, find_head, parse_head,
-)
+from mcplite.protocol.http.http1 import BadRequest, ChunkedDecoder, HeadLimits, RequestHead, body_plan, find_head, parse_head
 
 LIMITS = HeadLimits()
 #: So small that generated heads pass and fail them.

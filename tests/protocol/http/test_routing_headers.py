@@ -1,13 +1,19 @@
 """Headers that repeat the body: what is written, what is compared, and which marks a schema may have."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcplite.errors import HeaderMismatch
 from mcplite.protocol.http.headers import Headers
 from mcplite.protocol.http.routing_headers import (
-    Mark, check_parameters, check_standard, decode_value, encode_value, marks, parameters, standard,
+    Mark,
+    check_parameters,
+    check_standard,
+    decode_value,
+    encode_value,
+    marks,
+    parameters,
+    standard,
 )
 
 VERSION = "2026-07-28"

@@ -1,8 +1,7 @@
 """Event streams: however the bytes are cut the same events come out, and they are those of the WHATWG's rules."""
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from mcplite.errors import ProtocolError
 from mcplite.protocol.http.sse import EventParser

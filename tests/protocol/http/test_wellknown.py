@@ -1,10 +1,17 @@
 import pytest
 import requests
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from mcplite.protocol.http.wellknown import (
-    PROTECTED_RESOURCE, base_of, canonical, check_url, covers, issuer_metadata_urls, is_loopback, origin_of, path_of,
+    PROTECTED_RESOURCE,
+    base_of,
+    canonical,
+    check_url,
+    covers,
+    is_loopback,
+    issuer_metadata_urls,
+    origin_of,
+    path_of,
     resource_metadata_urls,
 )
 

@@ -2,8 +2,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcplite.protocol.schema.patterns import MAX_PATTERN, MAX_SUBJECT, longest_subject
 

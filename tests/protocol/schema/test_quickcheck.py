@@ -4,8 +4,7 @@ import threading
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mcplite.protocol.schema.quickcheck import compile_check
 from mcplite.protocol.schema.validation import Validator

@@ -1,6 +1,5 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcplite.errors import RegistrationError
 from mcplite.protocol.schema.rules import check_rules, is_draft7

@@ -8,8 +8,7 @@ import threading
 
 import jsonschema
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcplite.errors import RegistrationError
 from mcplite.protocol.schema import budget as stepcount

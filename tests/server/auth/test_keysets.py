@@ -20,8 +20,8 @@ ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
 #: A process that forks while a thread fetches; the child exits with 0 when it has fetched by itself.
 FORK = """
 import os, threading
-from mcplite.server.fetching import FetchError
-from mcplite.server.keysets import KeySet
+from mcplite.server.auth.fetch import FetchError
+from mcplite.server.auth.keysets import KeySet
 
 parent, begun, go = os.getpid(), threading.Event(), threading.Event()
 
@@ -289,7 +289,7 @@ def test_a_private_part_is_not_looked_at(mint):
 
 
 def test_weak_and_odd_keys_are_not_used(mint):
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, ed448, rsa
+    from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     def pem(key):

@@ -8,10 +8,17 @@ import pytest
 from mcplite.errors import RegistrationError
 from mcplite.protocol.uritemplate import Template
 from mcplite.revisions import NEWEST, NEWEST_LEGACY
-from mcplite.server.functions.function import compile_function
 from mcplite.server.catalog.registry import (
-    PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry, check_name, checked_meta, suggestions,
+    PromptEntry,
+    Registry,
+    ResourceEntry,
+    TemplateEntry,
+    ToolEntry,
+    check_name,
+    checked_meta,
+    suggestions,
 )
+from mcplite.server.functions.function import compile_function
 from mcplite.types import Prompt, Resource, ResourceTemplate, Tool
 
 

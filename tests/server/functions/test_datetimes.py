@@ -4,8 +4,7 @@ import datetime
 import enum
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcplite.server.functions.datetimes import duration_text, nodes, text_of
 from mcplite.server.functions.scalars import Mismatch

@@ -1,8 +1,7 @@
 """Docstrings of three styles: the text stays, the parameters are found, the rest of the sections goes."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcplite.server.functions.docstrings import Documentation, parse
 

@@ -15,8 +15,7 @@ from typing import Annotated, Any, Dict, List, Mapping, Optional, Tuple
 
 import jsonschema
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from mcplite.errors import RegistrationError
 from mcplite.server import Context, Elicit

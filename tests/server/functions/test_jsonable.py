@@ -12,8 +12,7 @@ import uuid
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcplite.server.functions.jsonable import jsonable
 

@@ -98,7 +98,7 @@ def test_common_keywords_need_no_jsonschema():
     code = """
 import sys
 from typing import Annotated, List, Set
-from mcplite.server.schemas import Schemas
+from mcplite.server.functions.schemas import Schemas
 compiled = Schemas("it").compile
 compiled(Annotated[int, {"minimum": 1, "maximum": 5, "multipleOf": 2}], "a").convert(4)
 compiled(Annotated[str, {"pattern": "^a", "maxLength": 3}], "a").convert("ab")

@@ -10,15 +10,26 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set, TypedDict
 
 import jsonschema
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcplite.server import Audio, Image
 from mcplite.server.functions.function import compile_function
 from mcplite.server.functions.results import BadOutput, content_items, prompt_messages, resource_contents, tool_result
 from mcplite.types import (
-    NULL, AudioContent, BlobResourceContents, CallToolResult, EmbeddedResource, ImageContent, PromptMessage, Resource,
-    ResourceLink, TextContent, TextResourceContents, ToolResultContent, ToolUseContent, UnknownContent,
+    NULL,
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    EmbeddedResource,
+    ImageContent,
+    PromptMessage,
+    Resource,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+    ToolResultContent,
+    ToolUseContent,
+    UnknownContent,
 )
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -6,8 +6,21 @@ import datetime
 import inspect
 import typing
 from typing import (
-    Annotated, Any, Callable, Dict, Generator, Iterable, List, Literal, NamedTuple, Optional, Sequence, Set, Tuple,
-    TypedDict, Union,
+    Annotated,
+    Any,
+    Callable,
+    Dict,
+    Generator,
+    Iterable,
+    List,
+    Literal,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    TypedDict,
+    Union,
 )
 
 import jsonschema

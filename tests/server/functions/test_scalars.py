@@ -1,7 +1,6 @@
 """Scalars and how errors quote them; what each annotation accepts stands in the tables of test_schemas."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcplite.server.functions.scalars import SIMPLE, Mismatch, shown
 

@@ -14,14 +14,30 @@ import sys
 import typing
 import uuid
 from typing import (
-    Annotated, Any, Collection, Dict, FrozenSet, Iterable, List, Literal, Mapping, MutableMapping, NamedTuple, NewType,
-    Optional, Sequence, Set, Tuple, TypedDict, TypeVar, Union,
+    Annotated,
+    Any,
+    Collection,
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Literal,
+    Mapping,
+    MutableMapping,
+    NamedTuple,
+    NewType,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    TypedDict,
+    TypeVar,
+    Union,
 )
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mcplite.errors import RegistrationError
 from mcplite.protocol.schema.validation import check_schema

@@ -7,8 +7,7 @@ from typing import Any, Dict
 
 import pytest
 import stateless
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import mcplite
 from mcplite.protocol.http.headers import Headers

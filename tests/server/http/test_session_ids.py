@@ -2,10 +2,9 @@
 
 import json
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from mcplite.protocol import seal
+from mcplite.protocol import state as seal
 from mcplite.revisions import LEGACY, NEWEST_LEGACY
 from mcplite.server.http.session_ids import Ticket, Tickets
 from mcplite.types import ClientCapabilities, Implementation

@@ -1,9 +1,8 @@
 """The table of sessions: who is in, who is over, and nobody else's."""
 
 import mcplite
-from mcplite.server.http.sessions import SessionTable
+from mcplite.server.http.sessions import SessionTable, open_session
 from mcplite.server.limits import Limits
-from mcplite.server.openings import open_session
 
 
 class Clock:

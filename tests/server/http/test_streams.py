@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from mcplite.server.http.event_store import MemoryEventStore
-from mcplite.server.limits import Limits
 from mcplite.server.http.streams import EventStream, StreamSet, encode_event
+from mcplite.server.limits import Limits
 
 LIMIT = 30
 

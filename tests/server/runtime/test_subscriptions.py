@@ -5,7 +5,6 @@ import queue
 import threading
 
 import pytest
-
 from stateless import PREFIX, Web, message
 
 import mcplite

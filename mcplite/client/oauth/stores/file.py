@@ -5,9 +5,9 @@ import sys
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Union
 
 from ....errors import AuthError
+from .base import Store, record_of, text_of
 from .locks import FileLocks, digest, until
 from .own_files import VARIABLE, check, data_folder, flush, opened, refusal, remove
-from .base import Store, record_of, text_of
 
 __all__ = ["FileStore"]
 

@@ -12,9 +12,9 @@ import shlex
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Union
 
 from ....errors import AuthError
+from .base import Store, record_of, text_of
 from .locks import FileLocks, digest, until
 from .own_files import data_folder
-from .base import Store, record_of, text_of
 
 __all__ = ["KeyringStore"]
 

@@ -11,8 +11,8 @@ import time
 from typing import Callable, Iterator
 
 from ....errors import AuthError
-from .own_files import make_folder, open_file, refusal
 from .base import Turns
+from .own_files import make_folder, open_file, refusal
 
 __all__ = ["FileLocks", "digest", "until"]
 

@@ -10,9 +10,9 @@ from typing import Callable, Mapping, Optional, TextIO
 from ....errors import AuthError
 from ...stdio.stderr import printable
 from . import page
+from .agent import SLICE, UserAgent, Visit, shown_name, url_to_visit
 from .background import Aside
 from .loopback import HOSTS, Listener
-from .agent import SLICE, UserAgent, Visit, shown_name, url_to_visit
 
 __all__ = ["Browser", "ListeningVisit", "has_browser"]
 

@@ -6,10 +6,10 @@ import sys
 from typing import Any, Callable, Optional, TextIO
 
 from ....errors import AuthError
+from .agent import LONGEST_ANSWER, SLICE, Visit, came_back, url_to_visit
 from .background import Aside
 from .browser import Browser, ListeningVisit
 from .loopback import Listener, ready
-from .agent import LONGEST_ANSWER, SLICE, Visit, came_back, url_to_visit
 
 __all__ = ["Terminal", "is_terminal"]
 

@@ -7,14 +7,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import mcplite
 from mcplite.client.oauth.stores import base as stores
+from mcplite.client.oauth.stores.base import MemoryStore, Store, Turns, record_of, text_of
 from mcplite.client.oauth.stores.file import FileStore
 from mcplite.client.oauth.stores.keyring import KeyringStore
-from mcplite.client.oauth.stores.base import MemoryStore, Store, Turns, record_of, text_of
 
 LIMIT = 30
 ROOT = str(Path(mcplite.__file__).resolve().parent.parent)

@@ -4,20 +4,17 @@ import contextlib
 import errno
 import json
 import os
-import sys
 
 import pytest
 from keeping import LIMIT, NEW, OLD, GaveUp, child, entries, every_use, give_up, never, patient, refused
 
-import mcplite
 from mcplite.client.oauth.stores import file as filestore
 from mcplite.client.oauth.stores.file import FileStore
 from mcplite.errors import AuthError
 
-
 PRELUDE = """
 import os, sys, threading
-from mcplite.client.oauth.filestore import FileStore
+from mcplite.client.oauth.stores.file import FileStore
 
 store = FileStore(sys.argv[1])
 

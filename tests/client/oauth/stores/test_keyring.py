@@ -11,13 +11,12 @@ import keyring.backend
 import keyring.core
 import keyring.errors
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import mcplite
 from mcplite.client.oauth.stores import keyring as keyringstore
-from mcplite.client.oauth.stores.locks import digest, until
 from mcplite.client.oauth.stores.keyring import KeyringStore
+from mcplite.client.oauth.stores.locks import digest, until
 from mcplite.errors import AuthError
 
 LIMIT = 30
@@ -339,7 +338,7 @@ def test_a_keyring_that_is_too_strict_for_the_parts_leaves_the_old_record(backen
 
 HOLD = """
 import sys
-from mcplite.client.oauth.keyringstore import KeyringStore
+from mcplite.client.oauth.stores.keyring import KeyringStore
 
 with KeyringStore(folder=sys.argv[1]).held("a", lambda: None):
     print("held", flush=True)

@@ -10,15 +10,13 @@ import types
 import pytest
 from keeping import LIMIT, NEW, OLD, GaveUp, child, entries, give_up, never, patient, refused
 
-import mcplite
 from mcplite.client.oauth.stores import locks as filelocks
-from mcplite.client.oauth.stores.locks import FileLocks
 from mcplite.client.oauth.stores.file import FileStore
-
+from mcplite.client.oauth.stores.locks import FileLocks
 
 PRELUDE = """
 import os, sys
-from mcplite.client.oauth.filelocks import FileLocks
+from mcplite.client.oauth.stores.locks import FileLocks
 
 locks = FileLocks(sys.argv[1])
 

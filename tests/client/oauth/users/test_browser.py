@@ -197,7 +197,7 @@ with urlopen(back + "?code=c0de&state=St4te-of_this~login") as reply, open(__fil
 """
 ASKING = """
 import sys
-from mcplite.client.oauth.browser import Browser
+from mcplite.client.oauth.users.browser import Browser
 from mcplite.client.oauth.users import default_user_agent
 
 agent = default_user_agent()

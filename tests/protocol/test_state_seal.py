@@ -1,9 +1,8 @@
 """Sealed values: whole, by a known key and in their own context, or nothing."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from mcplite.protocol.seal import open_sealed, seal
+from mcplite.protocol.state import open_sealed, seal
 
 OLD, NEW = b"an old key of some bytes", b"a new key of some bytes"
 

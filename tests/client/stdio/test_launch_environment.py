@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from mcplite.client.environment import DEFAULT_ENVIRONMENT, child_arguments, child_environment, label
+from mcplite.client.stdio.launch import DEFAULT_ENVIRONMENT, child_arguments, child_environment, label
 from mcplite.errors import TransportError
 
 

@@ -4,11 +4,10 @@ import json.encoder
 import threading
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from mcplite.protocol import jsontext
-from mcplite.protocol.jsontext import encode_json
+from mcplite.protocol import jsonio as jsontext
+from mcplite.protocol.jsonio import encode_json
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -1,6 +1,6 @@
 """What a new session has to be told."""
 
-from mcplite.client.renewal import REPEATABLE, Remembered
+from mcplite.client.sessions.legacy import REPEATABLE, Remembered
 
 
 def test_the_last_level_and_the_present_subscriptions():

@@ -7,12 +7,11 @@ import math
 from typing import Any, Dict, List, Literal, Optional, Set, Tuple, Union
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from mcplite.server.functions.function import textual
 from mcplite.server.functions.scalars import Mismatch
 from mcplite.server.functions.schemas import Schemas
-from mcplite.server.texts import textual
 
 
 class Color(enum.Enum):

@@ -3,7 +3,7 @@
 import logging
 import time
 
-from mcplite.rpc.ratelog import RateLog
+from mcplite.rpc.tracing import RateLog
 
 
 def test_rate_log_holds_lines_back_and_counts_them(caplog, monkeypatch):

@@ -4,10 +4,9 @@ import ipaddress
 import socket
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
-from mcplite.client.oauth.addresses import is_public, make_guard
+from mcplite.client.oauth.web import is_public, make_guard
 
 PUBLIC, OTHER, PUBLIC6 = "93.184.216.34", "1.1.1.1", "2606:4700:4700::1111"
 addresses = st.integers(0, (1 << 32) - 1).map(ipaddress.IPv4Address)

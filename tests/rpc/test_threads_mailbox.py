@@ -2,7 +2,7 @@
 
 import threading
 
-from mcplite.rpc.mailbox import Mailbox
+from mcplite.rpc.threads import Mailbox
 
 
 def test_mailbox_keeps_the_order_and_survives_failures(caplog):

@@ -1,8 +1,7 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from mcplite.protocol.sampling import check_messages, pick_model
+from mcplite.protocol.forms import check_messages, pick_model
 from mcplite.types import ModelHint, ModelPreferences
 
 

@@ -9,8 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from requests.structures import CaseInsensitiveDict
 
-from mcplite.client.oauth.dpop import Proofs
-from mcplite.client.oauth.keys import SigningKey
+from mcplite.client.oauth.keys import Proofs, SigningKey
 
 URL = "https://mcp.example.com/mcp"
 AS = "https://auth.example.com/token"

@@ -6,7 +6,6 @@ import time
 import pytest
 from conversations import reply
 
-
 pytestmark = pytest.mark.bad_wire
 
 

@@ -6,11 +6,10 @@ import re
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 import mcplite
-from mcplite.client.oauth.authorization import AuthorizationRequest
+from mcplite.client.oauth.code_flow import AuthorizationRequest
 from mcplite.client.oauth.discovery import AuthorizationServer
 from mcplite.client.oauth.token_endpoint import ClientIdentity
 
