@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .client.oauth.users.agent import UserAgent as UserAgent
     from .client.oauth.users.browser import Browser as Browser
     from .client.oauth.users.terminal import Terminal as Terminal
-    from .client.subscriptions.subscription import (
+    from .client.subscriptions.events import (
         PromptsChanged as PromptsChanged,
         ResourcesChanged as ResourcesChanged,
         ResourceUpdated as ResourceUpdated,
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
         ListRoots as ListRoots,
         Sample as Sample,
     )
-    from .server.handling.replay import StoredState as StoredState
+    from .server.runtime.states import StoredState as StoredState
     from .server.transports.httpd import serve as serve
     from .server.transports.wsgi import mount as mount
     from .types import (
@@ -97,7 +97,7 @@ __all__ = [
 _HOMES = {
     "client": ("Client", "connect", "connect_all"),
     "net.bearer": ("Bearer",),
-    "client.subscriptions.subscription": ("PromptsChanged", "ResourceUpdated", "ResourcesChanged", "ToolsChanged"),
+    "client.subscriptions.events": ("PromptsChanged", "ResourceUpdated", "ResourcesChanged", "ToolsChanged"),
     "client.oauth.users.browser": ("Browser",),
     "client.oauth.stores.file": ("FileStore",),
     "client.oauth.grant": ("find_authorization",),
@@ -118,7 +118,7 @@ _HOMES = {
     "server.functions.media": ("Audio", "Image"),
     "server.auth.principals": ("ISSUED_HERE", "Principal"),
     "server.handling.questions": ("Elicit", "InputRequired", "ListRoots", "Sample"),
-    "server.handling.replay": ("StoredState",),
+    "server.runtime.states": ("StoredState",),
     "server.auth.static_tokens": ("StaticTokens",),
     "server.transports.wsgi": ("mount",),
     "types": ("ElicitRequest", "accept", "assistant", "cancel", "decline", "user"),

@@ -1,4 +1,5 @@
 """Every exception that mcplite raises, as one tree.
+
 ::
 
     MCPError

@@ -1,4 +1,5 @@
 """The table: every fact that differs between the protocol's revisions; the only file with dates.
+
 Rule 1: whatever depends on the revision is a column of this table or a ``wire(since=...)`` mark
 that points at one of its rows. Rule 2: nobody compares revisions; code asks for a fact by name.
 """

@@ -1,4 +1,5 @@
 """For the tests of those who write servers and clients: a transport that records, and a checker of handlers in a fleet.
+
 A server is tested without a process by connecting to the object itself, in any revision::
 
     with mcplite.connect(mcp, revision=...) as client: ...
@@ -9,7 +10,8 @@ import json
 import threading
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from .rpc.channels import Channel, MemoryChannel
+from .rpc.channels import MemoryChannel
+from .rpc.interfaces import Channel
 
 __all__ = ["Recorded", "Recording", "Replayed", "record", "replay"]
 

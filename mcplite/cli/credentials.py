@@ -8,8 +8,9 @@ from ..client.oauth.code_flow import OAuth
 from ..client.oauth.stores.base import Store
 from ..client.oauth.stores.file import FileStore
 from ..client.oauth.token_endpoint import Credentials
-from ..client.oauth.users.agent import UserAgent, Visit, default_user_agent
+from ..client.oauth.users.agent import UserAgent, Visit
 from ..client.oauth.users.browser import Browser
+from ..client.oauth.users.default import default_user_agent
 from ..client.oauth.users.terminal import Terminal
 from .arguments import UsageError
 

@@ -10,7 +10,7 @@ from ..client.oauth.code_flow import OAuth
 from ..client.oauth.grant import find_authorization
 from ..client.oauth.token_endpoint import Credentials
 from ..errors import AuthError
-from ..net.link import shown
+from ..protocol.show import shown
 from .arguments import UsageError
 from .credentials import Stored, choose_agent, how_to_log_in
 from .printing import as_json, clean, one_line

@@ -164,7 +164,7 @@ class _Login:
 
     def explained(self, error: AuthError) -> str:
         """Return what an error says, and what to do about it at a command line."""
-        from ..net.link import shown
+        from ..protocol.show import shown
         from .credentials import how_to_log_in
 
         command = how_to_log_in(self._url, __name__.rpartition(".cli.")[0])

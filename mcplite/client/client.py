@@ -12,7 +12,7 @@ from ..protocol import codec
 from ..protocol.envelope import check_extension, check_meta
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
-from ..rpc.channels import Channel
+from ..rpc.interfaces import Channel
 from ..rpc.peer import Counters
 from ..rpc.tracing import trace_for
 from ..types import Implementation, InitializeResult, Progress, ServerCapabilities, Tool
@@ -28,8 +28,9 @@ from .sessions.legacy import LegacySession
 from .sessions.modern import ModernSession
 from .sessions.negotiation import Negotiation, Session, prior_of
 from .sessions.rate_limit import Pace
+from .subscriptions.events import Event, Filter
 from .subscriptions.manager import Subscriptions
-from .subscriptions.subscription import Event, Filter, Listening
+from .subscriptions.subscription import Listening
 
 __all__ = ["Client"]
 

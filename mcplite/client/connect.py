@@ -1,6 +1,5 @@
 """From a target to a client: the only place that knows what a target may be."""
 
-
 import os
 import re
 import shlex
@@ -8,7 +7,8 @@ import sys
 from typing import Any, Callable, Dict, List
 
 from ..errors import TransportError
-from ..rpc.channels import Channel, MemoryChannel, StreamChannel
+from ..rpc.channels import MemoryChannel, StreamChannel
+from ..rpc.interfaces import Channel
 from .client import Client
 
 __all__ = ["connect", "memory_channel"]

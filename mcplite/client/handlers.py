@@ -1,4 +1,5 @@
 """The answers to a server's questions, and the callbacks for its news; a handler *is* the capability.
+
 One set serves every revision. Nothing here knows how a question came or which thread it runs on.
 """
 

@@ -1,4 +1,5 @@
 """How one client's HTTP requests travel: over ``requests``, but with deadlines that hold and reads that can be ended.
+
 A timeout of ``requests`` is one for each read, so that a server which drips bytes is waited for without
 end, and a read that waits cannot be ended from another thread. Here each read and each write asks its
 :class:`Exchange` first whether anybody still waits (TIME-01).
@@ -12,15 +13,17 @@ from ..errors import AuthError, ProtocolError, TransportError
 from ..protocol.http.challenges import find, parse
 from ..protocol.http.headers import check_header
 from ..protocol.http.wellknown import covers, is_loopback
-from .adapter import Direct, Exchange, Stopped, make_adapter
+from ..protocol.show import shown
+from .adapter import Direct, make_adapter
 from .bearer import Bearer
+from .exchange import Exchange, Stopped
 
 if TYPE_CHECKING:
     import requests
 
     from ..client.oauth.access import Access
 
-__all__ = ["Exchange", "Link", "Reply", "Stopped", "shown"]
+__all__ = ["Exchange", "Link", "Reply", "Stopped"]
 
 _REDIRECTS = 5
 #: For each of the addresses that a name has.
@@ -411,7 +414,3 @@ def _text(error: BaseException) -> str:
     return (str(error) or type(error).__name__)[:300]
 
 
-def shown(url: str) -> str:
-    """Return a URL as errors and logs show it: without credentials and query, which may be secrets."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

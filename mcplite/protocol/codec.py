@@ -1,4 +1,5 @@
 """Dataclass to dict and back for one revision, from the field marks; content that an older peer can read.
+
 Encoders and decoders are compiled once for each class (and revision). The caches that keep them are
 pure memoisation: what they hold depends on the class alone, so nobody can see whether it was there.
 """

@@ -1,6 +1,5 @@
 """The keys of ``_meta`` by which each message says what a handshake used to say once: read and stamped."""
 
-
 import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 

@@ -1,6 +1,5 @@
 """Elicitation forms: flat objects of primitive fields, in three generations."""
 
-
 import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 

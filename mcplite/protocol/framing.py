@@ -1,4 +1,5 @@
 """Newline framing: chunks of bytes in, whole lines out, with a bound on their length.
+
 Long lines cost linear time: their chunks are collected and joined once. All state changes with one
 assignment, so that an exception which strikes between two bytecodes (a signal handler that raises)
 leaves the buffer as it was before or after a step, never in between.

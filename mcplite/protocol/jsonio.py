@@ -1,8 +1,8 @@
 """JSON from a stranger: bounded in depth, size and number before it is parsed.
+
 Four megabytes of ``[{},{},...]`` become a hundred of Python objects, so the counting comes first. For
 a small message it is two calls of ``bytes.count``.
 """
-
 
 import json
 import json.encoder

@@ -1,4 +1,5 @@
 """JSON-RPC 2.0: bytes to messages and back, with bounds that are checked before anything is built.
+
 ``parse`` never raises: what is no message becomes an :class:`Invalid`, which says what to answer.
 """
 

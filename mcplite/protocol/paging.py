@@ -1,4 +1,5 @@
 """Opaque cursors for the lists of a server.
+
 A cursor names the last entry of its page, so that entries which come or go between two pages move
 nothing else (PAGE-08).
 """

@@ -1,8 +1,8 @@
 """What a request's state says: the answers and results that a handler has noted, and the request it belongs to.
+
 The text travels through the client, which can read it and give it back; whoever seals it keeps it from being
 changed (MRTR-12, MRTR-13).
 """
-
 
 import base64
 import binascii

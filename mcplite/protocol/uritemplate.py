@@ -1,4 +1,5 @@
 """URI templates, a subset of RFC 6570: expand and match, both in linear time.
+
 The subset: ``{var}``, ``{+var}``, ``{#var}``, ``{.var}``, ``{/var}``, ``{?a,b}``, ``{&a,b}``, lists of
 variables, and ``*`` behind a path variable. Two expressions need literal text between them, or an
 operator that tells where the second one begins. Matching finds the values if there are any, without

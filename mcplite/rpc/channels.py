@@ -1,4 +1,5 @@
 """The transport interface: a channel carries whole messages as bytes; also over memory and over streams.
+
 A custom transport is one subclass of :class:`Channel` with four methods: ``read``, ``write``, ``wake``
 and ``close``. The engine promises that at most one thread is inside ``read`` at a time and that nobody is
 inside it any more when ``close`` is called, unless ``interruptible`` is false.
@@ -6,124 +7,17 @@ inside it any more when ``close`` is called, unless ``interruptible`` is false.
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Callable, Deque, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Deque, Optional, Tuple
 
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout
 from ..protocol.framing import LineBuffer
 from .deadline import Deadline
+from .interfaces import Channel
 
 if TYPE_CHECKING:
-    from .pending import Pending
-    from .reading import Reading
-    from .threads import Workers
+    pass
 
-__all__ = ["Channel", "MemoryChannel", "StreamChannel"]
-
-
-#: How long a cancel notice may wait for a peer that does not read, behind a caller that has given up.
-_SOON_SECONDS = 0.1
-
-
-class Channel:
-    """One connection to one peer."""
-
-    #: How errors and logs call the peer.
-    name = "the peer"
-    #: Whether ``read`` honours its timeout and ``wake``. If not, one thread reads for everybody.
-    interruptible = False
-    #: Whether a message travels with headers of its own, and hanging up calls it off.
-    carries_headers = False
-    #: Whether another one like it can be made when the other side has gone.
-    restartable = False
-    #: Called with the session that the other side does not know any more, when nobody is in a call that could
-    #: be told; whoever opens sessions sets it.
-    on_lost: Callable[[str], object] = str
-
-    def open(self) -> None:
-        """Connect, where that takes so long that somebody may close the channel meanwhile; called once or more.
-
-        :raises TransportError: the other side cannot be reached.
-        """
-
-    @property
-    def buffered(self) -> bool:
-        """Whether the next ``read`` would return a message without waiting."""
-        return False
-
-    def read(self, timeout: Optional[float] = None) -> Optional[bytes]:
-        """Return the next message, or None when *timeout* seconds passed or ``wake`` was called.
-
-        :raises ConnectionClosed: nothing will come any more.
-        :raises ProtocolError: what came cannot be a message (too large); it was discarded, and the
-            next ``read`` goes on behind it.
-        """
-        raise NotImplementedError
-
-    def consume(self) -> None:
-        """Called when the message that ``read`` returned has been dealt with.
-
-        A channel that keeps the message until then loses nothing when an exception from a signal
-        handler strikes the reader; most need not care.
-        """
-
-    def write(self, data: bytes, timeout: Optional[float] = None) -> None:
-        """Send one whole message; callable from any thread.
-
-        :param timeout: seconds to wait for a peer that does not read; None waits for ever.
-        :raises ConnectionClosed: the peer is gone.
-        :raises RequestTimeout: the peer did not take the message in time.
-        """
-        raise NotImplementedError
-
-    def write_beside(self, data: bytes, headers: Mapping[str, str], timeout: Optional[float] = None) -> None:
-        """Write a message with headers beside it, on a channel that :attr:`carries_headers`; see :meth:`write`."""
-        self.write(data, timeout)
-
-    def write_call(self, data: bytes, pending: "Pending", timeout: Optional[float] = None) -> None:
-        """Write the request that *pending* waits for, for as long as it does; see :meth:`write`."""
-        self.write(data, timeout)
-
-    def write_soon(self, data: bytes) -> None:
-        """Send a message that nobody waits for; must not take longer than a moment.
-
-        :raises RequestTimeout, TransportError: it was not sent; nothing will be done about it.
-        """
-        self.write(data, _SOON_SECONDS)
-
-    def wake(self) -> None:
-        """Have the present or the next ``read`` return None; callable from any thread."""
-
-    def reading(self, receive: Callable[[bytes], None], failed: Callable[[Exception], None],
-                workers: "Workers") -> "Optional[Reading]":
-        """Return how this channel is read when that is not by ``read``: over HTTP each caller reads its own answer.
-
-        :param receive: takes each message.
-        :param failed: takes the error that ends the conversation.
-        :param workers: of the side that reads.
-        """
-        return None
-
-    def agreed(self, version: Optional[str]) -> None:
-        """Called when the revision is agreed on.
-
-        :param version: its name, when the transport has to repeat it.
-        """
-
-    def listen(self) -> None:
-        """Called when a handshake is complete: from now on the other side may say what belongs to no call."""
-
-    @property
-    def session(self) -> str:
-        """What the server calls the conversation; empty where the connection itself is the conversation."""
-        return ""
-
-    def alternative(self, error: Exception) -> "Optional[Channel]":
-        """Return another way to reach the same peer, after the handshake failed with *error*; None for none."""
-        return None
-
-    def close(self) -> None:
-        """End the connection and free what it holds; idempotent, callable from any thread."""
-        raise NotImplementedError
+__all__ = ["MemoryChannel", "StreamChannel"]
 
 
 class _Queue:

@@ -7,42 +7,15 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Union
 from ..errors import INTERNAL_ERROR, Cancelled, RemoteError, RequestTimeout, TransportError
 from ..protocol import jsonrpc
 from .cancel import CancelToken
+from .interfaces import Outlet
 
 if TYPE_CHECKING:
     from .peer import Peer
 
-__all__ = ["Batch", "Incoming", "Outlet"]
+
+__all__ = ["Batch", "Handler", "Incoming"]
 
 _log = logging.getLogger(__name__)
-
-
-class Outlet:
-    """Where the messages of one request go when that is not the channel: its own HTTP response."""
-
-    def send(self, data: bytes) -> bool:
-        """Send a message that comes before the answer; False when nothing can come any more.
-
-        It may wait for a peer that reads slowly; callable from any thread.
-        """
-        raise NotImplementedError
-
-    def offer(self, data: bytes) -> bool:
-        """Send a message if that is possible without waiting; False if it is not."""
-        raise NotImplementedError
-
-    def finish(self, data: Optional[bytes], code: Optional[int] = None) -> None:
-        """Send the answer, or None when there will be none; the last call.
-
-        :param code: of the JSON-RPC error, when the answer is one.
-        """
-        raise NotImplementedError
-
-    def begin(self) -> None:
-        """Called when the handler starts to run; until then the request waits for a place."""
-
-    def pause(self, retry: Optional[float]) -> bool:
-        """Close the connection that carries this, for the peer to come back; False where that cannot be."""
-        return False
 
 
 class Batch:
@@ -225,3 +198,34 @@ class Incoming:
             self._answer(b"", None)
         else:
             self.fail(INTERNAL_ERROR, "The request was cancelled")
+
+
+class Handler:
+    """What a session gives its peer: the meaning of messages. All of it runs on the reader's thread."""
+
+    def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
+        """Answer at once and return None, or return what a worker shall run; must not block."""
+        raise NotImplementedError
+
+    def on_notification(self, message: jsonrpc.Notification) -> None:
+        """Take note; must not block."""
+        raise NotImplementedError
+
+    def on_close(self, error: Exception) -> None:
+        """The connection is over; called once."""
+
+    def cancel_notice(self, id: int, reason: str) -> Optional[jsonrpc.Notification]:
+        """Return the notification that tells the peer to stop working on one of our requests."""
+        return None
+
+    def accepts_batches(self) -> bool:
+        """Whether arrays are legal now (RPC-21, RPC-26)."""
+        return False
+
+    def answers_noise(self) -> bool:
+        """Whether the other side is told of what is no message."""
+        return True
+
+    def names_unreadable_ids(self) -> bool:
+        """Whether an error for an unreadable id carries ``id: null`` instead of no id (RPC-11)."""
+        return True

@@ -1,4 +1,5 @@
 """One conversation: the calls that wait, the requests in work, cancellation, and the end.
+
 A peer knows JSON-RPC and no method name: what a message means is the handler's affair. Locks: ``_lock``
 guards ``_pending``, ``_in_flight``, the counters and the closing state, for dictionary work only.
 """
@@ -24,49 +25,18 @@ from ..errors import (
 )
 from ..protocol import jsonrpc
 from .cancel import CancelToken
-from .channels import Channel
-from .incoming import Batch, Incoming, Outlet
+from .incoming import Batch, Handler, Incoming
+from .interfaces import Channel, Outlet, Reading
 from .pending import Clock, Pending
-from .reading import CallerReading, LeaderReading, Reading
+from .reading import CallerReading, LeaderReading
 from .threads import Workers
 from .tracing import RateLog
 
-__all__ = ["Counters", "Handler", "Incoming", "Outlet", "Peer"]
+__all__ = ["Counters", "Incoming", "Outlet", "Peer"]
 
 _log = logging.getLogger(__name__)
 Trace = Callable[[str, bytes], None]
 _NO_PARAMS: Dict[str, Any] = {}
-
-
-class Handler:
-    """What a session gives its peer: the meaning of messages. All of it runs on the reader's thread."""
-
-    def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
-        """Answer at once and return None, or return what a worker shall run; must not block."""
-        raise NotImplementedError
-
-    def on_notification(self, message: jsonrpc.Notification) -> None:
-        """Take note; must not block."""
-        raise NotImplementedError
-
-    def on_close(self, error: Exception) -> None:
-        """The connection is over; called once."""
-
-    def cancel_notice(self, id: int, reason: str) -> Optional[jsonrpc.Notification]:
-        """Return the notification that tells the peer to stop working on one of our requests."""
-        return None
-
-    def accepts_batches(self) -> bool:
-        """Whether arrays are legal now (RPC-21, RPC-26)."""
-        return False
-
-    def answers_noise(self) -> bool:
-        """Whether the other side is told of what is no message."""
-        return True
-
-    def names_unreadable_ids(self) -> bool:
-        """Whether an error for an unreadable id carries ``id: null`` instead of no id (RPC-11)."""
-        return True
 
 
 @dataclass

@@ -1,4 +1,5 @@
 """One call that waits for its answer: its clock, its progress, its outcome.
+
 Whoever reads the channel settles it; the thread that made the call waits for it. The clock stands
 still while this side's own handler answers a question of the peer (a person may be typing).
 """

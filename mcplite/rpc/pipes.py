@@ -1,4 +1,5 @@
 """Newline framing over two file descriptors: what the stdio transports of both sides are made of.
+
 A read waits in ``poll`` for data, for a wake-up or for the end of the other process, so that a
 caller can hold the reading role with a deadline and be called off from another thread. Where pipes
 cannot be polled (Windows) the channel is not ``interruptible`` and reads block.
@@ -12,8 +13,8 @@ from typing import List, Optional
 
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout
 from ..protocol.framing import LineBuffer
-from .channels import Channel
 from .deadline import Deadline
+from .interfaces import Channel
 
 __all__ = ["PipeChannel"]
 

@@ -1,66 +1,31 @@
 """Who reads, on the calling side: callers read their own answers, a daemon reads when nobody calls.
+
 Reading is a role that one thread holds at a time. A caller that waits takes it when it is free and
 reads until its own answer is there, which costs no hand-over at all; a caller that finds it taken
 sleeps on its own event. The daemon takes the role when nobody has called for 20 ms.
 """
 
-
-import contextlib
 import logging
 import threading
 from typing import TYPE_CHECKING, Callable, ContextManager, Dict, List, Optional
 
 from ..errors import ConnectionClosed, ProtocolError
-from .channels import Channel
+from .interfaces import Channel, Reading
 from .pending import Pending
+from .threads import Workers
+from .watchdog import Watchdog
 
 if TYPE_CHECKING:
     from .threads import Workers
 
 
-from .threads import Workers
-from .watchdog import Watchdog
-
-__all__ = ["CallerReading", "FedReading", "LeaderReading", "Reading", "sleep_until_settled"]
+__all__ = ["CallerReading", "FedReading", "LeaderReading", "sleep_until_settled"]
 
 _log = logging.getLogger(__name__)
 #: How long the role must have been unused before the daemon takes it.
 _PAUSE = 0.02
 #: Progress that a caller lets gather, while more of it is buffered, before it runs the callbacks.
 _BATCH = 256
-
-
-class Reading:
-    """How one conversation gets what the other side says."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-
-    def start(self) -> None:
-        """Begin to read."""
-
-    def send(self, pending: Pending, data: bytes, timeout: Optional[float]) -> None:
-        """Send the request that *pending* waits for; see :meth:`Channel.write`."""
-        self._channel.write_call(data, pending, timeout)
-
-    def wait(self, pending: Pending) -> None:
-        """Return when *pending* is settled or interrupted, has progress to deliver, or is past its time."""
-        raise NotImplementedError
-
-    def interrupt(self, pending: Pending) -> None:
-        """Have :meth:`wait` look up; *pending* was marked and nudged already."""
-        self._channel.wake()
-
-    def aside(self) -> ContextManager[None]:
-        """Return a block in which the current thread waits for something else than an answer; see :meth:`Peer.aside`."""
-        return contextlib.nullcontext()
-
-    def done(self, pending: Pending) -> None:
-        """Called when nobody waits for *pending* any more, however that came."""
-
-    def stop(self, timeout: float) -> bool:
-        """End reading for good; return whether nobody reads any more."""
-        raise NotImplementedError
 
 
 class CallerReading(Reading):

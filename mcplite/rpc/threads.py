@@ -1,10 +1,10 @@
 """A bounded pool of daemon threads: how many handlers run, what queues, who is stuck.
+
 *Places* bound the handlers that run at once; *threads* are whatever that takes. A handler that
 waits for an answer gives its place back meanwhile (``suspended``), so waiting never starves
 running and a pool of one place cannot deadlock on nested questions. Threads are daemons: a hung
 handler never holds up the end of the process (REL-66).
 """
-
 
 import contextlib
 import logging

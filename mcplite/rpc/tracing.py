@@ -1,6 +1,5 @@
 """Every message both ways, for whoever wants to see: time, direction, size, secrets masked (NS-31)."""
 
-
 import json
 import logging
 import os

@@ -49,7 +49,7 @@ from .sessions.legacy import LegacySession
 if TYPE_CHECKING:
     from ..protocol.http.routing_headers import Mark
     from .auth.bearer import BearerAuth, Verifier
-    from .handling.replay import States, StoredState
+    from .runtime.states import States, StoredState
     from .transports.wsgi import WSGIApp
 
 __all__ = ["Server"]
@@ -488,7 +488,7 @@ class Server(Serving):
     def states(self) -> "States":
         """What makes and reads the states of handlers that ask, in a fleet."""
         if self._states is None:
-            from .handling.replay import States
+            from .runtime.states import States
 
             self._states = States(self.state_keys, self.name, self.limits.waiting_seconds, self._state_store)
         return self._states

@@ -1,4 +1,5 @@
 """What a message needs: the scopes of the tools, resources and prompts that it is about.
+
 Both eras and all doors ask here, and a batch needs what all of its requests need (AUTH-11, AUTH-12).
 """
 

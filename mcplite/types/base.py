@@ -1,4 +1,5 @@
 """Field marks: what a field is called on the wire, and in which revisions it exists.
+
 Every class of the vocabulary is a plain dataclass, the superset of all revisions. A field without a
 mark exists in all of them under its camelCase name; ``wire(...)`` says otherwise.
 """

@@ -12,7 +12,8 @@ import mcplite
 from mcplite import revisions
 from mcplite.client.client import Client
 from mcplite.errors import ConnectionClosed, NotSupported, ProtocolError, TransportError
-from mcplite.rpc.channels import Channel, MemoryChannel, StreamChannel
+from mcplite.rpc.channels import MemoryChannel, StreamChannel
+from mcplite.rpc.interfaces import Channel
 
 # --- opening and closing -------------------------------------------------------------------------------
 

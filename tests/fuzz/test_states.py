@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from mcplite.protocol.state import Journal
-from mcplite.server.handling.replay import MemoryStore, States, StoredState
+from mcplite.server.runtime.states import MemoryStore, States, StoredState
 
 OLD, NEW = b"an old key of some bytes", b"a new key of some bytes"
 #: Also what no UTF-8 has: JSON can say it, in an escape.

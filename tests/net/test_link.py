@@ -10,7 +10,8 @@ from authserver import REDIRECT, AuthServer, Protected, follow
 from webscript import WebScript
 
 import mcplite
-from mcplite.net.link import Exchange, Link, Stopped, shown
+from mcplite.net.link import Exchange, Link, Stopped
+from mcplite.protocol.show import shown
 
 LIMIT = 30
 

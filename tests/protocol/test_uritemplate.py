@@ -153,7 +153,7 @@ NAMES = ["a", "b", "c", "d"]
 def templates(draw):
     """Return a template, and values that it can tell apart."""
     count = draw(st.integers(0, 4))
-    text, values, lead = "x:", {}, True
+    text, values = "x:", {}
     # Escaped, none of these is in a text or an operator of the template.
     item = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="._~%"), max_size=5)
     for name in NAMES[:count]:

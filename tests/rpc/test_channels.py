@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from mcplite.errors import ConnectionClosed, ProtocolError, RequestTimeout
-from mcplite.rpc.channels import Channel, MemoryChannel, StreamChannel
+from mcplite.rpc.channels import MemoryChannel, StreamChannel
+from mcplite.rpc.interfaces import Channel
 
 
 def test_the_interface_has_to_be_filled_in():

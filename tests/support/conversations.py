@@ -5,7 +5,8 @@ import threading
 
 from mcplite.protocol import jsonrpc
 from mcplite.rpc.channels import MemoryChannel
-from mcplite.rpc.peer import Handler, Peer
+from mcplite.rpc.incoming import Handler
+from mcplite.rpc.peer import Peer
 from mcplite.rpc.threads import Workers
 
 

@@ -1,4 +1,5 @@
 """What a server said may be kept for a while: results by method and params (from July 2026 on).
+
 One cache belongs to one client, which speaks for one user; nothing is shared beyond it (CACHE-08).
 """
 

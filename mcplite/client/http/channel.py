@@ -15,10 +15,11 @@ from ...errors import (
     TransportError,
     remote_error,
 )
-from ...net.link import Exchange, Link, Reply, Stopped, shown
+from ...net.link import Exchange, Link, Reply, Stopped
 from ...protocol import jsonrpc
-from ...rpc.channels import Channel
+from ...protocol.show import shown
 from ...rpc.deadline import Deadline
+from ...rpc.interfaces import Channel
 from ...rpc.threads import Workers
 from .get_stream import Listener
 from .reading import HTTPReading

@@ -1,4 +1,5 @@
 """The transport of HTTP with SSE, as the revision of 2024 has it, a client's side.
+
 One stream says everything, the answers to what is posted elsewhere included; so one thread reads it for all
 callers, as with a pipe. When it ends, the conversation is over (LSSE-10).
 """
@@ -8,10 +9,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Mapping, Optional
 
 from ...errors import ConnectionClosed, HTTPStatusError, RequestTimeout, TransportError
-from ...net.link import Exchange, Link, Reply, Stopped, shown
+from ...net.link import Exchange, Link, Reply, Stopped
 from ...protocol.http.sse import EventParser
-from ...rpc.channels import Channel
+from ...protocol.show import shown
 from ...rpc.deadline import Deadline
+from ...rpc.interfaces import Channel
 
 if TYPE_CHECKING:
     import requests

@@ -1,4 +1,5 @@
 """How answers come over Streamable HTTP: each caller posts its own request and reads its own response.
+
 There is no reader and no hand-over: what arrives in the response of a call (its progress, the questions
 of its handler, its answer) is dealt with on the caller's thread. When the response breaks off, the
 caller comes back to the stream for the rest (RES-04), as long as its own time lasts.
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Callable, Dict, Optional
 
 from ...errors import AuthError, HTTPStatusError, ProtocolError, SessionLost, TransportError
 from ...net.link import Exchange, Reply, Stopped
+from ...protocol.methods import REPEATABLE
+from ...rpc.interfaces import Reading
 from ...rpc.pending import Pending
-from ...rpc.reading import Reading
-from ..sessions.legacy import REPEATABLE
 from .resumption import Following
 
 if TYPE_CHECKING:

@@ -1,20 +1,21 @@
 """The token for one MCP server, which all threads of all its clients share."""
 
-
 import contextlib
 import logging
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Optional, Set, Tuple
 
 from ...errors import AuthError
-from ...net.adapter import Exchange, Stopped
-from ...net.link import shown
-from ...protocol.http.challenges import Challenge
+from ...net.exchange import Exchange, Stopped
+from ...protocol.http.challenges import Challenge, find, parse
 from ...protocol.http.wellknown import canonical, check_url
+from ...protocol.show import shown
 from ...revisions import NEWEST_LEGACY
-from .discovery import OFFLINE_ACCESS, AuthorizationServer, ProtectedResource, choose_issuer, find_resource, find_server
+from .discovery import AuthorizationServer, choose_issuer, find_resource, find_server
+from .flow import Flow
+from .stepup import choose_scopes
 from .token_endpoint import Credentials
 from .web import Web
 
@@ -22,15 +23,11 @@ if TYPE_CHECKING:
     from .grant import Grant
     from .keys import Proofs
 
-from typing import TYPE_CHECKING, Set
-
-from ...protocol.http.challenges import find, parse
 
 if TYPE_CHECKING:
     from ...net.link import Reply
 
-
-__all__ = ["Access", "Attempt", "Flow", "choose_scopes"]
+__all__ = ["Access", "Attempt"]
 
 _log = logging.getLogger(__name__)
 _SLICE = 0.25
@@ -42,24 +39,6 @@ _REMEMBERED = 600.0
 _MOST_STEPS = 3
 #: What an authorization server says of a refresh token that is good no more, or of a client that it has forgotten.
 _SPENT = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
-
-
-class Flow:
-    """What a grant needs to get a token.
-
-    :param left: raises when nobody waits for the token any more; to be called at least every quarter of a second.
-    """
-
-    def __init__(self, web: Web, resource: ProtectedResource, server: AuthorizationServer, scopes: List[str],
-                 exchange: Exchange, proofs: "Optional[Proofs]") -> None:
-        self.web = web
-        self.resource = resource
-        self.server = server
-        self.scopes = scopes
-        self.proofs = proofs
-        self.left = exchange.left
-        #: Whether a user has agreed; what fails from then on is not for lack of that.
-        self.agreed = False
 
 
 class Access:
@@ -378,21 +357,6 @@ class Access:
                 server = find_server(web, current.issuer, current.described, {})
                 self._grant.endpoint(web, server, None).revoke(current)
             return True
-
-
-def choose_scopes(challenge: Optional[Challenge], resource: ProtectedResource, server: AuthorizationServer, given: Sequence[str],
-                  before: Sequence[str], lasting: bool) -> List[str]:
-    """Return the scopes to ask for: those of the challenge, else what the caller wants, else what the server knows (AUC-39).
-
-    :param before: that were granted before, and are asked for again with what is new (AUC-43).
-    :param lasting: whether a refresh token is wanted.
-    """
-    named = None if challenge is None else challenge.scopes
-    base = named or given or resource.scopes or ()
-    chosen = [scope for scope in dict.fromkeys([*before, *base, *given]) if scope != OFFLINE_ACCESS]
-    if lasting and chosen and OFFLINE_ACCESS in server.scopes:
-        chosen.append(OFFLINE_ACCESS)  # AUC-47: only where it is known
-    return chosen
 
 
 #: How often one request is sent again because another thread has got a new token, or for a nonce.

@@ -1,31 +1,26 @@
 """OAuth: a user logs in with a browser, once, and the program has tokens from then on."""
 
-
-import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Sequence, Union
-from urllib.parse import urlsplit
-
-from ...errors import AuthError
-from ...protocol.http.wellknown import check_url, is_loopback
-from .discovery import AuthorizationServer
-from .grant import Grant
-from .registration import check_document_url, choose_method, client_metadata, forget, kept, register
-from .stores.base import Store
-from .token_endpoint import ClientIdentity, Credentials
-
-if TYPE_CHECKING:
-    from .access import Flow
-    from .users.agent import UserAgent, Visit
-
 import base64
 import hashlib
 import hmac
 import secrets
-from typing import List
-from urllib.parse import parse_qs, parse_qsl, urlencode, urlunsplit
+import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Union
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 
-from .discovery import OFFLINE_ACCESS
+from ...errors import AuthError
+from ...protocol.http.wellknown import check_url, is_loopback
+from .discovery import OFFLINE_ACCESS, AuthorizationServer
+from .grant import Grant
+from .registration import check_document_url, choose_method, client_metadata, forget, kept, register
+from .stores.base import Store
+from .token_endpoint import ClientIdentity, Credentials
 from .web import plain
+
+if TYPE_CHECKING:
+    from .flow import Flow
+    from .users.agent import UserAgent, Visit
+
 
 __all__ = ["AuthorizationRequest", "OAuth"]
 
@@ -246,7 +241,8 @@ class OAuth(Grant):
                                method=choose_method(server.methods, False, server.issuer))
 
     def _user_agent(self) -> "UserAgent":
-        from .users.agent import Callback, default_user_agent
+        from .users.agent import Callback
+        from .users.default import default_user_agent
 
         ask: Any = self._ask
         if ask is None:

@@ -1,4 +1,5 @@
 """From an MCP server to the authorization server that it trusts, by the metadata of both.
+
 Every revision has its own way, and each is a part of one order (2.5): the metadata of the protected resource, named in
 the challenge or at its well-known places; then the authorization server's, by RFC 8414 or OpenID; and, for servers of
 2025 that have no metadata of their own, the authorization server at the root of their host.
@@ -10,9 +11,9 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 from urllib.parse import urlsplit
 
 from ...errors import AuthError
-from ...net.link import shown
 from ...protocol.http.challenges import Challenge
 from ...protocol.http.wellknown import base_of, canonical, check_url, covers, issuer_metadata_urls, resource_metadata_urls
+from ...protocol.show import shown
 from .web import Web
 
 __all__ = ["OFFLINE_ACCESS", "AuthorizationServer", "ProtectedResource", "choose_issuer", "find_resource", "find_server"]

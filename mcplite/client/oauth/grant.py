@@ -4,10 +4,11 @@ import threading
 from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple, Union
 
 from ...errors import AuthError, TransportError
-from ...net.adapter import Exchange
-from ...net.link import Link, shown
+from ...net.exchange import Exchange
+from ...net.link import Link
 from ...protocol.http.challenges import Challenge, find, parse
 from ...protocol.http.wellknown import canonical
+from ...protocol.show import shown
 from ...rpc.deadline import Deadline
 from .discovery import AuthorizationServer, ProtectedResource, find_resource
 from .stores.base import MemoryStore, Store
@@ -15,7 +16,8 @@ from .token_endpoint import Credentials, TokenEndpoint
 from .web import Web
 
 if TYPE_CHECKING:
-    from .access import Access, Flow
+    from .access import Access
+    from .flow import Flow
     from .keys import Proofs
 
 __all__ = ["Grant", "find_authorization"]

@@ -1,7 +1,7 @@
 """Signing keys: JSON Web Tokens that this client signs, and how it proves to an authorization server who it is.
+
 The one place of the client that signs. Signing needs the extra ``mcplite[jwt]``, which is loaded with the first key.
 """
-
 
 import base64
 import hashlib

@@ -1,4 +1,5 @@
 """Tokens without a user: for jobs, services and companies that decide for their people.
+
 Nobody looks at where they send their secrets, so each insists on the one authorization server that is meant (AUTH-31).
 """
 
@@ -14,7 +15,7 @@ from .token_endpoint import ClientIdentity, Credentials, TokenEndpoint
 from .web import Web
 
 if TYPE_CHECKING:
-    from .access import Flow
+    from .flow import Flow
     from .keys import Proofs, SigningKey
 
 __all__ = ["ClientCredentials", "EnterpriseManaged", "WorkloadIdentity"]

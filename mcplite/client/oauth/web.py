@@ -1,8 +1,8 @@
 """Requests to authorization servers: bounded in size and time, and never where they must not go.
+
 Metadata comes from whoever the MCP server names, so nothing of it is believed before it is looked at: only https (or
 this machine), no private networks, a megabyte, half a minute (AUTH-35 to AUTH-38).
 """
-
 
 import contextlib
 import ipaddress
@@ -15,10 +15,10 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 from urllib.parse import urlencode, urlsplit
 
 from ...errors import AuthError, MCPError, TransportError
-from ...net.adapter import Exchange, Stopped
-from ...net.link import Link, Reply, shown
+from ...net.exchange import Exchange, Stopped
+from ...net.link import Link, Reply
 from ...protocol.http.wellknown import base_of, check_url, is_loopback, origin_of
-from ..stdio.stderr import printable
+from ...protocol.show import printable, shown
 
 __all__ = ["Answer", "Web", "is_address", "is_public", "make_guard", "plain"]
 

@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from ...errors import ProtocolError
 from ...protocol import jsonrpc
-from ...rpc.channels import Channel
-from ...rpc.incoming import Incoming
-from ...rpc.peer import Handler, Peer, Trace
+from ...rpc.incoming import Handler, Incoming
+from ...rpc.interfaces import Channel
+from ...rpc.peer import Peer, Trace
 from ...rpc.threads import Mailbox, Workers
 from ..handlers import Handlers
+from .base import Speaker
 
 if TYPE_CHECKING:
-    from ...revisions import Revision
+    pass
 
-__all__ = ["Line", "Speaker"]
+__all__ = ["Line"]
 
 _log = logging.getLogger(__name__)
 #: A server's list may be long and its structure is not ours to bound tightly; the line limit comes first.
@@ -23,41 +24,6 @@ _LIMITS = jsonrpc.JSONLimits(elements=2_000_000, duplicate_keys=True)
 #: How long closing waits for notifications that have come but were not handed over yet.
 _FLUSH_SECONDS = 1.0
 Told = Callable[[str, Dict[str, Any]], object]
-
-
-class Speaker:
-    """One way of talking to a server; what a session is to its line."""
-
-    #: "legacy" or "modern".
-    era = ""
-
-    @property
-    def restartable(self) -> bool:
-        """Whether it can go on over another line to the same server, once this one is over."""
-        return False
-
-    @property
-    def agreed(self) -> "Optional[Revision]":
-        """The revision that is spoken; None until that is known."""
-        raise NotImplementedError
-
-    def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
-        """See :meth:`Handler.on_request`."""
-        raise NotImplementedError
-
-    def cancel_notice(self, id: int, reason: str) -> Optional[jsonrpc.Notification]:
-        """See :meth:`Handler.cancel_notice`."""
-        return jsonrpc.Notification("notifications/cancelled", {"requestId": id, "reason": reason[:500]})
-
-    def take(self, method: str, params: Dict[str, Any]) -> bool:
-        """Take a notification that somebody waits for in particular; False when it is for all."""
-        return False
-
-    def on_cancelled(self, params: Dict[str, Any]) -> None:
-        """The server has called something off."""
-
-    def on_end(self) -> None:
-        """The line is closed: whoever waits in the session must not wait any more."""
 
 
 class Line(Handler):
@@ -93,7 +59,7 @@ class Line(Handler):
 
     def last_words(self) -> str:
         """Return the end of what the server has written to stderr, for an error; empty when it has none."""
-        from ..stdio.stderr import printable  # only for servers that have one
+        from ...protocol.show import printable  # only for servers that have one
 
         tail = printable(str(getattr(self.channel, "stderr_tail", ""))[-2000:]).strip()
         return f"\n--- last lines of its stderr ---\n{tail}" if tail else ""

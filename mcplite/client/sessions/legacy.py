@@ -1,6 +1,5 @@
 """The ways of talking to a server: LegacySession, which begins with a handshake."""
 
-
 import contextlib
 import logging
 import threading
@@ -18,21 +17,17 @@ from ...errors import (
     UrlElicitationRequired,
 )
 from ...protocol import codec
+from ...protocol.methods import REPEATABLE
 from ...revisions import LEGACY, Revision, find
 from ...rpc.cancel import CancelToken
 from ...rpc.incoming import Incoming
 from ...rpc.peer import Peer
 from ...types import Implementation, InitializeResult
-from .connection import Line, Speaker
+from .base import Speaker
+from .connection import Line
 from .rate_limit import Pace
 
-__all__ = ["LegacySession", "REPEATABLE", "Remembered"]
-
-#: What may run twice without harm, so that it is sent again when nobody knows whether it has run.
-REPEATABLE = frozenset({
-    "ping", "tools/list", "resources/list", "resources/templates/list", "resources/read", "prompts/list", "prompts/get",
-    "completion/complete", "server/discover", "subscriptions/listen", "logging/setLevel", "resources/subscribe", "resources/unsubscribe",
-})
+__all__ = ["LegacySession", "Remembered"]
 
 
 class Remembered:

@@ -17,14 +17,15 @@ from ...errors import (
 )
 from ...protocol import codec, envelope as envelopes, jsonrpc
 from ...protocol.http import routing_headers
+from ...protocol.methods import REPEATABLE
 from ...revisions import Revision, find
 from ...rpc.cancel import CancelToken
 from ...rpc.incoming import Incoming
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
 from ..features.cache import Cache
-from .connection import Line, Speaker
+from .base import Speaker
+from .connection import Line
 from .input_rounds import Rounds
-from .legacy import REPEATABLE
 from .rate_limit import Pace
 
 if TYPE_CHECKING:

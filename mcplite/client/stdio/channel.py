@@ -11,9 +11,10 @@ import weakref
 from typing import Callable, List, Mapping, Optional, Sequence, Union
 
 from ...errors import ConnectionClosed
+from ...protocol.show import printable
 from ...rpc.pipes import PipeChannel
 from .child import Child, describe_exit
-from .stderr import StderrTarget, printable
+from .stderr import StderrTarget
 
 __all__ = ["ChildChannel"]
 

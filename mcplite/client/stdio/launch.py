@@ -1,6 +1,5 @@
 """Starting a child process, or saying plainly why it cannot be started."""
 
-
 import errno
 import os
 import subprocess

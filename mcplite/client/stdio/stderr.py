@@ -4,14 +4,14 @@ import codecs
 import io
 import logging
 import os
-import re
 import select
 import threading
 from typing import IO, Any, Callable, Optional, Union, cast
 
 from ...errors import TransportError
+from ...protocol.show import printable
 
-__all__ = ["StderrPump", "StderrTarget", "open_sink", "printable"]
+__all__ = ["StderrPump", "StderrTarget", "open_sink"]
 
 _log = logging.getLogger(__name__)
 
@@ -25,12 +25,6 @@ _LONGEST_LINE = 64 << 10
 _CHUNK = 65536
 #: How many chunks are still read when the pump is stopped; a pipe holds one, or sixteen where it was enlarged.
 _REST = 17
-_UNPRINTABLE = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]"
-
-
-def printable(text: str) -> str:
-    """Return *text* with its control characters spelled out, so that it cannot steer a terminal or a log."""
-    return re.sub(_UNPRINTABLE, lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
 
 
 class Sink:

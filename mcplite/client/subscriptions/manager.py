@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Union
 from ...errors import ConnectionClosed, MCPError
 from ..handlers import Handlers
 from ..sessions.modern import ModernSession
-from .subscription import Event, Filter, Listening
+from .events import Event, Filter
+from .subscription import Listening
 
 if TYPE_CHECKING:
     from ..sessions.legacy import LegacySession

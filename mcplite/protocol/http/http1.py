@@ -1,4 +1,5 @@
 """HTTP/1.1 requests as bytes: the head of one, the plan for its body, the chunks of it.
+
 Stricter than most, because a proxy in front may read a message that bends the rules in another way
 than we do, and take one request for two (SEC-12). There is no I/O here: bytes in, values out.
 """

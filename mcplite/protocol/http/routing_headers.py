@@ -1,4 +1,5 @@
 """Headers that repeat what is in the body: Mcp-Method, Mcp-Name, Mcp-Param-*; for both sides.
+
 They let whoever stands between read where a request goes without its body. A server compares them with the
 body before it believes either (MHDR-03, MHDR-04).
 """

@@ -5,7 +5,7 @@ from typing import List, Optional
 
 from ...errors import ProtocolError
 
-__all__ = ["Event", "EventParser"]
+__all__ = ["Event", "EventParser", "encode_event"]
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
@@ -123,3 +123,11 @@ class EventParser:
             data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
             events.append(Event(self._event or "message", data, self._id, self._retry))
         self._reset()
+
+
+def encode_event(data: bytes, id: Optional[str] = None, event: str = "message") -> bytes:
+    """Return one event; *data* has no line breaks, which JSON text never has (HTTP-39)."""
+    name = b"event: %s\n" % event.encode("ascii")
+    if id is None:
+        return name + b"data: %s\n\n" % data
+    return b"id: %s\n" % id.encode("ascii") + name + b"data: %s\n\n" % data

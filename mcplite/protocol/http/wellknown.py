@@ -1,4 +1,5 @@
 """Where authorization is described: the URLs of RFC 8414, RFC 9728 and OpenID, and which of them may be used.
+
 Issuers and resources are compared as the texts that they are (RFC 9207, section 2.4); only what tells whether a
 token is for *this* server forgives the spellings that mean the same URL (AUC-14, AUC-15).
 

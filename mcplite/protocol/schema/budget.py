@@ -1,4 +1,5 @@
 """What one validation against a JSON Schema may take: each keyword counts its steps (SEC-76).
+
 Schemas of a few hundred bytes can double the work with each level, and honest ones can meet a value
 that was made to be slow. A step takes about 15 microseconds.
 """

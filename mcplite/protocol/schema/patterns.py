@@ -1,4 +1,5 @@
 """How long a pattern from somebody else may run: a judgement before it is matched against anything.
+
 Python's matcher goes back and tries again, and no other thread runs meanwhile. A pattern is safe when
 each of its choices (to repeat once more or to go on, this alternative or that one) is decided by the
 next character. Where it is not, each such choice multiplies the time by the length of the text; within

@@ -1,4 +1,5 @@
 """A quick verdict on simple JSON Schemas, compiled to Python; jsonschema decides the rest.
+
 A check answers True (certainly valid), False (certainly invalid) or None (ask jsonschema). It knows
 the keywords of ordinary argument schemas and says None whenever a schema says more.
 """

@@ -1,4 +1,5 @@
 """What a JSON Schema must be before anything is validated with it: small, of a known dialect, and whole.
+
 Whether it is valid under its dialect's own schema is not asked here.
 """
 

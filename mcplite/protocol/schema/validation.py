@@ -1,4 +1,5 @@
 """Validation against JSON Schemas that somebody else may have written: bounded, and never fetching.
+
 The only user of ``jsonschema``, which is imported on first use. Dialects: 2020-12, also when a schema
 names none (JSCH-01), and draft-07; any other is refused (JSCH-04). ``format`` is an annotation.
 """

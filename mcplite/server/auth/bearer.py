@@ -1,4 +1,5 @@
 """Bearer tokens in, principals out: what a token must be for this server, whoever verifies its signature.
+
 A verifier tells whose a token is. Whether it is meant for this server, comes from one of its authorization
 servers and is still good is checked here, so that no verifier can forget it (AUTH-03, AUTH-05).
 """

@@ -1,6 +1,5 @@
 """How long clients may keep what they got, and with whom they may share it (from July 2026 on)."""
 
-
 from dataclasses import dataclass
 from typing import Any, Dict
 

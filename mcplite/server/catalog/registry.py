@@ -1,4 +1,5 @@
 """What a server offers: tools, resources, templates, prompts, completions, and methods of one's own.
+
 Registering and removing work from any thread at any time: readers take a snapshot, writers replace it.
 """
 

@@ -1,4 +1,5 @@
 """Dates, times, UUIDs, decimals and paths as JSON; loaded with the first handler that uses one.
+
 Five modules of the standard library that most servers never need: together they would be a third of
 what a server loads.
 """
@@ -11,7 +12,7 @@ import re
 import uuid
 from typing import Any, Dict, Optional
 
-from .scalars import Mismatch, Node, from_text, shown
+from .nodes import Mismatch, Node, from_text, shown
 
 __all__ = ["nodes", "text_of"]
 

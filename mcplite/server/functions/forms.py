@@ -3,7 +3,7 @@
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 from ...errors import RegistrationError
-from .scalars import Convert
+from .nodes import Convert
 from .schemas import Schemas, unwrap_annotated
 
 __all__ = ["Form", "form_type"]

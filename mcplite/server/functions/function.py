@@ -1,6 +1,5 @@
 """A compiled handler: signature to schema, arguments to call."""
 
-
 import collections.abc
 import dataclasses
 import inspect
@@ -12,8 +11,8 @@ from ...protocol.jsonio import load
 from ...protocol.schema.validation import Validator, check_schema
 from .docstrings import Documentation, parse
 from .members import NOTHING
+from .nodes import Mismatch, Node
 from .returns import Output, compile_output
-from .scalars import Mismatch, Node
 from .schemas import Schemas, as_default, described_schema, unwrap_annotated
 from .signature import MISSING, Signature, inner_of, is_plain, name_of, read_signature, refuse_async, target_of
 

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Mapping
 from ...errors import RegistrationError
 from ...protocol.jsonio import encode_json
 from ...protocol.schema.validation import Validator, check_schema
-from .scalars import Mismatch, Node
+from .nodes import Mismatch, Node
 
 __all__ = ["add_keywords"]
 

@@ -1,4 +1,5 @@
 """From an annotation to a JSON Schema (2020-12) and to the converter that checks by the same rules.
+
 A converter accepts what jsonschema accepts under the schema, as far as the value can be converted (a bad
 date is a string to jsonschema).
 """
@@ -16,7 +17,8 @@ from .docstrings import parse
 from .jsonable import jsonable
 from .keywords import add_keywords
 from .members import NOTHING, Field, Unresolved, is_named, is_typed_dict, members
-from .scalars import SIMPLE, Convert, Mismatch, Node, expect, from_text, shown, simple
+from .nodes import Convert, Mismatch, Node, expect, from_text, shown
+from .scalars import SIMPLE, simple
 
 __all__ = ["UNIONS", "Schemas", "as_default", "described_schema", "fits", "unwrap_annotated"]
 

@@ -1,4 +1,5 @@
 """What a handler may ask of its request: progress, logs, cancellation, questions, who is calling.
+
 Every call through the context is a cancellation point: once the request is cancelled it raises
 ``Cancelled``, so that a loop which reports progress stops by itself.
 """
@@ -9,16 +10,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from ...types import CreateMessageResult, ModelPreferences, PromptMessage, Root, SamplingMessage, Tool, ToolChoice
-from ..throttle import Throttle
 from .questions import Elicit, Elicited, ListRoots, Question, Sample
+from .session import Throttle
 
 if TYPE_CHECKING:
     from ...rpc.cancel import CancelToken
     from ...rpc.incoming import Incoming
     from ...types import ClientCapabilities, Implementation
     from ..auth.principals import Principal
-    from ..sessions.legacy import Session
     from .asker import Asker
+    from .session import Session
     from .timeout import Alarm
 
 __all__ = ["CURRENT", "Context", "LEVELS"]

@@ -1,6 +1,6 @@
 """From a method to the registry to a result: era-blind, one function for each method."""
 
-
+import contextvars
 import copy
 import logging
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, cast
@@ -11,15 +11,12 @@ from ...types import CompleteResult, Completion, GetPromptResult, ReadResourceRe
 from ..catalog.registry import suggestions
 from ..functions.function import BadArguments
 from ..functions.results import prompt_messages, resource_contents
-from .context import LEVELS, Context
+from .context import CURRENT, LEVELS, Context
 from .tools import call_tool, settle
 
 if TYPE_CHECKING:
     from ..sessions.legacy import LegacySession
 
-import contextvars
-
-from .context import CURRENT
 
 __all__ = ["dispatch", "serve"]
 

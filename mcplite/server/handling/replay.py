@@ -2,13 +2,9 @@
 
 import json
 import logging
-import secrets
-import threading
-import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional
 
-from ...protocol import state as seal
-from ...protocol.state import Journal, bound_to, digest
+from ...protocol.state import Journal, digest
 from .asker import Asked, Asker
 from .questions import Question
 from .wait import input_required, read_answers
@@ -16,108 +12,13 @@ from .wait import input_required, read_answers
 if TYPE_CHECKING:
     from .context import Context
 
-__all__ = ["MemoryStore", "Replay", "States", "StoredState", "Unanswered"]
+__all__ = ["Replay", "Unanswered"]
 
 _log = logging.getLogger(__name__)
-#: Characters of a state, which travels in the body of a request.
-_MOST = 65_536
 
 
 class Unanswered(BaseException):
     """Ends a handler that has asked something; no ``except Exception`` of its own keeps it."""
-
-
-class StoredState:
-    """Keeps what handlers have noted in a store, so that only a random handle travels, which is good for one return.
-
-    :param store: shared by all processes, with two methods: ``put(key, value, seconds)`` keeps bytes for a time, and
-        ``take(key)`` returns them and forgets them in one step, or None.
-    """
-
-    def __init__(self, store: Any) -> None:
-        for name in ("put", "take"):
-            if not callable(getattr(store, name, None)):
-                raise TypeError(f"a store needs put(key, value, seconds) and take(key); {store!r} has no {name}()")
-        self._store = store
-
-    def keep(self, text: str, seconds: float) -> str:
-        """Return a handle for a text."""
-        handle = secrets.token_urlsafe(24)
-        self._store.put(handle, text.encode("ascii"), seconds)
-        return handle
-
-    def take(self, handle: str) -> Optional[str]:
-        """Return the text that was kept under a handle; None when there is none (any more)."""
-        data: Optional[bytes] = self._store.take(handle) if len(handle) <= 64 and handle.isascii() else None
-        return None if data is None else data.decode("ascii")
-
-
-class MemoryStore:
-    """A store within one process: for tests, and as a pattern for others.
-
-    :param clock: returns seconds.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        #: Guards ``_kept``; held for dictionary work only.
-        self._lock = threading.Lock()
-        self._kept: Dict[str, Any] = {}
-
-    def put(self, key: str, value: bytes, seconds: float) -> None:
-        """Keep *value* for a time."""
-        now = self._clock()
-        with self._lock:
-            self._kept = {at: kept for at, kept in self._kept.items() if kept[1] > now}
-            self._kept[key] = (value, now + seconds)
-
-    def take(self, key: str) -> Optional[bytes]:
-        """Return what was kept, once; None when there is nothing, or it is too old."""
-        with self._lock:
-            kept = self._kept.pop(key, None)
-        return kept[0] if kept is not None and kept[1] > self._clock() else None
-
-
-class States:
-    """Makes and reads the states of one server.
-
-    :param keys: secrets; the first signs, all of them verify.
-    :param server: its name, to which a state is bound.
-    :param seconds: how long a state is good for.
-    :param stored: keeps the states; None lets them travel whole.
-    :param clock: returns seconds; that of the wall, since other processes read the state.
-    """
-
-    def __init__(self, keys: Sequence[bytes], server: str, seconds: float, stored: Optional[StoredState] = None,
-                 clock: Callable[[], float] = time.time) -> None:
-        self._keys = list(keys)
-        self._server = server
-        self._seconds = seconds
-        self._stored = stored
-        self._clock = clock
-
-    def write(self, journal: Journal, owner: Optional[str], method: str, params: Mapping[str, Any]) -> str:
-        """Return the state of a request.
-
-        :param owner: the key of who may go on with it.
-        :raises ValueError: it is too long to travel.
-        """
-        content = journal.dump(self._clock() + self._seconds)
-        text = seal.seal(content, self._keys[0], bound_to(self._server, owner, method, params))
-        if self._stored is not None:
-            return self._stored.keep(text, self._seconds)
-        if len(text) > _MOST:
-            raise ValueError(f"the answers and notes of this call take {len(text)} bytes, and {_MOST} can travel; note less"
-                             " with ctx.once, or keep them in a store: Server(state_store=StoredState(...))")
-        return text
-
-    def open(self, state: str, owner: Optional[str], method: str, params: Mapping[str, Any]) -> Optional[Journal]:
-        """Return what a state says; None for one that is not ours, not for this request, changed, too old or used up."""
-        text = state if self._stored is None else self._stored.take(state)
-        if text is None or len(text) > 2 * _MOST + 1024 and self._stored is None:
-            return None
-        content = seal.open_sealed(text, self._keys, bound_to(self._server, owner, method, params))
-        return None if content is None else Journal.load(content, self._clock())
 
 
 class Replay(Asker):

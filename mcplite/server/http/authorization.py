@@ -1,4 +1,5 @@
 """The guard of an endpoint: who comes in, what they may do, and where the others are told to get a token.
+
 Every request to every door of the endpoint passes here, right behind the gate (AUTH-12, AUS-24). The description of
 the endpoint as a protected resource (RFC 9728) is open to all.
 """

@@ -1,4 +1,5 @@
 """The ladder: which rung an HTTP request fails on, or what is to be done with it.
+
 Nothing is changed here and nothing is run: ``decide`` looks, and returns one of the decisions below. The
 first rung that fails is the one that is answered, and no body is read before all rungs that need none.
 """

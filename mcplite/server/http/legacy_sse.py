@@ -1,4 +1,5 @@
 """The two endpoints of HTTP+SSE, the oldest transport over HTTP: a stream, and a place to post to.
+
 Deprecated: for clients that know nothing newer. A session lasts as long as its stream (LSSE-10).
 """
 
@@ -9,10 +10,10 @@ from urllib.parse import parse_qs
 from ...errors import SERVER_BUSY
 from ...protocol import jsonrpc
 from ...protocol.http.headers import accepts, media_type
+from ...protocol.http.sse import encode_event
 from .decision import Reject, unreadable
 from .messages import HTTPRequest, HTTPResponse, UnreadableBody
 from .sessions import open_session
-from .streams import encode_event
 
 if TYPE_CHECKING:
     from .endpoint import Exchange

@@ -1,4 +1,5 @@
 """Who may knock: the Host and Origin rules of one endpoint, and CORS for origins that are named.
+
 A page in somebody's browser can send requests to a server on the same machine; the two headers say that
 it did (HTTP-32 to HTTP-34). The rules hold for every path and every method.
 """

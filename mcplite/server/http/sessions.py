@@ -1,7 +1,7 @@
 """The sessions of clients that come over HTTP: what belongs to one, and the table that finds them.
+
 Sessions expire when somebody looks for one; there is no thread that watches them.
 """
-
 
 import secrets
 import threading
@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Callable, Dict, List, Optional
 
 from ...errors import ConnectionClosed
-from ...rpc.channels import Channel
+from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
 from ...rpc.reading import FedReading
 from ...rpc.threads import Workers

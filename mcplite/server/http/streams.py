@@ -1,4 +1,5 @@
 """Event streams: what one request, or none, has to say to a client, and the response bodies that carry it.
+
 A stream is written by handlers and read by one body at a time, which the thread of an HTTP request
 iterates. The body may end and the stream live on: the handler's messages are kept then, and another
 body takes over when the client comes back (RES-05, HTTP-20).
@@ -9,11 +10,12 @@ import time
 from collections import deque
 from typing import Callable, Deque, Dict, Iterator, List, Optional
 
-from ...rpc.incoming import Outlet
+from ...protocol.http.sse import encode_event
+from ...rpc.interfaces import Outlet
 from ..limits import Limits
 from .event_store import EventStore
 
-__all__ = ["EventBody", "EventStream", "StreamSet", "encode_event"]
+__all__ = ["EventBody", "EventStream", "StreamSet"]
 
 _KEEP_ALIVE = b": keep-alive\n\n"
 _OPENING = b": open\n\n"
@@ -23,14 +25,6 @@ _PROBE_SECONDS = 5.0
 _SOON_SECONDS = 0.5
 #: Finished streams of one session that can still be resumed; one more forgets the oldest.
 _FINISHED = 64
-
-
-def encode_event(data: bytes, id: Optional[str] = None, event: str = "message") -> bytes:
-    """Return one event; *data* has no line breaks, which JSON text never has (HTTP-39)."""
-    name = b"event: %s\n" % event.encode("ascii")
-    if id is None:
-        return name + b"data: %s\n\n" % data
-    return b"id: %s\n" % id.encode("ascii") + name + b"data: %s\n\n" % data
 
 
 class StreamSet:

@@ -7,8 +7,9 @@ import threading
 from typing import TYPE_CHECKING, Any, Callable, ContextManager, List, Optional, Tuple, Union, cast
 
 from ...protocol import jsonrpc
-from ...rpc.channels import Channel
-from ...rpc.peer import Handler, Peer
+from ...rpc.incoming import Handler
+from ...rpc.interfaces import Channel
+from ...rpc.peer import Peer
 from ...rpc.threads import Workers
 from ..limits import Limits
 from ..sessions.legacy import LegacySession
@@ -17,7 +18,7 @@ from .subscriptions import Listeners
 
 if TYPE_CHECKING:
     from ..app import Server
-    from ..handling.wait import WaitingCalls
+    from .waiting import WaitingCalls
 
 __all__ = ["Serving"]
 
@@ -103,7 +104,7 @@ class Serving:
         """The handlers that wait for their clients; made with the first."""
         with self._lock:
             if self._waiting is None:
-                from ..handling.wait import WaitingCalls
+                from .waiting import WaitingCalls
 
                 self._waiting = WaitingCalls(self.limits)
             return self._waiting

@@ -4,90 +4,27 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 
-from ...errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError, ProtocolError, RemoteError
+from ...errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError, ProtocolError
 from ...protocol import codec, jsonrpc
 from ...revisions import NEWEST_LEGACY, Revision, find
-from ...rpc.incoming import Incoming
-from ...rpc.peer import Handler, Peer
+from ...rpc.incoming import Handler, Incoming
+from ...rpc.peer import Peer
 from ...types import ClientCapabilities, Implementation, Root
 from ..handling.context import LEVELS, Context, log_params, rank
 from ..handling.dispatch import serve
-from ..throttle import Throttle
+from ..handling.session import Session
 
 if TYPE_CHECKING:
     from ..app import Server
     from ..auth.principals import Principal
     from ..handling.asker import Asker
-    from ..limits import Limits
 
-__all__ = ["LegacySession", "Session"]
+__all__ = ["LegacySession"]
 
 _log = logging.getLogger(__name__)
 _DEFAULT_LEVEL = "info"
 #: What is remembered from one message to the next.
 _LASTING = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
-
-
-class Session:
-    """What handlers ask of a client, whichever era it is of; they meet it as ``ctx.session``."""
-
-    app: "Server"
-    peer: Peer
-    client_info: Optional[Implementation]
-    client_capabilities: ClientCapabilities
-    #: Who it is, or who has begun what lasts, over HTTP where callers are known; else None.
-    principal: "Optional[Principal]" = None
-
-    @property
-    def revision(self) -> Revision:
-        """The revision that the client is served under."""
-        raise NotImplementedError
-
-    @property
-    def limits(self) -> "Limits":
-        """The server's bounds."""
-        return self.app.limits
-
-    @property
-    def owner(self) -> Optional[str]:
-        """What is kept for this client is bound to this: the key of its principal; None for nobody."""
-        return None if self.principal is None else self.principal.key
-
-    def sender_of(self, incoming: Incoming) -> "Optional[Principal]":
-        """Return who has sent a request."""
-        return self.principal
-
-    @property
-    def sends_progress_message(self) -> bool:
-        """Whether this revision's progress notifications have a ``message`` (PROG-06)."""
-        return self.revision.progress_message
-
-    def throttle(self) -> Throttle:
-        """Return a fresh bucket for one request's progress or log messages."""
-        rate = self.limits.messages_per_second
-        return Throttle(rate, 10 * rate if rate is not None else 0)
-
-    def wants_log(self, level: str) -> bool:
-        """Whether the client wants messages of this level."""
-        raise NotImplementedError
-
-    def asker(self, context: Optional[Context] = None) -> "Asker":
-        """Return how questions reach this client.
-
-        :param context: of the request on whose behalf it is asked; None outside of one.
-        """
-        raise NotImplementedError
-
-    def finish(self, result: Any) -> Any:
-        """Return the result of a request as it is sent."""
-        return result
-
-    def refuse(self, error: RemoteError) -> RemoteError:
-        """Return the error of a handler as it is sent."""
-        return error
-
-    def elicitation_complete(self, elicitation_id: str) -> None:
-        """Tell this client, and no other, that a URL question was answered; where the revision has a word for it."""
 
 
 class LegacySession(Session, Handler):
@@ -154,7 +91,7 @@ class LegacySession(Session, Handler):
             self.peer.notify("notifications/message", log_params(level, data, logger))
 
     def asker(self, context: Optional[Context] = None) -> "Asker":
-        from ..handling.asker import BackChannel  # forms and sampling are loaded by the first handler that asks
+        from ..handling.back_channel import BackChannel  # forms and sampling are loaded by the first handler that asks
 
         return BackChannel(self, None if context is None else context.incoming)
 

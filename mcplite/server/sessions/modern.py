@@ -17,12 +17,13 @@ from ...errors import (
 from ...protocol import envelope as envelopes, jsonrpc
 from ...protocol.envelope import Envelope, unsupported
 from ...revisions import Revision
-from ...rpc.incoming import Incoming
-from ...rpc.peer import Handler, Peer
+from ...rpc.incoming import Handler, Incoming
+from ...rpc.peer import Peer
 from ...types import ClientCapabilities, Implementation
 from ..handling.context import Context, rank
 from ..handling.dispatch import serve
-from .legacy import LegacySession, Session
+from ..handling.session import Session
+from .legacy import LegacySession
 
 if TYPE_CHECKING:
     from ...protocol.state import Journal
@@ -191,7 +192,7 @@ class ModernHandler(Handler):
             return False
         if not isinstance(state, str):
             raise InvalidParams("params.requestState must be a string")
-        from ..handling.wait import refused_state
+        from ..runtime.waiting import refused_state
 
         if incoming.sender is not None and self.app.fleet:
             session.journal = self.app.states.open(state, session.owner, incoming.method, incoming.params)

@@ -1,4 +1,5 @@
 """One connection of an HTTP client to our own server: requests off the socket, responses onto it.
+
 Between requests a connection waits in the lobby, without a thread. What has come is read, answered and sent
 by whoever leads there, as long as nothing of that has to wait for the client; before it has to, the leader
 steps down and is the connection's own thread until the response is out. Nothing of a request is believed before

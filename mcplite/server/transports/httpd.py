@@ -1,4 +1,5 @@
 """The HTTP host of our own: a listener, the connections that it accepts, a graceful end.
+
 For a laptop, a desktop application, a test, a service behind a proxy. It speaks plain HTTP; what faces
 the internet stands behind something that speaks TLS.
 """

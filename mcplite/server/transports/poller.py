@@ -1,4 +1,5 @@
 """Where connections wait between requests, and who serves the one that is ready: no thread for each of them.
+
 One thread, the leader, waits for all of them, and serves a request itself when it comes: to hand it to another
 thread costs more than most requests do, and many threads that each want the interpreter for a moment cost more
 than that. When a request takes longer than five milliseconds, or is about to wait for its client, the role of

@@ -1,4 +1,5 @@
 """The stdio host: one client on stdin and stdout, which it keeps from everybody else.
+
 From the start on, descriptor 0 is the null device and descriptor 1 is stderr, so that neither
 ``print`` nor a C library nor a child process can write between the messages or eat one (STD-03,
 REL-19, REL-20). The main thread only waits for the end, so signals never wait behind a handler.

@@ -1,4 +1,5 @@
 """The WSGI host: the same exchange as a callable, for gunicorn, waitress, mod_wsgi, Flask and Django.
+
 The host owns connections and their threads. One thread is busy for as long as a response takes, event
 streams too, so the host needs threads: ``gunicorn -k gthread --threads 32``, ``waitress-serve --threads 32``.
 """

@@ -16,8 +16,8 @@ from webscript import WebScript
 
 import mcplite
 from mcplite.client.oauth import access, web as webs
-from mcplite.client.oauth.access import choose_scopes
 from mcplite.client.oauth.discovery import AuthorizationServer, ProtectedResource
+from mcplite.client.oauth.stepup import choose_scopes
 from mcplite.net.link import Exchange, Link, Stopped
 from mcplite.protocol.http.challenges import Challenge
 

@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from mcplite.client.handlers import Handlers
-from mcplite.client.sessions.connection import Line, Speaker
+from mcplite.client.sessions.base import Speaker
+from mcplite.client.sessions.connection import Line
 from mcplite.errors import ConnectionClosed
 from mcplite.revisions import NEWEST
 from mcplite.rpc.channels import MemoryChannel

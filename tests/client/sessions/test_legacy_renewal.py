@@ -1,6 +1,7 @@
 """What a new session has to be told."""
 
-from mcplite.client.sessions.legacy import REPEATABLE, Remembered
+from mcplite.client.sessions.legacy import Remembered
+from mcplite.protocol.methods import REPEATABLE
 
 
 def test_the_last_level_and_the_present_subscriptions():

@@ -5,8 +5,9 @@ import threading
 
 import pytest
 
-from mcplite.client.stdio.stderr import StderrPump, open_sink, printable
+from mcplite.client.stdio.stderr import StderrPump, open_sink
 from mcplite.errors import TransportError
+from mcplite.protocol.show import printable
 
 LIMIT = 30
 

@@ -12,7 +12,7 @@ from webscript import WebScript
 import mcplite
 from mcplite import PromptsChanged, ResourcesChanged, ResourceUpdated, ToolsChanged, revisions
 from mcplite.client.subscriptions import subscription as listen
-from mcplite.client.subscriptions.subscription import Filter
+from mcplite.client.subscriptions.events import Filter
 from mcplite.errors import SERVER_BUSY, ConnectionClosed, RemoteError, RequestTimeout, TransportError
 
 DISCOVERED = {"resultType": "complete", "supportedVersions": [revisions.NEWEST.name],

@@ -9,7 +9,7 @@ import pytest
 from mcplite.errors import RegistrationError
 from mcplite.protocol.forms import check_form
 from mcplite.server.functions.forms import form_type
-from mcplite.server.functions.scalars import Mismatch
+from mcplite.server.functions.nodes import Mismatch
 
 
 class Color(enum.Enum):

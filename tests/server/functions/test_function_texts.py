@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mcplite.server.functions.function import textual
-from mcplite.server.functions.scalars import Mismatch
+from mcplite.server.functions.nodes import Mismatch
 from mcplite.server.functions.schemas import Schemas
 
 

@@ -2,7 +2,8 @@
 
 from hypothesis import given, strategies as st
 
-from mcplite.server.functions.scalars import SIMPLE, Mismatch, shown
+from mcplite.server.functions.nodes import Mismatch, shown
+from mcplite.server.functions.scalars import SIMPLE
 
 
 @given(st.text(max_size=30) | st.from_regex(r"[0-9T:.,Z+-]{0,30}") | st.from_regex(r"-?P[0-9YMWDTHS.]{0,20}"))

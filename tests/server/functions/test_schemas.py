@@ -42,7 +42,7 @@ from hypothesis import given, settings, strategies as st
 from mcplite.errors import RegistrationError
 from mcplite.protocol.schema.validation import check_schema
 from mcplite.server.functions.function import BadArguments, compile_function
-from mcplite.server.functions.scalars import Mismatch
+from mcplite.server.functions.nodes import Mismatch
 from mcplite.server.functions.schemas import Schemas
 
 

@@ -9,7 +9,7 @@ from stateless import Web, again, call
 
 import mcplite
 from mcplite.protocol.state import Journal
-from mcplite.server.handling.replay import MemoryStore, States, StoredState
+from mcplite.server.runtime.states import MemoryStore, States, StoredState
 
 KEYS = ["a key of thirty-two bytes or more"]
 CAN = {"capabilities": {"elicitation": {}}}

@@ -4,8 +4,9 @@ import threading
 
 import pytest
 
+from mcplite.protocol.http.sse import encode_event
 from mcplite.server.http.event_store import MemoryEventStore
-from mcplite.server.http.streams import EventStream, StreamSet, encode_event
+from mcplite.server.http.streams import EventStream, StreamSet
 from mcplite.server.limits import Limits
 
 LIMIT = 30

@@ -1,4 +1,5 @@
 """Credentials in the keyring of the system, by way of the package ``keyring``.
+
 A keyring has named entries, cannot list them, and may refuse long ones: so there is an entry with the keys of all
 records, and what is long is split. A record is read by its first entry, which is either all of it or says where its
 parts are and what they are together. New parts are written beside the old ones, then the first entry: a process that

@@ -1,4 +1,5 @@
 """Locks between the processes of a user, and the threads of each: files in a folder.
+
 The locks themselves are the system's: of ``flock``, and of ``msvcrt`` on Windows. They end with the process.
 """
 

@@ -1,4 +1,5 @@
 """Files and folders for one user alone: where they are, how they are made, and which are refused.
+
 Other users are kept away by modes and owners, which are looked at before anything is read or written (AUTH-47). On
 Windows there are none: a file has the access list of its folder, and that of ``%APPDATA%`` lets in its user alone.
 """

@@ -1,20 +1,17 @@
 """How a user is asked to log in, whatever the way; and which way fits where nobody has chosen one."""
 
-import os
 import re
-import sys
 from typing import Callable, Optional
 from urllib.parse import quote, urlsplit
 
 from ....errors import AuthError
 from ....protocol.http.wellknown import base_of, check_url
-from ...stdio.stderr import printable
+from ....protocol.show import printable
 from .background import Aside
 from .loopback import carries
 
 __all__ = [
-    "Callback", "LONGEST_ANSWER", "Nobody", "SLICE", "UserAgent", "Visit", "came_back", "default_user_agent", "shown_name",
-    "url_to_visit",
+    "Callback", "LONGEST_ANSWER", "Nobody", "SLICE", "UserAgent", "Visit", "came_back", "shown_name", "url_to_visit",
 ]
 
 #: Seconds after which whoever waits for the user asks whether to go on.
@@ -109,19 +106,6 @@ class Nobody(UserAgent):
             f"{shown_name(server)} wants a user to log in, and nobody can be asked here: there is neither a browser nor a"
             f" terminal. Log in before with `python -m {package} login URL`, use credentials that need no user"
             f" ({package}.ClientCredentials), or say how to ask with OAuth(ask=...)")
-
-
-def default_user_agent() -> UserAgent:
-    """Return the way of asking that fits: a browser, else the terminal, else one that says that there is neither."""
-    # Both build on this module.
-    from .browser import Browser, has_browser
-    from .terminal import Terminal, is_terminal
-
-    if has_browser(os.environ, sys.platform):
-        return Browser()
-    if is_terminal(sys.stdin) and is_terminal(sys.stderr):
-        return Terminal()
-    return Nobody()
 
 
 class _CallbackVisit(Visit):

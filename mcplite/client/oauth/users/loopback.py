@@ -1,4 +1,5 @@
 """Waits on this machine for the browser that comes back from a login.
+
 Everybody on this machine, and every page in a browser on it, can knock here. So only the request of the login that is
 under way is taken, only one, and nobody else can make it wait (AUTH-41). There is no thread: whoever waits serves.
 """

@@ -9,8 +9,9 @@ import pytest
 from logins import LIMIT, STATE, gives_up_after, patience
 
 from mcplite.client.oauth.users import agent as users
-from mcplite.client.oauth.users.agent import Callback, Nobody, UserAgent, Visit, default_user_agent
+from mcplite.client.oauth.users.agent import Callback, Nobody, UserAgent, Visit
 from mcplite.client.oauth.users.browser import Browser
+from mcplite.client.oauth.users.default import default_user_agent
 from mcplite.client.oauth.users.terminal import Terminal
 from mcplite.errors import AuthError, Cancelled
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mcplite.server import throttle
-from mcplite.server.throttle import Throttle
+from mcplite.server.handling import session as throttle
+from mcplite.server.handling.session import Throttle
 
 
 class Clock:

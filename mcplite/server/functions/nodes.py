@@ -1,0 +1,66 @@
+"""The nodes that annotations compile to, and the errors of converting a value."""
+
+from typing import Any, Callable, Dict, NamedTuple, Tuple, Union
+
+__all__ = ["Convert", "Mismatch", "Node", "expect", "from_text", "shown"]
+
+Convert = Callable[[Any], Any]
+
+class Mismatch(ValueError):
+    """A value does not fit; ``path`` leads to the place inside of it."""
+
+    def __init__(self, message: str, path: Tuple[Union[str, int], ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = path
+
+    def below(self, step: Union[str, int]) -> "Mismatch":
+        """Return the same for the value that contains this one under *step*."""
+        return Mismatch(self.message, (step, *self.path))
+
+    def sentence(self, name: str = "") -> str:
+        """Return one sentence with the whole path."""
+        text = name
+        for step in self.path:
+            text += f"[{step}]" if isinstance(step, int) else (f".{step[:100]}" if text else step[:100])
+        return f"{text}: {self.message}" if text else self.message
+
+
+class Node(NamedTuple):
+    """A compiled annotation."""
+
+    schema: Dict[str, Any]
+    convert: Convert
+
+
+def shown(value: Any) -> str:
+    """Return a value as errors quote it."""
+    if type(value) in (list, dict) and len(value) > 20:
+        return f"{'a list' if type(value) is list else 'an object'} of {len(value)}"
+    text = repr(value[:100] if type(value) is str else value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def expect(kind: type, what: str) -> Convert:
+    """Return the converter that accepts one type and changes nothing."""
+
+    def convert(value: Any) -> Any:
+        if type(value) is not kind:
+            raise Mismatch(f"{shown(value)} is not {what}")
+        return value
+
+    return convert
+
+
+def from_text(parse: Callable[[str], Any], what: str) -> Convert:
+    """Return the converter for what is written as text."""
+
+    def convert(value: Any) -> Any:
+        if type(value) is not str:
+            raise Mismatch(f"{shown(value)} is not a string")
+        try:
+            return parse(value)
+        except (ValueError, ArithmeticError):
+            raise Mismatch(f"{shown(value)} is not {what}") from None
+
+    return convert

@@ -1,0 +1,112 @@
+"""What a context, an asker and the dispatcher need of a session; both eras derive from it."""
+
+import time
+from typing import TYPE_CHECKING, Any, Optional
+
+from ...errors import RemoteError
+from ...revisions import Revision
+from ...rpc.incoming import Incoming
+from ...rpc.peer import Peer
+from ...types import ClientCapabilities, Implementation
+
+if TYPE_CHECKING:
+    from ..app import Server
+    from ..auth.principals import Principal
+    from ..limits import Limits
+    from .asker import Asker
+    from .context import Context
+
+
+__all__ = ["Session", "Throttle"]
+
+
+class Throttle:
+    """Says whether one more message may go out now; not thread-safe, its owner locks.
+
+    :param rate: messages a second; None for no bound.
+    :param burst: messages that may go out at once before the rate counts; one at least.
+    """
+
+    __slots__ = ("_rate", "_burst", "_tokens", "_last")
+
+    def __init__(self, rate: Optional[float], burst: float) -> None:
+        self._rate = rate
+        self._burst = max(1.0, burst)
+        self._tokens = self._burst
+        self._last = time.monotonic()
+
+    def allow(self) -> bool:
+        """Take a token if there is one."""
+        if self._rate is None:
+            return True
+        if self._tokens < 1:
+            # The clock is read only when the burst is spent: a short run of messages costs nothing.
+            now = time.monotonic()
+            self._tokens = min(self._burst, self._tokens + (now - self._last) * self._rate)
+            self._last = now
+            if self._tokens < 1:
+                return False
+        self._tokens -= 1
+        return True
+
+
+class Session:
+    """What handlers ask of a client, whichever era it is of; they meet it as ``ctx.session``."""
+
+    app: "Server"
+    peer: Peer
+    client_info: Optional[Implementation]
+    client_capabilities: ClientCapabilities
+    #: Who it is, or who has begun what lasts, over HTTP where callers are known; else None.
+    principal: "Optional[Principal]" = None
+
+    @property
+    def revision(self) -> Revision:
+        """The revision that the client is served under."""
+        raise NotImplementedError
+
+    @property
+    def limits(self) -> "Limits":
+        """The server's bounds."""
+        return self.app.limits
+
+    @property
+    def owner(self) -> Optional[str]:
+        """What is kept for this client is bound to this: the key of its principal; None for nobody."""
+        return None if self.principal is None else self.principal.key
+
+    def sender_of(self, incoming: Incoming) -> "Optional[Principal]":
+        """Return who has sent a request."""
+        return self.principal
+
+    @property
+    def sends_progress_message(self) -> bool:
+        """Whether this revision's progress notifications have a ``message`` (PROG-06)."""
+        return self.revision.progress_message
+
+    def throttle(self) -> Throttle:
+        """Return a fresh bucket for one request's progress or log messages."""
+        rate = self.limits.messages_per_second
+        return Throttle(rate, 10 * rate if rate is not None else 0)
+
+    def wants_log(self, level: str) -> bool:
+        """Whether the client wants messages of this level."""
+        raise NotImplementedError
+
+    def asker(self, context: "Optional[Context]" = None) -> "Asker":
+        """Return how questions reach this client.
+
+        :param context: of the request on whose behalf it is asked; None outside of one.
+        """
+        raise NotImplementedError
+
+    def finish(self, result: Any) -> Any:
+        """Return the result of a request as it is sent."""
+        return result
+
+    def refuse(self, error: RemoteError) -> RemoteError:
+        """Return the error of a handler as it is sent."""
+        return error
+
+    def elicitation_complete(self, elicitation_id: str) -> None:
+        """Tell this client, and no other, that a URL question was answered; where the revision has a word for it."""
