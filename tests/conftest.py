@@ -15,8 +15,9 @@ import time
 
 import psutil
 import pytest
-import wire
 from hypothesis import settings
+
+from tests.support import wire
 
 #: Variables that are for the tests themselves.
 TEST_SETTINGS = {"MCPLITE_INTEROP", "MCPLITE_SCHEMAS"}

@@ -6,14 +6,16 @@ import sys
 from pathlib import Path
 
 import pytest
-import schemas
+
+from tests.support import schemas
 
 HERE = Path(__file__).resolve().parent
 
 
 _BAD = '''
 import os, subprocess, sys, threading
-import conftest, pytest
+import pytest
+from tests import conftest
 import mcplite
 
 conftest.PATIENCE = 0.3
@@ -67,9 +69,9 @@ def test_nothing():
 def outcome(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bad")
     (folder / "test_bad.py").write_text(_BAD)
-    path = os.pathsep.join([str(HERE), str(HERE / "support"), str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "MCPLITE_DEBUG": "1", "MCPLITE_INTEROP": "here", "PYTEST_ADDOPTS": ""}
-    ran = subprocess.run([sys.executable, "-m", "pytest", "-p", "conftest", "-c", os.devnull, "--rootdir", str(folder),
+    ran = subprocess.run([sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", os.devnull, "--rootdir", str(folder),
                           "-rA", "-p", "no:cacheprovider", str(folder)], cwd=folder, env=environment, timeout=100,
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
     return ran.stdout

@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from authserver import AuthServer
 
 import mcplite
 from mcplite import errors, revisions
+from tests.support.authserver import AuthServer
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = sorted(DOCS.glob("*.rst"))

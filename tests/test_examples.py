@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import requests
-from processes import serving
 
 import mcplite
 from mcplite import revisions
 from mcplite.types import CreateMessageResult, TextContent
+from tests.support.processes import serving
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-import schemas
 
 from mcplite.revisions import JULY_2026, JUNE_2025, LEGACY, MARCH_2025, NOVEMBER_2024, NOVEMBER_2025, REVISIONS
+from tests.support import schemas
 
 validate = schemas.validate_message
 needs_schemas = pytest.mark.skipif(schemas.FOLDER is None, reason=schemas.REASON)

@@ -10,7 +10,6 @@ import uuid
 from pathlib import Path
 
 import pytest
-import wire
 
 import mcplite
 from mcplite.protocol.http.headers import Headers
@@ -21,6 +20,7 @@ from mcplite.server.http.endpoint import Exchange
 from mcplite.server.http.messages import HTTPRequest
 from mcplite.server.transports.httpd import serve
 from mcplite.types import CreateMessageResult, TextContent
+from tests.support import wire
 
 pytestmark = pytest.mark.skipif(wire.schemas.FOLDER is None, reason=wire.schemas.REASON)
 

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import serving
 
 import mcplite
 from mcplite.revisions import REVISIONS
+from tests.support.processes import serving
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent

@@ -11,14 +11,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-import stateless
-from authserver import REDIRECT, AuthServer, User
-from processes import serving
-from rawhttp import BOTH, Wire, call, initialize, request
 
 import mcplite
 from mcplite.protocol.http import challenges
 from mcplite.revisions import REVISIONS
+from tests.support import stateless
+from tests.support.authserver import REDIRECT, AuthServer, User
+from tests.support.processes import serving
+from tests.support.rawhttp import BOTH, Wire, call, initialize, request
 
 HERE = Path(__file__).resolve().parent
 LIMIT = 30

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from processes import serving
 
 import mcplite
 from mcplite.revisions import REVISIONS
+from tests.support.processes import serving
 
 HERE = Path(__file__).resolve().parent
 LIMIT = 60

@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
-from authserver import AuthServer, Protected
 
 import mcplite
 from mcplite.client.oauth.stores.file import FileStore
+from tests.support.authserver import AuthServer, Protected
 
 ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
 #: Seconds to wait for what has to come.

@@ -3,7 +3,6 @@
 import contextlib
 
 import pytest
-from authserver import REDIRECT, AuthServer, Protected, User
 
 import mcplite
 from mcplite.cli.arguments import UsageError
@@ -12,6 +11,7 @@ from mcplite.client.oauth.stores.base import MemoryStore
 from mcplite.client.oauth.users.agent import Nobody, UserAgent, Visit
 from mcplite.client.oauth.users.browser import Browser
 from mcplite.client.oauth.users.terminal import Terminal
+from tests.support.authserver import REDIRECT, AuthServer, Protected, User
 
 URL = "https://mcp.example/mcp"
 CLIENT = {"issuer": "https://a.example", "client_id": "mine", "secret": "hush"}

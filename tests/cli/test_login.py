@@ -10,8 +10,9 @@ import time
 import urllib.request
 
 import pytest
-from authserver import follow, refuse
-from webscript import WebScript
+
+from tests.support.authserver import follow, refuse
+from tests.support.webscript import WebScript
 
 SECONDS = 30
 

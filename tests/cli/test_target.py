@@ -7,11 +7,11 @@ import time
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from authserver import follow
-from webscript import WebScript
 
 from mcplite.cli.parser import parse
 from mcplite.cli.target import connected
+from tests.support.authserver import follow
+from tests.support.webscript import WebScript
 
 
 @pytest.fixture

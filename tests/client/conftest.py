@@ -1,9 +1,9 @@
 """An authorization server, a server that takes its tokens, and a user, for every test that logs in."""
 
 import pytest
-from authserver import REDIRECT, AuthServer, Protected, User
 
 import mcplite
+from tests.support.authserver import REDIRECT, AuthServer, Protected, User
 
 
 @pytest.fixture

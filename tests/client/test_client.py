@@ -4,9 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import children
 import pytest
-from fakes import LIMIT, SILENCE, Fake, Refusal, start
 
 import mcplite
 from mcplite import revisions
@@ -14,6 +12,8 @@ from mcplite.client.client import Client
 from mcplite.errors import ConnectionClosed, NotSupported, ProtocolError, TransportError
 from mcplite.rpc.channels import MemoryChannel, StreamChannel
 from mcplite.rpc.interfaces import Channel
+from tests.support import children
+from tests.support.fakes import LIMIT, SILENCE, Fake, Refusal, start
 
 # --- opening and closing -------------------------------------------------------------------------------
 

@@ -3,12 +3,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from authserver import AuthServer, Protected
 
 import mcplite
 from mcplite.client.config.files import ServerConfig
 from mcplite.client.connect import _split, command, connect, transport
 from mcplite.errors import TransportError
+from tests.support.authserver import AuthServer, Protected
 
 LIMIT = 30
 ROOT = str(Path(mcplite.__file__).resolve().parent.parent)

@@ -2,7 +2,6 @@ import logging
 import threading
 
 import pytest
-from fakes import LIMIT, Fake
 
 import mcplite
 from mcplite import revisions
@@ -20,6 +19,7 @@ from mcplite.types import (
     TextContent,
     ToolUseContent,
 )
+from tests.support.fakes import LIMIT, Fake
 
 NEWEST = revisions.NEWEST_LEGACY
 OLDEST = revisions.LEGACY[0]

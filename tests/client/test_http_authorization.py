@@ -8,11 +8,11 @@ import threading
 
 import pytest
 import requests
-from authserver import REDIRECT, AuthServer, Checks, Protected, User
 from requests.auth import AuthBase
-from webscript import WebScript
 
 import mcplite
+from tests.support.authserver import REDIRECT, AuthServer, Checks, Protected, User
+from tests.support.webscript import WebScript
 
 LIMIT = 30
 #: Seconds that a call has, and more than those, which the user takes.

@@ -2,10 +2,10 @@ import logging
 import threading
 
 import pytest
-from fakes import LIMIT, SILENCE, Fake, Refusal
 
 import mcplite
 from mcplite.errors import ConnectionClosed
+from tests.support.fakes import LIMIT, SILENCE, Fake, Refusal
 
 
 def test_an_idle_server_is_pinged_again_and_again():

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import requests
-from processes import serving
 
 import mcplite
+from tests.support.processes import serving
 
 HERE = Path(__file__).resolve().parent
 WAITRESS = ["-m", "waitress", "--listen=127.0.0.1:PORT", "--threads=16"]

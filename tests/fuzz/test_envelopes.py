@@ -4,12 +4,12 @@ import copy
 import json
 
 from hypothesis import given, strategies as st
-from mutations import places
 
 from mcplite.errors import InvalidParams, UnsupportedVersion
 from mcplite.protocol import envelope
 from mcplite.revisions import LEGACY, NEWEST, REVISIONS
 from mcplite.types import ClientCapabilities, Implementation
+from tests.support.mutations import places
 
 KEYS = [envelope.VERSION, envelope.CAPABILITIES, envelope.CLIENT_INFO, envelope.LOG_LEVEL, envelope.SUBSCRIPTION,
         "progressToken", "traceparent"]

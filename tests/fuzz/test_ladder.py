@@ -7,8 +7,6 @@ from typing import Annotated
 
 import pytest
 from hypothesis import example, given, settings, strategies as st
-from mutations import places
-from stateless import MODERN, PREFIX, call, encode, headers, message
 
 import mcplite
 from mcplite.protocol import jsonrpc
@@ -18,6 +16,8 @@ from mcplite.revisions import NEWEST, REVISIONS
 from mcplite.rpc.channels import MemoryChannel
 from mcplite.server.http.endpoint import Exchange
 from mcplite.server.http.messages import HTTPRequest, UnreadableBody
+from tests.support.mutations import places
+from tests.support.stateless import MODERN, PREFIX, call, encode, headers, message
 
 LIMIT = 30
 KEY = "a secret of many bytes"

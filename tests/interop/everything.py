@@ -541,8 +541,7 @@ def main(transport: str = "stdio", mode: str = "") -> None:
     if not report:
         run()
         return
-    sys.path.insert(0, str(ROOT / "tests" / "support"))
-    import wire
+    from tests.support import wire
 
     with wire.recording() as recorder:
         run()

@@ -6,11 +6,11 @@ import ssl
 import subprocess
 
 import pytest
-from webscript import WebScript
 
 import mcplite
 from mcplite.net.adapter import make_adapter
 from mcplite.net.link import Exchange, Link
+from tests.support.webscript import WebScript
 
 LIMIT = 30
 NAME = "mcp.example"

@@ -5,10 +5,10 @@ import threading
 
 import pytest
 import requests
-from webscript import WebScript
 
 import mcplite
 from mcplite.net.bearer import Bearer
+from tests.support.webscript import WebScript
 
 LIMIT = 30
 

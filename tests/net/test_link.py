@@ -6,12 +6,12 @@ import subprocess
 
 import pytest
 import requests
-from authserver import REDIRECT, AuthServer, Protected, follow
-from webscript import WebScript
 
 import mcplite
 from mcplite.net.link import Exchange, Link, Stopped
 from mcplite.protocol.show import shown
+from tests.support.authserver import REDIRECT, AuthServer, Protected, follow
+from tests.support.webscript import WebScript
 
 LIMIT = 30
 

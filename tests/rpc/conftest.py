@@ -1,7 +1,8 @@
 """Conversations for every test of the engine."""
 
 import pytest
-from conversations import Conversation
+
+from tests.support.conversations import Conversation
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import threading
 import time
 
 import pytest
-from conversations import reply
 
 from mcplite.errors import (
     Cancelled,
@@ -18,6 +17,7 @@ from mcplite.errors import (
 )
 from mcplite.protocol import jsonrpc
 from mcplite.rpc.cancel import CancelToken
+from tests.support.conversations import reply
 
 pytestmark = pytest.mark.bad_wire
 

@@ -4,11 +4,11 @@ import json
 import threading
 
 import pytest
-from conversations import Recorder, reply
 
 from mcplite.rpc.channels import MemoryChannel
 from mcplite.rpc.peer import Peer
 from mcplite.rpc.threads import Workers
+from tests.support.conversations import Recorder, reply
 
 pytestmark = pytest.mark.bad_wire
 

@@ -4,7 +4,8 @@ import threading
 import time
 
 import pytest
-from conversations import reply
+
+from tests.support.conversations import reply
 
 pytestmark = pytest.mark.bad_wire
 

@@ -3,9 +3,9 @@
 import threading
 
 import pytest
-from children import LIMIT, wait_until
 
 from mcplite.rpc.watchdog import Watchdog
+from tests.support.children import LIMIT, wait_until
 
 
 class Work:

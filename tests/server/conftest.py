@@ -8,10 +8,10 @@ import json
 import time
 
 import pytest
-from stateless import Pipe, Web
 
 from mcplite.rpc.channels import MemoryChannel
 from mcplite.server import Server
+from tests.support.stateless import Pipe, Web
 
 
 class RawClient:

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from rawhttp import Wire, begin, call, initialize, post, request
 
 import mcplite
 from mcplite.server import __main__ as command_line
+from tests.support.rawhttp import Wire, begin, call, initialize, post, request
 
 ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
 ENVIRONMENT = {**os.environ, "PYTHONPATH": ROOT, "PYTHONIOENCODING": "utf-8"}

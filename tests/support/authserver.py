@@ -1,6 +1,6 @@
 """An authorization server, an MCP server that takes its tokens only, and a user: strict, scripted, on real sockets.
 
-    python tests/support/authserver.py
+    python -m tests.support.authserver
 
 runs the two of them until stdin ends, for tests that need them in a process of their own: the first line on stdout is
 JSON with their addresses, and each line that is read is answered by what was asked of the authorization server so far.
@@ -17,7 +17,7 @@ import threading
 from collections import Counter
 from urllib.parse import parse_qsl, unquote_plus, urlencode, urlsplit
 
-from webscript import LIMIT, WebScript
+from .webscript import LIMIT, WebScript
 
 #: Where users come back to; nobody listens there.
 REDIRECT = "http://127.0.0.1:8765/callback"

@@ -4,9 +4,9 @@ import threading
 import time
 from urllib.parse import parse_qs, quote, urlsplit
 
-import rawhttp
-
 from mcplite.errors import Cancelled
+
+from . import rawhttp
 
 STATE = "St4te-of_this~login"
 LIMIT = 30

@@ -18,12 +18,12 @@ import json
 import threading
 import weakref
 
-import schemas
-
 from mcplite.protocol.envelope import VERSION
 from mcplite.revisions import NEWEST, NEWEST_LEGACY, REVISIONS, find
 from mcplite.rpc.peer import Peer
 from mcplite.server.http.endpoint import Exchange
+
+from . import schemas
 
 #: Outlines of messages that were found valid; tests send the same ones again and again.
 _valid = set()

@@ -4,7 +4,6 @@ import dataclasses
 import json
 
 import pytest
-import schemas
 
 from mcplite import types
 from mcplite.errors import (
@@ -20,6 +19,7 @@ from mcplite.errors import (
 from mcplite.protocol import codec, envelope, forms, jsonrpc
 from mcplite.revisions import JULY_2026, JUNE_2025, LEGACY, MARCH_2025, NOVEMBER_2024, NOVEMBER_2025, REVISIONS
 from mcplite.types import *  # noqa: F403
+from tests.support import schemas
 
 if schemas.FOLDER is None:
     pytest.skip(schemas.REASON, allow_module_level=True)

@@ -3,11 +3,11 @@
 import threading
 
 import pytest
-from fakes import LIMIT, Fake, Refusal, start
 
 import mcplite
 from mcplite import revisions
 from mcplite.client.features.cache import Cache
+from tests.support.fakes import LIMIT, Fake, Refusal, start
 
 METHODS = ["tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"]
 TOOLS, PROMPTS, RESOURCES, UPDATED = (

@@ -1,10 +1,10 @@
 import threading
 
 import pytest
-from fakes import LIMIT, SILENCE, Fake, Refusal
 
 import mcplite
 from mcplite.client import Completer
+from tests.support.fakes import LIMIT, SILENCE, Fake, Refusal
 
 CITIES = ["Rome", "Rouen", "Paris"]
 COMPLETE = "completion/complete"

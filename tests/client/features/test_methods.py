@@ -2,7 +2,6 @@ import logging
 import threading
 
 import pytest
-from fakes import LIMIT, SILENCE, Fake, Refusal
 
 import mcplite
 from mcplite import revisions
@@ -16,6 +15,7 @@ from mcplite.types import (
     TextResourceContents,
     UnknownContent,
 )
+from tests.support.fakes import LIMIT, SILENCE, Fake, Refusal
 
 LEGACY = [revision.name for revision in revisions.LEGACY]
 STRUCTURED = [revision.name for revision in revisions.LEGACY if revision.structured_output]

@@ -9,11 +9,11 @@ import pytest
 import requests
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase, HTTPDigestAuth
-from webscript import WebScript
 
 import mcplite
 from mcplite.client.http import get_stream as listener, reading as httpreading
 from mcplite.client.http.channel import HTTPChannel
+from tests.support.webscript import WebScript
 
 LIMIT = 30
 

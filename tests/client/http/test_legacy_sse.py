@@ -4,9 +4,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from webscript import WebScript
 
 import mcplite
+from tests.support.webscript import WebScript
 
 LIMIT = 30
 

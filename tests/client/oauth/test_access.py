@@ -11,8 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-from authserver import REDIRECT, AuthServer, follow, refuse
-from webscript import WebScript
 
 import mcplite
 from mcplite.client.oauth import access, web as webs
@@ -20,10 +18,11 @@ from mcplite.client.oauth.discovery import AuthorizationServer, ProtectedResourc
 from mcplite.client.oauth.stepup import choose_scopes
 from mcplite.net.link import Exchange, Link, Stopped
 from mcplite.protocol.http.challenges import Challenge
+from tests.support.authserver import REDIRECT, AuthServer, follow, refuse
+from tests.support.webscript import WebScript
 
 LIMIT = 30
 ROOT = Path(mcplite.__file__).resolve().parent.parent
-SUPPORT = Path(__file__).resolve().parent.parent.parent / "support"
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 JSON = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 #: A process that uses a server from many threads, once it is told to.
@@ -57,7 +56,7 @@ print(wrong or "done", flush=True)
 FORK = """
 import os, sys, threading
 import mcplite
-from authserver import REDIRECT, follow
+from tests.support.authserver import REDIRECT, follow
 from mcplite.net.link import Exchange, Link
 
 url, path = sys.argv[1], sys.argv[2]
@@ -512,7 +511,7 @@ def test_a_process_that_was_stopped_in_the_middle_is_not_waited_for_without_end(
 def test_a_process_that_is_forked_during_a_login_is_not_stuck(auth, script, tmp_path, kind):
     # REL-42: the thread that is at the user's does not come along.
     path = "" if kind == "memory" else str(tmp_path / "private" / "credentials.json")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(SUPPORT)])}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-W", "ignore", "-c", FORK, script.url, path]
     with subprocess.Popen(command, cwd=str(ROOT), env=environment, stdin=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True) as process:

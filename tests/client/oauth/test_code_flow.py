@@ -7,10 +7,10 @@ import time
 
 import pytest
 import requests
-from authserver import REDIRECT, refuse
 
 import mcplite
 from mcplite.client.oauth.users import agent as users
+from tests.support.authserver import REDIRECT, refuse
 
 DOCUMENT = "https://client.example/about.json"
 LIMIT = 30

@@ -1,12 +1,12 @@
 """From an MCP server to its authorization server: what is asked, in which order, and what of it is believed."""
 
 import pytest
-from webscript import WebScript
 
 import mcplite
 from mcplite.client.oauth.discovery import AuthorizationServer, ProtectedResource, choose_issuer, find_resource, find_server
 from mcplite.client.oauth.web import Web
 from mcplite.protocol.http.challenges import Challenge
+from tests.support.webscript import WebScript
 
 RESOURCE = "/.well-known/oauth-protected-resource"
 OAUTH = "/.well-known/oauth-authorization-server"

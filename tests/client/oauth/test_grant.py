@@ -9,16 +9,16 @@ import time
 from pathlib import Path
 
 import pytest
-from authserver import REDIRECT, User, follow, refuse
-from webscript import WebScript
 
 import mcplite
 from mcplite.client.oauth import grant as grants
 from mcplite.client.oauth.grant import Grant
 from mcplite.protocol.http.challenges import Challenge
+from tests.support.authserver import REDIRECT, User, follow, refuse
+from tests.support.webscript import WebScript
 
 LIMIT = 30
-SUPPORT = Path(__file__).resolve().parent.parent.parent / "support"
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def stored(grant, script):
@@ -43,7 +43,7 @@ def test_a_login_gives_a_token_that_clients_use(auth, script, user, grant):
 
 
 def test_a_login_at_a_server_in_another_process():
-    with subprocess.Popen([sys.executable, str(SUPPORT / "authserver.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    with subprocess.Popen([sys.executable, "-m", "tests.support.authserver"], cwd=str(ROOT), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           text=True) as process:
         there = json.loads(process.stdout.readline())
         credentials = mcplite.OAuth(ask=follow, redirect_uri=REDIRECT).login(there["url"])

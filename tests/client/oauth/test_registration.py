@@ -5,7 +5,6 @@ import logging
 import time
 
 import pytest
-from webscript import WebScript
 
 import mcplite
 from mcplite.client.oauth.discovery import AuthorizationServer
@@ -13,6 +12,7 @@ from mcplite.client.oauth.registration import check_document_url, choose_method,
 from mcplite.client.oauth.stores.base import MemoryStore
 from mcplite.client.oauth.token_endpoint import ClientIdentity
 from mcplite.client.oauth.web import Web
+from tests.support.webscript import WebScript
 
 REDIRECT = "http://127.0.0.1:8765/callback"
 DOCUMENT = "https://app.example/client.json"

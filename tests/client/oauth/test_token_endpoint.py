@@ -7,7 +7,6 @@ import time
 from urllib.parse import parse_qs, unquote_plus
 
 import pytest
-from webscript import WebScript
 
 import mcplite
 from mcplite.client.oauth.discovery import AuthorizationServer
@@ -16,6 +15,7 @@ from mcplite.client.oauth.stores.base import MemoryStore
 from mcplite.client.oauth.token_endpoint import ClientIdentity, Credentials, TokenEndpoint
 from mcplite.client.oauth.web import Web
 from mcplite.net.link import Stopped
+from tests.support.webscript import WebScript
 
 RESOURCE = "https://mcp.example/mcp"
 TOKEN = {"access_token": "acc3ss", "token_type": "Bearer"}

@@ -5,10 +5,10 @@ import time
 from urllib.parse import parse_qsl
 
 import pytest
-from authserver import AuthServer, Protected, refuse
-from webscript import WebScript
 
 import mcplite
+from tests.support.authserver import AuthServer, Protected, refuse
+from tests.support.webscript import WebScript
 
 LIMIT = 30
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"

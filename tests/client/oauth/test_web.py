@@ -9,12 +9,12 @@ import threading
 from urllib.parse import parse_qs
 
 import pytest
-from webscript import WebScript
 
 import mcplite
 from mcplite.client.oauth import web as module
 from mcplite.client.oauth.web import Answer, Web
 from mcplite.net.link import Stopped
+from tests.support.webscript import WebScript
 
 LIMIT = 30
 WHAT = "the metadata of nobody"

@@ -4,11 +4,11 @@ import queue
 import threading
 
 import pytest
-from fakes import LIMIT, Fake, start
 
 import mcplite
 from mcplite import revisions
 from mcplite.errors import Cancelled, InputNeeded, InternalError, ProtocolError
+from tests.support.fakes import LIMIT, Fake, start
 
 DISCOVERED = {"resultType": "complete", "supportedVersions": [revisions.NEWEST.name],
               "ttlMs": 0, "cacheScope": "private",

@@ -3,12 +3,12 @@ import logging
 import threading
 
 import pytest
-from fakes import LIMIT, SILENCE, Fake, Refusal, start
 
 import mcplite
 from mcplite import revisions
 from mcplite.errors import ConnectionClosed, ProtocolError, RequestTimeout, UnsupportedVersion
 from mcplite.types import Implementation
+from tests.support.fakes import LIMIT, SILENCE, Fake, Refusal, start
 
 LEGACY = [revision.name for revision in revisions.LEGACY]
 

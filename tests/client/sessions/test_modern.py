@@ -6,15 +6,15 @@ import logging
 import threading
 
 import pytest
-from children import script as child
-from fakes import LIMIT, SILENCE, Fake, Refusal, start
-from webscript import WebScript
 
 import mcplite
 from mcplite import revisions
 from mcplite.client.sessions.modern import choose
 from mcplite.errors import HeaderMismatch, ProtocolError, RequestTimeout, UnsupportedVersion
 from mcplite.types import Implementation
+from tests.support.children import script as child
+from tests.support.fakes import LIMIT, SILENCE, Fake, Refusal, start
+from tests.support.webscript import WebScript
 
 VERSION = revisions.NEWEST.name
 PREFIX = "io.modelcontextprotocol/"

@@ -6,10 +6,7 @@ import logging
 import socket
 import threading
 
-import children
 import pytest
-from fakes import Fake, Refusal
-from webscript import WebScript
 
 import mcplite
 from mcplite import revisions
@@ -24,6 +21,9 @@ from mcplite.errors import (
     TransportError,
     UnsupportedVersion,
 )
+from tests.support import children
+from tests.support.fakes import Fake, Refusal
+from tests.support.webscript import WebScript
 
 LIMIT = 30
 MODERN = revisions.NEWEST.name

@@ -9,7 +9,6 @@ import threading
 import time
 import warnings
 
-import children
 import psutil
 import pytest
 
@@ -17,6 +16,7 @@ import mcplite
 from mcplite.client.stdio import channel as stdio
 from mcplite.client.stdio.channel import ChildChannel
 from mcplite.errors import ConnectionClosed, ProtocolError, RequestTimeout
+from tests.support import children
 
 LIMIT, alive, receive, script, send, wait_until = (
     children.LIMIT, children.alive, children.receive, children.script, children.send, children.wait_until)
@@ -547,7 +547,7 @@ def test_stderr_lines_go_to_a_callable(start):
 def test_stderr_inherited(tmp_path):
     program = """
 import sys
-from mcplite.client.stdio import ChildChannel
+from mcplite.client.stdio.channel import ChildChannel
 channel = ChildChannel([sys.executable, "-c", "import sys; sys.stderr.write('through'); sys.stdin.read()"],
                        stderr="inherit")
 channel.close()
@@ -570,7 +570,7 @@ def run(program, *arguments):
 def test_a_program_that_forgets_to_close(behaviour, reader):
     program = """
 import json, sys, threading
-from mcplite.client.stdio import ChildChannel
+from mcplite.client.stdio.channel import ChildChannel
 from mcplite.errors import ConnectionClosed
 channel = ChildChannel(json.loads(sys.argv[1]))
 def read():
@@ -602,7 +602,7 @@ def test_the_child_of_a_killed_client_sees_the_end_of_its_input(tmp_path):
     marker = tmp_path / "ended"
     program = """
 import json, sys, time
-from mcplite.client.stdio import ChildChannel
+from mcplite.client.stdio.channel import ChildChannel
 channel = ChildChannel(json.loads(sys.argv[1]))
 print(channel.pid, flush=True)
 time.sleep(600)

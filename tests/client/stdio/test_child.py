@@ -1,11 +1,11 @@
 import os
 import signal
 
-import children
 import pytest
 
 from mcplite.client.stdio import child as child_module
 from mcplite.client.stdio.child import Child, describe_exit
+from tests.support import children
 
 script, wait_until = children.script, children.wait_until
 

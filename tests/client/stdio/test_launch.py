@@ -3,12 +3,12 @@ import os
 import subprocess
 import sys
 
-import children
 import pytest
 
 from mcplite.client.stdio import launch as spawning
 from mcplite.client.stdio.channel import ChildChannel
 from mcplite.errors import TransportError
+from tests.support import children
 
 
 def refusal(command, **options):

@@ -5,15 +5,15 @@ import logging
 import threading
 
 import pytest
-from children import wait_until
-from fakes import LIMIT, SILENCE, Fake, Refusal, start
-from webscript import WebScript
 
 import mcplite
 from mcplite import PromptsChanged, ResourcesChanged, ResourceUpdated, ToolsChanged, revisions
 from mcplite.client.subscriptions import subscription as listen
 from mcplite.client.subscriptions.events import Filter
 from mcplite.errors import SERVER_BUSY, ConnectionClosed, RemoteError, RequestTimeout, TransportError
+from tests.support.children import wait_until
+from tests.support.fakes import LIMIT, SILENCE, Fake, Refusal, start
+from tests.support.webscript import WebScript
 
 DISCOVERED = {"resultType": "complete", "supportedVersions": [revisions.NEWEST.name],
               "ttlMs": 0, "cacheScope": "private",

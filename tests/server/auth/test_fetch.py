@@ -4,10 +4,10 @@ import base64
 import socket
 
 import pytest
-from webscript import WebScript
 
 from mcplite.server.auth import fetch as fetching
 from mcplite.server.auth.fetch import FetchError, fetch_json
+from tests.support.webscript import WebScript
 
 SECRET = "a-secret-that-nobody-may-see"
 

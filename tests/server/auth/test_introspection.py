@@ -5,12 +5,12 @@ import logging
 from urllib.parse import parse_qs, unquote_plus
 
 import pytest
-from webscript import WebScript
 
 import mcplite
 from mcplite.server.auth import introspection
 from mcplite.server.auth.bearer import Refused
 from mcplite.server.auth.introspection import Introspection
+from tests.support.webscript import WebScript
 
 TOKEN, SECRET = "an-opaque-token-0123456789", "the secret: of this/server"
 ACTIVE = {"active": True, "sub": "ada", "client_id": "desk", "scope": "read write", "aud": "https://mcp.example/mcp",

@@ -8,13 +8,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from webscript import LIMIT, WebScript
 
 import mcplite
 from mcplite.server.auth import keysets
 from mcplite.server.auth.fetch import FetchError, deadline
 from mcplite.server.auth.jwt import JWTVerifier
 from mcplite.server.auth.keysets import KeySet, fitting, metadata_keys_url, read_keys
+from tests.support.webscript import LIMIT, WebScript
 
 ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
 #: A process that forks while a thread fetches; the child exits with 0 when it has fetched by itself.

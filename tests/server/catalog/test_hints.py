@@ -1,10 +1,10 @@
 """How long clients may keep what they got."""
 
 import pytest
-from stateless import message
 
 import mcplite
 from mcplite import CacheHint, RegistrationError
+from tests.support.stateless import message
 
 
 def make(**options):

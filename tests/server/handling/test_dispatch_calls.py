@@ -2,9 +2,8 @@
 
 import contextvars
 
-from results import text_of
-
 from mcplite.server import Limits, Server
+from tests.support.results import text_of
 
 
 def test_context_variables_do_not_leak_between_calls(connect):

@@ -5,11 +5,11 @@ import json
 from collections import Counter
 
 import pytest
-from stateless import Web, again, call
 
 import mcplite
 from mcplite.protocol.state import Journal
 from mcplite.server.runtime.states import MemoryStore, States, StoredState
+from tests.support.stateless import Web, again, call
 
 KEYS = ["a key of thirty-two bytes or more"]
 CAN = {"capabilities": {"elicitation": {}}}

@@ -2,9 +2,8 @@
 
 import threading
 
-from results import text_of
-
 from mcplite.server import Context
+from tests.support.results import text_of
 
 
 def test_a_tool_that_runs_too_long_is_answered_and_told(connect, server):

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Dict
 
 import pytest
-from results import text_of
 
 from mcplite import types
 from mcplite.errors import InvalidParams, RemoteError, ToolError, UrlElicitationRequired
 from mcplite.revisions import LEGACY
 from mcplite.server import Audio, Context, Elicit, Image, InputRequired, Server
+from tests.support.results import text_of
 
 NAMES = [revision.name for revision in LEGACY]
 PNG = b"\x89PNG\r\n\x1a\n0000"

@@ -7,10 +7,10 @@ import threading
 from collections import Counter
 
 import pytest
-from stateless import Web, accept, again, call, message
 
 import mcplite
 from mcplite.errors import SERVER_BUSY
+from tests.support.stateless import Web, accept, again, call, message
 
 LIMIT = 30
 ADA, BOB = mcplite.Principal("ada"), mcplite.Principal("bob")

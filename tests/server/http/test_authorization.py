@@ -12,9 +12,6 @@ import time
 from pathlib import Path
 
 import pytest
-import stateless
-from children import wait_until
-from rawhttp import BOTH, LIMIT, Wire, call, initialize, request
 
 import mcplite
 from mcplite.protocol.http import challenges
@@ -22,6 +19,9 @@ from mcplite.protocol.http.headers import Headers
 from mcplite.server.http.endpoint import Exchange
 from mcplite.server.http.messages import HTTPRequest
 from mcplite.server.transports.wsgi import WSGIApp, mount
+from tests.support import stateless
+from tests.support.children import wait_until
+from tests.support.rawhttp import BOTH, LIMIT, Wire, call, initialize, request
 
 ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
 ADA, BOB = "a-token-of-ada-0123456789", "a-token-of-bob-0123456789"

@@ -6,7 +6,6 @@ import threading
 from typing import Any, Dict
 
 import pytest
-import stateless
 from hypothesis import given, settings, strategies as st
 
 import mcplite
@@ -14,6 +13,7 @@ from mcplite.protocol.http.headers import Headers
 from mcplite.revisions import LEGACY, REVISIONS
 from mcplite.server.http.endpoint import Exchange
 from mcplite.server.http.messages import HTTPRequest, UnreadableBody
+from tests.support import stateless
 
 LIMIT = 30
 KEY = "a secret of many bytes"

@@ -5,10 +5,10 @@ import queue
 import threading
 
 import pytest
-from stateless import PREFIX, Web, message
 
 import mcplite
 from mcplite.errors import SERVER_BUSY
+from tests.support.stateless import PREFIX, Web, message
 
 LIMIT = 30
 ALL = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True,

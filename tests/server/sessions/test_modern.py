@@ -6,14 +6,14 @@ import queue
 import threading
 
 import pytest
-import stateless
-from stateless import MODERN, PREFIX, Web, call, message, meta
 
 import mcplite
 from mcplite.protocol.http.headers import Headers
 from mcplite.revisions import REVISIONS
 from mcplite.server.http.endpoint import Exchange
 from mcplite.server.http.messages import HTTPRequest
+from tests.support import stateless
+from tests.support.stateless import MODERN, PREFIX, Web, call, message, meta
 
 LIMIT = 30
 NAMES = [revision.name for revision in reversed(REVISIONS)]

@@ -4,9 +4,9 @@ import socket
 import threading
 
 import pytest
-from children import LIMIT
 
 from mcplite.server.transports.client_socket import ClientSocket, Gone
+from tests.support.children import LIMIT
 
 
 @pytest.fixture

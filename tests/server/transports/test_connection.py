@@ -14,15 +14,15 @@ import threading
 import time
 
 import pytest
-from children import wait_until
 from hypothesis import example, given, strategies as st
-from rawhttp import LIMIT, Wire, chunked, request
 
 from mcplite.protocol.http.headers import Headers
 from mcplite.server.http.messages import HTTPResponse, UnreadableBody
 from mcplite.server.limits import Limits
 from mcplite.server.transports import request_body as requestbody
 from mcplite.server.transports.connection import Connection
+from tests.support.children import wait_until
+from tests.support.rawhttp import LIMIT, Wire, chunked, request
 
 #: Of a body, as the handlers here read it.
 BODY = 100_000

@@ -14,14 +14,14 @@ import time
 from pathlib import Path
 
 import pytest
-from children import wait_until
-from rawhttp import BOTH, LIMIT, Wire, begin, call, chunked, initialize, listen, post, refuses, request
-from results import text_of
 
 import mcplite
 from mcplite.server import Context, Limits, Server
 from mcplite.server.http import streams
 from mcplite.server.transports.httpd import HTTPServer, serve
+from tests.support.children import wait_until
+from tests.support.rawhttp import BOTH, LIMIT, Wire, begin, call, chunked, initialize, listen, post, refuses, request
+from tests.support.results import text_of
 
 ROOT = Path(__file__).parents[3]
 PING = {"jsonrpc": "2.0", "id": 9, "method": "ping"}

@@ -6,14 +6,14 @@ import threading
 import time
 
 import pytest
-from children import LIMIT, wait_until
-from rawhttp import Wire, request
 
 from mcplite.server.http.messages import HTTPResponse
 from mcplite.server.limits import Limits
 from mcplite.server.transports import poller as module
 from mcplite.server.transports.connection import Connection
 from mcplite.server.transports.poller import Lobby
+from tests.support.children import LIMIT, wait_until
+from tests.support.rawhttp import Wire, request
 
 
 class House:

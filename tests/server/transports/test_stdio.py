@@ -10,10 +10,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-import stateless
 
 from mcplite.server import Server
 from mcplite.server.transports.stdio import own_streams, serve
+from tests.support import stateless
 
 ROOT = Path(__file__).parents[3]
 SERVER = '''

@@ -15,14 +15,14 @@ import wsgiref.validate
 from pathlib import Path
 
 import pytest
-import stateless
-from children import wait_until
-from rawhttp import BOTH, LIMIT, Wire, call, initialize, listen, post, request
 
 import mcplite
 from mcplite.server import Context, Limits, Server
 from mcplite.server.http import streams
 from mcplite.server.transports.wsgi import WSGIApp, mount
+from tests.support import stateless
+from tests.support.children import wait_until
+from tests.support.rawhttp import BOTH, LIMIT, Wire, call, initialize, listen, post, request
 
 ROOT = Path(__file__).parents[3]
 
@@ -442,7 +442,7 @@ def test_requests_on_many_threads_at_once_make_one_exchange(app):
 
 def run(code, *arguments):
     child = subprocess.run([sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60,
-                           env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'server'}{os.pathsep}{ROOT / 'tests' / 'support'}"})
+                           env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert child.returncode == 0, child.stderr.decode()
     return child.stdout.decode(), child.stderr.decode()
 

@@ -20,7 +20,7 @@ ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
 #: A process that forks while another thread has one turn and its own has another; the child says what it could have.
 FORK = """
 import os, threading
-from mcplite.client.oauth.stores import Turns
+from mcplite.client.oauth.stores.base import Turns
 
 class Busy(Exception):
     pass

@@ -6,11 +6,11 @@ import json
 import os
 
 import pytest
-from keeping import LIMIT, NEW, OLD, GaveUp, child, entries, every_use, give_up, never, patient, refused
 
 from mcplite.client.oauth.stores import file as filestore
 from mcplite.client.oauth.stores.file import FileStore
 from mcplite.errors import AuthError
+from tests.support.keeping import LIMIT, NEW, OLD, GaveUp, child, entries, every_use, give_up, never, patient, refused
 
 PRELUDE = """
 import os, sys, threading

@@ -8,11 +8,11 @@ import threading
 import types
 
 import pytest
-from keeping import LIMIT, NEW, OLD, GaveUp, child, entries, give_up, never, patient, refused
 
 from mcplite.client.oauth.stores import locks as filelocks
 from mcplite.client.oauth.stores.file import FileStore
 from mcplite.client.oauth.stores.locks import FileLocks
+from tests.support.keeping import LIMIT, NEW, OLD, GaveUp, child, entries, give_up, never, patient, refused
 
 PRELUDE = """
 import os, sys

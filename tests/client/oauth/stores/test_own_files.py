@@ -6,11 +6,11 @@ import stat
 import subprocess
 
 import pytest
-from keeping import NEW, OLD, entries, every_use, never, refused
 
 from mcplite.client.oauth.stores.file import FileStore
 from mcplite.client.oauth.stores.locks import digest
 from mcplite.client.oauth.stores.own_files import data_folder, open_file
+from tests.support.keeping import NEW, OLD, entries, every_use, never, refused
 
 
 def mode_of(path):

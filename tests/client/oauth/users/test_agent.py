@@ -6,7 +6,6 @@ import sys
 import threading
 
 import pytest
-from logins import LIMIT, STATE, gives_up_after, patience
 
 from mcplite.client.oauth.users import agent as users
 from mcplite.client.oauth.users.agent import Callback, Nobody, UserAgent, Visit
@@ -14,6 +13,7 @@ from mcplite.client.oauth.users.browser import Browser
 from mcplite.client.oauth.users.default import default_user_agent
 from mcplite.client.oauth.users.terminal import Terminal
 from mcplite.errors import AuthError, Cancelled
+from tests.support.logins import LIMIT, STATE, gives_up_after, patience
 
 LOGIN = f"https://login.example/authorize?client_id=me&state={STATE}"
 HERE = "http://127.0.0.1:8765/callback"

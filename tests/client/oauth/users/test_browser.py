@@ -14,14 +14,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-import rawhttp
-from logins import LIMIT, STATE, Surfer, answer, gives_up_after, login_url, patience
 
 import mcplite
 from mcplite.client.oauth.users import browser
 from mcplite.client.oauth.users.browser import Browser, has_browser
 from mcplite.client.oauth.users.terminal import Terminal
 from mcplite.errors import AuthError, Cancelled
+from tests.support import rawhttp
+from tests.support.logins import LIMIT, STATE, Surfer, answer, gives_up_after, login_url, patience
 
 ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
 
@@ -198,7 +198,7 @@ with urlopen(back + "?code=c0de&state=St4te-of_this~login") as reply, open(__fil
 ASKING = """
 import sys
 from mcplite.client.oauth.users.browser import Browser
-from mcplite.client.oauth.users import default_user_agent
+from mcplite.client.oauth.users.default import default_user_agent
 
 agent = default_user_agent()
 assert type(agent) is Browser

@@ -8,10 +8,10 @@ import threading
 import time
 
 import pytest
-import rawhttp
 
 from mcplite.client.oauth.users import loopback, page
 from mcplite.client.oauth.users.loopback import Listener, carries, ready
+from tests.support import rawhttp
 
 STATE = "St4te-of_this~login"
 TARGET = f"/callback?code=c0de&state={STATE}&iss=https%3A%2F%2Fa.example"

@@ -10,12 +10,12 @@ import time
 from urllib.parse import urlsplit
 
 import pytest
-import rawhttp
-from logins import LIMIT, STATE, Surfer, answer, gives_up_after, login_url, patience
 
 from mcplite.client.oauth.users import terminal
 from mcplite.client.oauth.users.terminal import Terminal
 from mcplite.errors import AuthError, Cancelled
+from tests.support import rawhttp
+from tests.support.logins import LIMIT, STATE, Surfer, answer, gives_up_after, login_url, patience
 
 LOGIN = f"https://login.example/authorize?client_id=me&state={STATE}"
 
