@@ -132,4 +132,4 @@ def test_no_shell_ever(monkeypatch):
     refusal(["; touch x", "$(id)", "*"])
     assert seen["arguments"] == ["; touch x", "$(id)", "*"]
     assert not seen.get("shell")
-    assert spawning.spawn.__module__.endswith("client.spawn")
+    assert spawning.spawn.__module__.endswith("client.stdio.launch")

@@ -172,7 +172,7 @@ def closed():
     (False, Stream(True), None, Nobody), (False, closed(), Stream(True), Nobody),
 ])
 def test_the_way_of_asking_is_the_one_that_fits(monkeypatch, browser, stdin, stderr, kind):
-    monkeypatch.setattr("mcplite.client.oauth.users.browser.has_browser", lambda environment, platform: browser)
+    monkeypatch.setattr("mcplite.client.oauth.users.default.has_browser", lambda environment, platform: browser)
     monkeypatch.setattr(sys, "stdin", stdin)
     monkeypatch.setattr(sys, "stderr", stderr)
     assert type(default_user_agent()) is kind
