@@ -6,7 +6,6 @@ import threading
 import pytest
 from hypothesis import given, strategies as st
 
-from mcplite.protocol import jsonio as jsontext
 from mcplite.protocol.jsonio import encode_json
 
 JSON = st.recursive(
@@ -17,7 +16,7 @@ JSON = st.recursive(
 def without_c(monkeypatch):
     """Return what the module makes where Python has no C encoder."""
     monkeypatch.setattr(json.encoder, "c_make_encoder", None)
-    spec = importlib.util.spec_from_file_location("jsontext_without_c", jsontext.__file__)
+    spec = importlib.util.find_spec("mcplite.protocol.jsonio")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.encode_json
