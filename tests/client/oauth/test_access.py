@@ -14,10 +14,8 @@ import pytest
 
 import mcplite
 from mcplite.client.oauth import access, web as webs
-from mcplite.client.oauth.discovery import AuthorizationServer, ProtectedResource
-from mcplite.client.oauth.stepup import choose_scopes
+from mcplite.client.oauth.discovery import AuthorizationServer
 from mcplite.net.link import Exchange, Link, Stopped
-from mcplite.protocol.http.challenges import Challenge
 from tests.support.authserver import REDIRECT, AuthServer, follow, refuse
 from tests.support.webscript import WebScript
 
@@ -968,29 +966,6 @@ def test_a_resource_that_changes_its_name_is_another_one(auth, script, user):
         ping()  # the script still wants the other one
     assert auth.count("refresh_token") == 0 and record["refresh_token"] not in auth.everything
     assert auth.asked[-1]["resource"] == script.origin
-
-
-# --- which scopes -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("challenged, given, described, supported, before, expected", [
-    (None, [], None, [], [], []),
-    (None, [], ["a", "b"], [], [], ["a", "b"]),
-    (["c"], [], ["a", "b"], [], [], ["c"]),  # AUC-39, AUC-40: no relation to what is described
-    (None, ["g"], ["a", "b"], [], [], ["g"]),
-    (["c"], ["g"], ["a"], [], [], ["c", "g"]),
-    (["c", "b"], [], ["a"], [], ["a", "b"], ["a", "b", "c"]),  # AUC-43
-    (None, [], ["a", "offline_access"], [], [], ["a"]),  # AUC-47
-    (None, [], ["a"], ["offline_access", "a"], [], ["a", "offline_access"]),
-    (None, [], None, ["offline_access"], [], []),
-    (None, ["offline_access", "a"], None, ["offline_access"], [], ["a", "offline_access"]),
-])
-def test_which_scopes_are_asked_for(challenged, given, described, supported, before, expected):
-    challenge = Challenge("bearer", {"scope": " ".join(challenged)} if challenged else {})
-    resource = ProtectedResource("https://s.example/mcp", ["https://a.example"], described)
-    server = AuthorizationServer("https://a.example", "https://a.example/token", scopes=supported)
-    assert choose_scopes(challenge, resource, server, given, before, True) == expected
-    assert choose_scopes(challenge, resource, server, given, before, False) == [s for s in expected if s != "offline_access"]
 
 
 def test_a_server_that_wants_ever_more_is_given_up(auth, script, user):

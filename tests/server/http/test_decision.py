@@ -1,0 +1,208 @@
+"""The decision about an HTTP request, as tables: method, headers and body give the decision; nothing is served."""
+
+import json
+
+import pytest
+
+from mcplite.protocol import jsonrpc
+from mcplite.protocol.http.headers import Headers
+from mcplite.protocol.http.routing_headers import Mark
+from mcplite.revisions import LEGACY, NEWEST, NEWEST_LEGACY, REVISIONS
+from mcplite.server.http import decision
+from mcplite.server.http.decision import Accept, End, Listen, Note, Preflight, Reject, Resume, Run, Serve, Start
+from mcplite.server.http.messages import HTTPRequest, UnreadableBody
+from mcplite.server.http.origins import Gate
+from mcplite.server.http.session_ids import Ticket
+from tests.support.stateless import BOTH, call, encode, headers, message
+
+ORIGIN = "https://app.example"
+BODY_BYTES = 10_000
+BATCHES = next(revision for revision in REVISIONS if revision.batches)
+JSON = {"Content-Type": "application/json", "Accept": BOTH}
+IN_SESSION = {**JSON, "Mcp-Session-Id": "known"}
+INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": NEWEST_LEGACY.name}}
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+NOTIFICATION = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+RESPONSE = {"jsonrpc": "2.0", "id": 1, "result": {}}
+
+
+class Session:
+    """An HTTP session, as far as the decision looks at it."""
+
+    def __init__(self, revision):
+        self.session = self
+        self.revision = revision
+
+
+def rules(mode="sessions", revisions=REVISIONS, session=NEWEST_LEGACY):
+    """Return the rules of an endpoint that knows the session id "known" of the principal "ann" and of no principal."""
+    known = {("known", None), ("known", "ann")}
+    return decision.Rules(
+        Gate(origins=[ORIGIN]), BODY_BYTES, jsonrpc.DEFAULT_LIMITS,
+        find=lambda id, owner: Session(session) if (id, owner) in known else None,
+        read_ticket=lambda id, owner: Ticket(session) if (id, owner) in known else None,
+        mode=mode, revisions=revisions,
+        marks=lambda name: [Mark("Region", ("region",), "string")] if name == "routed" else (),
+        modern_methods=frozenset({"server/discover"}))
+
+
+def decide(method, given=None, body=b"", **options):
+    """Return the decision about one request; *body* is bytes, a JSON value, or the error that reading it raises."""
+    def read(limit):
+        assert limit == BODY_BYTES
+        if isinstance(body, Exception):
+            raise body
+        return body if isinstance(body, bytes) else json.dumps(body).encode()
+
+    return decision.decide(HTTPRequest(method, "/mcp", Headers((given or {}).items()), read=read), rules(**options))
+
+
+@pytest.mark.parametrize("given, status", [
+    ({}, 421), ({"Host": "evil.example"}, 421), ({"Host": "localhost:8000"}, None),
+    ({"Host": "localhost", "Origin": "https://evil.example"}, 403), ({"Host": "localhost", "Origin": ORIGIN}, None),
+])
+def test_foreign_hosts_and_origins_are_refused(given, status):
+    refused = decision.check_gate(HTTPRequest("POST", "/mcp", Headers(given.items())), Gate(origins=[ORIGIN]))
+    assert (None if refused is None else refused.status) == status
+    assert refused is None or refused.close
+
+
+@pytest.mark.parametrize("method, given, mode, status", [
+    ("PUT", {}, "sessions", 405), ("OPTIONS", {}, "sessions", 405), ("OPTIONS", {"Origin": ORIGIN}, "sessions", 405),
+    ("OPTIONS", {"Access-Control-Request-Method": "POST", "Origin": "https://evil.example"}, "sessions", 405),
+    ("GET", {**IN_SESSION, "Accept": "application/json"}, "sessions", 406),
+    ("GET", JSON, "sessions", 400),  # SESS-06
+    ("GET", {**JSON, "Mcp-Session-Id": "unknown"}, "sessions", 404),
+    ("GET", {**IN_SESSION, "MCP-Protocol-Version": "1999-01-01"}, "sessions", 400),
+    ("GET", {**IN_SESSION, "Last-Event-ID": "7"}, "sessions", 400),
+    ("GET", {**IN_SESSION, "Last-Event-ID": "1-"}, "sessions", 400),
+    ("GET", {**IN_SESSION, "Last-Event-ID": "1-\u0661"}, "sessions", 400),
+    ("GET", IN_SESSION, "tickets", 405), ("GET", IN_SESSION, "stateless", 405), ("DELETE", IN_SESSION, "tickets", 405),
+    ("GET", {**IN_SESSION, "MCP-Protocol-Version": NEWEST.name}, "sessions", 405),  # H26-02
+    ("DELETE", JSON, "sessions", 400), ("DELETE", {**JSON, "Mcp-Session-Id": "unknown"}, "sessions", 404),
+])
+def test_refused_without_a_body(method, given, mode, status):
+    refused = decide(method, given, AssertionError("the body was read"), mode=mode)
+    assert isinstance(refused, Reject) and refused.status == status
+    assert status != 405 or [name for name, _ in refused.headers] == ["Allow"]
+
+
+def test_a_preflight():
+    asked = {"Origin": ORIGIN, "Access-Control-Request-Method": "POST"}
+    assert isinstance(decide("OPTIONS", asked), Preflight)
+
+
+def test_a_session_is_read_and_ended():
+    assert isinstance(decide("GET", IN_SESSION), Listen)
+    assert isinstance(decide("DELETE", IN_SESSION), End)
+    resumed = decide("GET", {**IN_SESSION, "Last-Event-ID": "3-14"})
+    assert isinstance(resumed, Resume) and (resumed.stream, resumed.event) == (3, 14)
+
+
+@pytest.mark.parametrize("given, status", [
+    ({"Accept": BOTH}, 415), ({**JSON, "Content-Type": "text/plain"}, 415), ({**JSON, "Content-Encoding": "gzip"}, 415),
+    ({**JSON, "Accept": "application/json"}, 406), ({**JSON, "Accept": "text/event-stream"}, 406),
+])
+def test_a_post_that_is_refused_before_its_body_is_read(given, status):
+    refused = decide("POST", given, AssertionError("the body was read"))
+    assert isinstance(refused, Reject) and (refused.status, refused.close) == (status, True)
+
+
+@pytest.mark.parametrize("body, status, close", [
+    (UnreadableBody(413, "too large"), 413, True), (UnreadableBody(408, "too slow"), 408, True),
+    (b"", 400, False), (b"{", 400, False), (b"\xff", 400, False), ({"jsonrpc": "1.0"}, 400, False), ([], 400, False),
+])
+def test_a_body_that_is_no_message(body, status, close):
+    refused = decide("POST", IN_SESSION, body)
+    assert isinstance(refused, Reject) and (refused.status, refused.close) == (status, close)
+
+
+@pytest.mark.parametrize("given, body, kind", [
+    (JSON, INITIALIZE, Start), (IN_SESSION, INITIALIZE, Run), (IN_SESSION, PING, Run),
+    (IN_SESSION, NOTIFICATION, Accept), (IN_SESSION, RESPONSE, Accept),
+    ({**IN_SESSION, "MCP-Protocol-Version": NEWEST_LEGACY.name}, PING, Run),
+])
+def test_messages_of_a_session(given, body, kind):
+    decided = decide("POST", given, body)
+    assert type(decided) is kind
+    assert kind is Start or decided.session.revision is NEWEST_LEGACY and decided.ticket is None
+
+
+@pytest.mark.parametrize("given, body, status, id", [
+    (JSON, PING, 400, 1), (JSON, NOTIFICATION, 400, None), ({**JSON, "Mcp-Session-Id": "unknown"}, PING, 404, 1),
+    ({**IN_SESSION, "MCP-Protocol-Version": "1999-01-01"}, PING, 400, 1),
+    ({**IN_SESSION, "MCP-Protocol-Version": LEGACY[-2].name}, PING, 400, 1),  # HDR-08
+    ({**JSON, "MCP-Protocol-Version": "1999-01-01"}, INITIALIZE, 400, None),
+    (IN_SESSION, [PING], 400, None),  # RPC-26
+])
+@pytest.mark.parametrize("mode", ["sessions", "tickets"])
+def test_messages_outside_a_session_are_refused(given, body, status, id, mode):
+    refused = decide("POST", given, body, mode=mode)
+    assert isinstance(refused, Reject) and (refused.status, refused.id) == (status, id)
+
+
+@pytest.mark.parametrize("body, kind", [
+    ([PING], Run), ([PING, NOTIFICATION], Run), ([NOTIFICATION], Accept), ([RESPONSE], Accept),
+    ([PING, RESPONSE], Reject), ([NOTIFICATION, RESPONSE], Reject),  # RPC-27
+    ([{"jsonrpc": "2.0", "id": 2}], Run),
+])
+def test_batches(body, kind):
+    assert type(decide("POST", IN_SESSION, body, session=BATCHES)) is kind
+
+
+@pytest.mark.parametrize("mode, given, revision", [
+    ("tickets", IN_SESSION, NEWEST_LEGACY), ("stateless", {**JSON, "MCP-Protocol-Version": NEWEST_LEGACY.name}, NEWEST_LEGACY),
+    ("stateless", JSON, BATCHES),  # HDR-03
+])
+def test_clients_without_a_stored_session(mode, given, revision):
+    run = decide("POST", given, PING, mode=mode)
+    assert isinstance(run, Run) and run.session is None and run.ticket.revision is revision
+
+
+@pytest.mark.parametrize("mode", ["sessions", "tickets", "stateless"])
+@pytest.mark.parametrize("revisions", [REVISIONS, (NEWEST,)])
+def test_a_message_that_stands_for_itself(mode, revisions):
+    request = call("add", {"a": 1})
+    served = decide("POST", headers(request), encode(request), mode=mode, revisions=revisions)
+    assert isinstance(served, Serve) and served.revision is NEWEST and served.message.method == "tools/call"
+    given = {**JSON, "MCP-Protocol-Version": NEWEST.name}
+    assert isinstance(decide("POST", given, NOTIFICATION, mode=mode, revisions=revisions), Note)
+    for body in ([request], RESPONSE):  # H26-03
+        assert decide("POST", given, body, mode=mode, revisions=revisions).status == 400
+
+
+@pytest.mark.parametrize("changed, code", [
+    ({"Mcp-Method": "tools/list"}, -32020), ({"Mcp-Name": "other"}, -32020), ({"Mcp-Method": None}, -32020),
+    ({"MCP-Protocol-Version": NEWEST_LEGACY.name}, -32020), ({"MCP-Protocol-Version": None}, -32020),
+])
+def test_headers_that_differ_from_the_body(changed, code):
+    request = call("add")
+    given = {name: value for name, value in {**headers(request), **changed}.items() if value is not None}
+    refused = decide("POST", given, encode(request))
+    assert isinstance(refused, Reject) and (refused.status, refused.code, refused.id) == (400, code, 1)
+
+
+def test_marked_parameters_are_compared_for_the_tool_that_has_them():
+    request = call("routed", {"region": "eu"})
+    assert isinstance(decide("POST", {**headers(request), "Mcp-Param-Region": "eu"}, encode(request)), Serve)
+    assert decide("POST", {**headers(request), "Mcp-Param-Region": "us"}, encode(request)).status == 400
+    assert decide("POST", headers(request), encode(request)).status == 400
+
+
+@pytest.mark.parametrize("request_", [
+    INITIALIZE, message("tools/list", version="1999-01-01"), {**PING, "method": "server/discover"},
+])
+def test_a_server_without_sessions_refuses_other_messages(request_):
+    refused = decide("POST", headers(request_), request_, revisions=(NEWEST,))
+    assert isinstance(refused, Reject) and (refused.status, refused.id) == (400, 1)
+
+
+def test_a_method_that_only_newer_clients_send_needs_no_version_to_be_recognized():
+    refused = decide("POST", JSON, {**PING, "method": "server/discover"})
+    assert isinstance(refused, Reject) and refused.status == 400 and "_meta" in refused.message
+
+
+def test_a_legacy_server_knows_no_message_that_stands_for_itself():
+    request = call("add")
+    assert decide("POST", headers(request), encode(request), revisions=LEGACY).status == 400
+    assert isinstance(decide("GET", IN_SESSION, revisions=LEGACY), Listen)

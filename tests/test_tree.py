@@ -1,0 +1,101 @@
+"""The tests stand in the same folders as the modules they test, under the same names.
+
+``tests/rpc/test_peer.py`` tests ``mcplite/rpc/peer.py``; a file for one topic of it is called ``test_peer_<topic>.py``.
+"""
+
+from pathlib import Path
+
+import pytest
+
+import mcplite
+
+PACKAGE = Path(mcplite.__file__).resolve().parent
+TESTS = Path(__file__).resolve().parent
+
+#: Folders with tests of the package as a whole, and with what tests use.
+ACROSS = {"behaviour", "browser", "conformance", "frameworks", "fuzz", "interop", "support"}
+#: Test files that belong to no single module, and what they test.
+WITHOUT_A_MODULE = {
+    "benchmarks": "the benchmarks",
+    "conftest": "the checks after every test, of tests/conftest.py",
+    "docs": "the pages of docs/",
+    "examples": "the examples",
+    "imports": "what an import of the package loads",
+    "readme": "the README",
+    "rooms": "the layer rule of the package",
+    "schemas": "the schemas of tests/support",
+    "tree": "the tree of tests",
+    "types/oracle": "all of mcplite/types against the official schemas",
+    "vendored": "the package under another name",
+    "wire": "the recorder of tests/support",
+}
+#: Modules without a test file of their own, and where they are tested instead.
+TESTED_ELSEWHERE = {
+    "cli/actions": "tests/test_main.py runs every command",
+    "cli/parser": "tests/test_main.py runs every command",
+    "client/http/get_stream": "tests/client/http/test_channel.py, through the channel",
+    "client/http/reading": "tests/client/http/test_channel.py, through the channel",
+    "client/oauth/flow": "a base class: test_code_flow.py and test_unattended.py",
+    "client/oauth/users/default": "tests/client/oauth/users/test_agent.py",
+    "client/options": "tests/client/test_client.py",
+    "client/sessions/base": "a base class: test_legacy.py and test_modern.py",
+    "client/subscriptions/events": "dataclasses: test_subscription.py",
+    "client/subscriptions/manager": "tests/client/subscriptions/test_subscription.py, through Client.subscribe",
+    "net/exchange": "tests/net/test_link.py, through the link",
+    "rpc/interfaces": "abstract classes: test_channels.py and test_reading.py",
+    "server/catalog/checks": "tests/server/catalog/test_registry.py, through registration",
+    "server/functions/nodes": "dataclasses: test_schemas.py and test_scalars.py",
+    "server/handling/back_channel": "tests/server/handling/test_asker.py",
+    "server/http/legacy_sse": "tests/behaviour, over HTTP with SSE, and tests/client/http/test_legacy_sse.py",
+    "server/runtime/states": "tests/server/handling/test_replay.py and tests/fuzz/test_states.py",
+    "server/runtime/waiting": "tests/server/handling/test_wait.py",
+    "server/transports/request_body": "tests/server/transports/test_connection.py",
+    "version": "tests/test_main.py prints it",
+}
+
+
+def owner_of(test, modules):
+    """Return the module that a test file belongs to, both as paths; None when there is none."""
+    folder, slash, name = test.rpartition("/")
+    words = name.split("_")
+    for count in range(len(words), 0, -1):
+        module = f"{folder}{slash}{'_'.join(words[:count])}"
+        if module in modules:
+            return module
+    return None
+
+
+def in_tree(root, pattern, prefix):
+    """Return the files under *root* as ``folder/name``, without the prefix and the suffix of their names."""
+    for path in root.rglob(pattern):
+        yield path.relative_to(root).with_name(path.stem[len(prefix):].strip("_")).as_posix()
+
+
+#: ``__init__`` modules gather what is written, and tested, elsewhere.
+MODULES = set(in_tree(PACKAGE, "*.py", "")) - {name for name in in_tree(PACKAGE, "__init__.py", "")}
+TEST_FILES = {name for name in in_tree(TESTS, "test_*.py", "test_") if name.partition("/")[0] not in ACROSS}
+OWNERS = {test: owner_of(test, MODULES) for test in TEST_FILES}
+
+
+@pytest.mark.parametrize("test", sorted(TEST_FILES))
+def test_a_test_file_stands_where_its_module_stands(test):
+    assert OWNERS[test] is not None or test in WITHOUT_A_MODULE, "no module of this folder has this name"
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_a_module_has_a_test_file(module):
+    assert module in OWNERS.values() or module in TESTED_ELSEWHERE
+
+
+def test_the_exceptions_are_needed():
+    tested = set(OWNERS.values())
+    assert [module for module in TESTED_ELSEWHERE if module in tested or module not in MODULES] == []
+    assert [test for test in WITHOUT_A_MODULE if test not in TEST_FILES or OWNERS[test] is not None] == []
+
+
+@pytest.mark.parametrize("test, module", [
+    ("rpc/peer", "rpc/peer"), ("rpc/peer_topic", "rpc/peer"), ("rpc/peer_two_words", "rpc/peer_two"), ("peer", None),
+    ("rpc/pee", None), ("errors", "errors"),
+])
+def test_a_topic_follows_an_underscore(test, module):
+    assert owner_of(test, {"errors", "rpc/peer", "rpc/peer_two"}) == module
