@@ -79,6 +79,8 @@ NEVER = {
     "rpc": {"socket", "subprocess", "http", "ssl"},
     "server": {"subprocess"},
 }
+#: What no name in a room may speak of: the engine carries what travels beside a message without knowing what it is.
+UNKNOWN = {"rpc": re.compile("header|http|cookie", re.IGNORECASE)}
 #: Heavy or third-party modules, and the only modules that may import them (inside a function).
 GUESTS = {
     "requests": {"net", "client.http", "server.auth.fetch"},
@@ -128,7 +130,6 @@ KNOWN_UPWARD = {
 }
 #: Circles that are still there.
 KNOWN_CIRCLES = [
-    {"rpc.incoming", "rpc.peer"},
     {"client.sessions.modern", "client.subscriptions.subscription"},
     {"client.client", "client.keepalive"},
     {"client.oauth.access", "client.oauth.discovery", "client.oauth.flow", "client.oauth.grant",
@@ -145,7 +146,7 @@ KNOWN_CIRCLES = [
 DATE = re.compile(r"20\d\d-\d\d-\d\d")
 #: Lines of a file; the two facades have more names to offer.
 LONGEST = 500
-FACADES = {"server.app": 600, "client.client": 600, "rpc.peer": 600}
+FACADES = {"server.app": 600, "client.client": 600}
 #: Modules and folders in one folder.
 MOST_ENTRIES = 15
 
@@ -311,6 +312,20 @@ def test_rooms_stay_away_from_what_is_not_theirs(module):
     never = NEVER.get(room_of(name), set())
     for node, *_ in imports_of(tree):
         assert not never.intersection(outside(node)), f"line {node.lineno}"
+
+
+def names_in(tree):
+    """Yield the line and the text of each name that a module defines or uses."""
+    for node in ast.walk(tree):
+        for field in ("id", "attr", "arg", "name"):
+            if isinstance(getattr(node, field, None), str):
+                yield getattr(node, "lineno", 0), getattr(node, field)
+
+
+def test_rooms_do_not_know_what_is_above_them(module):
+    _, name, _, tree = module
+    unknown = UNKNOWN.get(room_of(name))
+    assert unknown is None or [found for found in names_in(tree) if unknown.search(found[1])] == []
 
 
 def test_guests_are_imported_where_they_are_used_and_nowhere_else(module):

@@ -571,7 +571,7 @@ class Client(Calls):
     def learn_tools(self, tools: List[Tool]) -> List[Tool]:
         """Return the listed tools that can be called here, and remember which parameters travel in headers (MHDR-18)."""
         session = self._session
-        if not isinstance(session, ModernSession) or not session.line.channel.carries_headers:
+        if not isinstance(session, ModernSession) or not session.line.channel.carries_beside:
             return tools
         from ..protocol.http.routing_headers import marks
 

@@ -1,21 +1,17 @@
-"""The transport interface: a channel carries whole messages as bytes; also over memory and over streams.
+"""Channels without a process or a network: over memory, and over streams that the caller has.
 
-A custom transport is one subclass of :class:`Channel` with four methods: ``read``, ``write``, ``wake``
-and ``close``. The engine promises that at most one thread is inside ``read`` at a time and that nobody is
-inside it any more when ``close`` is called, unless ``interruptible`` is false.
+Tests and in-process connections use :class:`MemoryChannel`; a user who has two streams or a socket uses
+:class:`StreamChannel`. A transport of one's own is a subclass of :class:`~.interfaces.Channel`.
 """
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Deque, Optional, Tuple
+from typing import Any, Deque, Optional, Tuple
 
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout
 from ..protocol.framing import LineBuffer
 from .deadline import Deadline
 from .interfaces import Channel
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["MemoryChannel", "StreamChannel"]
 
@@ -24,7 +20,7 @@ class _Queue:
     """One direction of a memory channel: a bounded queue of messages."""
 
     def __init__(self, limit: int) -> None:
-        #: Guards all fields below; waiters wait on it for messages, for room, or for the end.
+        #: Guards all fields below; readers wait on it for messages, writers for room, both for the end.
         self.changed = threading.Condition()
         self.messages: Deque[bytes] = deque()
         self.limit = limit
@@ -72,8 +68,8 @@ class MemoryChannel(Channel):
              ) -> "Tuple[MemoryChannel, MemoryChannel]":
         """Return two connected ends.
 
-        :param names: how each end calls the *other* side.
-        :param limit: messages that may wait in one direction before ``write`` waits.
+        :param names: how each end names the *other* side.
+        :param limit: messages that may wait in one direction before ``write`` blocks.
         """
         left, right = _Queue(limit), _Queue(limit)
         return cls(left, right, names[1]), cls(right, left, names[0])
@@ -99,9 +95,9 @@ class MemoryChannel(Channel):
 class StreamChannel(Channel):
     """Newline framing over two binary streams that the caller already has (CUST-04).
 
-    :param reader: has ``readline``-free ``read1(n)`` or ``recv(n)`` or ``read(n)``, returning bytes.
-    :param writer: has ``write`` and ``flush``, or ``sendall``.
-    :param name: how errors call the peer.
+    :param reader: has ``read1(n)``, ``recv(n)`` or ``read(n)``, which return bytes; the first of them is used.
+    :param writer: has ``sendall``, or ``write`` and ``flush``.
+    :param name: how errors name the peer.
     :param line_limit: bytes that one message may have; default 16 MiB.
 
     Closing closes both streams; a socket is shut down first, since that alone ends a blocked read.
@@ -159,9 +155,9 @@ class StreamChannel(Channel):
                 try:
                     sock.shutdown(2)
                 except OSError:
-                    continue  # the peer closed first; there is nothing left to wake
+                    continue  # the peer closed first: no read is left to wake
         for stream in (self._writer, self._reader):
             try:
                 stream.close()
             except (OSError, ValueError):
-                continue  # a flush into a closed pipe: the end is what was wanted
+                continue  # a flush into a closed pipe: the stream is closed all the same

@@ -1,77 +1,78 @@
-"""One request of the other side while it is in work: its token, its outlet, its one answer."""
+"""One request of the other side while it is in progress: its token, its outlet, its one response."""
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, List, Optional
 
 from ..errors import INTERNAL_ERROR, Cancelled, RemoteError, RequestTimeout, TransportError
 from ..protocol import jsonrpc
 from .cancel import CancelToken
-from .interfaces import Outlet
+from .interfaces import Outlet, Sender
 
-if TYPE_CHECKING:
-    from .peer import Peer
-
-
-__all__ = ["Batch", "Handler", "Incoming"]
+__all__ = ["BatchResponses", "Handler", "Incoming"]
 
 _log = logging.getLogger(__name__)
+_NO_PARAMS: Dict[str, Any] = {}
 
 
-class Batch:
-    """Collects the answers of one array of requests (RPC-23).
+class BatchResponses:
+    """Collects the responses to one array of requests (RPC-23).
 
-    :param expected: how many answers there will be, cancelled ones included.
-    :param outlet: where the array goes; None is the channel.
+    :param expected: how many requests have to be accounted for, cancelled ones included.
     """
 
-    def __init__(self, expected: int, outlet: Optional[Outlet] = None) -> None:
-        self.outlet = outlet
-        #: Guards the two fields below.
+    def __init__(self, expected: int) -> None:
+        #: Guards the two fields below; held for list work only.
         self._lock = threading.Lock()
         self._missing = expected
-        self._answers: List[bytes] = []
+        self._responses: List[bytes] = []
 
     def add(self, data: Optional[bytes]) -> bool:
-        """Note one answer, or that there will be none; True when it was the last."""
+        """Add one response, or None for a request that gets none; True if it was the last."""
         with self._lock:
             self._missing -= 1
             if data is not None:
-                self._answers.append(data)
+                self._responses.append(data)
             return not self._missing
 
-    def joined(self) -> Optional[bytes]:
-        """Return the whole array; None when it is empty."""
+    def joined(self) -> bytes:
+        """Return the whole array; empty bytes if there are no responses."""
         with self._lock:
-            return b"[" + b",".join(self._answers) + b"]" if self._answers else None
+            return b"[" + b",".join(self._responses) + b"]" if self._responses else b""
 
 
 class Incoming:
-    """A request in work. It is answered exactly once, or not at all when it was cancelled."""
+    """A request in progress. It is answered exactly once, or not at all if it was cancelled.
 
-    __slots__ = ("peer", "id", "method", "params", "batch", "outlet", "sender", "heir", "first", "_lock", "_order", "_token",
-                 "_done", "_cancelled", "_reason")
+    :param peer: sends its messages.
+    :param key: names it among the peer's requests in progress.
+    :param batch: collects its response, if it came in an array.
+    :param outlet: where its messages go; None is the channel.
+    :param sender: who sent it, as given to :meth:`Peer.receive`.
+    """
 
-    def __init__(self, peer: "Peer", id: Union[int, str], method: str, params: Dict[str, Any],
-                 batch: Optional[Batch], outlet: Optional[Outlet] = None, sender: Any = None) -> None:
+    __slots__ = ("peer", "key", "id", "method", "params", "batch", "outlet", "sender", "successor", "original", "_lock",
+                 "_order", "_token", "_done", "_cancelled", "_reason")
+
+    def __init__(self, peer: Sender, key: Any, request: jsonrpc.Request, batch: Optional[BatchResponses] = None,
+                 outlet: Optional[Outlet] = None, sender: Any = None) -> None:
         self.peer = peer
-        self.id = id
-        self.method = method
-        self.params = params
+        self.key = key
+        self.id = request.id
+        self.method = request.method
+        self.params: Dict[str, Any] = _NO_PARAMS if request.params is None else request.params
         self.batch = batch
-        #: Where what belongs to this request goes; None is the channel.
         self.outlet = outlet
-        #: Who sent it, as whoever handed it in says.
         self.sender = sender
-        #: A later request whose answer the handler of this one gives, after it has answered this one.
-        self.heir: Optional[Incoming] = None
-        #: The request that the handler of this one was begun for. It knows the latest heir, and none in between is
-        #: kept: a client may come back very often, with much to say.
-        self.first: Optional[Incoming] = None
-        #: Guards the four fields below; held for assignments.
+        #: The latest request that the handler of this one answers, after it has answered this one.
+        self.successor: Optional[Incoming] = None
+        #: The request that the handler was started for. It alone knows the latest successor: those in between are
+        #: not kept, since a client may resume a handler very often, with large params.
+        self.original: Optional[Incoming] = None
+        #: Guards the four fields below; held for assignments only.
         self._lock = threading.Lock()
-        #: Keeps every notification of this request before its response (PROG-11): held while one of them is written,
-        #: which a client that does not read may make last; who cancels never waits for it.
+        #: Keeps each notification of this request before its response (PROG-11): held while a notification is written,
+        #: which can block on a slow peer. Cancelling therefore never takes this lock.
         self._order = threading.Lock()
         self._token: Optional[CancelToken] = None
         self._done = False
@@ -80,7 +81,7 @@ class Incoming:
 
     @property
     def token(self) -> CancelToken:
-        """The token of this request; made on first use, since most handlers never look."""
+        """The cancel token of this request; created on first use, since most handlers do not use it."""
         with self._lock:
             if self._token is None:
                 self._token = CancelToken()
@@ -88,26 +89,21 @@ class Incoming:
                     self._token.cancel(self._reason)
             return self._token
 
-    @property
-    def key(self) -> Any:
-        """What names this request among those in work: ids are a sender's own, where one peer speaks for many."""
-        return (self.sender, self.id) if self.peer.shared else self.id
-
-    def inherit(self, before: "Incoming") -> None:
-        """Become what the handler of *before* answers from now on: its token is this request's as well."""
-        token = before.token
+    def resume(self, previous: "Incoming") -> None:
+        """Resume the handler of *previous*: from now on it answers this request, and both share one token."""
+        token = previous.token
         with self._lock:
             self._token = token
             cancelled, reason = self._cancelled, self._reason
-        self.first = before.first or before
-        self.first.heir = self
+        self.original = previous.original or previous
+        self.original.successor = self
         if self.outlet is not None:
             self.outlet.begin()
         if cancelled:
             token.cancel(reason)
 
-    def cancelled(self, reason: Optional[str]) -> None:
-        """Cancel: no answer will be sent (CANC-03)."""
+    def cancel(self, reason: Optional[str]) -> None:
+        """Cancel the request: no response will be sent (CANC-03)."""
         with self._lock:
             if self._done or self._cancelled:
                 return
@@ -121,23 +117,23 @@ class Incoming:
         """Send a notification that belongs to this request; False once it is answered or cancelled."""
         data = jsonrpc.dump(jsonrpc.Notification(method, params))
         if self.outlet is not None:
-            # The outlet keeps the order itself; it may wait for a slow reader, which must not hold up a cancel.
-            return not (self._done or self._cancelled) and self.peer._send(data, outlet=self.outlet)
+            # The outlet keeps the order itself. It may block on a slow reader, which must not delay a cancel.
+            return not (self._done or self._cancelled) and self.peer.send_message(data, self.outlet)
         with self._order:
             if self._done or self._cancelled:
                 return False
-            return self.peer._send(data)
+            return self.peer.send_message(data)
 
     def offer(self, method: str, params: Dict[str, Any]) -> bool:
-        """Do the same, but only if nobody has to wait for the other side; False if it must be tried in another way."""
+        """Send a notification if that is possible without blocking; False if :meth:`emit` has to be used instead."""
         if self._done or self._cancelled:
             return True
         if self.outlet is None:
-            return False  # a pipe does not say
-        return self.peer.offer(jsonrpc.dump(jsonrpc.Notification(method, params)), self.outlet)
+            return False  # a channel does not tell whether it would block
+        return self.peer.send_message(jsonrpc.dump(jsonrpc.Notification(method, params)), self.outlet, False)
 
     def respond(self, result: Any) -> None:
-        """Answer with a result; something that is no JSON becomes an internal error (REL-59)."""
+        """Answer with a result; one that is not JSON becomes an internal error (REL-59)."""
         try:
             data = jsonrpc.dump(jsonrpc.Response(self.id, result))
         except (TypeError, ValueError) as error:
@@ -155,75 +151,83 @@ class Incoming:
             answer = jsonrpc.dump(jsonrpc.Failure(self.id, code, message, None))
         self._answer(answer, code)
 
-    def _answer(self, data: bytes, code: Optional[int]) -> None:
+    def _answer(self, data: Optional[bytes], code: Optional[int]) -> None:
         with self._lock:
             if self._done:
                 return
             self._done = True
-            send = not self._cancelled
-        if send and self.outlet is None:
+            if self._cancelled:
+                data = None
+        outlet = self.outlet
+        if data is not None and outlet is None:
             with self._order:
-                pass  # what is being written goes out first
+                pass  # a notification that is being written goes out first
+        if self.batch is not None:
+            # The last response of an array sends the whole array, and those before it send nothing.
+            if self.batch.add(data):
+                data, code = self.batch.joined() or None, None
+            else:
+                data, outlet = None, None
         try:
-            self.peer._finish(self, data if send else None, code)
+            self.peer.send_response(self.key, data, code, outlet)
         except (RequestTimeout, TransportError) as error:
-            _log.debug("the answer to %r was not sent: %s", self.method, error)
+            _log.debug("the response to %r was not sent: %s", self.method, error)
 
     def run(self, task: Callable[[], object]) -> None:
         """Run a handler; whatever it raises, the request ends answered (REL-58)."""
         if self._done:
-            return  # it waited too long for its place, and was refused meanwhile
+            return  # it waited too long for a place, and was refused meanwhile
         if self._cancelled:
-            self._answer(b"", None)  # its client has left before there was a place, so nobody wants it done
+            self._answer(None, None)  # cancelled before it got a place: the handler need not run
             return
         if self.outlet is not None:
             self.outlet.begin()
         try:
             task()
         except RemoteError as error:
-            self._last.fail(error.code, error.message, error.data)
+            self._latest.fail(error.code, error.message, error.data)
         except Cancelled:
-            self._last._answer_cancelled()
+            self._latest._answer_cancelled()
         except BaseException:
-            # SystemExit and its like too: a handler must not take the thread or the server with it.
+            # SystemExit and KeyboardInterrupt too: a handler must not end the thread or the server.
             _log.exception("the handler of %r failed", self.method)
-            self._last.fail(INTERNAL_ERROR, "Internal error")
+            self._latest.fail(INTERNAL_ERROR, "Internal error")
 
     @property
-    def _last(self) -> "Incoming":
-        return self.heir or self
+    def _latest(self) -> "Incoming":
+        return self.successor or self
 
     def _answer_cancelled(self) -> None:
         if self._cancelled:
-            self._answer(b"", None)
+            self._answer(None, None)
         else:
             self.fail(INTERNAL_ERROR, "The request was cancelled")
 
 
 class Handler:
-    """What a session gives its peer: the meaning of messages. All of it runs on the reader's thread."""
+    """Gives the messages of one connection their meaning. Its methods run on the reading thread and must not block."""
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
-        """Answer at once and return None, or return what a worker shall run; must not block."""
+        """Answer at once and return None, or return the task that a worker runs."""
         raise NotImplementedError
 
     def on_notification(self, message: jsonrpc.Notification) -> None:
-        """Take note; must not block."""
+        """Process a notification."""
         raise NotImplementedError
 
     def on_close(self, error: Exception) -> None:
-        """The connection is over; called once."""
+        """Called once, when the connection is over."""
 
     def cancel_notice(self, id: int, reason: str) -> Optional[jsonrpc.Notification]:
-        """Return the notification that tells the peer to stop working on one of our requests."""
+        """Return the notification that asks the peer to stop working on one of our requests; None to send none."""
         return None
 
     def accepts_batches(self) -> bool:
-        """Whether arrays are legal now (RPC-21, RPC-26)."""
+        """Whether arrays of messages are legal now (RPC-21, RPC-26)."""
         return False
 
     def answers_noise(self) -> bool:
-        """Whether the other side is told of what is no message."""
+        """Whether input that is not a message is answered with an error."""
         return True
 
     def names_unreadable_ids(self) -> bool:

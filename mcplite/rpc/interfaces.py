@@ -1,43 +1,34 @@
-"""The interfaces of the engine: what a channel, a way of reading and an outlet have to offer."""
+"""The interfaces of the engine: channel, reading, outlet, sender.
+
+A transport implements :class:`Channel`, and :class:`Reading` if callers read their answers themselves. The HTTP
+server implements :class:`Outlet`. :class:`Sender` is what an incoming request sees of the peer.
+"""
 
 import contextlib
-from typing import TYPE_CHECKING, Callable, ContextManager, Mapping, Optional
+from typing import Any, Callable, ContextManager, NamedTuple, Optional
 
 from .pending import Pending
 from .threads import Workers
 
-if TYPE_CHECKING:
-    from .pending import Pending
-    from .threads import Workers
+__all__ = ["Channel", "ChannelHooks", "Delivery", "Outlet", "Reading", "Sender"]
 
-
-if TYPE_CHECKING:
-    from .threads import Workers
-
-
-__all__ = ["Channel", "Outlet", "Reading"]
-
-
-#: How long a cancel notice may wait for a peer that does not read, behind a caller that has given up.
+#: How long sending a cancel notice may block; the caller has given up already.
 _SOON_SECONDS = 0.1
 
-class Channel:
-    """One connection to one peer."""
 
-    #: How errors and logs call the peer.
-    name = "the peer"
-    #: Whether ``read`` honours its timeout and ``wake``. If not, one thread reads for everybody.
-    interruptible = False
-    #: Whether a message travels with headers of its own, and hanging up calls it off.
-    carries_headers = False
-    #: Whether another one like it can be made when the other side has gone.
+class ChannelHooks:
+    """What a channel may do beyond its four methods. The defaults suit a plain stream of messages."""
+
+    #: Whether a message may have a value beside it (see :meth:`write_beside`), and giving up a call closes what
+    #: carries it, so that no cancel notice is needed.
+    carries_beside = False
+    #: Whether another channel like this one can be made once the other side has ended.
     restartable = False
-    #: Called with the session that the other side does not know any more, when nobody is in a call that could
-    #: be told; whoever opens sessions sets it.
-    on_lost: Callable[[str], object] = str
 
     def open(self) -> None:
-        """Connect, where that takes so long that somebody may close the channel meanwhile; called once or more.
+        """Connect, if that may take so long that another thread closes the channel meanwhile.
+
+        It may be called more than once.
 
         :raises TransportError: the other side cannot be reached.
         """
@@ -47,100 +38,125 @@ class Channel:
         """Whether the next ``read`` would return a message without waiting."""
         return False
 
-    def read(self, timeout: Optional[float] = None) -> Optional[bytes]:
-        """Return the next message, or None when *timeout* seconds passed or ``wake`` was called.
+    def consume(self) -> None:
+        """Called when the message that ``read`` returned has been processed.
 
-        :raises ConnectionClosed: nothing will come any more.
-        :raises ProtocolError: what came cannot be a message (too large); it was discarded, and the
-            next ``read`` goes on behind it.
+        A channel that keeps the message until then loses nothing if an exception from a signal handler interrupts
+        the reading thread. Most channels need not care.
         """
+
+    def write(self, data: bytes, timeout: Optional[float] = None) -> None:
+        """See :meth:`Channel.write`, which the defaults of the next three methods use."""
         raise NotImplementedError
 
-    def consume(self) -> None:
-        """Called when the message that ``read`` returned has been dealt with.
+    def write_beside(self, data: bytes, beside: Any, timeout: Optional[float] = None) -> None:
+        """Write a message with a value beside it, if the channel :attr:`carries_beside`.
 
-        A channel that keeps the message until then loses nothing when an exception from a signal
-        handler strikes the reader; most need not care.
+        :param beside: what the session gave; only the session and the channel know its type.
         """
+        self.write(data, timeout)
+
+    def write_request(self, data: bytes, pending: Pending, timeout: Optional[float] = None) -> None:
+        """Write the request that *pending* stands for; it may be cancelled while this blocks."""
+        self.write(data, timeout)
+
+    def write_soon(self, data: bytes) -> None:
+        """Send a message that no caller waits for; must not block for more than a moment.
+
+        :raises RequestTimeout, TransportError: it was not sent; the error is only logged.
+        """
+        self.write(data, _SOON_SECONDS)
+
+    def create_reading(self, receive: Callable[[bytes], None], failed: Callable[[Exception], None],
+                       workers: Workers) -> "Optional[Reading]":
+        """Return the channel's own reading strategy; None if it is read by ``read``.
+
+        :param receive: takes each message.
+        :param failed: takes the error that ends the connection.
+        :param workers: the pool of the side that reads.
+        """
+        return None
+
+    def set_version(self, version: Optional[str]) -> None:
+        """Called when the revision has been agreed on.
+
+        :param version: its name if the transport has to repeat it, else None.
+        """
+
+    def listen(self, on_session_lost: Callable[[str], object]) -> None:
+        """Called when a handshake is complete: the other side may now send messages that belong to no call.
+
+        :param on_session_lost: called with the session id if the other side no longer knows the session, and no
+            call is there to raise the error.
+        """
+
+    @property
+    def session_id(self) -> str:
+        """The server's id of the session; empty if the connection itself is the session."""
+        return ""
+
+    def alternative(self, error: Exception) -> "Optional[Channel]":
+        """Return another channel to the same peer, after the handshake failed with *error*; None if there is none."""
+        return None
+
+
+class Channel(ChannelHooks):
+    """One connection to one peer, which carries whole messages as bytes.
+
+    Subclass it for a transport of your own: ``read``, ``write``, ``wake`` and ``close`` are enough. At most one
+    thread is inside ``read`` at a time. Unless ``interruptible`` is false, no thread is inside ``read`` when
+    ``close`` is called.
+    """
+
+    #: How errors and logs name the peer.
+    name = "the peer"
+    #: Whether ``read`` honours its timeout and ``wake``. If not, one thread reads for all callers.
+    interruptible = False
+
+    def read(self, timeout: Optional[float] = None) -> Optional[bytes]:
+        """Return the next message; None if *timeout* seconds have passed or ``wake`` was called.
+
+        :raises ConnectionClosed: no more messages will come.
+        :raises ProtocolError: the input cannot be a message (it is too large). It was discarded, and the next
+            ``read`` continues behind it.
+        """
+        raise NotImplementedError
 
     def write(self, data: bytes, timeout: Optional[float] = None) -> None:
         """Send one whole message; callable from any thread.
 
-        :param timeout: seconds to wait for a peer that does not read; None waits for ever.
+        :param timeout: seconds to wait for a peer that does not read; None waits without a limit.
         :raises ConnectionClosed: the peer is gone.
         :raises RequestTimeout: the peer did not take the message in time.
         """
         raise NotImplementedError
 
-    def write_beside(self, data: bytes, headers: Mapping[str, str], timeout: Optional[float] = None) -> None:
-        """Write a message with headers beside it, on a channel that :attr:`carries_headers`; see :meth:`write`."""
-        self.write(data, timeout)
-
-    def write_call(self, data: bytes, pending: "Pending", timeout: Optional[float] = None) -> None:
-        """Write the request that *pending* waits for, for as long as it does; see :meth:`write`."""
-        self.write(data, timeout)
-
-    def write_soon(self, data: bytes) -> None:
-        """Send a message that nobody waits for; must not take longer than a moment.
-
-        :raises RequestTimeout, TransportError: it was not sent; nothing will be done about it.
-        """
-        self.write(data, _SOON_SECONDS)
-
     def wake(self) -> None:
-        """Have the present or the next ``read`` return None; callable from any thread."""
-
-    def reading(self, receive: Callable[[bytes], None], failed: Callable[[Exception], None],
-                workers: "Workers") -> "Optional[Reading]":
-        """Return how this channel is read when that is not by ``read``: over HTTP each caller reads its own answer.
-
-        :param receive: takes each message.
-        :param failed: takes the error that ends the conversation.
-        :param workers: of the side that reads.
-        """
-        return None
-
-    def agreed(self, version: Optional[str]) -> None:
-        """Called when the revision is agreed on.
-
-        :param version: its name, when the transport has to repeat it.
-        """
-
-    def listen(self) -> None:
-        """Called when a handshake is complete: from now on the other side may say what belongs to no call."""
-
-    @property
-    def session(self) -> str:
-        """What the server calls the conversation; empty where the connection itself is the conversation."""
-        return ""
-
-    def alternative(self, error: Exception) -> "Optional[Channel]":
-        """Return another way to reach the same peer, after the handshake failed with *error*; None for none."""
-        return None
+        """Make the present or the next ``read`` return None; callable from any thread."""
 
     def close(self) -> None:
-        """End the connection and free what it holds; idempotent, callable from any thread."""
+        """End the connection and free its resources; idempotent, callable from any thread."""
         raise NotImplementedError
 
 
 class Outlet:
-    """Where the messages of one request go when that is not the channel: its own HTTP response."""
+    """Where the messages of one incoming request go, if not to the channel: its own HTTP response."""
 
     def send(self, data: bytes) -> bool:
-        """Send a message that comes before the answer; False when nothing can come any more.
+        """Send a message that precedes the response; False if no more messages can be sent.
 
-        It may wait for a peer that reads slowly; callable from any thread.
+        It may block on a peer that reads slowly; callable from any thread.
         """
         raise NotImplementedError
 
     def offer(self, data: bytes) -> bool:
-        """Send a message if that is possible without waiting; False if it is not."""
+        """Send a message if that is possible without blocking; False if it is not."""
         raise NotImplementedError
 
     def finish(self, data: Optional[bytes], code: Optional[int] = None) -> None:
-        """Send the answer, or None when there will be none; the last call.
+        """Send the response, or None if there will be none. This is the last call.
 
-        :param code: of the JSON-RPC error, when the answer is one.
+        :param code: the code of the JSON-RPC error, if the response is one.
         """
         raise NotImplementedError
 
@@ -148,38 +164,73 @@ class Outlet:
         """Called when the handler starts to run; until then the request waits for a place."""
 
     def pause(self, retry: Optional[float]) -> bool:
-        """Close the connection that carries this, for the peer to come back; False where that cannot be."""
+        """Close the response's connection and have the peer reconnect; False if that is not possible."""
         return False
 
 
+class Delivery(NamedTuple):
+    """How a request of this side travels, and how the peer learns that it was given up."""
+
+    #: The outlet of the incoming request that this one belongs to; None is the channel (HTTP-12).
+    outlet: Optional[Outlet] = None
+    #: The value beside the message, on a channel that :attr:`~ChannelHooks.carries_beside`.
+    beside: Any = None
+    #: Whether the peer is sent a cancel notice.
+    cancel_notice: bool = True
+
+
+class Sender:
+    """The part of a peer that an incoming request uses: sending its notifications and its response."""
+
+    def send_message(self, data: bytes, outlet: Optional[Outlet] = None, wait: bool = True) -> bool:
+        """Send one message; False if it was not sent.
+
+        :param outlet: where it goes; None is the channel.
+        :param wait: whether sending may block on a slow peer.
+        """
+        raise NotImplementedError
+
+    def send_response(self, key: Any, data: Optional[bytes], code: Optional[int], outlet: Optional[Outlet]) -> None:
+        """Remove a request from those in progress and send its response.
+
+        :param key: of the request.
+        :param data: the response; None if there is none to send now.
+        :param code: of the JSON-RPC error, if it is one.
+        :param outlet: where it goes; None is the channel.
+        """
+        raise NotImplementedError
+
+
 class Reading:
-    """How one conversation gets what the other side says."""
+    """How one connection gets the messages of the other side: a strategy, of which each channel has one."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start to read."""
 
     def send(self, pending: Pending, data: bytes, timeout: Optional[float]) -> None:
-        """Send the request that *pending* waits for; see :meth:`Channel.write`."""
-        self._channel.write_call(data, pending, timeout)
+        """Send the request that *pending* stands for; see :meth:`Channel.write`."""
+        self._channel.write_request(data, pending, timeout)
 
     def wait(self, pending: Pending) -> None:
-        """Return when *pending* is settled or interrupted, has progress to deliver, or is past its time."""
+        """Return when *pending* is complete or interrupted, has progress to deliver, or has timed out."""
         raise NotImplementedError
 
     def interrupt(self, pending: Pending) -> None:
-        """Have :meth:`wait` look up; *pending* was marked and nudged already."""
+        """Make :meth:`wait` return; *pending* was marked as interrupted and woken before."""
         self._channel.wake()
 
-    def aside(self) -> ContextManager[None]:
-        """Return a block in which the current thread waits for something else than an answer; see :meth:`Peer.aside`."""
+    def suspended(self) -> ContextManager[None]:
+        """Return a block in which the current thread waits for something other than a response; see
+        :meth:`Peer.suspended`.
+        """
         return contextlib.nullcontext()
 
     def done(self, pending: Pending) -> None:
-        """Called when nobody waits for *pending* any more, however that came."""
+        """Called when the call is over, with or without a response."""
 
     def stop(self, timeout: float) -> bool:
-        """End reading for good; return whether nobody reads any more."""
+        """Stop reading for good; return whether no thread reads any more, within *timeout* seconds."""
         raise NotImplementedError

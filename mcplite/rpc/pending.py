@@ -1,17 +1,19 @@
-"""One call that waits for its answer: its clock, its progress, its outcome.
+"""One call that waits for its response: its clock, its progress, its outcome.
 
-Whoever reads the channel settles it; the thread that made the call waits for it. The clock stands
-still while this side's own handler answers a question of the peer (a person may be typing).
+The thread that reads the channel completes it; the thread that made the call waits for it. The clock is paused
+while a handler of this side answers a question of the peer, since a person may be typing.
 """
 
+import logging
 import threading
 import time
 from collections import deque
-from typing import Any, Callable, Deque, Dict, Mapping, Optional
+from typing import Any, Callable, Deque, Dict, Optional
 
 __all__ = ["Clock", "Pending"]
 
-#: Progress that may wait for a slow callback; beyond it the oldest is dropped (SEC-38).
+_log = logging.getLogger(__name__)
+#: Progress notifications that are kept for a slow callback; beyond it the oldest is dropped (SEC-38).
 _PROGRESS_LIMIT = 16_384
 
 
@@ -19,7 +21,7 @@ class Clock:
     """Monotonic time that can be stopped; all calls of one connection share it."""
 
     def __init__(self) -> None:
-        #: Guards the three fields below.
+        #: Guards the three fields below; held for assignments only.
         self._lock = threading.Lock()
         self._stops = 0
         self._since = 0.0
@@ -35,18 +37,18 @@ class Clock:
 
     @property
     def stopped(self) -> bool:
-        """Whether the clock stands still."""
+        """Whether the clock is stopped."""
         return self._stops > 0
 
     def stop(self) -> None:
-        """Stop; each stop needs one :meth:`go`."""
+        """Stop the clock; each stop needs one :meth:`go`."""
         with self._lock:
             if not self._stops:
                 self._since = time.monotonic()
             self._stops += 1
 
     def go(self) -> None:
-        """Go on, when this was the last stop."""
+        """Take one stop back; the clock runs again after the last one."""
         with self._lock:
             self._stops -= 1
             if not self._stops:
@@ -56,12 +58,12 @@ class Clock:
 class Pending:
     """A request that this side has sent.
 
-    :param timeout: seconds without an answer; progress starts them anew. None waits for ever.
-    :param max_timeout: seconds in all, whatever the progress; None for no such bound.
+    :param timeout: seconds without a response; progress restarts it. None waits without a limit.
+    :param max_timeout: seconds in all, whatever the progress; None for no such limit.
     """
 
     __slots__ = ("id", "method", "on_progress", "progress", "clock", "timeout", "limit", "end",
-                 "headers", "outcome", "interrupted", "_event")
+                 "beside", "outcome", "interrupted", "_event")
 
     def __init__(self, id: int, method: str, clock: Clock, timeout: Optional[float],
                  max_timeout: Optional[float], on_progress: Optional[Callable[[Dict[str, Any]], object]]) -> None:
@@ -75,49 +77,57 @@ class Pending:
         if timeout is not None or max_timeout is not None:
             now = clock.now()
             self.limit = None if max_timeout is None else now + max_timeout
-            self.end = self._from(now)
+            self.end = self._end_from(now)
         self.on_progress = on_progress
         self.progress: Optional[Deque[Dict[str, Any]]] = (
             None if on_progress is None else deque(maxlen=_PROGRESS_LIMIT))
-        #: What goes beside the message, on a channel that has a place for it.
-        self.headers: Optional[Mapping[str, str]] = None
+        #: What goes beside the message, on a channel that carries it.
+        self.beside: Any = None
         #: The message or the exception that ended the call; None while it runs.
         self.outcome: Any = None
-        #: Somebody wants the waiting thread to look up: a cancel, a close.
+        #: Whether the waiting thread has to check for a cancel or a close.
         self.interrupted = False
         self._event: Optional[threading.Event] = None
 
-    def _from(self, now: float) -> Optional[float]:
+    def _end_from(self, now: float) -> Optional[float]:
         if self.timeout is None:
             return self.limit
         return now + self.timeout if self.limit is None else min(now + self.timeout, self.limit)
 
-    def settle(self, outcome: Any) -> None:
-        """End the call; the first outcome stays."""
+    def complete(self, outcome: Any) -> None:
+        """End the call; later outcomes are ignored."""
         if self.outcome is None:
             self.outcome = outcome
-        self.nudge()
+        self.wake()
 
-    def nudge(self) -> None:
+    def wake(self) -> None:
         """Wake the waiting thread, if it sleeps."""
         event = self._event
         if event is not None:
             event.set()
 
     def add_progress(self, params: Dict[str, Any]) -> None:
-        """Note a progress notification, which also starts the timeout anew (TIME-04)."""
+        """Keep a progress notification for the callback, and restart the timeout (TIME-04)."""
         if self.progress is not None:
             self.progress.append(params)
             if self.timeout is not None:
-                self.end = self._from(self.clock.now())
-            self.nudge()
+                self.end = self._end_from(self.clock.now())
+            self.wake()
+
+    def deliver_progress(self) -> None:
+        """Call the progress callback, on the calling thread, for everything that was kept."""
+        while self.progress and self.on_progress is not None:
+            try:
+                self.on_progress(self.progress.popleft())
+            except Exception:
+                _log.exception("the progress callback of %r failed", self.method)
 
     def remaining(self) -> Optional[float]:
-        """Return the seconds until the call times out; None when it never does."""
+        """Return the seconds until the call times out; None if it never does."""
         if self.end is None:
             return None
         left = self.end - self.clock.now()
-        # While the clock stands, what is left does not shrink: sleep in slices instead of spinning.
+        # While the clock is stopped, the remaining time does not shrink: sleep in slices instead of spinning.
         return max(left, 0.05) if left > 0 and self.clock.stopped else left
 
     def prepare_sleep(self) -> threading.Event:

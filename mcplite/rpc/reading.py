@@ -1,13 +1,14 @@
-"""Who reads, on the calling side: callers read their own answers, a daemon reads when nobody calls.
+"""Three reading strategies: the calling threads read, or the pool's threads read, or messages are handed in.
 
-Reading is a role that one thread holds at a time. A caller that waits takes it when it is free and
-reads until its own answer is there, which costs no hand-over at all; a caller that finds it taken
-sleeps on its own event. The daemon takes the role when nobody has called for 20 ms.
+A client's callers read their own responses (:class:`CallerReading`). On a server's pipe one thread of the pool
+reads and runs handlers itself, and another takes its place if that takes long (:class:`LeaderFollowerReading`).
+A transport that hands each message to the peer, as the HTTP server does, needs no reading thread
+(:class:`PushedReading`). The HTTP client has a strategy of its own.
 """
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Callable, ContextManager, Dict, List, Optional
+from typing import Callable, ContextManager, Dict, List, Optional
 
 from ..errors import ConnectionClosed, ProtocolError
 from .interfaces import Channel, Reading
@@ -15,24 +16,25 @@ from .pending import Pending
 from .threads import Workers
 from .watchdog import Watchdog
 
-if TYPE_CHECKING:
-    from .threads import Workers
-
-
-__all__ = ["CallerReading", "FedReading", "LeaderReading", "sleep_until_settled"]
+__all__ = ["CallerReading", "LeaderFollowerReading", "PushedReading"]
 
 _log = logging.getLogger(__name__)
-#: How long the role must have been unused before the daemon takes it.
+#: Seconds for which no caller must have read before the daemon reads.
 _PAUSE = 0.02
-#: Progress that a caller lets gather, while more of it is buffered, before it runs the callbacks.
-_BATCH = 256
+#: Progress notifications that a caller collects, while more messages are buffered, before it runs the callbacks.
+_PROGRESS_AT_ONCE = 256
+#: Seconds that a handler may run on the leader's thread before another thread leads.
+_TICK = 0.002
 
 
 class CallerReading(Reading):
-    """The reading role of a client's channel.
+    """A client's strategy: callers read their own responses, a daemon thread reads when no call waits.
 
-    :param channel: what is read.
-    :param receive: called with each message on the reader's thread; it must not block.
+    Reading is a role that one thread holds at a time. A caller that waits takes the role if it is free, and reads
+    until its own response is there: no hand-over between threads. A caller that finds the role taken sleeps on its
+    own event. The daemon takes the role when no call was made for 20 ms.
+
+    :param receive: called with each message on the reading thread; it must not block.
     :param failed: called once with the error that ended reading.
     :param name: the daemon thread's name.
     """
@@ -43,23 +45,22 @@ class CallerReading(Reading):
         self._receive = receive
         self._failed = failed
         self._name = name
-        #: The role: who is under the one key holds it. setdefault is one step, so that a signal handler
-        #: that raises can never leave the role taken by nobody.
+        #: The role's holder, under the one key. setdefault is one step in C, so a signal handler that raises can
+        #: never leave the role taken without a holder.
         self._role: Dict[str, object] = {}
         #: Guards ``_waiting``; held for list work only.
         self._lock = threading.Lock()
         self._waiting: List[Pending] = []
-        self._turns = 0
+        self._waits = 0
         self._stop = threading.Event()
         self._free = threading.Event()
 
     def start(self) -> None:
-        """Start the daemon; :meth:`stop` ends it; it blocks on the channel or on its 20 ms tick."""
-        threading.Thread(target=self._stand_in, name=self._name, daemon=True).start()
+        """Start the daemon thread. :meth:`stop` ends it; it blocks on the channel, or on its 20 ms tick."""
+        threading.Thread(target=self._run_daemon, name=self._name, daemon=True).start()
 
     def wait(self, pending: Pending) -> None:
-        """Return when *pending* is settled or interrupted, has progress to deliver, or is past its time."""
-        self._turns += 1
+        self._waits += 1
         sleeping = False
         try:
             while pending.outcome is None and not pending.interrupted and not pending.progress:
@@ -72,7 +73,7 @@ class CallerReading(Reading):
                     with self._lock:
                         self._waiting.append(pending)
                 event = pending.prepare_sleep()
-                # Again, now that whoever gives up the role can see this waiter.
+                # Check again, now that a thread that releases the role can see this waiter.
                 if pending.outcome is not None or pending.interrupted or pending.progress:
                     return
                 if self._channel.interruptible and not self._role and not self._stop.is_set():
@@ -86,15 +87,15 @@ class CallerReading(Reading):
                 with self._lock:
                     self._waiting.remove(pending)
             if self._role.get("holder") is pending:
-                self._leave()
+                self._release_role()
             elif self._waiting:
-                self._offer()
+                self._wake_waiter()
 
     def _read_for(self, pending: Pending) -> bool:
-        """Read until *pending* needs its thread; False when its time is over or reading is."""
+        """Read until *pending* needs its thread; False if it has timed out or reading has been stopped."""
         channel, receive = self._channel, self._receive
         while pending.outcome is None and not pending.interrupted:
-            if pending.progress and (len(pending.progress) >= _BATCH or not channel.buffered):
+            if pending.progress and (len(pending.progress) >= _PROGRESS_AT_ONCE or not channel.buffered):
                 return True
             remaining = pending.remaining()
             if remaining is not None and remaining <= 0:
@@ -103,10 +104,7 @@ class CallerReading(Reading):
                 return False
             try:
                 message = channel.read(remaining)
-            except ProtocolError as error:
-                self._end(error)
-                return True
-            except ConnectionClosed as error:
+            except (ProtocolError, ConnectionClosed) as error:
                 self._end(error)
                 return True
             if message is not None:
@@ -114,46 +112,46 @@ class CallerReading(Reading):
                 channel.consume()
         return True
 
-    def _leave(self) -> None:
+    def _release_role(self) -> None:
         self._role.pop("holder", None)
         if self._stop.is_set():
             self._free.set()
         if self._waiting:
-            self._offer()
+            self._wake_waiter()
 
-    def _offer(self) -> None:
-        """Wake one waiter, so that somebody reads."""
+    def _wake_waiter(self) -> None:
+        """Wake one waiting caller to take the role, unless it is taken."""
         if self._waiting and not self._role:
             with self._lock:
                 waiter = self._waiting[0] if self._waiting else None
             if waiter is not None:
-                waiter.nudge()
+                waiter.wake()
 
     def _end(self, error: Exception) -> None:
         if not self._stop.is_set():
             self._failed(error)
 
-    def _stand_in(self) -> None:
-        # The daemon: it holds the role while nobody calls, so that notifications, pings and the end of
-        # the connection are noticed, and steps back as soon as somebody does.
+    def _run_daemon(self) -> None:
+        # The daemon reads while no call waits, so that notifications, pings and the end of the connection are
+        # noticed, and releases the role as soon as a call waits.
         while not self._stop.is_set():
             if self._channel.interruptible:
-                turns = self._turns
+                waits = self._waits
                 self._stop.wait(_PAUSE)
-                if self._turns != turns or self._stop.is_set():
+                if self._waits != waits or self._stop.is_set():
                     continue
             if self._role.setdefault("holder", self) is not self:
                 continue
             try:
-                self._read_on(self._turns)
+                self._read_on(self._waits)
             except Exception as error:
                 _log.exception("reading from %s failed", self._channel.name)
                 self._end(error)
                 return
             finally:
-                self._leave()
+                self._release_role()
 
-    def _read_on(self, turns: int) -> None:
+    def _read_on(self, waits: int) -> None:
         while not self._stop.is_set():
             try:
                 message = self._channel.read(None)
@@ -164,16 +162,15 @@ class CallerReading(Reading):
             if message is not None:
                 self._receive(message)
                 self._channel.consume()
-            if self._channel.interruptible and self._turns != turns:
+            if self._channel.interruptible and self._waits != waits:
                 return
 
     def stop(self, timeout: float) -> bool:
-        """End reading for good; return whether the role is free, that is, whether nobody reads any more."""
         self._stop.set()
         with self._lock:
             waiting = list(self._waiting)
         for pending in waiting:
-            pending.nudge()
+            pending.wake()
         self._channel.wake()
         holder = self._role.get("holder")
         if isinstance(holder, Pending):
@@ -188,68 +185,64 @@ class CallerReading(Reading):
         return True
 
 
-def sleep_until_settled(pending: Pending) -> None:
-    """Sleep until *pending* is settled or interrupted, has progress to deliver, or is past its time."""
-    while True:
-        event: threading.Event = pending.prepare_sleep()
-        if pending.outcome is not None or pending.interrupted or pending.progress:
-            return
-        remaining = pending.remaining()
-        if remaining is not None and remaining <= 0:
-            return
-        event.wait(remaining)
+class _PooledReading(Reading):
+    """What the strategies of a server share: a thread that waits gives its place in the pool back.
 
-
-class FedReading(Reading):
-    """The place of a reader on a channel that cannot be read.
-
-    :param workers: a handler that waits for an answer gives its place back to them.
+    :param workers: the pool that runs handlers.
     """
 
-    def __init__(self, channel: Channel, workers: "Workers") -> None:
+    def __init__(self, channel: Channel, workers: Workers) -> None:
         super().__init__(channel)
         self._workers = workers
 
     def wait(self, pending: Pending) -> None:
-        with self.aside():
-            sleep_until_settled(pending)
+        with self.suspended():
+            while True:
+                event = pending.prepare_sleep()
+                if pending.outcome is not None or pending.interrupted or pending.progress:
+                    return
+                remaining = pending.remaining()
+                if remaining is not None and remaining <= 0:
+                    return
+                event.wait(remaining)
 
-    def aside(self) -> ContextManager[None]:
+    def suspended(self) -> ContextManager[None]:
         return self._workers.suspended()
 
+
+class PushedReading(_PooledReading):
+    """The strategy for a channel that is not read: the transport hands each message to the peer."""
+
     def interrupt(self, pending: Pending) -> None:
-        return  # the nudge was enough: nobody is in a read
+        return  # waking the waiting thread was enough: it is not inside a read
 
     def stop(self, timeout: float) -> bool:
         return True
 
 
-#: Seconds that a handler may take before somebody else reads on.
-_TICK = 0.002
+class LeaderFollowerReading(_PooledReading):
+    """A server's strategy: one thread of the pool leads, that is, it reads and runs handlers itself.
 
+    Handing each request to another thread would cost more than most handlers do. If a handler is still running
+    after the tick, or is about to wait for the peer, another thread becomes the leader.
 
-class LeaderReading(Reading):
-    """The reading role of a server's channel.
-
-    :param channel: what is read.
     :param receive: called with each message on the leader's thread; it may run a handler there.
-    :param refused: called with the error for input that was no message; reading goes on.
+    :param refused: called with the error for input that was not a message; reading continues.
     :param failed: called once with the error that ended reading.
-    :param workers: lends the threads.
+    :param workers: provides the threads.
     """
 
     def __init__(self, channel: Channel, receive: Callable[[bytes], None],
                  refused: Callable[[ProtocolError], None], failed: Callable[[Exception], None],
                  workers: Workers) -> None:
-        super().__init__(channel)
+        super().__init__(channel, workers)
         self._receive = receive
         self._refused = refused
         self._failed = failed
-        self._workers = workers
-        #: Guards ``_leader`` and the watchdog's fields; its ticket stands for the right to go on reading.
+        #: Guards ``_leader`` and the watchdog's fields; held for assignments only.
         self._lock = threading.Lock()
         self._leader: Optional[int] = None
-        self._watchdog = Watchdog(self._lock, _TICK, self._relieve)
+        self._watchdog = Watchdog(self._lock, _TICK, self._replace_leader)
         self._stop = threading.Event()
         self._ended = threading.Event()
 
@@ -258,23 +251,16 @@ class LeaderReading(Reading):
         self._watchdog.start()
         self._workers.spawn(self._lead)
 
-    def wait(self, pending: Pending) -> None:
-        """Return when *pending* is settled or interrupted, has progress to deliver, or is past its time.
-
-        A handler that asks the peer stops leading at once and gives its place back while it waits.
-        """
-        with self.aside():
-            sleep_until_settled(pending)
-
-    def aside(self) -> ContextManager[None]:
+    def suspended(self) -> ContextManager[None]:
         with self._lock:
             ticket = self._watchdog.ticket if self._leader == threading.get_ident() else 0
         if ticket:
-            self._relieve(ticket)
+            self._replace_leader(ticket)
         return self._workers.suspended()
 
     def _lead(self) -> None:
-        # A leader: blocks on the channel, then on what receive() runs; ends when it was relieved.
+        # A leader's thread: it blocks on the channel and on the handlers that receive() runs, and ends when it
+        # finds that it was replaced, or when reading ends.
         channel, receive, lock, watchdog = self._channel, self._receive, self._lock, self._watchdog
         ident = threading.get_ident()
         with lock:
@@ -313,15 +299,15 @@ class LeaderReading(Reading):
             try:
                 self._failed(error)
             finally:
-                self._channel.close()  # nobody reads any more, and nobody else may come to close it
+                self._channel.close()  # no thread reads any more, and perhaps no other thread will close it
 
-    def _relieve(self, ticket: int) -> None:
-        """Have another thread lead in the place of who is at *ticket*."""
+    def _replace_leader(self, ticket: int) -> None:
+        """Make another thread the leader in place of the one that is at *ticket*."""
         if not self._stop.is_set():
-            self._workers.spawn(lambda: self._succeed(ticket))
+            self._workers.spawn(lambda: self._take_lead(ticket))
 
-    def _succeed(self, ticket: int) -> None:
-        # The role changes hands here, and not before: when the system gives no thread, it stays where it is.
+    def _take_lead(self, ticket: int) -> None:
+        # The role changes hands on the new thread, and not before: if the system gives no thread, it stays.
         with self._lock:
             if not self._watchdog.end(ticket):
                 return
@@ -329,7 +315,6 @@ class LeaderReading(Reading):
         self._lead()
 
     def stop(self, timeout: float) -> bool:
-        """End reading for good; return whether nobody reads any more."""
         self._stop.set()
         self._watchdog.stop()
         self._channel.wake()

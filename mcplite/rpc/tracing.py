@@ -1,4 +1,7 @@
-"""Every message both ways, for whoever wants to see: time, direction, size, secrets masked (NS-31)."""
+"""What is noted of a connection: a trace of every message, counters, and warnings at a bounded rate.
+
+The trace shows time, direction, size and text, with secrets masked (NS-31).
+"""
 
 import json
 import logging
@@ -6,9 +9,36 @@ import os
 import re
 import threading
 import time
+from dataclasses import dataclass
 from typing import Any, Callable, Optional, Union
 
-__all__ = ["RateLog", "Trace", "mask", "trace_for"]
+__all__ = ["Counters", "RateLog", "Trace", "mask", "trace_for"]
+
+_log = logging.getLogger(__name__)
+_WORDS = "authorization|token|password|passwd|passphrase|secret|api_?-?key|private_?-?key|credential|cookie"
+#: Names that only look like secrets.
+_HARMLESS = frozenset({"progresstoken", "maxtokens", "inputtokens", "outputtokens"})
+#: The same for text that cannot be parsed, or is too long for it. A value that is not a plain string, number or
+#: word is masked together with the rest of the text, since its end is unknown.
+_IN_TEXT = (
+    (rb'(\\*"[^"\\]{0,64}(?:%s)[^"\\]{0,64}\\*"\s*:\s*)' % _WORDS.encode())
+    + rb'("(?:[^"\\]|\\.)*"|[^\s,}\]\[{"\\]+|.*)')
+_SHOWN = 2000
+#: Bytes up to which a message is parsed. Longer ones are masked as text, and only as far as they are shown.
+_PARSED = 256 << 10
+_VARIABLE = "MCPLITE_DEBUG"
+
+
+@dataclass
+class Counters:
+    """What has passed over one connection since it was opened."""
+
+    messages_sent: int = 0
+    messages_received: int = 0
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    #: Input that was not a message, responses to no call, duplicate ids.
+    refused: int = 0
 
 
 class RateLog:
@@ -21,7 +51,7 @@ class RateLog:
     def __init__(self, logger: logging.Logger, per_second: int = 10) -> None:
         self._logger = logger
         self._per_second = per_second
-        #: Guards the three counters below.
+        #: Guards the three counters below; held for assignments only.
         self._lock = threading.Lock()
         self._second = -1
         self._lines = 0
@@ -44,21 +74,6 @@ class RateLog:
         self._logger.warning(message, *arguments)
 
 
-_log = logging.getLogger(__name__)
-_WORDS = "authorization|token|password|passwd|passphrase|secret|api_?-?key|private_?-?key|credential|cookie"
-#: Names that only look like secrets.
-_HARMLESS = frozenset({"progresstoken", "maxtokens", "inputtokens", "outputtokens"})
-#: The same for what cannot be parsed, or is too long for it. A value that is no plain string, number or
-#: word takes the rest of the text with it, since nobody has found its end.
-_IN_TEXT = (
-    (rb'(\\*"[^"\\]{0,64}(?:%s)[^"\\]{0,64}\\*"\s*:\s*)' % _WORDS.encode())
-    + rb'("(?:[^"\\]|\\.)*"|[^\s,}\]\[{"\\]+|.*)')
-_SHOWN = 2000
-#: Longer messages are masked as text, and only as far as they are shown.
-_PARSED = 256 << 10
-_VARIABLE = "MCPLITE_DEBUG"
-
-
 def mask(data: bytes) -> bytes:
     """Return a JSON text with the values of keys that name secrets replaced, also in JSON within strings."""
     if len(data) <= _PARSED:
@@ -75,7 +90,7 @@ def mask(data: bytes) -> bytes:
 
 def _masked(value: Any, within: str = "") -> Any:
     if isinstance(value, dict):
-        # The properties of a schema are named after secrets without being any.
+        # The properties of a schema are named like secrets, but their values are schemas.
         return {key: "***" if within != "properties" and _is_secret(key, item) else _masked(item, key)
                 for key, item in value.items()}
     if isinstance(value, list):
@@ -116,7 +131,7 @@ class Trace:
         self._write = write
 
     def __call__(self, direction: str, data: bytes) -> None:
-        """Note one message: direction is "->" for sent and "<-" for received."""
+        """Write one message: *direction* is "->" for sent and "<-" for received."""
         # Masked before it is cut, so that a cut cannot leave half of a secret.
         text = mask(data).decode("utf-8", "backslashreplace")
         shown = text if len(text) <= _SHOWN else text[:_SHOWN] + " ..."
@@ -139,24 +154,24 @@ class _File:
             with self._lock, open(self._path, "a", encoding="utf-8") as file:
                 file.write(line + "\n")
         except OSError as error:
-            # A full disk must not end the conversation; and it is said once.
+            # A full disk must not end the connection; it is logged once.
             if not self._failed:
                 self._failed = True
                 _log.warning("messages cannot be written to %s: %s", self._path, error)
 
 
 def trace_for(debug: Union[None, bool, str], name: str) -> Optional[Trace]:
-    """Return what notes the messages of one connection, or None when nobody asked.
+    """Return the trace of one connection; None if tracing is off.
 
-    :param debug: True logs to the logger ``<package>.wire`` and, when that has no handler, to stderr; a
+    :param debug: True logs to the logger ``<package>.wire`` and, if that has no handler, to stderr; a
         string is a file to append to; None asks the environment variable MCPLITE_DEBUG ("1" or a file);
         False is off whatever the environment says.
     :param name: of the peer.
     """
     if debug is None:
-        asked = os.environ.get(_VARIABLE, "")
+        value = os.environ.get(_VARIABLE, "")
         debug = {"": False, "0": False, "no": False, "false": False,
-                 "1": True, "yes": True, "true": True}.get(asked.lower(), asked)
+                 "1": True, "yes": True, "true": True}.get(value.lower(), value)
     if not debug:
         return None
     if isinstance(debug, str):

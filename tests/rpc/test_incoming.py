@@ -9,16 +9,16 @@ from mcplite.errors import Cancelled, InvalidParams, RemoteError
 pytestmark = pytest.mark.bad_wire
 
 
-@pytest.mark.parametrize("leading", [False, True])
-def test_requests_of_the_other_side_are_answered(make, leading):
-    talk = make(leading=leading)
+@pytest.mark.parametrize("serving", [False, True])
+def test_requests_of_the_other_side_are_answered(make, serving):
+    talk = make(serving=serving)
     talk.say({"jsonrpc": "2.0", "id": "a", "method": "echo", "params": {"x": 1}})
     assert talk.hear() == {"jsonrpc": "2.0", "id": "a", "result": {"echo": {"x": 1}}}
     talk.say({"jsonrpc": "2.0", "id": 0, "method": "echo"})
     assert talk.hear()["result"] == {"echo": {}}
 
 
-@pytest.mark.parametrize("leading", [False, True])
+@pytest.mark.parametrize("serving", [False, True])
 @pytest.mark.parametrize("error, answer", [
     (ValueError("secret"), {"code": -32603, "message": "Internal error"}),
     (InvalidParams("bad", data=[1]), {"code": -32602, "message": "bad", "data": [1]}),
@@ -26,8 +26,8 @@ def test_requests_of_the_other_side_are_answered(make, leading):
     (Cancelled(), {"code": -32603, "message": "The request was cancelled"}),
     (SystemExit(), {"code": -32603, "message": "Internal error"}),
 ])
-def test_whatever_a_handler_raises_its_request_is_answered(make, leading, error, answer):
-    talk = make(leading=leading)
+def test_whatever_a_handler_raises_its_request_is_answered(make, serving, error, answer):
+    talk = make(serving=serving)
 
     def task(incoming):
         raise error
@@ -106,7 +106,7 @@ def test_a_token_made_after_the_cancelling_is_cancelled(talk):
 
 
 def test_batches_only_where_they_are_legal(make):
-    talk = make(leading=True)
+    talk = make(serving=True)
     batch = [{"jsonrpc": "2.0", "id": 1, "method": "x"}, 3, {"jsonrpc": "2.0", "method": "note"}]
     talk.say(batch)
     assert talk.hear()["error"]["code"] == -32600
@@ -120,7 +120,7 @@ def test_batches_only_where_they_are_legal(make):
 
 
 def test_a_cancelled_member_of_a_batch_is_left_out(make):
-    talk = make(leading=True)
+    talk = make(serving=True)
     talk.handler.batches, inside = True, threading.Event()
 
     def task(incoming):
@@ -148,7 +148,7 @@ def test_a_request_that_was_cancelled_before_it_began_does_not_begin(make):
     talk.say({"jsonrpc": "2.0", "id": 2, "method": "x"})
     while len(held) < 2:
         threading.Event().wait(0.01)
-    held[0].cancelled("not any more")
+    held[0].cancel("not any more")
     for incoming in held:
         incoming.run(lambda incoming=incoming: ran.append(incoming.id))
     assert ran == [2]
@@ -163,8 +163,8 @@ def test_only_the_latest_request_of_a_handler_is_kept(make):
         threading.Event().wait(0.01)
     for before, after in zip(held, held[1:]):
         before.respond({})
-        after.inherit(before)
+        after.resume(before)
     first, *between, last = held
-    assert first.heir is last and [one.heir for one in between] == [None, None]
+    assert first.successor is last and [one.successor for one in between] == [None, None]
     last.respond({"last": True})
     assert [talk.hear()["id"] for _ in held] == [0, 1, 2, 3]

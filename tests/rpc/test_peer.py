@@ -17,6 +17,7 @@ from mcplite.errors import (
 )
 from mcplite.protocol import jsonrpc
 from mcplite.rpc.cancel import CancelToken
+from mcplite.rpc.interfaces import Delivery
 from tests.support.conversations import reply
 
 pytestmark = pytest.mark.bad_wire
@@ -83,7 +84,7 @@ def test_stray_late_and_wrong_answers_wake_nobody(talk, caplog):
     talk.say(reply(talk.hear(), {"second": True}))
     assert outcome() == {"second": True}
     assert talk.peer.counters.refused == 4
-    assert "nobody waits for" in caplog.text
+    assert "a response to no pending call" in caplog.text
 
 
 def test_no_answer_in_time_cancels_and_a_late_one_is_dropped(talk):
@@ -98,7 +99,7 @@ def test_no_answer_in_time_cancels_and_a_late_one_is_dropped(talk):
 
 
 def test_without_a_notice_nothing_is_sent(talk):
-    outcome = talk.call("slow", timeout=0.05, cancel_notice=False)
+    outcome = talk.call("slow", timeout=0.05, delivery=Delivery(cancel_notice=False))
     talk.hear()
     assert isinstance(outcome(), RequestTimeout)
     assert talk.hear(0.1) is None
@@ -189,7 +190,7 @@ def test_a_note_whose_handler_fails_is_logged(talk, caplog):
 
 
 def test_noise_is_left_unanswered_by_a_client_and_answered_by_a_server(make):
-    client, server = make(), make(leading=True)
+    client, server = make(), make(serving=True)
     for talk in (client, server):
         talk.say(b"Starting up...")
         talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
@@ -204,9 +205,9 @@ def test_noise_is_left_unanswered_by_a_client_and_answered_by_a_server(make):
         assert answer["error"]["code"] == -32600
 
 
-@pytest.mark.parametrize("leading", [False, True])
-def test_the_end_fails_everybody_who_waits_and_cancels_what_runs(make, leading):
-    talk = make(leading=leading)
+@pytest.mark.parametrize("serving", [False, True])
+def test_the_end_fails_everybody_who_waits_and_cancels_what_runs(make, serving):
+    talk = make(serving=serving)
     runs, told = threading.Event(), threading.Event()
 
     def task(incoming):
@@ -233,7 +234,7 @@ def test_the_end_fails_everybody_who_waits_and_cancels_what_runs(make, leading):
 
 
 def test_close_from_any_thread_twice_and_from_a_handler(make):
-    talk = make(leading=True)
+    talk = make(serving=True)
     outcome = talk.call("x")
     talk.hear()
     closers = [threading.Thread(target=talk.peer.close) for _ in range(3)]
@@ -243,7 +244,7 @@ def test_close_from_any_thread_twice_and_from_a_handler(make):
         closer.join(20)
     assert "closed on this side" in str(outcome())
 
-    talk, done = make(leading=True), threading.Event()
+    talk, done = make(serving=True), threading.Event()
     talk.handler.task = lambda incoming: (talk.peer.close(), done.set())
     talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
     assert done.wait(20)

@@ -41,8 +41,8 @@ def test_a_pending_call_without_limits_never_times_out():
     assert pending.remaining() is None
     pending.add_progress({"progress": 1})
     assert pending.progress is None
-    pending.settle("first")
-    pending.settle("second")
+    pending.complete("first")
+    pending.complete("second")
     assert pending.outcome == "first"
 
 

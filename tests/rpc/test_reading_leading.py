@@ -11,7 +11,7 @@ pytestmark = pytest.mark.bad_wire
 
 
 def test_a_quick_request_behind_a_slow_one(make):
-    talk, go = make(leading=True), threading.Event()
+    talk, go = make(serving=True), threading.Event()
 
     def task(incoming):
         if incoming.method == "slow":
@@ -27,7 +27,7 @@ def test_a_quick_request_behind_a_slow_one(make):
 
 
 def test_the_watchdog_dozes_and_wakes(make):
-    talk, go = make(leading=True), threading.Event()
+    talk, go = make(serving=True), threading.Event()
     until = time.monotonic() + 20
     while not talk.peer._reading._watchdog._dozing and time.monotonic() < until:
         time.sleep(0.005)
@@ -41,7 +41,7 @@ def test_the_watchdog_dozes_and_wakes(make):
 
 
 def test_a_handler_that_asks_gives_its_role_and_place_away(make):
-    talk = make(leading=True, places=1)
+    talk = make(serving=True, places=1)
 
     def task(incoming):
         incoming.respond(talk.peer.call("question", {"for": incoming.id}, timeout=20))

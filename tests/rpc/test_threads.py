@@ -58,11 +58,11 @@ def test_no_more_than_the_places_run_and_the_queue_is_bounded(make):
 
 def test_take_and_give_bound_inline_work_too(make):
     workers, done = make(places=1), threading.Event()
-    assert workers.take()
-    assert not workers.take()
+    assert workers.reserve_place()
+    assert not workers.reserve_place()
     workers.submit(done.set)
     assert not done.wait(0.05)
-    workers.give()
+    workers.release_place()
     assert done.wait(20)
 
 
@@ -138,18 +138,18 @@ def test_a_stopped_pool_takes_nothing(make):
     assert ran.wait(20)
     workers.stop()
     assert not workers.submit(ran.set)
-    assert not workers.take()
+    assert not workers.reserve_place()
 
 
 def test_spawn_needs_no_place(make):
     workers, ran = make(places=1), threading.Event()
-    assert workers.take()
+    assert workers.reserve_place()
     workers.spawn(ran.set)
     assert ran.wait(20)
     again = threading.Event()
     workers.spawn(again.set)  # on the idle thread, or on a new one
     assert again.wait(20)
-    workers.give()
+    workers.release_place()
 
 
 def test_an_idle_thread_ends_by_itself(make, monkeypatch):

@@ -40,11 +40,11 @@ class Recorder(Handler):
 class Conversation:
     """A peer and, at the other end of its channel, raw lines."""
 
-    def __init__(self, leading=False, places=4, queue=100, **options):
+    def __init__(self, serving=False, places=4, queue=100, **options):
         self.raw, ours = MemoryChannel.pair(("the other side", "us"))
         self.handler = Recorder()
         self.workers = Workers(places, queue, "test worker")
-        self.peer = Peer(ours, self.handler, workers=self.workers, leading=leading, **options)
+        self.peer = Peer(ours, self.handler, workers=self.workers, serving=serving, **options)
         self.peer.start()
 
     def say(self, message):

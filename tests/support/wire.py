@@ -164,7 +164,7 @@ class Recorder:
         self.judged = set()
 
     def observe(self, peer, direction, data):
-        """Note one message; what :meth:`Peer._observe` is replaced by."""
+        """Note one message; what :meth:`Peer._note` is replaced by."""
         try:
             message = json.loads(data)
         except (ValueError, RecursionError):
@@ -321,7 +321,11 @@ def recording(both=False):
     :param both: whether every peer's other side is one of ours.
     """
     recorder = Recorder(both)
-    observe, handle = Peer._observe, Exchange.handle
+    note, handle = Peer._note, Exchange.handle
+
+    def noted(peer, direction, data):
+        recorder.observe(peer, direction, data)
+        note(peer, direction, data)
 
     def handled(exchange, request):
         read, data = request.read, []
@@ -335,9 +339,9 @@ def recording(both=False):
         recorder.refused(exchange, request, b"".join(data), response)
         return response
 
-    Peer._observe = lambda peer, direction, data: recorder.observe(peer, direction, data)
+    Peer._note = noted
     Exchange.handle = handled
     try:
         yield recorder
     finally:
-        Peer._observe, Exchange.handle = observe, handle
+        Peer._note, Exchange.handle = note, handle

@@ -50,7 +50,7 @@ class HTTPChannel(Channel):
     """
 
     interruptible = True
-    carries_headers = True
+    carries_beside = True
 
     def __init__(self, url: str, *, line_limit: int = 16 << 20, listen: bool = True, headers: Optional[Mapping[str, str]] = None,
                  session: "Optional[requests.Session]" = None, verify: Any = None, cert: Any = None,
@@ -72,11 +72,11 @@ class HTTPChannel(Channel):
         self._closed = False
 
     @property
-    def session(self) -> str:
+    def session_id(self) -> str:
         return self._session_id
 
-    def reading(self, receive: Callable[[bytes], None], failed: Callable[[Exception], None],
-                workers: Workers) -> HTTPReading:
+    def create_reading(self, receive: Callable[[bytes], None], failed: Callable[[Exception], None],
+                       workers: Workers) -> HTTPReading:
         self._receive, self._workers = receive, workers
         return HTTPReading(self, receive)
 
@@ -167,8 +167,8 @@ class HTTPChannel(Channel):
     def write(self, data: bytes, timeout: Optional[float] = None) -> None:
         self._write(data, timeout, None)
 
-    def write_beside(self, data: bytes, headers: Mapping[str, str], timeout: Optional[float] = None) -> None:
-        self._write(data, timeout, headers)
+    def write_beside(self, data: bytes, beside: Mapping[str, str], timeout: Optional[float] = None) -> None:
+        self._write(data, timeout, beside)
 
     def _write(self, data: bytes, timeout: Optional[float], beside: Optional[Mapping[str, str]], waits: bool = True) -> None:
         if self._closed:
@@ -221,13 +221,13 @@ class HTTPChannel(Channel):
 
     # --- life -----------------------------------------------------------------------------------------
 
-    def agreed(self, version: Optional[str]) -> None:
+    def set_version(self, version: Optional[str]) -> None:
         self._version = version
 
-    def listen(self) -> None:
+    def listen(self, on_session_lost: Callable[[str], object]) -> None:
         if not self._listens:
             return
-        listener = Listener(self, self._receive, lambda error: self.on_lost(error.session))
+        listener = Listener(self, self._receive, lambda error: on_session_lost(error.session))
         with self._lock:
             if self._closed:
                 return

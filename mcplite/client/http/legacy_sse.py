@@ -125,7 +125,7 @@ class SSEChannel(Channel):
         deadline = Deadline(timeout)
         self._post(data, Exchange(self._asks(deadline.remaining), deadline.remaining, deadline), timeout)
 
-    def write_call(self, data: bytes, pending: "Pending", timeout: Optional[float] = None) -> None:
+    def write_request(self, data: bytes, pending: "Pending", timeout: Optional[float] = None) -> None:
         # The call's own clock, which stands while somebody logs in.
         self._post(data, Exchange(self._asks(pending.remaining, pending), pending.remaining, pending.clock), timeout, pending)
 

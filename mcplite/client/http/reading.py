@@ -80,13 +80,13 @@ class HTTPReading(Reading):
         for attempt in (1, 2):
             exchange = self._exchange(pending, call)
             try:
-                reply = self._http.post(exchange, data, pending.method == "initialize", pending.headers)
+                reply = self._http.post(exchange, data, pending.method == "initialize", pending.beside)
                 break
             except TransportError as error:
                 # A connection that rested may have been closed by the server just now.
                 error.stale = exchange.used and not exchange.answered
                 # Without a session what is sent again has another id (H26-22), which is not given here.
-                if attempt == 2 or pending.method not in REPEATABLE or not error.stale or pending.headers is not None:
+                if attempt == 2 or pending.method not in REPEATABLE or not error.stale or pending.beside is not None:
                     raise
         if reply.status == 200 and reply.kind == "text/event-stream":
             reply.check_plain()
@@ -140,7 +140,7 @@ class HTTPReading(Reading):
 
     def _come_back(self, pending: Pending, call: _Call) -> None:
         """Wait as long as the server wants, and go on with the stream behind the last event (RES-04, HTTP-18)."""
-        if call.following.last_id is None or pending.headers is not None:  # H26-22: then nothing goes on
+        if call.following.last_id is None or pending.beside is not None:  # H26-22: then nothing goes on
             raise TransportError(
                 f"{self._http.name} ended its response to {pending.method!r} without an answer"
                 f"{f' ({call.broken})' if call.broken else ''}; it may or may not have done what was asked, so nothing"
@@ -216,7 +216,7 @@ class HTTPReading(Reading):
             elif self._stopped or pending.interrupted or pending.outcome is not None:
                 raise Stopped
             elif (call.reply is not None and time.monotonic() - call.heard > _SILENT_SECONDS
-                  and not (pending.headers is not None and pending.method not in REPEATABLE)):
+                  and not (pending.beside is not None and pending.method not in REPEATABLE)):
                 # A call that stands for itself would be lost with its response (H26-10): its own time limit counts.
                 raise TimeoutError(f"nothing came for {_SILENT_SECONDS:g} s")
             else:

@@ -8,8 +8,9 @@ from ...errors import ProtocolError
 from ...protocol import jsonrpc
 from ...rpc.incoming import Handler, Incoming
 from ...rpc.interfaces import Channel
-from ...rpc.peer import Peer, Trace
+from ...rpc.peer import Peer
 from ...rpc.threads import Mailbox, Workers
+from ...rpc.tracing import Trace
 from ..handlers import Handlers
 from .base import Speaker
 

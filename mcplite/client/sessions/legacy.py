@@ -21,6 +21,7 @@ from ...protocol.methods import REPEATABLE
 from ...revisions import LEGACY, Revision, find
 from ...rpc.cancel import CancelToken
 from ...rpc.incoming import Incoming
+from ...rpc.interfaces import Delivery
 from ...rpc.peer import Peer
 from ...types import Implementation, InitializeResult
 from .base import Speaker
@@ -126,7 +127,6 @@ class LegacySession(Speaker):
         self._renewing = threading.Lock()
         self._renewals = Pace(_RENEWALS)
         self._handshake: Callable[[], InitializeResult]
-        self._channel.on_lost = self.renew
         line.speaker = self
 
     @property
@@ -160,7 +160,8 @@ class LegacySession(Speaker):
         params = {"protocolVersion": wanted.name, "capabilities": codec.encode(self._handlers.capabilities(), wanted),
                   "clientInfo": codec.encode(self._info, wanted)}
         try:
-            answer = self.peer.call("initialize", params, timeout=timeout, cancel=cancel, cancel_notice=False)
+            answer = self.peer.call("initialize", params, timeout=timeout, cancel=cancel,
+                                    delivery=Delivery(cancel_notice=False))
         except RequestTimeout as error:
             raise RequestTimeout(f"{self.peer.name} did not answer 'initialize' within {timeout:g} s; a first start"
                                  f" may take longer (open_timeout=), and a program that is no MCP server never"
@@ -181,9 +182,9 @@ class LegacySession(Speaker):
         self._handlers.server_info = result.server_info
         self._revision, self.result = revision, result
         self._settled.set()
-        self._channel.agreed(revision.name if revision.version_header == "checked" else None)
+        self._channel.set_version(revision.name if revision.version_header == "checked" else None)
         self.peer.notify("notifications/initialized", timeout=timeout)
-        self._channel.listen()
+        self._channel.listen(self.renew)
         return result
 
     def renew(self, lost: str) -> None:
@@ -194,7 +195,7 @@ class LegacySession(Speaker):
         :raises RemoteError, ProtocolError, RequestTimeout, TransportError: as for :meth:`open`.
         """
         with self._renewing:
-            if self._channel.session != lost or self.peer.closed:
+            if self._channel.session_id != lost or self.peer.closed:
                 return
             if not self._renewals.admit():
                 raise SessionLost(f"{self.peer.name} loses our session again and again: {_RENEWALS} times within a minute",

@@ -21,6 +21,7 @@ from ...protocol.methods import REPEATABLE
 from ...revisions import Revision, find
 from ...rpc.cancel import CancelToken
 from ...rpc.incoming import Incoming
+from ...rpc.interfaces import Delivery
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
 from ..features.cache import Cache
 from .base import Speaker
@@ -188,7 +189,7 @@ class ModernSession(Speaker):
     def _marked(self, method: str, params: Optional[Dict[str, Any]], timeout: Optional[float], max_timeout: Optional[float],
                 cancel: Optional[CancelToken], on_progress: Optional[OnProgress]) -> Dict[str, Any]:
         """Send a request with the headers of its marked parameters; once more when the server knows others (MHDR-28)."""
-        if method != "tools/call" or not self.line.channel.carries_headers:
+        if method != "tools/call" or not self.line.channel.carries_beside:
             return self._call(method, params, timeout, max_timeout, cancel, on_progress, {})
         name, arguments = (params or {}).get("name"), (params or {}).get("arguments") or {}
         begun = self.peer.now()
@@ -230,11 +231,11 @@ class ModernSession(Speaker):
         if self._trace_context is not None:
             stamped["_meta"].update(envelopes.checked_trace(self._trace_context()))
         beside: Optional[Dict[str, str]] = None
-        if self.line.channel.carries_headers:
+        if self.line.channel.carries_beside:
             beside = {**routing_headers.standard(method, stamped, self._revision.name), **headers}
         try:
             result = self.peer.call(method, stamped, id=id, timeout=timeout, max_timeout=max_timeout, cancel=cancel,
-                                    on_progress=on_progress, headers=beside, cancel_notice=notice)
+                                    on_progress=on_progress, delivery=Delivery(beside=beside, cancel_notice=notice))
         except HTTPStatusError as error:
             # Whoever refuses a request by its headers may not have read its id (ERA-10, MHDR-28).
             cause = error.__cause__
@@ -251,9 +252,9 @@ class ModernSession(Speaker):
 
     def notify(self, method: str, params: Optional[Dict[str, Any]] = None, timeout: Optional[float] = None) -> None:
         """Send a notification; see :meth:`Peer.notify`."""
-        beside = (routing_headers.standard(method, params or {}, self._revision.name) if self.line.channel.carries_headers
+        beside = (routing_headers.standard(method, params or {}, self._revision.name) if self.line.channel.carries_beside
                   else None)  # H26-15
-        self.peer.notify(method, params, timeout=timeout, headers=beside)
+        self.peer.notify(method, params, timeout=timeout, beside=beside)
 
     # --- subscriptions ----------------------------------------------------------------------------------
 
@@ -291,13 +292,13 @@ class ModernSession(Speaker):
         # STAT-21, STAT-22: there are no such requests, and no answers to them.
         _log.warning("%s sent the request %.100r, which is not part of %s; it is not answered", self.line.name,
                      incoming.method, self._revision)
-        incoming.cancelled(None)
+        incoming.cancel(None)
         incoming.respond({})
         return None
 
     def cancel_notice(self, id: int, reason: str) -> Optional[jsonrpc.Notification]:
         # CANC, H26-10: over HTTP the connection of the call is closed, which says the same.
-        return None if self.line.channel.carries_headers else super().cancel_notice(id, reason)
+        return None if self.line.channel.carries_beside else super().cancel_notice(id, reason)
 
     def on_end(self) -> None:
         self._rounds.close()

@@ -105,7 +105,7 @@ class Negotiation:
     # --- the probe --------------------------------------------------------------------------------------
 
     def _probe(self) -> Session:
-        http = self._line.channel.carries_headers
+        http = self._line.channel.carries_beside
         both = self.era is None
         session = self._modern(self._line, self._pinned or _MODERN[-1])
         self.probing = both

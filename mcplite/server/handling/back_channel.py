@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional
 
 from ...errors import MissingCapability, ProtocolError
+from ...rpc.interfaces import Delivery
 from .asker import Asked, Asker
 from .questions import ListRoots, Question
 
@@ -59,7 +60,7 @@ class BackChannel(Asker):
         incoming = self._incoming
         result = session.peer.call(asked.method, asked.params, timeout=session.limits.ask_seconds,
                                    cancel=None if incoming is None else incoming.token,
-                                   outlet=None if incoming is None else incoming.outlet)
+                                   delivery=Delivery(None if incoming is None else incoming.outlet))
         if not isinstance(result, dict):
             raise ProtocolError(f"the client answered {asked.method!r} with {type(result).__name__}, not an object", result)
         return result

@@ -138,7 +138,7 @@ class Context:
 
     def go_on(self, session: "Session", incoming: "Incoming") -> None:
         """Answer a later request from now on: the client came back with the answers to a question."""
-        incoming.inherit(self.incoming)
+        incoming.resume(self.incoming)
         self._session, self.incoming = session, incoming
 
     # --- cancellation -----------------------------------------------------------------------------

@@ -88,11 +88,11 @@ class Wait(Asker):
         handle = waiting.file(call)
         uncancel = token.add_callback(call.woken.set)
         try:
-            if incoming.peer.closed:
+            if context.session.peer.closed:
                 token.cancel("the server is stopping")
             context.flush()
             context.respond(input_required(asked, handle))
-            with incoming.peer.aside():
+            with context.session.peer.suspended():
                 call.woken.wait(max(0.0, deadline - time.monotonic()))
         finally:
             uncancel()

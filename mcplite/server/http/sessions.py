@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Callable, Dict, List, Optional
 from ...errors import ConnectionClosed
 from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
-from ...rpc.reading import FedReading
+from ...rpc.reading import PushedReading
 from ...rpc.threads import Workers
 from ..limits import Limits
 from ..sessions.legacy import LegacySession
@@ -35,9 +35,9 @@ class HTTPChannel(Channel):
         self.name = name
         self._closed = False
 
-    def reading(self, receive: Callable[[bytes], None], failed: Callable[[Exception], None],
-                workers: Workers) -> FedReading:
-        return FedReading(self, workers)
+    def create_reading(self, receive: Callable[[bytes], None], failed: Callable[[Exception], None],
+                       workers: Workers) -> PushedReading:
+        return PushedReading(self, workers)
 
     def write(self, data: bytes, timeout: Optional[float] = None) -> None:
         if self._closed or not self._streams.common.send(data):

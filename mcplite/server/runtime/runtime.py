@@ -96,7 +96,7 @@ class Serving:
         return handler.peer
 
     def _peer(self, channel: Channel, handler: Handler, shared: bool = False) -> Peer:
-        return Peer(channel, handler, workers=self.workers, leading=True, trace=self._trace(channel), limits=self.json_limits,
+        return Peer(channel, handler, workers=self.workers, serving=True, trace=self._trace(channel), limits=self.json_limits,
                     shared=shared)
 
     @property

@@ -1,0 +1,263 @@
+"""Calls that this side makes: ids, the wait for the response, timeouts, cancel notices.
+
+:class:`Caller` is the half of a peer that a client uses most, and all that a test of calls needs. It knows nothing
+of the other side's requests; :class:`~.peer.Peer` adds them.
+"""
+
+import contextlib
+import copy
+import logging
+import threading
+from typing import Any, Callable, Dict, Iterator, Optional, Union
+
+from ..errors import Cancelled, ProtocolError, RequestTimeout, TransportError, remote_error
+from ..protocol import jsonrpc
+from .cancel import CancelToken
+from .incoming import Handler
+from .interfaces import Channel, Delivery, Outlet, Reading
+from .pending import Clock, Pending
+from .tracing import Counters, RateLog, Trace
+
+__all__ = ["Caller"]
+
+_log = logging.getLogger(__name__)
+_DIRECT = Delivery()
+
+
+class Caller:
+    """Sends requests and notifications over one channel, and waits for the responses.
+
+    :param channel: carries the bytes.
+    :param handler: words the cancel notices.
+    :param reading: how the channel is read.
+    :param trace: called with "->" or "<-" and the bytes of each message.
+    """
+
+    def __init__(self, channel: Channel, handler: Handler, reading: Reading, trace: Optional[Trace]) -> None:
+        self._channel = channel
+        self._handler = handler
+        self._reading = reading
+        self._trace = trace
+        self._warnings = RateLog(_log)
+        #: Guards ``_pending``, ``_next_id``, ``_error`` and what is counted as sent; held for dictionary work only.
+        self._lock = threading.Lock()
+        self._pending: Dict[int, Pending] = {}
+        self._next_id = 0
+        self._error: Optional[Exception] = None
+        self._clock = Clock()
+        #: Why the last invalid input was refused: a hint for calls that get no response.
+        self._last_invalid = ""
+        self.counters = Counters()
+
+    @property
+    def name(self) -> str:
+        """How errors name the other side."""
+        return self._channel.name
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is over."""
+        return self._error is not None
+
+    @property
+    def last_error(self) -> Optional[Exception]:
+        """What ended the connection; None while it lasts."""
+        return self._error
+
+    def now(self) -> float:
+        """Return the seconds that have passed for calls: without the time that answering questions took."""
+        return self._clock.now()
+
+    def new_id(self) -> int:
+        """Return an id that this connection has not used (RPC-05)."""
+        with self._lock:
+            self._next_id += 1
+            return self._next_id
+
+    def call(self, method: str, params: Optional[Dict[str, Any]] = None, *, id: Optional[int] = None,
+             timeout: Optional[float] = None, max_timeout: Optional[float] = None,
+             cancel: Optional[CancelToken] = None, on_progress: Optional[Callable[[Dict[str, Any]], object]] = None,
+             delivery: Delivery = _DIRECT) -> Any:
+        """Send a request and wait for its result.
+
+        :param id: from :meth:`new_id`, if the params mention it; by default a new one.
+        :param timeout: seconds; progress for this call restarts it. None waits without a limit.
+        :param max_timeout: seconds in all, whatever the progress.
+        :param cancel: a token that ends the wait.
+        :param on_progress: called with the params of each progress notification, on this thread, in
+            order, all of them before this method returns.
+        :param delivery: how the request travels.
+        :raises RemoteError: the peer answered with an error.
+        :raises ProtocolError: the peer's response broke the rules.
+        :raises RequestTimeout: no response in time.
+        :raises Cancelled: the token was cancelled.
+        :raises ConnectionClosed: the connection is over, or ended meanwhile.
+        :raises TypeError, ValueError: the params are not JSON; nothing was sent.
+        """
+        if id is None:
+            id = self.new_id()
+        if cancel is not None:
+            cancel.check()
+        data = self._dumped(jsonrpc.Request(id, method, params))
+        pending = Pending(id, method, self._clock, timeout, max_timeout, on_progress)
+        outlet, pending.beside, cancel_notice = delivery
+        with self._lock:
+            if self._error is not None:
+                raise copy.copy(self._error)
+            self._pending[id] = pending
+            self.counters.messages_sent += 1
+            self.counters.bytes_sent += len(data)
+        uncancel = None if cancel is None else cancel.add_callback(lambda: self._interrupt(pending))
+        try:
+            self._note("->", data)
+            if outlet is not None:
+                outlet.send(data)
+            else:
+                self._reading.send(pending, data, max_timeout if timeout is None else timeout)
+            self._wait(pending, cancel)
+        except BaseException as error:
+            # Also for an exception from a signal handler: the response would reach no caller any more.
+            if (cancel_notice and pending.outcome is None and self._error is None
+                    and not isinstance(error, TransportError)):
+                self._send_cancel_notice(pending, error, outlet)
+            raise
+        finally:
+            with self._lock:
+                self._pending.pop(id, None)
+            if uncancel is not None:
+                uncancel()
+            self._reading.done(pending)
+        outcome = pending.outcome
+        if type(outcome) is jsonrpc.Response:
+            return outcome.result
+        if isinstance(outcome, jsonrpc.Failure):
+            raise remote_error(outcome.code, outcome.message, outcome.data)
+        raise copy.copy(outcome) from outcome.__cause__
+
+    def _dumped(self, request: jsonrpc.Request) -> bytes:
+        try:
+            return jsonrpc.dump(request)
+        except (TypeError, ValueError) as error:
+            # Raised with a text of its own here, where no error of the caller's own functions can pass.
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{request.method!r} was not sent to {self.name}, since its params are not JSON: {error}") from error
+
+    def _wait(self, pending: Pending, cancel: Optional[CancelToken]) -> None:
+        progress = pending.progress
+        while pending.outcome is None or progress:
+            if progress:
+                pending.deliver_progress()
+                continue
+            # Reset before the token is checked: a cancel in between sets it again.
+            pending.interrupted = False
+            if cancel is not None:
+                cancel.check()
+            if self._error is not None and pending.outcome is None:
+                raise copy.copy(self._error)
+            self._reading.wait(pending)
+            if pending.outcome is None and not progress:
+                remaining = pending.remaining()
+                if remaining is not None and remaining <= 0:
+                    hint = f"; it did send something that is not a message: {self._last_invalid[:200]}"
+                    raise RequestTimeout(
+                        f"{self.name} did not answer {pending.method!r} (id {pending.id}) in time"
+                        f" (timeout={pending.timeout!r} s){hint if self._last_invalid else ''}")
+
+    def _interrupt(self, pending: Pending) -> None:
+        pending.interrupted = True
+        pending.wake()
+        if pending.outcome is None:
+            self._reading.interrupt(pending)
+
+    def _send_cancel_notice(self, pending: Pending, error: BaseException, outlet: Optional[Outlet]) -> None:
+        reason = str(error) if isinstance(error, (Cancelled, RequestTimeout)) else "the caller was interrupted"
+        notice = self._handler.cancel_notice(pending.id, reason)
+        if notice is None:
+            return
+        data = jsonrpc.dump(notice)
+        try:
+            self._count(data)
+            if outlet is not None:
+                outlet.send(data)
+            else:
+                self._channel.write_soon(data)
+        except (RequestTimeout, TransportError) as failure:
+            # A peer that does not read cannot be notified; the caller must not wait for it (CANC-03).
+            _log.debug("no cancel notice for %r: %s", pending.method, failure)
+
+    def notify(self, method: str, params: Optional[Dict[str, Any]] = None, *, timeout: Optional[float] = None,
+               beside: Any = None) -> None:
+        """Send a notification.
+
+        :param beside: the value beside the message, on a channel that :attr:`~ChannelHooks.carries_beside`.
+        :raises ConnectionClosed: the connection is over.
+        :raises RequestTimeout: the peer did not take it within *timeout* seconds.
+        """
+        if self._error is not None:
+            raise copy.copy(self._error)
+        data = jsonrpc.dump(jsonrpc.Notification(method, params))
+        self._count(data)
+        if beside is None:
+            self._channel.write(data, timeout)
+        else:
+            self._channel.write_beside(data, beside, timeout)
+
+    def progress(self, token: Any, params: Dict[str, Any]) -> bool:
+        """Pass a progress notification to the call with this id; False if there is none.
+
+        :param token: as the other side sent it, of any type.
+        """
+        pending = self._pending.get(token) if type(token) is int else None
+        if pending is None or pending.progress is None:
+            return False
+        pending.add_progress(params)
+        return True
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the clock of all calls while the block answers a question of the peer."""
+        self._clock.stop()
+        try:
+            yield
+        finally:
+            self._clock.go()
+
+    def _on_response(self, message: Union[jsonrpc.Response, jsonrpc.Failure]) -> None:
+        pending = self._pending.get(message.id) if type(message.id) is int else None
+        if pending is None:
+            self.counters.refused += 1
+            self._warnings.warning("%s sent a response to no pending call: %s", self.name, jsonrpc.describe(message))
+        else:
+            pending.complete(message)
+
+    def _on_invalid_response(self, invalid: jsonrpc.Invalid) -> bool:
+        """Fail the call that an invalid response belongs to; False if it belongs to none."""
+        pending = self._pending.get(invalid.id) if type(invalid.id) is int else None
+        if pending is None:
+            return False
+        pending.complete(ProtocolError(f"{self.name} answered {pending.method!r} with something that is not a"
+                                       f" JSON-RPC response: {invalid.message}"))
+        return True
+
+    def _end_calls(self, error: Exception) -> bool:
+        """Note the end of the connection, and make every waiting call raise *error*; False if it was noted before."""
+        with self._lock:
+            if self._error is not None:
+                return False
+            self._error = error
+            waiting = list(self._pending.values())
+        for pending in waiting:
+            pending.complete(error)
+        return True
+
+    def _count(self, data: bytes) -> None:
+        """Count and trace one message that is sent."""
+        with self._lock:
+            self.counters.messages_sent += 1
+            self.counters.bytes_sent += len(data)
+        self._note("->", data)
+
+    def _note(self, direction: str, data: bytes) -> None:
+        """Called with every message; tests replace it to record the wire."""
+        if self._trace is not None:
+            self._trace(direction, data)
