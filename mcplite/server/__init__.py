@@ -1,4 +1,4 @@
-"""The server's side: register tools, resources and prompts, and serve them."""
+"""The server: register tools, resources and prompts, and serve them."""
 
 from ..types import assistant, user
 from .app import Server

@@ -1,4 +1,4 @@
-"""The command line of the server's side: python -m mcplite.server TARGET."""
+"""The server's command line: python -m mcplite.server TARGET."""
 
 import argparse
 import logging
@@ -18,8 +18,8 @@ _DESCRIPTION = """\
 Serve a Python file or module to an MCP client on stdin and stdout, or over HTTP.
 
 TARGET is one of
-  file.py                a file; its one Server object is served
-  file.py:name           the Server called name in it (or a function that returns one)
+  file.py                a file; its only Server object is served
+  file.py:name           the Server of that name in it (or a function that returns one)
   package.module:name    the same in an importable module
   file.py without a Server: its public, annotated functions become tools
 """
@@ -31,54 +31,56 @@ examples:
   %(prog)s weather.py --http 8000
   %(prog)s weather.py --http 0.0.0.0:8000 --allow-host mcp.example.com --token-env WEATHER_TOKEN
 
-A host starts it with a configuration such as
+An MCP host starts it with a configuration such as
   {"mcpServers": {"weather": {"command": "python", "args": ["-m", "PACKAGE.server", "/full/path/weather.py"]}}}
 
-Who shall call over HTTP needs a token, which both sides know; put one into a variable and name that here:
+To protect a server over HTTP, agree on a token with its callers: put it into an environment variable and name that
+variable:
   export WEATHER_TOKEN=$(python -c 'import secrets; print(secrets.token_urlsafe(32))')
   %(prog)s weather.py --http 8000 --token-env WEATHER_TOKEN
-A client sends it with each request as "Authorization: Bearer ...". For OAuth, and for callers who may do different
-things, give the Server in the file an auth=.
+Clients send it with each request as "Authorization: Bearer ...". For OAuth, and for callers with different
+permissions, give the Server in the file an auth=.
 
-Logs go to stderr; on stdin and stdout so does everything that tools print, and the server ends when its
-stdin does. In any case it ends on the first Ctrl-C or SIGTERM. MCPLITE_DEBUG=1 shows every message; with --http,
---log-level info shows every request.
+Logs are written to stderr. On stdin and stdout, everything that tools print also goes to stderr, and the server
+stops when its stdin is closed. Ctrl-C and SIGTERM stop it as well. MCPLITE_DEBUG=1 logs every message; with --http,
+--log-level info logs every request.
 """
 
 
 def _parser() -> argparse.ArgumentParser:
-    # With -m the name of this module is "__main__"; its package is known all the same.
+    # With -m, __name__ is "__main__", but __package__ is set.
     package = (__package__ or "").rpartition(".")[0]
     parser = argparse.ArgumentParser(
         prog=f"python -m {package}.server", description=_DESCRIPTION,
         epilog=_EPILOG.replace("PACKAGE", package), formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("target", metavar="TARGET", help="a file or module, as above")
-    parser.add_argument("--name", help="the name of a server made of plain functions; by default the module's")
+    parser.add_argument("target", metavar="TARGET", help="a file or module, see above")
+    parser.add_argument("--name", help="name of a server made of plain functions; default: the module's")
     http = parser.add_argument_group("over HTTP")
     http.add_argument("--http", metavar="[HOST:]PORT", type=_address,
-                      help="serve Streamable HTTP there; HOST is 127.0.0.1 by default, PORT 0 is any free one")
-    http.add_argument("--path", help="of the endpoint; default /mcp")
+                      help="serve Streamable HTTP at this address; default HOST 127.0.0.1; PORT 0 picks a free port")
+    http.add_argument("--path", help="path of the endpoint; default /mcp")
     http.add_argument("--allow-host", metavar="NAME", action="append",
-                      help="a name that clients call this server by, needed for all but loopback addresses; '*' for any;"
-                           " can be repeated")
+                      help="a host name that requests may be addressed to, required unless the server is only reached by"
+                           " loopback names; '*' allows any; can be repeated")
     http.add_argument("--allow-origin", metavar="ORIGIN", action="append",
-                      help="an origin, such as https://app.example, whose pages may use this server; can be repeated")
+                      help="an origin, such as https://app.example, whose web pages may use this server; can be repeated")
     http.add_argument("--token-env", metavar="NAME",
-                      help="ask every caller for a token that is in this environment variable, one or several with commas or"
-                           " blanks between them; who has one may use all that is served")
+                      help="require a token from every caller; the environment variable NAME holds it, or several with commas"
+                           " or spaces between them; a caller with a token may use everything that is served")
     http.add_argument("--stateless", action="store_true", default=None,
                       help="serve every request on its own, without sessions")
     http.add_argument("--legacy-sse", action="store_true", default=None,
-                      help="also serve the HTTP+SSE of 2024 clients, at /sse and /messages")
+                      help="also serve the HTTP+SSE transport for clients of 2024, at /sse and /messages")
     parser.add_argument("--log-level", default="warning", choices=["debug", "info", "warning", "error", "critical"],
-                        help="what is logged to stderr; default warning")
-    parser.add_argument("--debug", action="store_true", help="log every message both ways to stderr, secrets masked")
+                        help="lowest level that is logged to stderr; default warning")
+    parser.add_argument("--debug", action="store_true",
+                        help="log every message, in both directions, to stderr, with secrets masked")
     parser.add_argument("--version", action="version", version=f"{package} {__version__}")
     return parser
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Run the command line; return the exit status: 0 after serving, 1 when the target cannot be served."""
+    """Run the command line and return the exit status: 0 after serving, 1 if the target cannot be served."""
     parser = _parser()
     options = parser.parse_args(arguments)
     logging.basicConfig(stream=sys.stderr, level=getattr(logging, options.log_level.upper()),
@@ -94,7 +96,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 def _serve_stdio(options: argparse.Namespace) -> int:
-    # Taken before the target is loaded: what it prints on import must not reach the client either.
+    # Before the target is loaded: what it prints on import must not reach the client, either.
     with own_streams() as streams:
         server = _load(options)
         if server is None:
@@ -110,7 +112,7 @@ def _serve_http(options: argparse.Namespace, given: Dict[str, Any]) -> int:
     if server is None:
         return 1
     if options.token_env is not None:
-        problem = _ask_for_tokens(server, options.token_env)
+        problem = _require_tokens(server, options.token_env)
         if problem is not None:
             print(f"cannot serve {options.target}: {problem}", file=sys.stderr)
             return 1
@@ -124,16 +126,16 @@ def _serve_http(options: argparse.Namespace, given: Dict[str, Any]) -> int:
         return 1
     warning = warning_of(server, host)
     if warning is not None and not logging.getLogger(__name__).isEnabledFor(logging.WARNING):
-        print(f"WARNING: {warning}", file=sys.stderr)  # it was not logged, and must not be missed
+        print(f"WARNING: {warning}", file=sys.stderr)  # the log level hides it, but it must be seen
     print(f"{server.name} is served at {httpd.url} (Ctrl-C stops it)", file=sys.stderr, flush=True)
     serve_until_stopped(httpd)
     return 0
 
 
-def _ask_for_tokens(server: Server, variable: str) -> Optional[str]:
-    """Have a server ask for the tokens in an environment variable; return what is in the way of that."""
+def _require_tokens(server: Server, variable: str) -> Optional[str]:
+    """Make a server require one of the tokens in an environment variable; return the problem, if there is one."""
     if server.auth is not None:
-        return "the server has an auth= of its own, beside which --token-env would not count; leave one of them out"
+        return "the server already has an auth=; remove that or --token-env"
     from .auth.bearer import BearerAuth
     from .auth.static_tokens import StaticTokens
 
@@ -159,7 +161,7 @@ def _load(options: argparse.Namespace) -> Optional[Server]:
 def _address(text: str) -> Tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not port.isdigit() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no PORT and no HOST:PORT")
+        raise argparse.ArgumentTypeError(f"{text!r} is not PORT or HOST:PORT")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 

@@ -1,4 +1,4 @@
-"""Every bound that a server keeps, in one place, each with its reason."""
+"""The limits of a server, all in one place, each with its reason."""
 
 from dataclasses import dataclass
 from typing import Optional
@@ -8,92 +8,91 @@ __all__ = ["Limits"]
 
 @dataclass(frozen=True)
 class Limits:
-    """The bounds of a server; only the message rate can be ``None``, for no bound.
+    """The limits of a server. Only ``messages_per_second`` can be None, for no limit.
 
-    :raises ValueError: for a bound that is not positive.
+    :raises ValueError: a limit is not positive.
     """
 
-    #: Bytes of one incoming message, a line or a request body; four MiB is what the other SDKs take.
+    #: Bytes of one incoming message, a line or a request body; the other SDKs accept four MiB.
     message_bytes: int = 4 << 20
     #: Depth of incoming JSON; real messages stay below ten.
     json_nesting: int = 64
-    #: Keys and items of one incoming message: four MiB of ``[{},{},...]`` would become 100 MiB of objects.
+    #: Keys and items of one incoming message; four MiB of ``[{},{},...]`` would become 100 MiB of objects.
     json_elements: int = 100_000
     #: Messages of one batch (March 2025 only).
     batch: int = 50
-    #: Handlers that run at once; one more waits. Each is a thread.
+    #: Handlers that run at once, each on a thread; further requests are queued.
     running: int = 64
-    #: Requests that wait for a place before "Server busy" is answered; a pipe has one sender, who may
-    #: send many before reading.
+    #: Queued requests; one more is answered with "Server busy". A pipe has one sender, which may send many before it reads.
     queued: int = 4096
-    #: Seconds that a client's user has to answer a question; people answer slowly.
+    #: Seconds to wait for the answer to a question to the client's user; people answer slowly.
     ask_seconds: float = 600.0
-    #: Handlers that wait for a client to come back with answers (from July 2026 on); each is a thread. One more is refused.
+    #: Handlers that wait for a client to return with answers (from July 2026 on), each on a thread. One more is refused.
     waiting_calls: int = 256
     #: The same for one principal, where clients are authenticated.
     waiting_per_principal: int = 32
-    #: Seconds that such a handler waits; its client's user may be thinking. In a fleet, how long a state is good for.
+    #: Seconds that such a handler waits; the user may need time to think. In a fleet: how long a requestState is valid.
     waiting_seconds: float = 600.0
-    #: Progress and log messages a second, each, for one request, beyond a first burst of ten times as
-    #: many; more progress is folded into the latest value, more log lines are counted and dropped.
+    #: Progress messages a second for one request, and the same for log messages, after a burst of ten times as many.
+    #: Above that, only the latest progress is sent, and log messages are counted and dropped.
     messages_per_second: Optional[float] = 1000.0
-    #: Values of one completion; the specification says 100.
+    #: Values of one completion; 100 is the specification's maximum.
     completions: int = 100
     #: Characters of a URI.
     uri: int = 65_536
-    #: Handlers of one HTTP session that run or wait at once; one more is answered with 503.
+    #: Handlers of one HTTP session that run or are queued at once; one more is answered with 503.
     running_per_session: int = 32
-    #: Seconds that a request over HTTP waits for a place before it is answered with 503.
+    #: Seconds that an HTTP request is queued before it is answered with 503.
     queue_seconds: float = 10.0
-    #: Seconds after which a response that has not begun becomes an event stream, so that it can be kept alive.
+    #: Seconds after which a response that has not begun is sent as an event stream, so that it can be kept alive.
     commit_seconds: float = 1.0
     #: Bytes of a request line, and of one header line.
     header_line_bytes: int = 8192
-    #: Bytes of all headers of a request, and
+    #: Bytes of all headers of a request.
     header_bytes: int = 32_768
-    #: their number.
+    #: Number of headers of a request.
     headers: int = 100
     #: Seconds from the first byte of a request to the end of its headers.
     header_seconds: float = 10.0
     #: Seconds that a connection may be idle between requests.
     idle_seconds: float = 15.0
-    #: Seconds for a whole request body, and
+    #: Seconds for a whole request body.
     body_seconds: float = 30.0
-    #: the bytes a second that it has to come at, at least, after the first five seconds.
+    #: The lowest rate of a request body, in bytes a second, after the first five seconds.
     body_rate: int = 1024
-    #: Connections at once; one more gets 503. One whose request takes long is a thread.
+    #: Connections at once; one more is answered with 503. A connection occupies a thread while its request takes long.
     connections: int = 256
-    #: Connections that wait to be accepted.
+    #: Connections in the listening socket's queue.
     backlog: int = 128
-    #: Seconds that a client may take no byte of a response before it is given up.
+    #: Seconds without progress in sending a response before the connection is closed.
     write_seconds: float = 30.0
-    #: Sessions at once; opening one more gets 503. None is a thread.
+    #: Sessions at once; opening one more is answered with 503. A session occupies no thread.
     sessions: int = 1000
-    #: Seconds after which a session without requests and streams is over, and
+    #: Seconds without requests and streams after which a session expires.
     session_idle_seconds: float = 1800.0
-    #: after which any is.
+    #: Seconds after which a session expires in any case.
     session_seconds: float = 86_400.0
-    #: GET streams at once, and as many listeners without a session. Each is a thread.
+    #: GET streams at once, and as many subscription streams without a session. Each occupies a thread.
     streams: int = 256
-    #: Seconds of silence on an event stream before a comment keeps it alive.
+    #: Seconds of silence on an event stream before a comment is sent as keep-alive.
     keep_alive_seconds: float = 15.0
-    #: Seconds after which a client shall come back to a stream that was cut.
+    #: Seconds after which a client should reconnect to a stream that was cut (the event stream's ``retry``).
     retry_seconds: float = 1.0
-    #: Messages of one stream that the client has not read yet, and
+    #: Unread messages of one stream. At this or the next limit, handlers block in sending.
     unread_messages: int = 256
-    #: their bytes; a handler waits then, and
+    #: Unread bytes of one stream.
     unread_bytes: int = 4 << 20
-    #: after so many seconds the client is taken for gone.
+    #: Seconds that sending blocks before the client is considered gone.
     unread_seconds: float = 30.0
-    #: Events of one stream that are kept for a client that comes back, and
+    #: Events of one stream that are kept for resumption.
     stream_events: int = 1000
-    #: their bytes.
+    #: Bytes of these events.
     stream_bytes: int = 4 << 20
-    #: Bytes of all events that are kept, and
+    #: Bytes of all events that are kept for resumption.
     store_bytes: int = 64 << 20
-    #: the seconds that a stream's events are kept after its last one.
+    #: Seconds that a stream's events are kept after its last one.
     store_seconds: float = 600.0
-    #: Seconds that running handlers get to notice the end before the server leaves without them.
+    #: Seconds that running handlers have to finish when the server stops.
     grace: float = 2.0
 
     def __post_init__(self) -> None:

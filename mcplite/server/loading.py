@@ -1,4 +1,4 @@
-"""From the TARGET of the command line to a Server: a file, a module, an object in it, or plain functions."""
+"""Loads the server that the command line's TARGET names: a file, a module, an object in it, or plain functions."""
 
 import importlib
 import importlib.util
@@ -15,19 +15,18 @@ __all__ = ["LoadError", "load"]
 
 
 class LoadError(ValueError):
-    """The target cannot be served; the text says why and what to try."""
+    """The target cannot be served; the text gives the reason and what to try."""
 
 
 def load(target: str, name: Optional[str] = None) -> Server:
     """Return the server that *target* names.
 
-    ``file.py`` and ``package.module`` are searched for a :class:`Server`; with ``:name`` it is that
-    object, or what that function returns. A module without one has its public functions that have
-    annotations served as tools.
+    ``file.py`` and ``package.module`` are searched for a :class:`Server`; with ``:name`` it is the object of that name,
+    or the result of calling it. If a module has no server, its public, annotated functions become the tools of one.
 
     :param target: ``file.py``, ``file.py:name``, ``package.module`` or ``package.module:name``.
-    :param name: what a server that is made of functions is called; by default after the module.
-    :raises LoadError: there is no such file, module or object, or nothing in it to serve.
+    :param name: of a server that is made of functions; by default the module's.
+    :raises LoadError: there is no such file, module or object, or nothing in it can be served.
     """
     place, attribute = _split(target)
     module = _file(place) if place.endswith(".py") else _module(place)
@@ -44,7 +43,7 @@ def load(target: str, name: Optional[str] = None) -> Server:
 
 def _split(target: str) -> "tuple[str, str]":
     place, colon, attribute = target.rpartition(":")
-    # A drive letter's colon is none of ours: C:\tools\server.py
+    # The colon of a drive letter separates no name: C:\tools\server.py
     if not colon or "/" in attribute or "\\" in attribute:
         return target, ""
     return place, attribute
@@ -59,9 +58,9 @@ def _file(path: str) -> ModuleType:
         sys.path.insert(0, folder)  # as ``python file.py`` does, so that its imports work
     label = base[:-3]
     if label in sys.modules:
-        label = f"{label} from {full}"  # a file may be called like a module that is in use, such as types.py
+        label = f"{label} from {full}"  # the file's name can be that of an imported module, such as types.py
     spec = importlib.util.spec_from_file_location(label, full)
-    assert spec is not None and spec.loader is not None, "the ending is .py"
+    assert spec is not None and spec.loader is not None, "the name ends in .py"
     module = importlib.util.module_from_spec(spec)
     sys.modules[label] = module
     try:
@@ -81,14 +80,14 @@ def _module(name: str) -> ModuleType:
         if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
             raise
         raise LoadError(f"there is no module {name!r} (looked in {os.getcwd()} and on sys.path);"
-                        f" for a file, write its path with .py") from error
+                        f" for a file, give its path with .py") from error
     except (ValueError, TypeError) as error:
         raise LoadError(f"{name!r} is not the name of a module") from error
 
 
 def _named(module: ModuleType, attribute: str, target: str) -> Server:
     value = getattr(module, attribute, None)
-    if callable(value) and not isinstance(value, (Server, type)) and _needs_nothing(value):
+    if callable(value) and not isinstance(value, (Server, type)) and _takes_no_arguments(value):
         value = value()
     if not isinstance(value, Server):
         there = ", ".join(key for key, item in vars(module).items() if isinstance(item, Server)) or "none"
@@ -96,7 +95,7 @@ def _named(module: ModuleType, attribute: str, target: str) -> Server:
     return value
 
 
-def _needs_nothing(function: Callable[..., Any]) -> bool:
+def _takes_no_arguments(function: Callable[..., Any]) -> bool:
     try:
         inspect.signature(function).bind()
     except (TypeError, ValueError):

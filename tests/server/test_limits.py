@@ -1,4 +1,4 @@
-"""Bounds: positive, and given by name."""
+"""Limits: positive, immutable, and given by name."""
 
 import dataclasses
 
@@ -21,7 +21,7 @@ def test_a_bound_must_be_positive(name, value):
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Limits)])
-def test_only_the_message_rate_can_be_taken_away(name):
+def test_only_the_message_rate_can_be_none(name):
     if name == "messages_per_second":
         assert Limits(messages_per_second=None).messages_per_second is None
     else:
@@ -29,6 +29,6 @@ def test_only_the_message_rate_can_be_taken_away(name):
             Limits(**{name: None})
 
 
-def test_limits_do_not_change():
+def test_limits_are_immutable():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Limits().running = 5

@@ -108,14 +108,14 @@ def test_an_absolute_path_and_a_module_of_a_package(place):
     assert load("sub_pack.app").name == "weather" and load("sub_pack.app:make").name == "made"
 
 
-def test_a_file_finds_its_neighbours(place):
+def test_a_file_can_import_its_neighbours(place):
     place("sub_dir/sub_near.py", "NAME = 'near'")
     place("sub_dir/sub_far.py", "import mcplite, sub_near\nserver = mcplite.Server(sub_near.NAME)")
     assert load("sub_dir/sub_far.py").name == "near"
     assert sys.path.count(str(sys.modules["sub_near"].__file__)[:-len("/sub_near.py")]) == 1
 
 
-def test_a_file_may_be_called_like_a_module_that_is_in_use(place):
+def test_a_file_can_have_the_name_of_an_imported_module(place):
     import types
 
     place("types.py", "import mcplite\nserver = mcplite.Server('types')")
@@ -124,7 +124,7 @@ def test_a_file_may_be_called_like_a_module_that_is_in_use(place):
     assert tools_of(load("json.py")) == ["add"] and load("json.py").name == "json"
 
 
-def test_several_servers_are_told_apart(place):
+def test_several_servers_must_be_named(place):
     path = place("sub_two.py", "import mcplite\na = mcplite.Server('a')\nb = mcplite.Server('b')\nc = a")
     assert refusal("sub_two") == "sub_two has several servers; name one: sub_two:c, sub_two:b"
     assert refusal(path) == f"{path} has several servers; name one: {path}:c, {path}:b"
@@ -132,17 +132,17 @@ def test_several_servers_are_told_apart(place):
 
 
 @pytest.mark.parametrize("name", ["number", "nothing", "needs", "Shop", "weather.name"])
-def test_what_is_no_server_is_refused(place, name):
+def test_other_objects_are_not_servers(place, name):
     place("sub_app.py", WITH_SERVER)
     assert refusal(f"sub_app:{name}") == f"sub_app:{name}: {name!r} is not a Server; servers in sub_app: weather, same"
 
 
-def test_a_function_that_makes_no_server(place):
+def test_a_function_that_returns_no_server(place):
     place("sub_none.py", "def make(): return 5")
     assert refusal("sub_none:make") == "sub_none:make: 'make' is not a Server; servers in sub_none: none"
 
 
-def test_a_builtin_is_no_server(place):
+def test_a_builtin_is_not_a_server(place):
     place("sub_built.py", "make = getattr\nother = dict")
     assert "'make' is not a Server" in refusal("sub_built:make") and "'other' is not a Server" in refusal("sub_built:other")
 
@@ -176,10 +176,10 @@ def test_a_module_with_nothing_to_serve(place):
     assert refusal("sub_bad").endswith("\n  b: it has no annotations; annotate it, or hide it as _b")
 
 
-def test_what_is_not_there(place, tmp_path):
+def test_missing_files_and_modules(place, tmp_path):
     assert refusal("sub_missing.py") == f"there is no file {tmp_path / 'sub_missing.py'}"
     assert refusal("sub_missing.py:app").startswith("there is no file ")
-    text = f"there is no module 'sub_missing' (looked in {tmp_path} and on sys.path); for a file, write its path with .py"
+    text = f"there is no module 'sub_missing' (looked in {tmp_path} and on sys.path); for a file, give its path with .py"
     assert refusal("sub_missing") == refusal("sub_missing:app") == text
     place("sub_app.py", WITH_SERVER)
     assert refusal("sub_app.deeper").startswith("there is no module 'sub_app.deeper'")
@@ -187,7 +187,7 @@ def test_what_is_not_there(place, tmp_path):
 
 
 @pytest.mark.parametrize("target", ["", ":app", "./app", "."])
-def test_what_is_no_name(place, target):
+def test_invalid_module_names(place, target):
     assert refusal(target).endswith("is not the name of a module")
 
 
@@ -197,7 +197,7 @@ def test_windows_paths_keep_their_drive(place, tmp_path):
     assert refusal("C:/tools/server.py:app").endswith("C:/tools/server.py")
 
 
-def test_what_the_module_itself_raises_comes_through(place):
+def test_exceptions_of_the_module_are_passed_on(place):
     path = place("sub_fails.py", "import sub_not_there_at_all")
     for target in (path, "sub_fails"):
         with pytest.raises(ModuleNotFoundError, match="sub_not_there_at_all"):

@@ -1,4 +1,4 @@
-"""``python -m mcplite.server``: what it serves, what it says when it cannot, and what stays off stdout."""
+"""``python -m mcplite.server``: what it serves, its error messages, and what stays off stdout."""
 
 import io
 import logging
@@ -100,7 +100,7 @@ def serve(*arguments, **options):
     ("weather_app.py:other", "'other' is not a Server; servers in weather_app: mcp"),
     ("pack", "pack has neither a Server nor a public annotated function"),
 ])
-def test_1_what_cannot_be_served_is_said_on_stderr(folder, target, problem):
+def test_targets_that_cannot_be_served_exit_with_1_and_a_message(folder, target, problem):
     ran = serve(target, cwd=str(folder))
     assert (ran.returncode, ran.stdout) == (1, b"")
     assert ran.stderr.decode().splitlines()[0 if "weather" not in target else -1].startswith(f"cannot serve {target}: ")
@@ -114,14 +114,14 @@ def test_an_error_in_the_target_is_shown_with_its_place(folder):
     assert 'broken.py", line 2' in ran.stderr.decode() and "ZeroDivisionError" in ran.stderr.decode()
 
 
-def test_the_end_of_stdin_is_the_end(folder):
+def test_the_server_stops_at_the_end_of_stdin(folder):
     ran = serve("weather_app.py", cwd=str(folder))
     assert (ran.returncode, ran.stdout) == (0, b"")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="these signals can be sent to one process on POSIX only")
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_the_end_too(folder, which):
+def test_the_server_stops_on_a_signal(folder, which):
     (folder / "weather_app.py").write_text(SERVER + "sys.stderr.write('loaded\\n')\n")
     child = subprocess.Popen([sys.executable, "-m", "mcplite.server", "weather_app.py"], stdin=subprocess.PIPE,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT, cwd=str(folder))
@@ -149,7 +149,7 @@ def test_log_level_is_for_stderr(folder, level, shown):
     assert [name for name in ("debug", "info", "warning") if f"app: at {name}" in ran.stderr.decode()] == shown
 
 
-def test_debug_shows_the_messages(folder):
+def test_debug_logs_the_messages(folder):
     with client(folder, "weather_app.py", "--debug") as connected:
         connected.ping()
     assert "server/discover" in connected.stderr_tail and "supportedVersions" in connected.stderr_tail
@@ -236,7 +236,7 @@ def test_the_options_over_http(served):
 
 def test_any_host(served):
     server = served("weather_app.py", "--http", "0", "--allow-host", "*")
-    assert first_reply(server.port, Host="whoever.example").status == 200
+    assert first_reply(server.port, Host="any.example").status == 200
 
 
 def test_serving_without_sessions(served):
@@ -248,7 +248,7 @@ def test_serving_without_sessions(served):
         assert reply.json["result"]["structuredContent"] == {"result": 8}
 
 
-def test_requests_are_shown_when_asked_for(served):
+def test_log_level_info_logs_requests(served):
     server = served("weather_app.py", "--http", "0", "--log-level", "info")
     with Wire(server.port) as wire:
         assert wire.ask("GET", "/secret/path?token=hidden").status == 404
@@ -257,7 +257,7 @@ def test_requests_are_shown_when_asked_for(served):
     assert status == 0 and " GET '/secret/path' 404 " in line and "hidden" not in err
 
 
-def test_messages_are_shown_with_debug(served):
+def test_debug_logs_messages_over_http(served):
     server = served("weather_app.py", "--http", "0", "--debug")
     with Wire(server.port) as wire:
         begin(wire)
@@ -271,13 +271,13 @@ def test_messages_are_shown_with_debug(served):
     (["weather_app.py", "--http", "0", "--allow-host", "http://x"], 1, "'http://x' in allowed_hosts"),
     (["weather_app.py", "--http", "192.0.2.1:1", "--allow-host", "*"], 1, "cannot listen at 192.0.2.1:1"),
     (["missing.py", "--http", "0"], 1, "there is no file"),
-    (["weather_app.py", "--http", "port"], 2, "'port' is no PORT and no HOST:PORT"), (["weather_app.py", "--http", "70000"], 2, "70000"),
+    (["weather_app.py", "--http", "port"], 2, "'port' is not PORT or HOST:PORT"), (["weather_app.py", "--http", "70000"], 2, "70000"),
     (["weather_app.py", "--http", "-1"], 2, "--http"), (["weather_app.py", "--http", "host:"], 2, "'host:'"),
     (["weather_app.py", "--path", "/x"], 2, "need --http"), (["weather_app.py", "--stateless"], 2, "need --http"),
     (["weather_app.py", "--allow-host", "x"], 2, "need --http"), (["weather_app.py", "--allow-origin", "x"], 2, "need --http"),
     (["weather_app.py", "--legacy-sse"], 2, "need --http"), (["weather_app.py", "--token-env", "PATH"], 2, "need --http"),
 ])
-def test_what_cannot_be_served_over_http(folder, words, status, problem):
+def test_invalid_http_options_are_reported(folder, words, status, problem):
     ran = serve(*words, cwd=str(folder))
     assert ran.returncode == status and problem in ran.stderr.decode()
     assert "Traceback" not in ran.stderr.decode()
@@ -289,7 +289,7 @@ TOKENS = ["the-first-token-0123456789", "the-second-token-0123456789"]
 
 
 @pytest.mark.parametrize("between", [",", " ", "\n", " , "])
-def test_callers_are_asked_for_the_tokens_of_a_variable(served, monkeypatch, between):
+def test_token_env_requires_a_token_of_the_variable(served, monkeypatch, between):
     monkeypatch.setitem(ENVIRONMENT, "WEATHER_TOKEN", between.join(TOKENS) + "\n")
     server = served("weather_app.py", "--http", "0", "--token-env", "WEATHER_TOKEN", "--log-level", "debug", "--debug")
     refused = first_reply(server.port)
@@ -308,7 +308,7 @@ def test_callers_are_asked_for_the_tokens_of_a_variable(served, monkeypatch, bet
     assert not any(token in err for token in TOKENS)
 
 
-def test_who_has_the_token_may_use_all_that_is_served(served, folder, monkeypatch):
+def test_a_caller_with_the_token_may_use_everything(served, folder, monkeypatch):
     (folder / "scoped.py").write_text("import mcplite\nmcp = mcplite.Server('scoped')\n"
                                       "@mcp.tool(scopes=['write'])\ndef write() -> str:\n    return 'written'\n")
     monkeypatch.setitem(ENVIRONMENT, "WEATHER_TOKEN", TOKENS[0])
@@ -320,8 +320,8 @@ def test_who_has_the_token_may_use_all_that_is_served(served, folder, monkeypatc
 
 @pytest.mark.parametrize("value, problem", [(None, "no token"), ("", "no token"), (" , \n", "no token"), ("short", "token number 1 has 5 characters"),
                                             (f"{TOKENS[0]},tiny", "token number 2 has 4"), (f"{TOKENS[0]},{TOKENS[0]}", "twice"),
-                                            ("a-token-with-ümlauts-in-it", "cannot travel")])
-def test_a_variable_without_a_good_token(folder, monkeypatch, value, problem):
+                                            ("a-token-with-ümlauts-in-it", "cannot be sent in a header")])
+def test_a_variable_without_a_usable_token(folder, monkeypatch, value, problem):
     monkeypatch.delitem(ENVIRONMENT, "WEATHER_TOKEN", raising=False)
     if value is not None:
         monkeypatch.setitem(ENVIRONMENT, "WEATHER_TOKEN", value)
@@ -332,15 +332,15 @@ def test_a_variable_without_a_good_token(folder, monkeypatch, value, problem):
     assert TOKENS[0] not in err and "short" not in err
 
 
-def test_a_server_with_an_auth_of_its_own_takes_no_tokens_besides(folder, monkeypatch):
+def test_token_env_conflicts_with_auth(folder, monkeypatch):
     (folder / "own.py").write_text("import mcplite\nmcp = mcplite.Server('own', auth=lambda token: None)\n")
     monkeypatch.setitem(ENVIRONMENT, "WEATHER_TOKEN", TOKENS[0])
     ran = serve("own.py", "--http", "0", "--token-env", "WEATHER_TOKEN", cwd=str(folder))
-    assert ran.returncode == 1 and "an auth= of its own" in ran.stderr.decode()
+    assert ran.returncode == 1 and "already has an auth=" in ran.stderr.decode()
 
 
 @pytest.mark.parametrize("level", ["warning", "error", "critical"])
-def test_a_server_that_is_open_to_all_says_so_whatever_is_logged(folder, level):
+def test_the_warning_about_an_open_server_is_shown_at_any_log_level(folder, level):
     child = subprocess.Popen([sys.executable, "-m", "mcplite.server", "weather_app.py", "--http", "0.0.0.0:0", "--allow-host", "*",
                               "--log-level", level], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=ENVIRONMENT, cwd=str(folder))
     try:
@@ -355,7 +355,7 @@ def test_a_server_that_is_open_to_all_says_so_whatever_is_logged(folder, level):
     assert said.count("asks nobody for a token") == 1 and "WARNING" in said
 
 
-def test_help_teaches_how_to_make_a_token(capsys):
+def test_help_shows_how_to_create_a_token(capsys):
     with pytest.raises(SystemExit):
         command_line.main(["--help"])
     said = capsys.readouterr().out
@@ -380,14 +380,14 @@ def here(folder, monkeypatch):
     sys.modules.pop("weather_app", None)
 
 
-def test_main_says_what_cannot_be_served(here, capfd):
+def test_main_reports_targets_that_cannot_be_served(here, capfd):
     assert command_line.main(["missing.py"]) == 1
     out, err = capfd.readouterr()
     assert (out, err.splitlines()) == ("", [f"cannot serve missing.py: there is no file {here / 'missing.py'}"])
 
 
 @pytest.mark.parametrize("options, debug", [([], False), (["--debug"], True)])
-def test_main_serves_with_the_streams_it_has_taken(here, monkeypatch, capfd, options, debug):
+def test_main_serves_on_the_real_streams_when_sys_stdout_is_replaced(here, monkeypatch, capfd, options, debug):
     served = []
 
     def serve(server, streams):
@@ -406,7 +406,7 @@ def test_main_serves_with_the_streams_it_has_taken(here, monkeypatch, capfd, opt
 
 
 @pytest.mark.parametrize("words", [[], ["a.py", "b.py"], ["a.py", "--log-level", "loud"], ["--loud"]])
-def test_2_wrong_usage(capsys, words):
+def test_wrong_usage_exits_with_2(capsys, words):
     with pytest.raises(SystemExit) as caught:
         command_line.main(words)
     assert caught.value.code == 2
@@ -418,13 +418,13 @@ def test_2_wrong_usage(capsys, words):
                   "python -m mcplite.server weather.py:mcp --log-level debug", '"args": ["-m", "mcplite.server", ']),
     (["--version"], [f"mcplite {mcplite.__version__}\n"]),
 ])
-def test_help_teaches(words, taught):
+def test_help_has_examples(words, taught):
     ran = serve(*words)
     assert ran.returncode == 0
     for text in taught:
         assert text in ran.stdout.decode()
 
 
-def test_importing_the_module_logs_nothing_and_sets_nothing():
+def test_importing_the_module_has_no_side_effects():
     assert command_line.__all__ == ["main"]
     assert not logging.getLogger(command_line.__name__).handlers

@@ -1,1 +1,1 @@
-"""Who is calling: principals, and the verifiers of bearer tokens."""
+"""Authentication: principals, and the verifiers of bearer tokens."""

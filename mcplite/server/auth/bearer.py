@@ -1,7 +1,7 @@
-"""Bearer tokens in, principals out: what a token must be for this server, whoever verifies its signature.
+"""Authenticates requests by bearer tokens (OAuth 2.1).
 
-A verifier tells whose a token is. Whether it is meant for this server, comes from one of its authorization
-servers and is still good is checked here, so that no verifier can forget it (AUTH-03, AUTH-05).
+A verifier returns the principal of a token. :class:`BearerAuth` checks the audience, the issuer and the expiry, so
+that no verifier can forget them (AUTH-03, AUTH-05).
 """
 
 import logging
@@ -19,20 +19,20 @@ __all__ = ["BearerAuth", "Refused", "Verifier", "bearer_token", "is_token"]
 
 _log = logging.getLogger(__name__)
 Verifier = Callable[[str], Optional[Principal]]
-#: RFC 6750, section 2.1; there is one blank or more before it.
+#: A token after "Bearer" (RFC 6750, section 2.1), with the spaces before it.
 _TOKEN = re.compile(r" +([A-Za-z0-9\-._~+/]+=*)")
-#: Characters of an ``Authorization`` header; our own host takes lines that are little longer.
+#: Characters of an ``Authorization`` header. Our own HTTP server's limit for a header line is only a little higher.
 _MOST = 8000
-#: A piece of a token that is long enough to be worth anything to somebody.
-_TELLING = 12
+#: Shorter pieces of a token are not masked in logs: they are of no use to an attacker.
+_SHORTEST_MASKED = 12
 
 
 class Refused(Exception):
-    """A request is not let in.
+    """A request is refused for lack of authorization.
 
     :param status: of the response.
-    :param error: the code of RFC 6750; empty when no token was sent, or when the fault is not the client's.
-    :param description: what is wrong, for people; without anything that the client has sent.
+    :param error: the code of RFC 6750; empty if no token was sent, or if the error is not the client's.
+    :param description: what is wrong, for people; it quotes nothing that the client sent.
     """
 
     def __init__(self, status: int, error: str, description: str) -> None:
@@ -43,9 +43,9 @@ class Refused(Exception):
 
 
 def bearer_token(values: Sequence[str]) -> Optional[str]:
-    """Return the token in the ``Authorization`` headers of a request; None when they hold none (AUTH-02).
+    """Return the bearer token in the ``Authorization`` headers of a request; None if there is none (AUTH-02).
 
-    :raises Refused: there is something that is meant to be one and is not.
+    :raises Refused: there are several headers, or a malformed token.
     """
     if not values:
         return None
@@ -66,28 +66,29 @@ def is_token(text: str) -> bool:
 
 
 class BearerAuth:
-    """How a server knows its callers over HTTP: by bearer tokens of OAuth 2.1.
+    """Authenticates callers over HTTP by bearer tokens (OAuth 2.1).
 
-    :param verify: takes a token and returns whose it is, or None when it is not valid; see :class:`StaticTokens`,
-        :class:`JWTVerifier` and :class:`Introspection`. It is called for each request, on that request's thread, and bounds
-        its own time. When it raises, nobody is let in: an ``OSError`` is answered with 503, anything else with 500.
-    :param issuer: the authorization server that issues the tokens, by its issuer identifier, or several; by default the
-        ``issuer`` of the verifier, if it has one. With it clients find out by themselves where to get a token; without it
-        they must have been given one.
-    :param resource: the URL that clients know the endpoint by, such as ``https://mcp.example.com/mcp``. It is needed with
-        *issuer*, unless the server answers to the loopback names alone, where it is the URL that was asked.
-    :param audience: what tokens are issued for besides the resource, one identifier or several.
-    :param scopes: what each request needs.
-    :param implies: what a scope includes besides itself, such as ``{"admin": ["read", "write"]}`` (AUS-21).
-    :param scopes_supported: what clients may ask for at first, by default the scopes of all requests and of everything that
-        is registered.
+    :param verify: called with a token; returns its :class:`Principal`, or None if the token is not valid. See
+        :class:`StaticTokens`, :class:`JWTVerifier` and :class:`Introspection`. It is called for each request, on that
+        request's thread, and must limit its own time. If it raises, the request is refused: an ``OSError`` is answered
+        with 503, anything else with 500.
+    :param issuer: the issuer identifier of the authorization server that issues the tokens, or several. Default: the
+        ``issuer`` of the verifier, if it has one. With it, clients discover where to get a token; without it, they must
+        have been given one.
+    :param resource: the public URL of the endpoint, such as ``https://mcp.example.com/mcp``. Required with *issuer*,
+        unless the server only answers to loopback names; it is then taken from the request.
+    :param audience: accepted audiences besides the resource, one identifier or several.
+    :param scopes: required by every request.
+    :param implies: which scopes a scope includes, such as ``{"admin": ["read", "write"]}`` (AUS-21).
+    :param scopes_supported: the scopes that clients may request at first. Default: the scopes of all requests and of
+        everything that is registered.
     :param realm: named in challenges.
     :param documentation: the URL of a page for the developers of clients.
-    :param repeat_granted: whether a challenge for more scopes names those again that the token has and this server knows.
-        None, the default, does what the client's revision advises: up to November 2025 they are named, since such a client
-        may lose them otherwise; from July 2026 on a client keeps them by itself, and only what the request needs is named.
+    :param repeat_granted: whether a challenge for more scopes also names the scopes that the token already has and this
+        server knows. None, the default, follows the client's revision: clients up to November 2025 may lose scopes that
+        are not repeated; from July 2026 on clients keep them, and only the scopes that the request needs are named.
     :param clock: returns seconds since 1970.
-    :raises ValueError: an option is not written right.
+    :raises ValueError: an option is not valid.
     """
 
     def __init__(self, verify: Verifier, *, issuer: Union[None, str, Iterable[str]] = None, resource: Optional[str] = None,
@@ -97,8 +98,8 @@ class BearerAuth:
                  documentation: Optional[str] = None, repeat_granted: Optional[bool] = None,
                  clock: Callable[[], float] = time.time) -> None:
         if not callable(verify):
-            raise ValueError(f"a verifier is called with a token and returns a Principal or None; {type(verify).__name__} cannot"
-                             " be called (for tokens themselves, say StaticTokens(...))")
+            raise ValueError(f"a verifier is called with a token and returns a Principal or None; {type(verify).__name__}"
+                             " cannot be called (to list the tokens themselves, use StaticTokens(...))")
         self._verify = verify
         self.issuers = _texts(getattr(verify, "issuer", None) if issuer is None else issuer, "issuer")
         for one in self.issuers:
@@ -124,16 +125,16 @@ class BearerAuth:
         return f"<BearerAuth of {type(self._verify).__name__}, issuers {list(self.issuers)}, resource {self.resource!r}>"
 
     def identify(self, token: str, resource: Optional[str]) -> Principal:
-        """Return whose a token is, with all the scopes that it has.
+        """Return the principal of a token, with the scopes that its scopes include.
 
-        :param resource: the URL of the endpoint; None when it is not known.
-        :raises Refused: the token is not good here; the text says nothing that its sender does not know.
+        :param resource: the URL of the endpoint; None if it is not known.
+        :raises Refused: the token is not accepted; the text tells the sender nothing that they do not know.
         """
         principal = self._verified(token)
         self._check_audience(principal, resource)
         if self.issuers and principal.issuer and principal.issuer not in self.issuers:
             _log.info("a token of the issuer %.200r was refused; known are %s", principal.issuer, list(self.issuers))
-            raise _invalid("the token is of another authorization server")
+            raise _invalid("the token was issued by another authorization server")
         if principal.expires_at is not None and principal.expires_at <= self._clock():
             raise _invalid("the token has expired")
         scopes = all_scopes(principal.scopes, self.implies) if self.implies else principal.scopes
@@ -146,11 +147,11 @@ class BearerAuth:
         try:
             found: Any = self._verify(token)
         except Exception as error:
-            # A verifier that fails lets nobody in (AUTH-17), and its error may quote what it was given (AUTH-19).
+            # A failing verifier admits no request (AUTH-17), and its error can quote the token (AUTH-19).
             if isinstance(error, OSError):
-                self._warn.warning("a token could not be verified: %s", _without(token, f"{type(error).__name__}: {error}"))
-                raise Refused(503, "", "the token cannot be verified now; try again later") from None
-            _log.error("a token could not be verified:\n%s", _without(token, traceback.format_exc()))
+                self._warn.warning("a token could not be verified: %s", _masked(token, f"{type(error).__name__}: {error}"))
+                raise Refused(503, "", "the token cannot be verified at present; try again later") from None
+            _log.error("a token could not be verified:\n%s", _masked(token, traceback.format_exc()))
             raise Refused(500, "", "Internal error") from None
         if found is None:
             raise _invalid("the token is not valid")
@@ -164,15 +165,15 @@ class BearerAuth:
         if principal.audience is ISSUED_HERE:
             return
         if not principal.audience:
-            self._warn.warning("a token that says nothing of its audience was refused, since it may be meant for any server;"
-                               " have the authorization server issue tokens for %s, or name ISSUED_HERE as the audience of"
-                               " tokens that this server has made itself", resource or self._audiences or "this server")
-            raise _invalid("the token does not say what it is for")
+            self._warn.warning("a token without an audience was refused, since it may be meant for any server;"
+                               " have the authorization server issue tokens for %s, or use ISSUED_HERE as the audience of"
+                               " tokens that this server issues itself", resource or self._audiences or "this server")
+            raise _invalid("the token has no audience")
         ours = None if resource is None else canonical(resource)
         if any(one in self._audiences or ours is not None and _canonical(one) == ours for one in principal.audience):
             return
         if ours is None and not self._audiences:
-            self._warn.warning("a token for %.300s was refused, since this server does not know its own URL: say"
+            self._warn.warning("a token for %.300s was refused, since this server does not know its own URL; give"
                                " BearerAuth(..., resource='https://...') or audience=", list(principal.audience))
         else:
             _log.info("a token for %.300s was refused; this server is %s", list(principal.audience),
@@ -187,7 +188,7 @@ def _invalid(description: str) -> Refused:
 def _texts(given: Union[None, str, Iterable[str]], what: str) -> Tuple[str, ...]:
     texts = () if given is None else (given,) if isinstance(given, str) else tuple(given)
     if not all(isinstance(text, str) and text for text in texts) or given is not None and not texts:
-        raise ValueError(f"{what}= is one text, or several")
+        raise ValueError(f"{what}= must be a string, or several, and not empty")
     return texts
 
 
@@ -195,12 +196,12 @@ def _canonical(audience: str) -> str:
     try:
         return canonical(audience) if "#" not in audience else ""
     except ValueError:
-        return ""  # an identifier that is no URL
+        return ""  # an identifier that is not a URL
 
 
-def _without(token: str, text: str) -> str:
-    # As it was sent, as it stands in a URL (whose errors say all of that), and the pieces of either.
+def _masked(token: str, text: str) -> str:
+    """Return *text* with the token masked: as it was sent, as it is quoted in a URL, and in pieces."""
     for piece in [token, quote(token, safe=""), *re.split(r"[^A-Za-z0-9_\-]", token)]:
-        if len(piece) >= _TELLING:
+        if len(piece) >= _SHORTEST_MASKED:
             text = text.replace(piece, "***")
     return text

@@ -1,4 +1,4 @@
-"""Access tokens that are JSON Web Tokens: whose signature is good, and what they say (RFC 9068, RFC 8725)."""
+"""Verifies access tokens that are JSON Web Tokens: signature and claims (RFC 9068, RFC 8725)."""
 
 import json
 import logging
@@ -12,36 +12,36 @@ from .principals import Principal
 __all__ = ["JWTVerifier"]
 
 _log = logging.getLogger(__name__)
-#: Seconds that clocks may differ at most (AUTH-04).
+#: The most seconds of leeway for clocks that differ (AUTH-04).
 _MOST_LEEWAY = 60.0
-#: Beyond it a number is no time: the year 5138.
+#: Times from the year 5138 on are not valid.
 _LATEST = 1e11
-#: What tokens for other purposes have, and access tokens have not (AUTH-08).
-_OF_OTHERS = {"at_hash": "an ID token", "c_hash": "an ID token", "cnf": "bound to a key, and no bearer token"}
-_KINDS = frozenset({"id", "id_token", "refresh", "refresh_token", "offline", "logout"})
+#: Claims that only tokens for other purposes have (AUTH-08).
+_FOREIGN_CLAIMS = {"at_hash": "an ID token", "c_hash": "an ID token", "cnf": "bound to a key, not a bearer token"}
+_FOREIGN_KINDS = frozenset({"id", "id_token", "refresh", "refresh_token", "offline", "logout"})
 
 
-class _Unfit(Exception):
+class _Invalid(Exception):
     """The token is not valid; the text says why, for the log."""
 
 
 class JWTVerifier:
     """Verifies access tokens that an authorization server has signed.
 
-    Whether a token is for this server is :class:`BearerAuth`'s to check. Nothing that a token's header points to is
-    ever fetched or used: keys are those of the issuer alone.
+    The audience is checked by :class:`BearerAuth`. Only the issuer's keys are used; keys or URLs in a token's header are
+    ignored.
 
-    :param issuer: the issuer identifier, compared letter by letter with the token's ``iss``.
-    :param jwks_url: where its keys are; by default its metadata say so.
+    :param issuer: the issuer identifier; must equal the token's ``iss`` character by character.
+    :param jwks_url: the URL of the issuer's keys. Default: taken from the issuer's metadata.
     :param keys: the keys themselves, so that nothing is fetched: a public key or certificate as PEM, a JWK, a JWK set, or
         several of them.
-    :param algorithms: what signatures may be made with; RS, PS and ES with 256, 384 and 512, and EdDSA are known.
+    :param algorithms: the accepted signature algorithms, of RS, PS and ES with 256, 384 and 512, and EdDSA.
     :param leeway: seconds that the clocks may differ, at most 60.
-    :param token_types: the ``typ`` that a token's header must have, such as ``["at+jwt"]``; by default it may have any.
-    :param required: claims without which a token is refused.
+    :param token_types: the accepted ``typ`` of a token's header, such as ``["at+jwt"]``. Default: any.
+    :param required: claims that a token must have.
     :param clock: returns seconds since 1970.
     :raises ImportError: PyJWT or cryptography is not installed.
-    :raises ValueError: an option is not written right.
+    :raises ValueError: an option is not valid.
     """
 
     def __init__(self, *, issuer: str, jwks_url: Optional[str] = None, keys: Any = None,
@@ -49,7 +49,7 @@ class JWTVerifier:
                  token_types: Optional[Iterable[str]] = None, required: Iterable[str] = ("exp", "sub"),
                  clock: Callable[[], float] = time.time) -> None:
         try:
-            import cryptography as _  # noqa: F401 - tells whether PyJWT can use it
+            import cryptography as _  # noqa: F401 - PyJWT needs it for these algorithms
             import jwt
         except ImportError as error:
             raise ImportError(f"JWTVerifier needs more than is installed ({error}): pip install 'mcplite[jwt]'") from error
@@ -58,16 +58,16 @@ class JWTVerifier:
         self._algorithms = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)
         unknown = [name for name in self._algorithms if name not in ALGORITHMS]
         if unknown or not self._algorithms:
-            raise ValueError(f"algorithms={list(self._algorithms)!r}: there are {', '.join(sorted(ALGORITHMS))}; none of a shared"
-                             " secret, since whoever verifies such tokens could make them as well")
+            raise ValueError(f"algorithms={list(self._algorithms)!r}: supported are {', '.join(sorted(ALGORITHMS))};"
+                             " algorithms with a shared secret are not, since a server that verifies such tokens could also issue them")
         if not 0 <= leeway <= _MOST_LEEWAY:
-            raise ValueError(f"leeway is 0 to {_MOST_LEEWAY:g} seconds, not {leeway!r}")
+            raise ValueError(f"leeway must be 0 to {_MOST_LEEWAY:g} seconds, not {leeway!r}")
         self._leeway = leeway
         self._types = None if token_types is None else frozenset(_short_type(kind) for kind in token_types)
         self._required = tuple(required)
         self._clock = clock
         if keys is not None and jwks_url is not None:
-            raise ValueError("either the keys are given, or the URL where they are")
+            raise ValueError("give keys= or jwks_url=, not both")
         self._find = self._finder(None if keys is None else read_keys(keys), jwks_url)
 
     def _finder(self, given: Optional[List[Key]], url: Optional[str]) -> Callable[[Optional[str], str], List[Key]]:
@@ -83,73 +83,73 @@ class JWTVerifier:
         return f"<JWTVerifier of {self.issuer}>"
 
     def __call__(self, token: str) -> Optional[Principal]:
-        """Return whose a token is; None when it is not valid.
+        """Return the principal of a token; None if the token is not valid.
 
-        :raises OSError: the keys cannot be had.
+        :raises OSError: the issuer's keys cannot be fetched.
         """
         try:
             return self._principal(self._claims(token))
-        except _Unfit as error:
+        except _Invalid as error:
             _log.info("a token was refused: %s", error)
             return None
 
     # --- the signature ----------------------------------------------------------------------------------------
 
     def _claims(self, token: str) -> Dict[str, Any]:
-        """Return what a token says, whose signature is good."""
+        """Return the claims of a token, after its signature has been verified."""
         from jwt import PyJWTError
 
         try:
             header = self._jws.get_unverified_header(token)
         except (PyJWTError, ValueError, RecursionError) as error:
-            raise _Unfit(f"it is no signed JWT ({type(error).__name__})") from error
+            raise _Invalid(f"it is not a signed JWT ({type(error).__name__})") from error
         algorithm, id = header.get("alg"), header.get("kid")
-        # AUTH-06: what is allowed is the configuration's to say, and no token's.
+        # AUTH-06: the configuration decides which algorithms are allowed, never the token.
         if algorithm not in self._algorithms:
-            raise _Unfit(f"it is signed with {str(algorithm)[:20]!r}; allowed are {', '.join(self._algorithms)}")
+            raise _Invalid(f"it is signed with {str(algorithm)[:20]!r}; allowed are {', '.join(self._algorithms)}")
         if "crit" in header or header.get("b64", True) is not True:
-            raise _Unfit("its header asks for extensions")
+            raise _Invalid("its header asks for extensions")
         if self._types is not None and _short_type(header.get("typ")) not in self._types:
-            raise _Unfit(f"its type is {str(header.get('typ'))[:50]!r}")
+            raise _Invalid(f"its type is {str(header.get('typ'))[:50]!r}")
         for key in self._find(id if isinstance(id, str) else None, algorithm):
             try:
                 return _object(self._jws.decode(token, key.key, algorithms=[algorithm]))
             except (PyJWTError, ValueError, TypeError) as error:
                 _log.debug("a key does not fit a token: %s", type(error).__name__)
-        raise _Unfit("its signature is by none of the issuer's keys")
+        raise _Invalid("its signature is not by one of the issuer's keys")
 
-    # --- what it says -----------------------------------------------------------------------------------------
+    # --- the claims -------------------------------------------------------------------------------------------
 
     def _principal(self, claims: Mapping[str, Any]) -> Principal:
         for name in self._required:
             if claims.get(name) is None:
-                raise _Unfit(f"it has no {name!r}")
+                raise _Invalid(f"it has no {name!r}")
         if claims.get("iss") != self.issuer:
-            raise _Unfit(f"its issuer is {str(claims.get('iss'))[:200]!r}, not {self.issuer!r}")  # AUTH-05: as text
-        for name, what in _OF_OTHERS.items():
+            raise _Invalid(f"its issuer is {str(claims.get('iss'))[:200]!r}, not {self.issuer!r}")  # AUTH-05: as text
+        for name, what in _FOREIGN_CLAIMS.items():
             if name in claims:
-                raise _Unfit(f"it is {what}")
-        if any(str(claims.get(name, "")).lower() in _KINDS for name in ("typ", "token_use", "token_type")):
-            raise _Unfit("it is no access token")
+                raise _Invalid(f"it is {what}")
+        if any(str(claims.get(name, "")).lower() in _FOREIGN_KINDS for name in ("typ", "token_use", "token_type")):
+            raise _Invalid("it is not an access token")
         now = self._clock()
         ends = _time(claims, "exp")
         if ends is not None and ends + self._leeway <= now:
-            raise _Unfit("it has expired")
+            raise _Invalid("it has expired")
         for name in ("nbf", "iat"):
             begins = _time(claims, name)
             if begins is not None and begins - self._leeway > now:
-                raise _Unfit(f"its {name!r} is in the future")
+                raise _Invalid(f"its {name!r} is in the future")
         try:
             return Principal(
                 claims.get("sub", ""), audience=audience_of(claims), issuer=self.issuer, scopes=scopes_of(claims),
                 client_id=_text(claims.get("client_id")) or _text(claims.get("azp")),
                 expires_at=None if ends is None else ends + self._leeway, claims=claims)
         except (TypeError, ValueError) as error:
-            raise _Unfit(str(error)) from error
+            raise _Invalid(str(error)) from error
 
 
 def _short_type(kind: Any) -> str:
-    # RFC 7515, section 4.1.9: the prefix is left out as a rule.
+    # RFC 7515, section 4.1.9: the prefix is usually omitted.
     text = str(kind).lower()
     return text[len("application/"):] if text.startswith("application/") else text
 
@@ -160,12 +160,12 @@ def _object(payload: bytes) -> Dict[str, Any]:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if not isinstance(claims, dict):
-        raise ValueError("no object")
+        raise ValueError("not an object")
     return claims
 
 
 def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 def _time(claims: Mapping[str, Any], name: str) -> Optional[float]:
@@ -173,7 +173,7 @@ def _time(claims: Mapping[str, Any], name: str) -> Optional[float]:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < _LATEST:
-        raise _Unfit(f"its {name!r} is no time")
+        raise _Invalid(f"its {name!r} is not a valid time")
     return float(value)
 
 
@@ -182,14 +182,14 @@ def _text(value: Any) -> str:
 
 
 def audience_of(claims: Mapping[str, Any]) -> Tuple[str, ...]:
-    """Return what a token says that it is for, if that is written right."""
-    said = claims.get("aud")
-    if isinstance(said, str):
-        return (said,)
-    return tuple(said) if isinstance(said, list) and all(isinstance(one, str) for one in said) else ()
+    """Return the audience of a token; empty if it has none, or one that is not valid."""
+    audience = claims.get("aud")
+    if isinstance(audience, str):
+        return (audience,)
+    return tuple(audience) if isinstance(audience, list) and all(isinstance(one, str) for one in audience) else ()
 
 
 def scopes_of(claims: Mapping[str, Any]) -> Union[str, List[str]]:
-    """Return what a token allows: ``scope`` (RFC 9068), or ``scp`` as others call it."""
-    said = claims.get("scope") or claims.get("scp")
-    return said if isinstance(said, (str, list)) else []
+    """Return the scopes of a token: ``scope`` (RFC 9068), or ``scp``, which some servers use."""
+    scopes = claims.get("scope") or claims.get("scp")
+    return scopes if isinstance(scopes, (str, list)) else []

@@ -1,4 +1,4 @@
-"""The public keys of an authorization server: read from what was given, or fetched and kept up to date."""
+"""The public keys of an authorization server: read from the given form, or fetched and kept up to date."""
 
 import json
 import logging
@@ -8,44 +8,45 @@ import time
 from typing import Any, Callable, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...protocol.http.wellknown import check_url, issuer_metadata_urls
-from .fetch import FetchError, deadline, fetch_json, shown
+from ...protocol.show import shown
+from .fetch import FetchError, deadline, fetch_json
 
 __all__ = ["ALGORITHMS", "Key", "KeySet", "fitting", "metadata_keys_url", "read_keys"]
 
 _log = logging.getLogger(__name__)
 _RSA = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
-#: What signatures may be made with. None of a shared secret: whoever can verify such a token can also make one.
+#: The supported signature algorithms. Those with a shared secret are not: a verifier of such tokens could also issue them.
 ALGORITHMS = _RSA | frozenset(_CURVES.values()) | {"EdDSA"}
-#: What a public key consists of; a private part that somebody has published by mistake is not even looked at.
+#: The members of a public key. Others are not read: a private part may have been published by mistake.
 _PUBLIC = ("kty", "n", "e", "crv", "x", "y")
 _RSA_BITS = range(2048, 16_385)
-#: Keys of one set.
+#: Keys that are read of one set.
 _MOST_KEYS = 100
-#: Keys that are tried for a token that does not say which one it was signed with.
+#: Keys that are tried for a token that does not name its key.
 _MOST_TRIED = 8
-#: Seconds between two attempts to fetch a set (AUTH-07), and
+#: Seconds between two attempts to fetch a set (AUTH-07).
 _PAUSE = 60.0
-#: the same as long as there is none;
+#: Seconds between two attempts as long as no set has been fetched.
 _FIRST_PAUSE = 5.0
-#: after which a set is fetched anew, so that keys that were withdrawn are forgotten;
+#: Seconds after which a set is fetched again, so that revoked keys are dropped.
 _FRESH = 600.0
-#: and for which one is used when that fails.
+#: Seconds for which a set is used while fetching it again fails.
 _KEPT = 86_400.0
 
 
 class Key(NamedTuple):
     """One public key."""
 
-    #: None for a key that has no name, and may be the one that any token means.
+    #: None for a key without an id, which is tried for every token.
     id: Optional[str]
-    #: What it can have signed with.
+    #: The algorithms that the key can be used with.
     algorithms: FrozenSet[str]
     key: Any
 
 
 def fitting(keys: Sequence[Key], id: Optional[str], algorithm: str) -> List[Key]:
-    """Return the keys that a token may be signed with."""
+    """Return the keys that a token with this key id and algorithm may be signed with."""
     return [key for key in keys if algorithm in key.algorithms and (id is None or key.id in (None, id))][:_MOST_TRIED]
 
 
@@ -55,7 +56,7 @@ def fitting(keys: Sequence[Key], id: Optional[str], algorithm: str) -> List[Key]
 def read_keys(given: Any) -> List[Key]:
     """Return the keys in a PEM, a JWK, a JWK set (as objects or as text), or in several of them.
 
-    :raises ValueError: there is none that can be used.
+    :raises ValueError: there is no usable key.
     """
     if isinstance(given, bytes):
         given = given.decode("utf-8")
@@ -67,7 +68,7 @@ def read_keys(given: Any) -> List[Key]:
     else:
         found = [key for one in given for key in read_keys(one)]
     if not found:
-        raise ValueError("there is no key that can be used")
+        raise ValueError("there is no usable key")
     return found
 
 
@@ -77,7 +78,7 @@ def _json(text: str) -> Any:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, (dict, list)):
-        raise ValueError("a key is a PEM text, a JWK or a JWK set")
+        raise ValueError("a key must be a PEM text, a JWK or a JWK set")
     return value
 
 
@@ -89,7 +90,7 @@ def _set(keys: Any) -> List[Key]:
         try:
             found.append(_jwk(item))
         except ValueError as error:
-            _log.debug("a key is left out: %s", error)  # for something else, or of a kind that comes one day
+            _log.debug("a key is ignored: %s", error)  # for another use, or of a type that is not known yet
     return found
 
 
@@ -101,7 +102,7 @@ def _jwk(given: Any) -> Key:
         raise ValueError("a key must be an object")
     reader: Any = {"RSA": RSAAlgorithm, "EC": ECAlgorithm, "OKP": OKPAlgorithm}.get(str(given.get("kty")))
     if reader is None:
-        raise ValueError(f"a JWK of the kind {str(given.get('kty'))[:50]!r} is not used; those of RSA, EC and OKP are")
+        raise ValueError(f"a JWK of the type {str(given.get('kty'))[:50]!r} is not supported; RSA, EC and OKP are")
     use, operations, id, algorithm = (given.get(name) for name in ("use", "key_ops", "kid", "alg"))
     if use not in (None, "sig") or isinstance(operations, list) and "verify" not in operations:
         raise ValueError("it is not for signatures")
@@ -119,11 +120,11 @@ def _pem(text: str) -> Key:
 
     data = text.encode("utf-8")
     if "PRIVATE KEY" in text:
-        raise ValueError("this is a private key; to verify signatures the public one is needed")
+        raise ValueError("this is a private key; use the public key, which is what verifies signatures")
     try:
         key: Any = load_pem_x509_certificate(data).public_key() if "CERTIFICATE" in text else load_pem_public_key(data)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"this is no PEM of a public key or a certificate: {error}") from error
+        raise ValueError(f"this is not the PEM of a public key or a certificate: {error}") from error
     return Key(None, _algorithms(key), key)
 
 
@@ -132,65 +133,65 @@ def _algorithms(key: Any) -> FrozenSet[str]:
 
     if isinstance(key, rsa.RSAPublicKey):
         if key.key_size not in _RSA_BITS:
-            raise ValueError(f"an RSA key of {key.key_size} bits is not used; those of {_RSA_BITS[0]} to {_RSA_BITS[-1]} are")
+            raise ValueError(f"an RSA key of {key.key_size} bits is not supported; {_RSA_BITS[0]} to {_RSA_BITS[-1]} bits are")
         return _RSA
     if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _CURVES:
         return frozenset({_CURVES[key.curve.name]})
     if isinstance(key, ed25519.Ed25519PublicKey):
         return frozenset({"EdDSA"})
-    raise ValueError(f"keys of the kind {type(key).__name__} are not used")
+    raise ValueError(f"keys of the type {type(key).__name__} are not supported")
 
 
 # --- fetching -----------------------------------------------------------------------------------------------
 
 
 def metadata_keys_url(issuer: str, until: float) -> str:
-    """Return where an authorization server's keys are, as its own metadata says (RFC 8414, OpenID Connect Discovery).
+    """Return the URL of an authorization server's keys from its metadata (RFC 8414, OpenID Connect Discovery).
 
-    :param until: the :func:`deadline` for it.
-    :raises FetchError: it has no metadata, or they are somebody else's, or do not say it.
+    :param until: the :func:`deadline` for fetching the metadata.
+    :raises FetchError: there is no metadata, it belongs to another issuer, or it does not name the URL.
     """
     for url in issuer_metadata_urls(issuer):
         status, found = fetch_json(url, "the metadata of the authorization server", until=until)
         if 400 <= status < 500:
             continue
         if status != 200 or not isinstance(found, dict):
-            raise FetchError(f"the metadata of the authorization server at {url} could not be had (status {status})")
+            raise FetchError(f"the metadata of the authorization server at {url} could not be fetched (status {status})")
         if found.get("issuer") != issuer:
-            # RFC 8414, section 3.3: its keys are not those of this issuer.
-            raise FetchError(f"the metadata at {url} are of the issuer {str(found.get('issuer'))[:200]!r}, not of {issuer!r};"
-                             " issuers are compared letter by letter")
+            # RFC 8414, section 3.3: such metadata must not be used.
+            raise FetchError(f"the metadata at {url} is of the issuer {str(found.get('issuer'))[:200]!r}, not of {issuer!r};"
+                             " issuers are compared character by character")
         try:
             return check_url(found.get("jwks_uri", ""), "jwks_uri")
         except ValueError as error:
-            raise FetchError(f"the metadata at {url} do not say where the keys are: {error}") from error
-    raise FetchError(f"the authorization server {issuer} has no metadata at its well-known URLs; say jwks_url=")
+            raise FetchError(f"the metadata at {url} does not say where the keys are: {error}") from error
+    raise FetchError(f"the authorization server {issuer} has no metadata at its well-known URLs; give jwks_url=")
 
 
 class KeySet:
-    """Keys that are fetched, by one thread at a time while the others use what is there.
+    """A key set that is fetched on demand, by one thread at a time, while other threads use the last set.
 
-    :param locate: returns where they are, before a deadline; called before each fetch, without a lock.
+    :param locate: called with a deadline before each fetch, without a lock held; returns the URL of the set.
     :param clock: returns seconds.
     """
 
     def __init__(self, locate: Callable[[float], str], clock: Callable[[], float] = time.monotonic) -> None:
         self._locate = locate
         self._clock = clock
-        #: Guards the fields below; held for assignments, and waited on for the very first set.
+        #: Guards the fields below; held for assignments only. Threads wait on it for the first set.
         self._changed = threading.Condition()
         self._keys: Optional[Tuple[Key, ...]] = None
         self._fetched = 0.0
-        #: When it may be tried again, and whether somebody does that now.
+        #: When the next fetch may be tried.
         self._due: Optional[float] = None
-        #: The process that does so: one that was forked meanwhile has no such thread.
+        #: The id of the process that is fetching. A child that was forked meanwhile does not have the fetching thread.
         self._fetching: Optional[int] = None
         self._failure = ""
 
     def find(self, id: Optional[str], algorithm: str) -> List[Key]:
-        """Return the keys that a token may be signed with; none when the set, as new as can be, has none.
+        """Return the keys that a token may be signed with; empty if the current set has none.
 
-        :raises FetchError: there is no set.
+        :raises FetchError: no set could be fetched.
         """
         keys = self._keys
         if keys is not None:
@@ -223,7 +224,7 @@ class KeySet:
                 self._changed.notify_all()
         if fetched is not None:
             return fetched
-        _log.warning("the keys of the authorization server could not be had: %s", failure)
+        _log.warning("the keys of the authorization server could not be fetched: %s", failure)
         return self._still_good(keys, now)
 
     def _still_good(self, keys: Optional[Tuple[Key, ...]], now: float) -> Tuple[Key, ...]:
@@ -236,7 +237,7 @@ class KeySet:
         url = self._locate(until)
         status, found = fetch_json(url, "the key set of the authorization server", until=until)
         if status != 200:
-            raise FetchError(f"the key set at {shown(url)} could not be had (status {status})")
+            raise FetchError(f"the key set at {shown(url)} could not be fetched (status {status})")
         try:
             return tuple(read_keys(found if isinstance(found, dict) and "keys" in found else {"keys": None}))
         except ValueError as error:

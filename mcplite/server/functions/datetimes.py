@@ -1,7 +1,7 @@
-"""Dates, times, UUIDs, decimals and paths as JSON; loaded with the first handler that uses one.
+"""Dates, times, UUIDs, decimals and paths as JSON.
 
-Five modules of the standard library that most servers never need: together they would be a third of
-what a server loads.
+A module of its own because it is imported only when a handler uses one of these classes: most servers never do, and
+the five standard library modules would be a third of what a server loads.
 """
 
 import datetime
@@ -29,7 +29,7 @@ def _date(text: str) -> datetime.date:
 
 
 def _time(text: str) -> datetime.time:
-    # What fromisoformat takes depends on the version of Python, so the text is brought into the form that all know.
+    # Before Python 3.11 fromisoformat accepts fewer forms; normalize to one that every version accepts.
     match = _TIME.fullmatch(text)
     if match is None:
         raise ValueError(text)
@@ -43,7 +43,7 @@ def _time(text: str) -> datetime.time:
     return datetime.time.fromisoformat(clock + ("." + fraction[:6].ljust(6, "0") if fraction else "") + zone)
 
 
-def _moment(text: str) -> datetime.datetime:
+def _datetime(text: str) -> datetime.datetime:
     date = _date(text[:10])
     if len(text) == 10:
         return datetime.datetime(date.year, date.month, date.day)
@@ -64,7 +64,7 @@ def _duration(text: str) -> datetime.timedelta:
 
 
 def duration_text(length: datetime.timedelta) -> str:
-    """Return a length of time in ISO 8601, such as "P1DT2H" or "PT0.5S"."""
+    """Return a duration in ISO 8601, such as "P1DT2H" or "PT0.5S"."""
     sign, length = ("-", -length) if length < datetime.timedelta(0) else ("", length)
     minutes, seconds = divmod(length.seconds, 60)
     hours, minutes = divmod(minutes, 60)
@@ -90,9 +90,9 @@ def _to_decimal(value: Any) -> decimal.Decimal:
 
 @functools.lru_cache(maxsize=None)
 def nodes() -> Dict[Any, Node]:
-    """Return the nodes by class; made once."""
+    """Return the nodes by class."""
     return {
-        datetime.datetime: Node({"type": "string", "format": "date-time"}, from_text(_moment, "a date and time (ISO 8601)")),
+        datetime.datetime: Node({"type": "string", "format": "date-time"}, from_text(_datetime, "a date and time (ISO 8601)")),
         datetime.date: Node({"type": "string", "format": "date"}, from_text(_date, "a date (YYYY-MM-DD)")),
         datetime.time: Node({"type": "string", "format": "time"}, from_text(_time, "a time (HH:MM:SS)")),
         datetime.timedelta: Node({"type": "string", "format": "duration"},

@@ -1,4 +1,4 @@
-"""What a docstring says about a function and its parameters: Google, NumPy and reST styles."""
+"""Parses docstrings in Google, NumPy and reST style: the description of a function and of its parameters."""
 
 import re
 from typing import Dict, List, NamedTuple, Optional
@@ -7,24 +7,24 @@ __all__ = ["Documentation", "parse"]
 
 _SECTIONS = ("args", "arguments", "parameters", "params", "keyword args", "keyword arguments", "other parameters",
              "attributes")
-#: Left out: they say nothing about how to call.
+#: Sections that are left out, since they do not describe how to call the function.
 _ENDS = ("returns", "return", "yields", "yield", "raises", "raise", "except", "exceptions")
 _GOOGLE_ITEM = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*)|$)")
 _NUMPY_ITEM = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
 _REST_ITEM = re.compile(r":(?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)")
-#: A role, such as :class:`X`, is text.
+#: Does not match a role, such as :class:`X`, which is part of the text.
 _REST_FIELD = re.compile(r":\w+[^:`]*:(?=\s|$)")
 
 
 class Documentation(NamedTuple):
-    """The text above the sections, and what is said of each parameter."""
+    """The description of a function, and the description of each parameter by name."""
 
     text: Optional[str]
     parameters: Dict[str, str]
 
 
 def parse(docstring: Optional[str]) -> Documentation:
-    """Return what *docstring* says; sections about results and exceptions are left out, all others stay."""
+    """Return the parsed *docstring*. Sections about results and exceptions are dropped; unknown sections stay text."""
     if not docstring or not isinstance(docstring, str):
         return Documentation(None, {})
     lines = _dedent(docstring)
@@ -54,7 +54,7 @@ def _dedent(docstring: str) -> List[str]:
     lines = docstring.expandtabs().splitlines()
     margins = [len(line) - len(line.lstrip()) for line in lines[1:] if line.strip()]
     margin = min(margins) if margins else 0
-    # A section on the very first line: what follows is in it, although nothing is less indented.
+    # If the first line is a section title, indent the following lines, so that they belong to the section.
     first = lines[0].strip()
     titled = first.endswith(":") and first[:-1].lower() in _SECTIONS + _ENDS
     inside = " " if titled and margins and margins[0] == margin else ""

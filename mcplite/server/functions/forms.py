@@ -1,4 +1,4 @@
-"""What ``ctx.elicit`` asks for: from a Python type to a form, and from the answer back to the type."""
+"""Forms for ``ctx.elicit``: a Python type becomes the form's JSON Schema, and the answer becomes a value of the type."""
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
@@ -8,12 +8,12 @@ from .schemas import Schemas, unwrap_annotated
 
 __all__ = ["Form", "form_type"]
 
-#: What a form may say of a text's format; others are left to the conversion of the answer.
+#: The string formats that the specification allows in a form. Other formats are checked when the answer is converted.
 _FORMATS = ("email", "uri", "date", "date-time")
 
 
 class Form(NamedTuple):
-    """The form's JSON Schema, and how its answer becomes the Python value."""
+    """The JSON Schema of a form, and the converter from its answer to the Python value."""
 
     schema: Dict[str, Any]
     convert: Convert
@@ -22,10 +22,10 @@ class Form(NamedTuple):
 def form_type(wanted: Any) -> Form:
     """Return the form for a dataclass, TypedDict, NamedTuple, plain type or JSON Schema.
 
-    A plain type is asked for as the one field ``value``. None is a form without fields. The converter
-    raises :class:`Mismatch` for an answer that the type does not take.
+    A plain type becomes one field named ``value``. None becomes a form without fields. The converter raises
+    :class:`Mismatch` for an answer that does not fit the type.
 
-    :raises RegistrationError: JSON has no form of it.
+    :raises RegistrationError: the type has no form in JSON, or contains itself.
     """
     if wanted is None:
         return Form({"type": "object", "properties": {}}, lambda content: None)
@@ -51,14 +51,14 @@ def form_type(wanted: Any) -> Form:
 
 
 def _known(convert: Convert, names: List[str], nullable: List[str]) -> Convert:
-    """Return the converter of the fields alone: clients may add more, and leave out what may be None."""
+    """Return a converter that ignores unknown fields and fills in missing nullable ones, before it calls *convert*."""
 
-    def of_answer(content: Any) -> Any:
+    def convert_answer(content: Any) -> Any:
         found = dict.fromkeys(nullable)
         found.update((name, content[name]) for name in names if name in content)
         return convert(found)
 
-    return of_answer
+    return convert_answer
 
 
 def _is_optional(field: Dict[str, Any]) -> bool:
@@ -66,7 +66,7 @@ def _is_optional(field: Dict[str, Any]) -> bool:
 
 
 def _field(field: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a field as forms know it: a plain type, no null (it may be left out), and few formats."""
+    """Return a field's schema within the limits of forms: no null (the field is optional instead), and few formats."""
     if _is_optional(field):
         left = [item for item in field["anyOf"] if item != {"type": "null"}]
         rest = {key: value for key, value in field.items() if key not in ("anyOf", "default")}

@@ -1,10 +1,14 @@
-"""A compiled handler: signature to schema, arguments to call."""
+"""A compiled handler: signature to schema, arguments to call.
+
+Registering a tool, prompt, resource or completion compiles its function once, with :func:`compile_function`. Every
+request then uses :meth:`Function.bind` and :meth:`Function.call`.
+"""
 
 import collections.abc
 import dataclasses
 import inspect
 import typing
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from ...errors import RegistrationError
 from ...protocol.jsonio import load
@@ -14,7 +18,7 @@ from .members import NOTHING
 from .nodes import Mismatch, Node
 from .returns import Output, compile_output
 from .schemas import Schemas, as_default, described_schema, unwrap_annotated
-from .signature import MISSING, Signature, inner_of, is_plain, name_of, read_signature, refuse_async, target_of
+from .signature import MISSING, Parameter, Signature, inner_of, is_plain, name_of, read_signature, refuse_async, target_of
 
 __all__ = ["BadArguments", "Function", "compile_function", "textual"]
 
@@ -22,9 +26,9 @@ _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 
 
 def textual(node: Node) -> Node:
-    """Return the node that also takes the text of a number, of true or false, or of JSON.
+    """Return a node that also converts text to the number, boolean or JSON value that *node* takes.
 
-    Where text is among what is annotated, text stays what it is.
+    Where the annotation includes str, text is left as it is.
     """
     schema, convert = node
     if _kinds(schema) <= {"string"}:
@@ -33,7 +37,7 @@ def textual(node: Node) -> Node:
 
 
 def _parsed(value: Any, schema: Mapping[str, Any]) -> Any:
-    """Return what a text stands for, or the text itself when it stands for nothing that is wanted."""
+    """Return the value that a text stands for under *schema*; the text itself if it stands for none."""
     if type(value) is list and isinstance(schema.get("items"), dict):
         return [_parsed(item, schema["items"]) for item in value]
     if type(value) is not str:
@@ -47,7 +51,7 @@ def _parsed(value: Any, schema: Mapping[str, Any]) -> Any:
     try:
         return load(text.encode("utf-8"))
     except ValueError:
-        return value  # the converter says what is wrong with it
+        return value  # the converter reports what is wrong with it
 
 
 def _kinds(schema: Mapping[str, Any]) -> Set[str]:
@@ -59,50 +63,75 @@ def _kinds(schema: Mapping[str, Any]) -> Set[str]:
 
 
 class BadArguments(ValueError):
-    """The arguments do not fit; ``problems`` says why, one sentence each."""
+    """The arguments do not fit the function; ``problems`` lists the reasons, one sentence each."""
 
     def __init__(self, problems: List[str]) -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
 
 
-class _Parameter(NamedTuple):
+class _Argument(NamedTuple):
+    """A parameter that the caller fills in."""
+
     name: str
     node: Node
     required: bool
     default: Any
 
 
-class Function:
-    """A handler with what is known of its arguments and of its result.
+class _Plan(NamedTuple):
+    """The parameters of a function, by who fills them in."""
 
-    Made by :func:`compile_function`. ``wants_context`` names the parameter that gets the context and
-    ``questions`` the declared ones; neither is part of the schema.
+    #: The parameter that gets the context.
+    context: Optional[str]
+    #: The parameters that get the user's answer to a declared question: annotation and question.
+    questions: Dict[str, Tuple[Any, Any]]
+    arguments: List[_Argument]
+    #: The node of each ``**kwargs`` value; None without ``**kwargs``.
+    rest: Optional[Node]
+    #: The schemas of recursive classes.
+    definitions: Dict[str, Any]
+
+
+class _GivenSchema(NamedTuple):
+    """An input schema of the user's own, and how the arguments that it allows are passed."""
+
+    schema: Dict[str, Any]
+    validator: Validator
+    #: The parameter that gets all arguments as one dict.
+    whole: Optional[str] = None
+    #: The names that the function takes; None with ``**kwargs``.
+    accepted: Optional[FrozenSet[str]] = None
+
+
+class Function:
+    """A handler with its compiled arguments and result, made by :func:`compile_function`.
+
+    ``wants_context`` names the parameter that gets the context, ``questions`` the parameters with a declared
+    question; neither is part of the schema.
     """
 
-    def __init__(self, function: Callable[..., Any], name: str, description: Optional[str]) -> None:
+    def __init__(self, function: Callable[..., Any], name: str, description: Optional[str], plan: _Plan,
+                 given: Optional[_GivenSchema], output: Output) -> None:
         self.function = function
         self.name = name
-        self.wants_context: Optional[str] = None
-        self.questions: Dict[str, Tuple[Any, Any]] = {}
-        self.output: Output = Output(None, None, False)
+        self.wants_context = plan.context
+        self.questions = plan.questions
+        self.output = output
         self._description = description
         self._documentation: Optional[Documentation] = None
-        self._parameters: List[_Parameter] = []
-        self._rest: Optional[Node] = None
-        self._definitions: Dict[str, Any] = {}
-        self._schema: Optional[Dict[str, Any]] = None
-        #: For a schema of the user's own: its validator, and the parameter that gets the whole object.
-        self._validator: Optional[Validator] = None
-        self._whole: Optional[str] = None
-        self._accepted: "Optional[frozenset[str]]" = None
+        self._arguments = plan.arguments
+        self._rest = plan.rest
+        self._definitions = plan.definitions
+        self._given = given
+        self._schema: Optional[Dict[str, Any]] = None if given is None else given.schema
 
     def __repr__(self) -> str:
         return f"<Function {self.name!r}>"
 
     @property
     def documentation(self) -> Documentation:
-        """What the docstring says; read on first use."""
+        """The parsed docstring; parsed on first use."""
         if self._documentation is None:
             target, inner = target_of(self.function), inner_of(self.function)
             self._documentation = parse(getattr(target, "__doc__", None) or getattr(inner, "__doc__", None))
@@ -110,15 +139,15 @@ class Function:
 
     @property
     def description(self) -> Optional[str]:
-        """As given, or the docstring's text."""
+        """The description as given; otherwise the docstring's text."""
         return self._description if self._description is not None else self.documentation.text
 
     @property
     def parameters(self) -> List[Tuple[str, bool, Optional[str]]]:
-        """Name, whether it is required, and description of each parameter that a caller fills in."""
+        """The name, whether it is required, and the description of each parameter that the caller fills in."""
         described = self.documentation.parameters
         return [(item.name, item.required, item.node.schema.get("description") or described.get(item.name))
-                for item in self._parameters]
+                for item in self._arguments]
 
     @property
     def input_schema(self) -> Dict[str, Any]:
@@ -129,7 +158,7 @@ class Function:
 
     @property
     def output_schema(self) -> Optional[Dict[str, Any]]:
-        """The JSON Schema of the structured result; None when there is none."""
+        """The JSON Schema of the structured result; None if none is declared."""
         return self.output.schema
 
     @property
@@ -138,17 +167,17 @@ class Function:
         return self.output.wrapped
 
     def mentions(self, word: str) -> bool:
-        """Whether a word occurs in the schema of the arguments, as far as that is a matter of their types."""
+        """Whether *word* occurs in the argument types' schemas (descriptions from the docstring are not searched)."""
         if self._schema is not None:
             return word in repr(self._schema)
-        return any(word in repr(item.node.schema) for item in self._parameters) or (
+        return any(word in repr(item.node.schema) for item in self._arguments) or (
             bool(self._definitions) and word in repr(self._definitions))
 
     def _build_schema(self) -> Dict[str, Any]:
         described = self.documentation.parameters
         built: Dict[str, Any] = {"type": "object", "properties": {
-            item.name: described_schema(item.node, described.get(item.name), item.default) for item in self._parameters}}
-        required = [item.name for item in self._parameters if item.required]
+            item.name: described_schema(item.node, described.get(item.name), item.default) for item in self._arguments}}
+        required = [item.name for item in self._arguments if item.required]
         if required:
             built["required"] = required
         built["additionalProperties"] = False if self._rest is None else (self._rest.schema or True)
@@ -159,7 +188,7 @@ class Function:
         return built
 
     def _hidden(self) -> List[str]:
-        """Return the names that are parameters, but not for callers to fill in."""
+        """Return the names of the parameters that the caller must not fill in."""
         return [*self.questions] + ([] if self.wants_context is None else [self.wants_context])
 
     def bind(self, arguments: Mapping[str, Any]) -> Dict[str, Any]:
@@ -167,11 +196,11 @@ class Function:
 
         :raises BadArguments: something is missing, unknown, or of the wrong type.
         """
-        if self._validator is not None:
-            return self._bind_raw(arguments)
+        if self._given is not None:
+            return self._bind_given(self._given, arguments)
         kwargs: Dict[str, Any] = {}
         problems: List[str] = []
-        for name, node, required, _ in self._parameters:
+        for name, node, required, _ in self._arguments:
             if name in arguments:
                 try:
                     kwargs[name] = node.convert(arguments[name])
@@ -187,7 +216,7 @@ class Function:
         return kwargs
 
     def _bind_rest(self, arguments: Mapping[str, Any], kwargs: Dict[str, Any], problems: List[str]) -> None:
-        known = [item.name for item in self._parameters]
+        known = [item.name for item in self._arguments]
         for name, value in arguments.items():
             if name in known:
                 continue
@@ -199,14 +228,13 @@ class Function:
             except Mismatch as error:
                 problems.append(error.sentence(name[:100]))
 
-    def _bind_raw(self, arguments: Mapping[str, Any]) -> Dict[str, Any]:
-        assert self._validator is not None
-        problems = self._validator.problems(arguments)
+    def _bind_given(self, given: _GivenSchema, arguments: Mapping[str, Any]) -> Dict[str, Any]:
+        problems = given.validator.problems(arguments)
         if problems:
             raise BadArguments(problems)
-        if self._whole is not None:
-            return {self._whole: dict(arguments)}
-        known = self._accepted
+        if given.whole is not None:
+            return {given.whole: dict(arguments)}
+        known = given.accepted
         unknown = [name for name in arguments if name in self._hidden() or known is not None and name not in known]
         if unknown:
             raise BadArguments([_unknown(name, sorted(known or ())) for name in unknown])
@@ -230,13 +258,13 @@ def compile_function(function: Callable[..., Any], *, name: Optional[str] = None
                      structured_output: Optional[bool] = None, kind: str = "tool") -> Function:
     """Return the compiled form of a handler.
 
-    With *input_schema* the arguments are checked against it and passed by name, just as they came; a
-    function whose only parameter (besides the context) is not annotated, or is a dict, gets all of them
-    as one dict, unless the schema has a property of that name.
+    With *input_schema* the arguments are checked against it and passed by name, unconverted. A function whose only
+    parameter (besides the context) has no annotation, or is a dict, gets all arguments as one dict, unless the schema
+    has a property of that name.
 
-    :param kind: "tool", "prompt", "resource" or "completion"; arguments of prompts and resources are
-        strings, which are converted to what is annotated.
-    :raises RegistrationError: it cannot be served; with the parameter, the reason and the fix.
+    :param kind: "tool", "prompt", "resource" or "completion"; arguments of prompts and resources are strings, which
+        are converted to the annotated type.
+    :raises RegistrationError: the function cannot be served; the text names the parameter, the reason and the fix.
     """
     if isinstance(function, staticmethod):
         function = function.__func__
@@ -248,16 +276,12 @@ def compile_function(function: Callable[..., Any], *, name: Optional[str] = None
         raise RegistrationError("a lambda has no name; give it one: name='...'")
     where = f"{kind} {label!r}"
     refuse_async(function, where)
-    compiled = Function(function, label, description)
     signature = read_signature(function, where)
-    schemas = Schemas(where)
-    _compile_parameters(compiled, signature, schemas, kind, raw=input_schema is not None)
-    compiled._definitions = schemas.definitions
-    if input_schema is not None:
-        _use_raw_schema(compiled, signature, input_schema, where)
-    if kind == "tool":
-        compiled.output = compile_output(signature.returns, output_schema, structured_output, where)
-    return compiled
+    plan = _plan(signature, Schemas(where), kind, raw=input_schema is not None)
+    given = None if input_schema is None else _given_schema(plan, signature, input_schema, where)
+    output = (compile_output(signature.returns, output_schema, structured_output, where) if kind == "tool"
+              else Output(None, None, False))
+    return Function(function, label, description, plan, given, output)
 
 
 def _is_context(annotation: Any) -> bool:
@@ -268,41 +292,55 @@ def _is_context(annotation: Any) -> bool:
     return False
 
 
-def _compile_parameters(compiled: Function, signature: Signature, schemas: Schemas, kind: str, raw: bool) -> None:
-    for name, how, annotation, default in signature.parameters:
+def _plan(signature: Signature, schemas: Schemas, kind: str, raw: bool) -> _Plan:
+    """Return who fills in which parameter.
+
+    :param raw: the arguments are checked against a schema of the user's own, so that none is compiled here.
+    """
+    context: Optional[str] = None
+    questions: Dict[str, Tuple[Any, Any]] = {}
+    arguments: List[_Argument] = []
+    rest: Optional[Node] = None
+    for parameter in signature.parameters:
+        name, how, annotation, _ = parameter
         if how is inspect.Parameter.VAR_POSITIONAL:
             raise schemas.refuse(name, "is *args, but arguments come by name; take a list instead")
         if how is inspect.Parameter.POSITIONAL_ONLY:
             raise schemas.refuse(name, "is positional-only, but arguments come by name; drop the '/'")
         plain = is_plain(annotation)
         if not plain and _is_context(annotation):
-            if compiled.wants_context is not None:
-                raise schemas.refuse(name, f"is a second context, beside {compiled.wants_context!r}; keep one of them")
-            compiled.wants_context = name
+            if context is not None:
+                raise schemas.refuse(name, f"is a second context, beside {context!r}; keep one of them")
+            context = name
             continue
         base, extras = (annotation, ()) if plain else unwrap_annotated(annotation)
         question = next((extra for extra in extras if getattr(extra, "__mcplite_question__", False)), None)
         if question is not None:
-            compiled.questions[name] = (base, question)
+            questions[name] = (base, question)
             continue
         if raw:
             continue
-        node = schemas.compile(Any if annotation is MISSING else annotation, name)
-        if default is not MISSING:
-            _check_default(name, node, default, schemas)
-        if kind in ("prompt", "resource"):
-            node = textual(node)
+        argument = _argument(parameter, schemas, kind)
         if how is inspect.Parameter.VAR_KEYWORD:
-            compiled._rest = node
-        elif default is MISSING:
-            compiled._parameters.append(_Parameter(name, node, True, NOTHING))
+            rest = argument.node
         else:
-            compiled._parameters.append(_Parameter(name, node, False, default))
+            arguments.append(argument)
+    return _Plan(context, questions, arguments, rest, schemas.definitions)
+
+
+def _argument(parameter: Parameter, schemas: Schemas, kind: str) -> _Argument:
+    name, _, annotation, default = parameter
+    node = schemas.compile(Any if annotation is MISSING else annotation, name)
+    if default is not MISSING:
+        _check_default(name, node, default, schemas)
+    if kind in ("prompt", "resource"):
+        node = textual(node)
+    return _Argument(name, node, True, NOTHING) if default is MISSING else _Argument(name, node, False, default)
 
 
 def _check_default(name: str, node: Node, default: Any, schemas: Schemas) -> None:
-    # None as "not given" is common, whatever the annotation says, and so are marks that JSON has no form of.
-    # A dataclass says by itself what it can be made of.
+    # None often stands for "not given", whatever the annotation says, and sentinels without a JSON form do as well.
+    # A dataclass checks its own values.
     value = NOTHING if default is None or dataclasses.is_dataclass(default) else as_default(default)
     if value is NOTHING:
         return
@@ -313,30 +351,26 @@ def _check_default(name: str, node: Node, default: Any, schemas: Schemas) -> Non
                                    f" change one of them") from error
 
 
-def _use_raw_schema(compiled: Function, signature: Signature, schema: Dict[str, Any], where: str) -> None:
+def _given_schema(plan: _Plan, signature: Signature, schema: Dict[str, Any], where: str) -> _GivenSchema:
     check_schema(schema, what=f"{where}: input_schema")
-    if schema.get("type") != "object":
-        raise RegistrationError(f"{where}: input_schema must have \"type\": \"object\" (TOOL-08)")
-    own = [item for item in signature.parameters
-           if item[0] != compiled.wants_context and item[0] not in compiled.questions]
-    compiled._schema = schema
-    compiled._validator = Validator(schema)
+    if schema.get("type") != "object":  # TOOL-08
+        raise RegistrationError(f"{where}: input_schema must have \"type\": \"object\"")
+    own = [item for item in signature.parameters if item.name != plan.context and item.name not in plan.questions]
+    validator = Validator(schema)
     properties = schema.get("properties") or {}
-    takes_all = any(how is inspect.Parameter.VAR_KEYWORD for _, how, _, _ in own)
-    if len(own) == 1 and not takes_all and own[0][0] not in properties:
-        annotation = own[0][2]
+    if any(item.how is inspect.Parameter.VAR_KEYWORD for item in own):
+        return _GivenSchema(schema, validator)
+    if len(own) == 1 and own[0].name not in properties:
+        annotation = own[0].annotation
         if annotation in (MISSING, Any, dict) or typing.get_origin(annotation) in (dict, collections.abc.Mapping):
-            compiled._whole = own[0][0]
-            return
-    if takes_all:
-        return
-    names = frozenset(name for name, _, _, _ in own)
+            return _GivenSchema(schema, validator, whole=own[0].name)
+    names = frozenset(item.name for item in own)
     missing = [name for name in properties if name not in names]
     if missing:
         raise RegistrationError(f"{where}: input_schema has the properties {missing}, which the function does not take;"
                                 f" add parameters, or take one dict with all of them")
-    unfilled = [name for name, how, _, default in own if default is MISSING and name not in schema.get("required", ())]
+    unfilled = [item.name for item in own if item.default is MISSING and item.name not in schema.get("required", ())]
     if unfilled:
         raise RegistrationError(f"{where}: the parameters {unfilled} have no default, but input_schema does not require"
                                 f" them; give defaults or list them under \"required\"")
-    compiled._accepted = names
+    return _GivenSchema(schema, validator, accepted=names)

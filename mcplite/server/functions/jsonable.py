@@ -1,4 +1,4 @@
-"""From Python data to JSON data: the mirror of how arguments are converted."""
+"""Converts Python data to JSON data: the reverse of converting arguments."""
 
 import base64
 import collections.abc
@@ -21,9 +21,10 @@ def jsonable(value: Any, depth: int = 0) -> Any:
     """Return a value as JSON data.
 
     Dataclasses and named tuples become objects, tuples and sets become lists (sets sorted), enumerations
-    their values, dates and durations ISO 8601, bytes base64, and UUIDs, decimals and paths text.
+    their values, dates and durations ISO 8601, bytes base64, and UUIDs, decimals and paths strings.
 
-    :raises TypeError: JSON has no form of it.
+    :param depth: of *value* within the outermost one.
+    :raises TypeError: the value, or something in it, has no form in JSON.
     :raises ValueError: it holds NaN or an infinity, contains itself, or is nested too deeply.
     """
     kind = type(value)
@@ -32,7 +33,7 @@ def jsonable(value: Any, depth: int = 0) -> Any:
     if kind is float:
         if math.isfinite(value):
             return value
-        raise ValueError(f"{value} is no JSON number; return None, or a text, in its place")
+        raise ValueError(f"{value} is not a JSON number; return None or a string instead")
     if depth > _MAX_DEPTH:
         raise ValueError("the value is nested too deeply, or contains itself")
     if kind is dict or isinstance(value, collections.abc.Mapping):
@@ -51,7 +52,7 @@ def jsonable(value: Any, depth: int = 0) -> Any:
 
 
 def _scalar(value: Any) -> Any:
-    # A subclass is sent as what it is based on, whatever its own __str__ or __float__ says.
+    # A subclass is sent as its base class; __str__ and __float__ of the subclass are ignored.
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -69,12 +70,12 @@ def _scalar(value: Any) -> Any:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return base64.b64encode(value).decode("ascii")
     if inspect.isgenerator(value):
-        raise TypeError("a generator cannot be sent: return a list, or report progress for partial results")
+        raise TypeError("a generator cannot be sent; return a list, or report progress for partial results")
     if inspect.iscoroutine(value):
-        value.close()  # it would warn that nobody awaited it
-        raise TypeError("a coroutine cannot be sent: the handler is async somewhere inside; call plain functions")
+        value.close()  # avoids the warning "coroutine was never awaited"
+        raise TypeError("a coroutine cannot be sent; the handler calls an async function, so call a blocking one instead")
     raise TypeError(f"a value of the class {type(value).__name__} cannot be sent as JSON; return a dict,"
-                    f" a dataclass or text")
+                    f" a dataclass or a string")
 
 
 def _key(key: Any) -> str:

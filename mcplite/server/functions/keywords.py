@@ -1,4 +1,4 @@
-"""The keywords of JSON Schema that ``Annotated`` adds to a type: checked when registered, enforced when bound."""
+"""JSON Schema keywords in ``Annotated``: checked when the function is registered, enforced when arguments are bound."""
 
 import math
 import re
@@ -11,10 +11,10 @@ from .nodes import Mismatch, Node
 
 __all__ = ["add_keywords"]
 
-#: They say nothing about validity.
+#: Keywords that do not affect validity.
 _NOTES = frozenset({"title", "description", "default", "examples", "deprecated", "format", "readOnly", "writeOnly",
                     "contentEncoding", "contentMediaType", "$comment"})
-#: They look beyond themselves, so they mean something else inside of a larger schema.
+#: Keywords that refer to or name schemas, and change their meaning inside a larger schema.
 _ANCHORED = ("$ref", "$dynamicRef", "$id", "$anchor", "$dynamicAnchor", "$defs", "$schema", "$vocabulary")
 
 
@@ -36,7 +36,8 @@ def _is_pattern(value: Any) -> bool:
     return True
 
 
-#: What each common keyword takes. None of these looks at its neighbours, so they can stand beside any others.
+#: The check of each common keyword's value, and its description. These keywords are independent of each other, so
+#: they can be merged with any others.
 _COMMON: Dict[str, "tuple[Callable[[Any], bool], str]"] = {
     **{name: (_is_number, "a number") for name in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")},
     **{name: (_is_count, "a count (0, 1, ...)") for name in (
@@ -50,10 +51,10 @@ _COMMON: Dict[str, "tuple[Callable[[Any], bool], str]"] = {
 
 
 def add_keywords(node: Node, given: Mapping[str, Any], what: str) -> Node:
-    """Return the node with the keywords of one dict in ``Annotated``.
+    """Return *node* with the keywords of one dict in ``Annotated`` added.
 
     :param what: how errors call the annotation, such as "tool 'add': parameter 'a'".
-    :raises RegistrationError: they are no JSON, no JSON Schema, or refer to other schemas.
+    :raises RegistrationError: the keywords are not JSON, not valid JSON Schema, or refer to other schemas.
     """
     try:
         text = encode_json(dict(given))
@@ -61,7 +62,7 @@ def add_keywords(node: Node, given: Mapping[str, Any], what: str) -> Node:
         raise RegistrationError(f"{what} has keywords in Annotated that are not JSON: {error}") from error
     found = [name for name in _ANCHORED if f'"{name}":' in text]
     if found:
-        raise RegistrationError(f"{what} has {found[0]!r} in Annotated, which cannot stand inside of the generated"
+        raise RegistrationError(f"{what} has {found[0]!r} in Annotated, which cannot stand inside the generated"
                                 f" schema; write it out, or give the whole schema as input_schema=")
     limits = {key: value for key, value in given.items() if key not in _NOTES and not key.startswith("x-")}
     notes = {key: value for key, value in given.items() if key not in limits}
@@ -81,7 +82,7 @@ def _check(limits: Dict[str, Any], what: str) -> None:
 
 
 def _joined(schema: Dict[str, Any], limits: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a schema that demands both: side by side where that means the same, else below ``allOf``."""
+    """Return a schema that requires both: merged where that means the same, otherwise with ``allOf``."""
     alone = not schema.keys() - _COMMON.keys() - _NOTES - {"type"}
     if not schema.keys() & limits.keys() and (alone or limits.keys() <= _COMMON.keys()):
         return {**schema, **limits}

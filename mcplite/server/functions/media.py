@@ -1,4 +1,4 @@
-"""Images and sounds as handlers return them."""
+"""Images and audio that handlers return."""
 
 import base64
 import os
@@ -19,9 +19,9 @@ _ENDINGS = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".
 
 
 class _Media:
-    """Bytes with a MIME type, given or found out."""
+    """Bytes with a MIME type, which is given or detected."""
 
-    #: What a MIME type that is found out must start with.
+    #: The prefix that a detected MIME type must have.
     _kind = ""
 
     def __init__(self, data: Optional[bytes] = None, mime_type: Optional[str] = None, *,
@@ -45,7 +45,8 @@ class _Media:
             found = next((mime_type for magic, mime_type in _MAGIC if self.data.startswith(magic)), "")
         if found.startswith(self._kind):
             return found
-        raise ValueError(f"the kind of {type(self).__name__.lower()} cannot be told from its bytes; give mime_type=")
+        kind = type(self).__name__.lower()
+        raise ValueError(f"the MIME type of the {kind} cannot be detected from its bytes; give mime_type=")
 
     def _base64(self) -> str:
         return base64.b64encode(self.data).decode("ascii")
@@ -55,23 +56,23 @@ class Image(_Media):
     """An image to return from a tool: ``Image(data, "image/png")`` or ``Image(path="chart.png")``.
 
     :param data: the bytes.
-    :param mime_type: by default found out from the bytes or the file's ending.
-    :param path: a file to read, in place of *data*.
-    :raises ValueError: neither or both of *data* and *path*, or the kind cannot be told.
+    :param mime_type: by default detected from the bytes or the file's extension.
+    :param path: a file to read, instead of *data*.
+    :raises ValueError: neither or both of *data* and *path* are given, or the MIME type cannot be detected.
     """
 
     _kind = "image/"
 
     def content(self) -> ImageContent:
-        """Return it as content of a message."""
+        """Return the content block."""
         return ImageContent(data=self._base64(), mime_type=self.mime_type)
 
 
 class Audio(_Media):
-    """A sound to return from a tool; the parameters are those of :class:`Image`."""
+    """Audio to return from a tool; the parameters are those of :class:`Image`."""
 
     _kind = "audio/"
 
     def content(self) -> AudioContent:
-        """Return it as content of a message."""
+        """Return the content block."""
         return AudioContent(data=self._base64(), mime_type=self.mime_type)

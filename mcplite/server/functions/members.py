@@ -7,7 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, get_args, get_origin
 
 __all__ = ["Field", "NOTHING", "Unresolved", "is_named", "is_typed_dict", "members", "resolve"]
 
-#: In place of a default that is not there.
+#: Stands for "no default".
 NOTHING: Any = object()
 _QUALIFIERS = ("Required", "NotRequired", "ReadOnly", "Annotated")
 
@@ -17,7 +17,7 @@ class Unresolved(Exception):
 
 
 class Field(NamedTuple):
-    """One member."""
+    """One member of a class."""
 
     name: str
     annotation: Any
@@ -26,7 +26,7 @@ class Field(NamedTuple):
 
 
 def is_named(origin: Any, *names: str) -> bool:
-    """Whether *origin* is one of typing's special forms; typing_extensions has objects of its own on old Pythons."""
+    """Whether *origin* is one of typing's special forms. Compared by name: typing_extensions defines its own objects."""
     return getattr(origin, "_name", None) in names or getattr(origin, "__name__", None) in names
 
 
@@ -36,9 +36,9 @@ def is_typed_dict(cls: type) -> bool:
 
 
 class _Holder:
-    """Something that ``get_type_hints`` takes for a function without defaults.
+    """An object that ``get_type_hints`` accepts as a function without defaults.
 
-    Before 3.11 it makes Optional of whatever has None as its default, which is not what was written.
+    Before Python 3.11 ``get_type_hints`` changes X to Optional[X] for a parameter whose default is None.
     """
 
     def __init__(self, annotation: Any, owner: Any) -> None:
@@ -48,9 +48,9 @@ class _Holder:
 
 
 def resolve(annotation: Any, owner: Any) -> Any:
-    """Return an annotation of the function *owner* with the names in it looked up.
+    """Return an annotation of the function *owner* with its forward references resolved.
 
-    :raises Unresolved: a name is not known, or the text cannot be evaluated on this Python.
+    :raises Unresolved: a name is not defined, or the text cannot be evaluated on this Python.
     """
     return _hints(_Holder(annotation, owner))["it"]
 
@@ -62,24 +62,24 @@ def _hints(owner: Any) -> Dict[str, Any]:
         except NameError:
             if not isinstance(owner, type):
                 raise
-            # A class that is defined within a function and mentions itself.
+            # A class that is defined in a function and refers to itself.
             return typing.get_type_hints(owner, None, {owner.__name__: owner}, include_extras=True)
     except NameError as error:
         raise Unresolved(f"a name that is not defined at module level ({error}); define it there, and not only"
                          f" under TYPE_CHECKING, before the function is registered") from error
     except TypeError as error:
-        # ``int | None`` written as a string on Python 3.9, say.
-        raise Unresolved(f"what cannot be evaluated on Python {sys.version_info[0]}.{sys.version_info[1]} ({error});"
-                         f" write Optional[X] or Union[X, Y] for X | Y") from error
+        # For example ``int | None``, written as a string, on Python 3.9.
+        raise Unresolved(f"an expression that cannot be evaluated on Python {sys.version_info[0]}.{sys.version_info[1]}"
+                         f" ({error}); write Optional[X] or Union[X, Y] for X | Y") from error
     except Exception as error:
-        # The text of an annotation is code of the user's: anything may come out of it.
-        raise Unresolved(f"what cannot be evaluated ({type(error).__name__}: {error}); correct it") from error
+        # Evaluating an annotation runs the user's code, which can raise anything.
+        raise Unresolved(f"an expression that cannot be evaluated ({type(error).__name__}: {error}); correct it") from error
 
 
 def members(cls: type, *, returned: bool = False) -> Optional[List[Field]]:
-    """Return the members; None for any other class.
+    """Return the members of a dataclass, TypedDict or NamedTuple; None for any other class.
 
-    :param returned: whether as they are read from an object, in contrast to what its making takes.
+    :param returned: whether the members are read from an object; otherwise they are passed to its constructor.
     :raises Unresolved: an annotation cannot be evaluated.
     """
     if dataclasses.is_dataclass(cls):
@@ -117,7 +117,7 @@ def _of_typed_dict(cls: type) -> List[Field]:
     hints = _hints(cls)
     required = set(getattr(cls, "__required_keys__", hints))
     for key, hint in hints.items():
-        # The sets are wrong before 3.11, and wherever the annotations are strings.
+        # __required_keys__ is wrong before Python 3.11, and wherever the annotations are strings.
         while is_named(get_origin(hint), *_QUALIFIERS) or hasattr(hint, "__metadata__"):
             if is_named(get_origin(hint), "NotRequired"):
                 required.discard(key)

@@ -1,13 +1,18 @@
-"""The nodes that annotations compile to, and the errors of converting a value."""
+"""The compiled form of an annotation, :class:`Node`, and the error of a failed conversion.
+
+Used by every module here that compiles annotations; a module of its own, so that they need not import each other.
+"""
 
 from typing import Any, Callable, Dict, NamedTuple, Tuple, Union
 
 __all__ = ["Convert", "Mismatch", "Node", "expect", "from_text", "shown"]
 
+#: Takes a JSON value and returns the Python value; raises :class:`Mismatch`.
 Convert = Callable[[Any], Any]
 
+
 class Mismatch(ValueError):
-    """A value does not fit; ``path`` leads to the place inside of it."""
+    """A value does not fit its annotation; ``path`` leads from the argument to the value."""
 
     def __init__(self, message: str, path: Tuple[Union[str, int], ...] = ()) -> None:
         super().__init__(message)
@@ -15,11 +20,11 @@ class Mismatch(ValueError):
         self.path = path
 
     def below(self, step: Union[str, int]) -> "Mismatch":
-        """Return the same for the value that contains this one under *step*."""
+        """Return this error as seen from the container that holds the value at *step*."""
         return Mismatch(self.message, (step, *self.path))
 
     def sentence(self, name: str = "") -> str:
-        """Return one sentence with the whole path."""
+        """Return one sentence: the path, beginning with *name*, and the message."""
         text = name
         for step in self.path:
             text += f"[{step}]" if isinstance(step, int) else (f".{step[:100]}" if text else step[:100])
@@ -27,7 +32,7 @@ class Mismatch(ValueError):
 
 
 class Node(NamedTuple):
-    """A compiled annotation."""
+    """A compiled annotation: its JSON Schema, and the converter that checks by the same rules."""
 
     schema: Dict[str, Any]
     convert: Convert
@@ -42,7 +47,10 @@ def shown(value: Any) -> str:
 
 
 def expect(kind: type, what: str) -> Convert:
-    """Return the converter that accepts one type and changes nothing."""
+    """Return the converter that accepts values of *kind* and returns them unchanged.
+
+    :param what: names the type in errors, such as "a string".
+    """
 
     def convert(value: Any) -> Any:
         if type(value) is not kind:
@@ -53,7 +61,11 @@ def expect(kind: type, what: str) -> Convert:
 
 
 def from_text(parse: Callable[[str], Any], what: str) -> Convert:
-    """Return the converter for what is written as text."""
+    """Return the converter that parses a JSON string.
+
+    :param parse: raises ValueError or ArithmeticError for text that it cannot parse.
+    :param what: names the type in errors, such as "a date".
+    """
 
     def convert(value: Any) -> Any:
         if type(value) is not str:

@@ -1,4 +1,4 @@
-"""From what a handler returned to a result: content, structured content, resource contents, messages."""
+"""Converts a handler's return value to a result: content, structured content, resource contents, messages."""
 
 import base64
 import copy
@@ -35,18 +35,19 @@ _CONTENTS = (TextResourceContents, BlobResourceContents)
 
 
 class BadOutput(ValueError):
-    """A tool returned what its declared output schema does not allow."""
+    """A tool's return value does not fit its declared output schema."""
 
 
 def tool_result(value: Any, function: Function) -> CallToolResult:
-    """Return the result for what a tool returned.
+    """Return the result of a tool call.
 
-    Text becomes a text block and None no block at all. Images, sounds, resources and links become
-    their blocks, also in lists. Any other data becomes JSON text and, unless it is switched off and
-    where it is an object or a schema is declared, structured content.
+    A string becomes a text block, None becomes no block. Images, audio, resources and links become their content
+    blocks, also in lists. Any other data becomes JSON text. It also becomes structured content if it is an object or
+    an output schema is declared, unless structured content is switched off.
 
-    :raises BadOutput: it does not fit the declared output schema (TOOL-37).
-    :raises TypeError, ValueError: it cannot be sent.
+    :param value: what the tool returned.
+    :raises BadOutput: the value does not fit the declared output schema (TOOL-37).
+    :raises TypeError, ValueError: the value cannot be sent.
     """
     output = function.output
     if output.schema is None:
@@ -79,21 +80,21 @@ def tool_result(value: Any, function: Function) -> CallToolResult:
 
 
 def _copied(result: CallToolResult) -> CallToolResult:
-    # A handler may keep one result and return it again; encoding for an older client must not change it.
+    # The handler may return the same object again, so encoding it for an older client must not change it.
     result = copy.copy(result)
     result.content = content_items(result.content)
     structured = result.structured_content
     if structured is not None and structured is not NULL:
         result.structured_content = jsonable(structured)
         if not result.content:
-            result.content.append(_json_text(result.structured_content))  # TOOL-39, for clients that know text alone
+            result.content.append(_json_text(result.structured_content))  # TOOL-39, for clients that only read text
     return result
 
 
 def content_items(items: Sequence[Any]) -> List[Any]:
-    """Return texts, images, content and data as content blocks, one after another.
+    """Return the content blocks of a list of strings, images, content and data.
 
-    :raises TypeError, ValueError: one of them cannot be sent.
+    :raises TypeError, ValueError: an item cannot be sent.
     """
     flat: List[Any] = []
     for item in items:
@@ -113,7 +114,7 @@ def _json_text(data: Any) -> TextContent:
 
 
 def _as_content(value: Any) -> Optional[List[Any]]:
-    """Return a value as content blocks, or None when it is plain data."""
+    """Return the content blocks of a value; None if it is plain data."""
     if isinstance(value, _CONTENT):
         return [value]
     if isinstance(value, (Image, Audio)):
@@ -125,7 +126,7 @@ def _as_content(value: Any) -> Optional[List[Any]]:
     if isinstance(value, _CONTENTS):
         return [EmbeddedResource(resource=value)]
     if isinstance(value, _BYTES):
-        # No other block can hold bytes of an unknown kind.
+        # The only block that can hold bytes of an unknown type.
         blob = base64.b64encode(value).decode("ascii")
         return [EmbeddedResource(resource=BlobResourceContents(uri="data:application/octet-stream", blob=blob,
                                                                mime_type="application/octet-stream"))]
@@ -136,12 +137,13 @@ def _as_content(value: Any) -> Optional[List[Any]]:
 
 
 def resource_contents(value: Any, uri: str, mime_type: Optional[str]) -> List[Any]:
-    """Return the contents for what a resource's reader returned.
+    """Return the contents of a resource.
 
-    Text stays text, bytes become base64, data becomes JSON; contents that are ready are passed on,
-    also in a list. None is no contents at all.
+    A string becomes text, bytes become base64, data becomes JSON. Contents objects are passed on, also in a list.
+    None becomes an empty list.
 
-    :raises TypeError, ValueError: it cannot be sent.
+    :param value: what the resource's function returned.
+    :raises TypeError, ValueError: the value cannot be sent.
     """
     if value is None:
         return []
@@ -162,12 +164,13 @@ def resource_contents(value: Any, uri: str, mime_type: Optional[str]) -> List[An
 
 
 def prompt_messages(value: Any) -> List[PromptMessage]:
-    """Return the messages for what a prompt returned: a text, a message, content, or a list of those.
+    """Return the messages of a prompt.
 
-    A message may also be written as ``{"role": ..., "content": ...}``. Text and content without a role
-    are the user's; a message with a list of content becomes one message for each.
+    A message may also be written as ``{"role": ..., "content": ...}``. Strings and content without a role get the
+    role "user". A message with a list of content becomes one message for each item.
 
-    :raises TypeError, ValueError: it is none of these.
+    :param value: what the prompt returned: a string, a message, content, or a list of those.
+    :raises TypeError, ValueError: the value has another type, or cannot be sent.
     """
     if value is None:
         return []
@@ -179,7 +182,7 @@ def prompt_messages(value: Any) -> List[PromptMessage]:
         return _messages(value["role"], value["content"])
     if isinstance(value, (str, *_CONTENT, *_CONTENTS, *_BYTES, Image, Audio, Resource)):
         return _messages("user", value)
-    raise TypeError(f"a prompt returns texts, messages and content, not {type(value).__name__}")
+    raise TypeError(f"a prompt returns strings, messages and content, not {type(value).__name__}")
 
 
 def _messages(role: Any, content: Any) -> List[PromptMessage]:
@@ -191,10 +194,10 @@ def _messages(role: Any, content: Any) -> List[PromptMessage]:
 
 
 def _decoded(wire: Dict[str, Any]) -> Any:
-    """Return content that is written as in the protocol, such as ``{"type": "text", "text": ...}``."""
+    """Return the content block for its wire form, such as ``{"type": "text", "text": ...}``."""
     from ...protocol import codec
 
     try:
         return codec.decode(PromptMessage, {"role": "user", "content": wire}).content
     except ProtocolError as error:
-        raise ValueError(f"a message's content is not content of the protocol: {error}") from error
+        raise ValueError(f"a message's content is not valid: {error}") from error

@@ -1,4 +1,4 @@
-"""What a tool's return annotation promises: the schema of its structured result."""
+"""Compiles a tool's return annotation, or the output schema given instead, to the schema of its structured result."""
 
 import collections.abc
 import inspect
@@ -21,13 +21,13 @@ _BARE = (inspect.Parameter.empty, *_TEXT, Any, object, dict, set, *_LISTS)
 
 
 class Output:
-    """What is declared about a tool's result.
+    """The declared output of a tool.
 
-    :param schema: of the structured result, an object; None when there is none.
-    :param bare: of the value itself, when that is no object and the structured result is ``{"result": value}``
-        wherever it has to be one.
+    :param schema: of the structured result, an object; None if no schema is declared.
+    :param bare: the schema of the value itself, if the value is not an object. In the revisions that require an
+        object, the structured result is then ``{"result": value}``.
     :param off: whether structured content is switched off.
-    :param exact: a type all of whose instances fit, so that they need no check.
+    :param exact: a type whose instances always fit the schema, so that they are not checked.
     """
 
     def __init__(self, schema: Optional[Dict[str, Any]], bare: Optional[Dict[str, Any]], off: bool,
@@ -44,11 +44,11 @@ class Output:
         return self.bare is not None
 
     def schema_for(self, revision: Revision) -> Optional[Dict[str, Any]]:
-        """Return the schema as it is declared in a revision."""
+        """Return the schema to declare in a revision."""
         return self.schema if self.bare is None or revision.object_output_only else self.bare
 
     def value_for(self, structured: Any, revision: Revision) -> Any:
-        """Return a structured result as a revision has it (TOOL-40); None is none at all."""
+        """Return the structured result in the form of a revision (TOOL-40); None if the revision has no such form."""
         if not revision.structured_output:
             return None
         if revision.object_output_only:
@@ -59,16 +59,17 @@ class Output:
         return NULL if value is None else value
 
     def problems(self, structured: Any) -> List[str]:
-        """Return what is wrong with a structured result under the declared schema."""
+        """Return what is wrong with a structured result under the declared schema, one sentence each."""
         return [] if self._validator is None else self._validator.problems(structured)
 
 
 def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured: Optional[bool], where: str) -> Output:
-    """Return what a return annotation, or a schema in its place, promises.
+    """Return the output that a return annotation, or *schema* instead of it, declares.
 
-    :param structured: None decides by the annotation: objects and plain data are structured, text and
-        content are not; True insists, False switches it off.
-    :raises RegistrationError: the schema is no object's, or *structured* is True and nothing can be declared.
+    :param structured: None decides by the annotation: objects and plain data are structured, text and content are
+        not. True requires a schema, False switches structured content off.
+    :param where: names the tool in errors.
+    :raises RegistrationError: the schema is not valid, or *structured* is True and the annotation declares none.
     """
     if structured is False:
         if schema is not None:
@@ -95,7 +96,7 @@ def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured
         return Output(None, None, False)
     built = dict(node.schema)
     if "$ref" in built:
-        # Older clients want "properties" at the top.
+        # Older clients expect "properties" at the top level.
         built = {**schemas.definitions[built.pop("$ref").rpartition("/")[2]], **built}
     if schemas.definitions:
         built["$defs"] = schemas.definitions
@@ -103,10 +104,10 @@ def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured
 
 
 def _wrapping(schema: Dict[str, Any], exact: Optional[type] = None) -> Output:
-    """Return the output whose value is no object, which older clients get as a member of one."""
+    """Return the output for a value that is not an object, which older clients get as ``{"result": value}``."""
     inner = {key: value for key, value in schema.items() if key not in ("$defs", "$schema")}
     wrapped: Dict[str, Any] = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
-    for key in ("$defs", "$schema"):  # what refers to definitions looks for them at the top
+    for key in ("$defs", "$schema"):  # references are resolved from the top level
         if key in schema:
             wrapped[key] = schema[key]
     return Output(wrapped, dict(schema), False, exact)
@@ -118,12 +119,12 @@ def _is_bare(annotation: Any) -> bool:
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in UNIONS:
         return any(_is_bare(item) for item in arguments if item not in _TEXT)
-    # A list of anything may hold images as well.
+    # A list of Any can also hold images.
     return origin in _LISTS and all(item in (Any, object, Ellipsis) for item in arguments) or origin is dict and not arguments
 
 
 def _has_content(annotation: Any) -> bool:
-    """Whether a content class, which is no plain data, occurs in the annotation."""
+    """Whether a content class occurs in the annotation."""
     base, _ = unwrap_annotated(annotation)
     if isinstance(base, type) and not typing.get_args(base):
         return issubclass(base, (Model, Image, Audio)) or base.__name__ == "InputRequired" or base is bytes

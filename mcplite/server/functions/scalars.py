@@ -1,7 +1,7 @@
-"""The annotations that are one JSON scalar each: their schemas and the converters that check by the same rules.
+"""Nodes of the annotations that map to one JSON scalar.
 
-A converter takes a JSON value and returns the Python value or raises :class:`Mismatch`. Nothing is guessed:
-text is no number, true is no number, but 1.0 is an integer, as JSON Schema has it (SEC-85, NS-43).
+The converters guess nothing: a string is not a number, true is not a number, but 1.0 is an integer, as in JSON Schema
+(SEC-85, NS-43).
 """
 
 import base64
@@ -36,7 +36,7 @@ def _to_none(value: Any) -> None:
         raise Mismatch(f"{shown(value)} is not null")
 
 
-#: Annotations that need no building.
+#: The nodes of builtin classes.
 SIMPLE: Dict[Any, Node] = {
     str: Node({"type": "string"}, expect(str, "a string")),
     int: Node({"type": "integer"}, _to_int),
@@ -49,12 +49,12 @@ SIMPLE: Dict[Any, Node] = {
     bytes: Node({"type": "string", "contentEncoding": "base64"},
                 from_text(lambda text: base64.b64decode(text, validate=True), "base64")),
 }
-#: The modules whose classes have nodes too. A handler that is annotated with one of them has loaded it already.
+#: Modules whose classes have nodes too, in :mod:`.datetimes`. A handler that uses one has imported its module already.
 OTHERS = frozenset({"datetime", "decimal", "pathlib", "pathlib._local", "uuid"})
 
 
 def simple(annotation: Any) -> Optional[Node]:
-    """Return the node of an annotation that needs no building; None for any other.
+    """Return the node of an annotation that is a scalar class; None for any other.
 
     :raises TypeError: the annotation is not hashable.
     """

@@ -1,7 +1,7 @@
-"""From an annotation to a JSON Schema (2020-12) and to the converter that checks by the same rules.
+"""Compiles an annotation to a JSON Schema (2020-12) and a converter that checks by the same rules.
 
-A converter accepts what jsonschema accepts under the schema, as far as the value can be converted (a bad
-date is a string to jsonschema).
+A converter accepts a value if it is valid under the schema and can be converted. (To jsonschema a bad date is a valid
+string.)
 """
 
 import collections.abc
@@ -28,20 +28,20 @@ _ARRAYS: Dict[Any, Callable[[List[Any]], Any]] = {
     collections.abc.MutableSet: set, tuple: tuple,
 }
 _MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
-#: What ``get_origin`` gives for Union[X, Y] and for X | Y.
+#: The results of ``get_origin`` for Union[X, Y] and X | Y.
 UNIONS = (Union, getattr(types, "UnionType", Union))
 _KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
 
 def unwrap_annotated(annotation: Any) -> Tuple[Any, Tuple[Any, ...]]:
-    """Return X and the extras for ``Annotated[X, ...]``; any other annotation with no extras."""
+    """Return X and the metadata of ``Annotated[X, ...]``; any other annotation with empty metadata."""
     if hasattr(annotation, "__metadata__"):
         return annotation.__origin__, tuple(annotation.__metadata__)
     return annotation, ()
 
 
 def as_default(value: Any) -> Any:
-    """Return a default as it stands in a schema, or NOTHING when JSON has no form of it."""
+    """Return a default as JSON data; NOTHING if it has no form in JSON."""
     try:
         return jsonable(value)
     except (TypeError, ValueError):
@@ -52,29 +52,28 @@ def _is_hashable(annotation: Any) -> bool:
     try:
         hash(annotation)
     except TypeError:
-        return False  # such as Literal[[]]
+        return False  # for example Literal[[]]
     return True
 
 
 class Schemas:
-    """Compiles the annotations of one function; recursive classes end up in ``definitions``.
+    """Compiles the annotations of one function; the schemas of recursive classes are in ``definitions``.
 
-    :param where: how errors call the function, such as "tool 'add'".
-    :param returned: whether the annotations are of what a handler returns. Such objects are open, since
-        more members than were promised break no promise.
+    :param where: names the function in errors, such as "tool 'add'".
+    :param returned: whether the annotations describe a return value. Objects then allow additional members.
     """
 
     def __init__(self, where: str, *, returned: bool = False) -> None:
         self._where = where
         self._returned = returned
         self.definitions: Dict[str, Any] = {}
-        #: What is being compiled, with the name it gets if it turns out to contain itself.
+        #: The classes and aliases that are being compiled, each with its name in ``definitions`` if it is recursive.
         self._open: Dict[Any, str] = {}
         self._recursive: Dict[Any, str] = {}
         self._done: Dict[Any, Node] = {}
 
     def refuse(self, name: str, reason: str) -> RegistrationError:
-        """Return the error for what cannot be served."""
+        """Return the error for the parameter *name*, which cannot be served."""
         return RegistrationError(f"{self._place(name)} {reason}")
 
     def _place(self, name: str) -> str:
@@ -84,7 +83,7 @@ class Schemas:
         """Return the node of *annotation*.
 
         :param name: of the parameter, for errors.
-        :raises RegistrationError: JSON has no form of it; with the parameter, the reason and the fix.
+        :raises RegistrationError: it has no form in JSON; the text names the parameter, the reason and the fix.
         """
         node = simple(annotation) if _is_hashable(annotation) else None
         if node is not None:
@@ -148,7 +147,7 @@ class Schemas:
         real = [at for at, part in enumerate(parts) if part is not type(None)]
 
         def convert(value: Any) -> Any:
-            # A value that is of one member's very type stays what it is: 1 in Union[float, int] is an int.
+            # A value whose exact type is a member is not converted: 1 in Union[float, int] stays an int.
             if type(value) in direct:
                 return value
             failures: List[Mismatch] = []
@@ -162,11 +161,11 @@ class Schemas:
             deepest = max(failures, key=lambda error: len(error.path))
             if deepest.path:
                 raise deepest
-            raise Mismatch(f"{shown(value)} fits none of the {len(converts)} possible types")
+            raise Mismatch(f"{shown(value)} does not fit any of the {len(converts)} possible types")
 
         schema: Dict[str, Any] = {"anyOf": schemas}
         if len(real) == 1 and "description" in nodes[real[0]].schema:
-            # Optional[Annotated[X, "text"]] is described where form builders look (NS-38).
+            # Put the description of Optional[Annotated[X, "text"]] at the top, where form builders look (NS-38).
             schema["anyOf"] = [{key: text for key, text in item.items() if key != "description"} for item in schemas]
             schema["description"] = nodes[real[0]].schema["description"]
         return Node(schema, convert)
@@ -177,10 +176,10 @@ class Schemas:
         for value in values:
             plain = value.value if isinstance(value, enum.Enum) else value
             if type(plain) not in _KINDS or plain != plain or plain in (math.inf, -math.inf):
-                raise self.refuse(name, f"has the choice {plain!r}, which is no JSON value; use strings or numbers")
+                raise self.refuse(name, f"has the choice {plain!r}, which is not a JSON value; use strings or numbers")
             if (type(plain) is bool, plain) not in choices:
                 flat.append(plain)
-            # True is not 1 here, but 1.0 is.
+            # True and 1 are different choices, 1.0 and 1 are the same.
             choices.setdefault((type(plain) is bool, plain), value)
         if not flat:
             raise self.refuse(name, "is an enumeration without members; give it some")
@@ -190,7 +189,7 @@ class Schemas:
             if type(value) in _KINDS and (type(value) is bool, value) in choices:
                 return choices[type(value) is bool, value]
             listed = ", ".join(map(repr, flat[:20])) + (", ..." if len(flat) > 20 else "")
-            raise Mismatch(f"{shown(value)} is {'none of' if len(flat) > 1 else 'not'} {listed}")
+            raise Mismatch(f"{shown(value)} is not {'one of ' if len(flat) > 1 else ''}{listed}")
 
         return Node({"type": kinds[0] if len(kinds) == 1 else kinds, "enum": flat}, convert)
 
@@ -212,7 +211,7 @@ class Schemas:
             if type(value) is not list:
                 raise Mismatch(f"{shown(value)} is not a list")
             if validator is not None and not validator.is_valid(value):
-                raise Mismatch("an item comes more than once")
+                raise Mismatch("an item occurs more than once")
             result: List[Any] = []
             try:
                 for child in value:
@@ -277,7 +276,7 @@ class Schemas:
             return self._done[cls]
         if cls in self._open:
             label = self._recursive.setdefault(cls, self._open[cls])
-            # The type is said once more for form builders, which follow no references (NS-38).
+            # The type is repeated for form builders, which do not follow references (NS-38).
             return Node({"type": "object", "$ref": f"#/$defs/{label}"}, lambda value: self._done[cls].convert(value))
         try:
             fields = members(cls, returned=self._returned)
@@ -305,7 +304,7 @@ class Schemas:
         return label
 
     def _based(self, cls: Any, name: str) -> Node:
-        """Return the node of a class that is a number, a text or a path with a name of its own."""
+        """Return the node of a subclass of int, str, float or a path class."""
         if any(base.__name__ == "PurePath" and base.__module__.startswith("pathlib") for base in cls.__mro__):
             return Node({"type": "string", "format": "path"}, from_text(cls, "a path"))
         for base in (int, str, float):
@@ -358,16 +357,16 @@ class Schemas:
             try:
                 return make(**found)
             except (TypeError, ValueError) as error:
-                # A dataclass may check itself in __post_init__.
+                # A dataclass can check its values in __post_init__.
                 raise Mismatch(f"{error}") from error
 
         return Node(schema, convert)
 
 
 def described_schema(node: Node, description: Optional[str], default: Any) -> Dict[str, Any]:
-    """Return the schema of one member with its description, unless it has one, and its default, if that fits.
+    """Return the schema of one member, with its description unless it has one, and with its default if that fits.
 
-    :param default: NOTHING when there is none.
+    :param default: NOTHING if the member has no default.
     """
     schema = dict(node.schema)
     if description and "description" not in schema:
@@ -380,7 +379,7 @@ def described_schema(node: Node, description: Optional[str], default: Any) -> Di
 
 
 def fits(node: Node, value: Any) -> bool:
-    """Whether a JSON value is what *node* takes."""
+    """Whether *node* accepts a JSON value."""
     try:
         node.convert(value)
     except Mismatch:

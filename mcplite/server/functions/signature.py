@@ -1,4 +1,4 @@
-"""What a handler takes and returns: its signature with the annotations looked up, read once when it is registered."""
+"""Reads the signature of a handler, with its annotations resolved, once, when it is registered."""
 
 import functools
 import inspect
@@ -8,16 +8,18 @@ from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 from ...errors import RegistrationError
 from .members import Unresolved, resolve
 
-__all__ = ["MISSING", "Parameter", "Signature", "inner_of", "is_plain", "name_of", "read_signature", "refuse_async", "target_of"]
+__all__ = [
+    "MISSING", "Parameter", "Signature", "inner_of", "is_plain", "name_of", "read_signature", "refuse_async", "target_of",
+]
 
-#: In place of an annotation or a default that is not there.
+#: Stands for "no annotation" and "no default".
 MISSING: Any = inspect.Parameter.empty
 _PLAIN = frozenset({str, int, float, bool})
 _CHANGED = ("__wrapped__", "__signature__")
 
 
 class Parameter(NamedTuple):
-    """One parameter; ``how`` is its kind as ``inspect`` names it."""
+    """One parameter; ``how`` is its kind, one of the constants of ``inspect.Parameter``."""
 
     name: str
     how: Any
@@ -26,21 +28,21 @@ class Parameter(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """Parameters in order, and what is returned."""
+    """The parameters in order, and the return annotation."""
 
     parameters: List[Parameter]
     returns: Any
 
 
 def inner_of(function: Any) -> Any:
-    """Return what is behind a partial."""
+    """Return the callable inside ``functools.partial`` objects; any other object as it is."""
     while isinstance(function, functools.partial):
         function = function.func
     return function
 
 
 def target_of(function: Any) -> Any:
-    """Return the function that is behind a partial or behind an object with ``__call__``."""
+    """Return the function that a partial, or an object with ``__call__``, calls."""
     function = inner_of(function)
     if inspect.isclass(function) or inspect.isroutine(function):
         return function
@@ -48,15 +50,15 @@ def target_of(function: Any) -> Any:
 
 
 def name_of(function: Any) -> str:
-    """Return the name of a handler: the function's own, also behind a partial, or that of its class."""
+    """Return the name of a handler: that of the function, also inside a partial, or that of the object's class."""
     function = inner_of(function)
     return str(getattr(function, "__name__", None) or type(function).__name__)
 
 
 def refuse_async(function: Any, where: str) -> None:
-    """Return unless *function* is async.
+    """Refuse async functions, since there is no event loop.
 
-    :raises RegistrationError: it is, and here is no event loop.
+    :raises RegistrationError: *function* is async.
     """
     target = inspect.unwrap(target_of(function))
     if inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target):
@@ -67,13 +69,13 @@ def refuse_async(function: Any, where: str) -> None:
 def read_signature(function: Callable[..., Any], where: str) -> Signature:
     """Return the signature of a handler.
 
-    :raises RegistrationError: it cannot be read; with the reason and the fix.
+    :raises RegistrationError: the signature cannot be read; the text gives the reason and the fix.
     """
     return _simple(function) or _full(function, where)
 
 
 def _simple(function: Any) -> Optional[Signature]:
-    """Read a plain function with builtin annotations off its code object, which is ten times cheaper."""
+    """Read the signature of a plain function with builtin annotations from its code object: ten times cheaper."""
     if type(function) is not types.FunctionType or any(name in function.__dict__ for name in _CHANGED):
         return None
     code = function.__code__
@@ -94,7 +96,7 @@ def _simple(function: Any) -> Optional[Signature]:
 
 
 def is_plain(annotation: Any) -> bool:
-    """Whether it is str, int, float or bool, which need no looking up."""
+    """Whether *annotation* is str, int, float or bool, which need no resolving."""
     return type(annotation) is type and annotation in _PLAIN
 
 
@@ -102,7 +104,8 @@ def _full(function: Any, where: str) -> Signature:
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError) as error:
-        raise RegistrationError(f"{where}: its signature cannot be read ({error}); wrap it in a def with annotations") from error
+        raise RegistrationError(f"{where}: its signature cannot be read ({error});"
+                                f" wrap it in a def with annotations") from error
     target = target_of(function)
     if inspect.isclass(target):
         target = target.__init__
@@ -118,8 +121,8 @@ def _refuse_unbound(owner: Any, function: Any, signature: inspect.Signature, whe
     if first in (("self",), ("cls",)) and inspect.isfunction(function):
         home = owner.__qualname__.rpartition(".")[0]
         if home and not home.endswith("<locals>") and signature.parameters[first[0]].annotation is MISSING:
-            raise RegistrationError(f"{where}: parameter {first[0]!r} is for an object, and a function in a class body"
-                                    f" has none yet; register the method of an object, as in add_tool(thing.method)")
+            raise RegistrationError(f"{where}: parameter {first[0]!r} takes the object, but a function in a class body"
+                                    f" is not bound to one; register a bound method, as in add_tool(thing.method)")
 
 
 def _resolved(annotation: Any, owner: Any, what: str) -> Any:

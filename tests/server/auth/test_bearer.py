@@ -1,4 +1,4 @@
-"""What a token must be, whoever verifies it: audience, issuer, end; and what becomes of verifiers that fail."""
+"""Checks of bearer tokens for every verifier: audience, issuer, expiry; and failing verifiers."""
 
 import logging
 from urllib.parse import quote
@@ -10,7 +10,7 @@ from mcplite.server.auth.bearer import BearerAuth, Refused, bearer_token
 
 URL = "https://mcp.example/mcp"
 ISSUER = "https://login.example"
-TOKEN = "a-token-that-nobody-may-see.with-a-payload-too"
+TOKEN = "a-token-that-must-not-be-shown.with-a-payload-too"
 
 
 def auth_of(result=None, **options):
@@ -39,7 +39,7 @@ def test_a_token_is_found(value):
 
 
 @pytest.mark.parametrize("values", [[], ["Basic YTpi"], ["Bearerabc"], ["Bearer\tabc"], [""], ["abc"], ["DPoP abc"]])
-def test_what_is_no_bearer_token_is_none(values):
+def test_other_schemes_are_not_bearer_tokens(values):
     # AUTH-02
     assert bearer_token(values) is None
 
@@ -51,7 +51,7 @@ def test_what_is_no_bearer_token_is_none(values):
     ["Bearer " + "x" * 20_000],
     ["Bearer ａ"],
 ])
-def test_what_is_meant_to_be_one_and_is_not_is_malformed(values):
+def test_malformed_bearer_tokens_are_refused(values):
     # AUTH-02, AUS-03
     with pytest.raises(Refused) as raised:
         bearer_token(values)
@@ -65,7 +65,7 @@ def test_what_is_meant_to_be_one_and_is_not_is_malformed(values):
     URL, URL + "/", "HTTPS://MCP.EXAMPLE/mcp", "https://mcp.example:443/mcp", ["https://other.example", URL],
     "our-name",
 ])
-def test_a_token_for_this_server_is_good(audience):
+def test_a_token_for_this_server_is_accepted(audience):
     # AUTH-03
     auth = auth_of(mcplite.Principal("ada", audience=audience), audience=["our-name", "our-other-name"])
     assert auth.identify(TOKEN, URL).subject == "ada"
@@ -85,13 +85,13 @@ def test_a_token_of_another_audience_is_refused(audience):
     assert (refused(auth).status, refused(auth).error) == (401, "invalid_token")
 
 
-def test_a_token_without_an_audience_is_refused_and_the_operator_is_told_what_to_do(caplog):
+def test_a_token_without_an_audience_is_refused_with_advice_in_the_log(caplog):
     # AUS-12
     assert refused(auth_of(mcplite.Principal("ada"), audience="x")).status == 401
     assert "issue tokens for https://mcp.example/mcp" in caplog.text and "ISSUED_HERE" in caplog.text
 
 
-def test_a_server_that_does_not_know_its_url_takes_no_token_for_it(caplog):
+def test_a_server_that_does_not_know_its_url_refuses_tokens_for_it(caplog):
     assert refused(auth_of(mcplite.Principal("ada", audience=URL)), None).status == 401
     assert "resource='https://...'" in caplog.text
     assert auth_of(mcplite.Principal("ada", audience=mcplite.ISSUED_HERE)).identify(TOKEN, None).subject == "ada"
@@ -114,7 +114,7 @@ def test_the_issuer_is_compared_as_text():
         assert refused(auth_of(here(issuer=other), issuer=several)).status == 401
 
 
-def test_the_issuer_of_a_verifier_counts_unless_another_is_said():
+def test_the_issuer_defaults_to_the_verifiers():
     class Verifier:
         issuer = ISSUER
 
@@ -125,7 +125,7 @@ def test_the_issuer_of_a_verifier_counts_unless_another_is_said():
     assert BearerAuth(Verifier(), issuer="https://b.example").issuers == ("https://b.example",)
 
 
-def test_a_token_that_has_ended_is_refused():
+def test_an_expired_token_is_refused():
     auth = auth_of(here(expires_at=1000), clock=lambda: 999.5)
     assert auth.identify(TOKEN, URL).expires_at == 1000
     assert refused(auth_of(here(expires_at=1000), clock=lambda: 1000.0)).status == 401
@@ -148,7 +148,7 @@ def test_a_broader_scope_includes_the_narrower():
     (ValueError(f"odd: {TOKEN}"), 500),
     (RuntimeError(TOKEN.split(".")[1]), 500), (True, 500), ("ada", 500), (0, 500), ({"sub": "ada"}, 500),
 ])
-def test_a_verifier_that_fails_lets_nobody_in_and_tells_only_the_operator(outcome, status, caplog):
+def test_a_failing_verifier_admits_no_request_and_is_logged(outcome, status, caplog):
     # AUTH-17, AUTH-19
     caplog.set_level(logging.DEBUG)
     found = refused(auth_of(outcome))
@@ -166,9 +166,9 @@ def test_a_verifier_that_fails_lets_nobody_in_and_tells_only_the_operator(outcom
     ({"issuer": []}, "issuer="), ({"issuer": [5]}, "issuer="), ({"resource": "http://mcp.example"}, "resource="),
     ({"resource": URL + "#x"}, "no fragment"), ({"resource": 5}, "resource="), ({"audience": ""}, "audience="),
     ({"scopes": "offline_access"}, "offline_access"), ({"scopes_supported": ["a", "offline_access"]}, "offline_access"),
-    ({"implies": {"a b": ["c"]}}, "no scope"), ({"implies": {"a": ['"']}}, "no scope"),
+    ({"implies": {"a b": ["c"]}}, "is not a scope"), ({"implies": {"a": ['"']}}, "is not a scope"),
 ])
-def test_options_that_are_not_written_right(options, said):
+def test_invalid_options_are_refused(options, said):
     with pytest.raises(ValueError, match=said):
         auth_of(**options)
 
@@ -186,7 +186,7 @@ def test_a_server_takes_an_auth_or_just_a_verifier():
         mcplite.Server("x", auth="a token")
 
 
-def test_what_it_shows_has_no_token():
+def test_the_repr_has_no_token():
     assert TOKEN not in repr(BearerAuth(mcplite.StaticTokens("t" * 20))) and "t" * 20 not in repr(
         BearerAuth(mcplite.StaticTokens("t" * 20), issuer=ISSUER))
 

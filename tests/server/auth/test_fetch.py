@@ -1,15 +1,15 @@
-"""Asking an authorization server: what it may answer, how long it may take, and where nothing is sent."""
+"""Requests to authorization servers: accepted responses, time limits, and what is never sent."""
 
 import base64
 import socket
 
 import pytest
 
-from mcplite.server.auth import fetch as fetching
+from mcplite.server.auth import fetch
 from mcplite.server.auth.fetch import FetchError, fetch_json
 from tests.support.webscript import WebScript
 
-SECRET = "a-secret-that-nobody-may-see"
+SECRET = "a-secret-that-must-not-be-shown"
 
 
 def play(said):
@@ -24,7 +24,7 @@ def failing(said, **options):
     return str(raised.value)
 
 
-def test_json_is_got_and_posted():
+def test_get_and_post():
     with play(lambda answer: answer.json({"a": 1})) as script:
         assert fetch_json(script.origin + "/x", "it") == (200, {"a": 1})
         assert fetch_json(script.origin + "/x", "it", {"token": "t&=", "b": "c"}, ("me", SECRET)) == (200, {"a": 1})
@@ -35,7 +35,7 @@ def test_json_is_got_and_posted():
     assert base64.b64decode(posted.headers["authorization"].split()[1]).decode() == f"me:{SECRET}"
 
 
-def test_nothing_of_the_machine_is_sent_along(tmp_path, monkeypatch):
+def test_credentials_of_netrc_are_not_sent(tmp_path, monkeypatch):
     (tmp_path / "netrc").write_text(f"machine 127.0.0.1 login me password {SECRET}\n")
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     with play(lambda answer: answer.json({})) as script:
@@ -57,17 +57,17 @@ def test_redirects_are_not_followed(status):
     assert other.requests == []
 
 
-def test_too_much_is_not_read():
+def test_large_responses_are_refused():
     text = failing(lambda answer: answer.status(200, b'"' + b"x" * (1 << 20) + b'"'))
     assert "more than 1048576 bytes" in text
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"", b"\xff", b"[" * 100_000, b"{"])
-def test_what_is_no_json(body):
-    assert "no JSON" in failing(lambda answer: answer.status(200, body))
+def test_responses_that_are_not_json_are_refused(body):
+    assert "not JSON" in failing(lambda answer: answer.status(200, body))
 
 
-def test_compressed_is_not_read():
+def test_compressed_responses_are_refused():
     assert "compressed" in failing(lambda answer: answer.status(200, b"x", Content_Encoding="gzip"))
 
 
@@ -76,14 +76,14 @@ def test_compressed_is_not_read():
     lambda answer: (answer.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n1"), answer.hold()),
     lambda answer: (answer.raw(b"HTTP/1.1 200 OK\r\nX: "), answer.hold()),
 ])
-def test_nobody_waits_for_long(monkeypatch, slowly):
+def test_the_whole_exchange_has_a_time_limit(monkeypatch, slowly):
     # AUTH-07; the limit of one read is longer, so that it is the whole that is bounded
-    monkeypatch.setattr(fetching, "_SECONDS", 0.2)
+    monkeypatch.setattr(fetch, "_SECONDS", 0.2)
     assert "did not answer within 0.2 s" in failing(slowly)
 
 
 def test_a_response_byte_by_byte_ends_in_time(monkeypatch):
-    monkeypatch.setattr(fetching, "_SECONDS", 0.3)
+    monkeypatch.setattr(fetch, "_SECONDS", 0.3)
 
     def drip(answer):
         answer.raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -93,27 +93,27 @@ def test_a_response_byte_by_byte_ends_in_time(monkeypatch):
     assert "did not answer within" in failing(drip)
 
 
-def test_a_query_is_not_shown_and_a_thread_that_cannot_be_had_is_an_error(monkeypatch):
+def test_the_query_is_not_shown_and_a_failing_thread_start_is_an_error(monkeypatch):
     with play(lambda answer: answer.status(302)) as script:
         with pytest.raises(FetchError, match="/keys redirects") as raised:
             fetch_json(f"{script.origin}/keys?key={SECRET}", "the thing")
     assert SECRET not in str(raised.value)
-    monkeypatch.setattr(fetching.threading.Thread, "start", lambda self: (_ for _ in ()).throw(RuntimeError("can't start")))
+    monkeypatch.setattr(fetch.threading.Thread, "start", lambda self: (_ for _ in ()).throw(RuntimeError("can't start")))
     with pytest.raises(FetchError, match="can't start"):
         fetch_json("http://localhost/keys", "the thing")
 
 
-def test_who_is_not_there_and_who_cuts_off():
+def test_connection_errors():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(FetchError, match="ConnectionError") as raised:
         fetch_json(f"http://127.0.0.1:{port}/x", "the thing", {"token": SECRET}, ("me", SECRET))
     assert SECRET not in str(raised.value)
-    assert "could not be asked" in failing(lambda answer: answer.cut(), form={"token": SECRET})
+    assert "could not be fetched" in failing(lambda answer: answer.cut(), form={"token": SECRET})
 
 
 @pytest.mark.parametrize("url", ["http://login.example/x", "ftp://login.example", "file:///etc/passwd",
                                  "https://user@login.example/x", "x"])
-def test_only_https_or_this_machine_is_asked(url):
+def test_only_https_and_loopback_are_fetched(url):
     with pytest.raises(FetchError, match="the thing"):
         fetch_json(url, "the thing")

@@ -1,4 +1,4 @@
-"""Opaque tokens: what the authorization server says of them, how long that is believed, and what is kept."""
+"""Opaque tokens: introspection, the cache and its limits."""
 
 import base64
 import logging
@@ -48,7 +48,7 @@ def verifier(login, clock=None, **options):
                          clock=clock or Clock(), **options)
 
 
-def test_the_authorization_server_says_whose_a_token_is(login):
+def test_the_principal_comes_from_the_authorization_server(login):
     found = verifier(login)(TOKEN)
     assert (found.subject, found.client_id, found.issuer, found.scopes) == ("ada", "desk", "https://login.example",
                                                                             {"read", "write"})
@@ -68,7 +68,7 @@ def test_the_authorization_server_says_whose_a_token_is(login):
     {"cnf": {"jkt": "x"}},
     {"token_type": "DPoP"},
 ])
-def test_what_is_not_active_or_odd_is_nobodys(login, changed):
+def test_inactive_and_malformed_answers_have_no_principal(login, changed):
     # AUTH-18
     login.said = {name: value for name, value in {**ACTIVE, **changed}.items() if value is not None}
     assert verifier(login)(TOKEN) is None
@@ -77,7 +77,7 @@ def test_what_is_not_active_or_odd_is_nobodys(login, changed):
 @pytest.mark.parametrize("changed, subject", [({"sub": None, "username": "ada2"}, "ada2"), ({"sub": None}, "desk"),
                                               ({"token_type": "Bearer", "exp": None, "scope": ["read"],
                                                 "aud": ["a", "b"]}, "ada")])
-def test_servers_say_it_in_several_ways(login, changed, subject):
+def test_answers_come_in_several_forms(login, changed, subject):
     login.said = {name: value for name, value in {**ACTIVE, **changed}.items() if value is not None}
     assert verifier(login)(TOKEN).subject == subject
 
@@ -91,11 +91,11 @@ def test_a_token_of_another_audience_or_without_one_is_refused(login):
         if status == 200:
             assert auth.identify(TOKEN, auth.resource).subject == "ada"
         else:
-            with pytest.raises(Refused, match="another server|what it is for"):
+            with pytest.raises(Refused, match="another server|no audience"):
                 auth.identify(TOKEN, auth.resource)
 
 
-def test_an_answer_is_believed_for_a_minute_and_no_longer_than_the_token_lasts(login):
+def test_an_answer_is_cached_for_a_minute_and_until_the_token_expires(login):
     # AUTH-18
     clock = Clock()
     verify = verifier(login, clock)
@@ -113,7 +113,7 @@ def test_an_answer_is_believed_for_a_minute_and_no_longer_than_the_token_lasts(l
     assert verify("another-token") is None and len(login.requests) == 4
 
 
-def test_a_clock_that_is_set_back_does_not_make_an_answer_last_longer(login):
+def test_setting_the_clock_back_does_not_extend_the_cache(login):
     # AUTH-18
     clock = Clock()
     verify = verifier(login, clock)
@@ -125,7 +125,7 @@ def test_a_clock_that_is_set_back_does_not_make_an_answer_last_longer(login):
     assert verify(TOKEN) is None and len(login.requests) == 3  # and what was known is forgotten
 
 
-def test_what_is_refused_is_asked_again_and_nothing_need_be_kept(login):
+def test_refusals_are_not_cached_and_the_cache_can_be_switched_off(login):
     login.said = {"active": False}
     verify = verifier(login)
     assert verify(TOKEN) is None and verify(TOKEN) is None and len(login.requests) == 2
@@ -134,12 +134,12 @@ def test_what_is_refused_is_asked_again_and_nothing_need_be_kept(login):
     assert never(TOKEN) and never(TOKEN) and len(login.requests) == 4
 
 
-def test_what_is_kept_is_bounded_and_holds_no_token(login, monkeypatch):
-    monkeypatch.setattr(introspection, "_MOST_KNOWN", 3)
+def test_the_cache_is_bounded_and_holds_no_token(login, monkeypatch):
+    monkeypatch.setattr(introspection, "_MOST_CACHED", 3)
     verify = verifier(login)
     for number in range(5):
         assert verify(f"{TOKEN}-{number}")
-    assert len(verify._known) == 3 and TOKEN not in repr(verify._known) + repr(verify)
+    assert len(verify._cache) == 3 and TOKEN not in repr(verify._cache) + repr(verify)
     assert verify(f"{TOKEN}-4") and len(login.requests) == 5
     assert verify(f"{TOKEN}-0") and len(login.requests) == 6
 
@@ -147,7 +147,7 @@ def test_what_is_kept_is_bounded_and_holds_no_token(login, monkeypatch):
 @pytest.mark.parametrize("status, said",
                          [(401, "refuses this server's own"), (403, "refuses this server's own"), (500, "status 500"),
                                           (404, "status 404")])
-def test_a_server_that_does_not_answer_lets_nobody_in(login, status, said, caplog):
+def test_a_server_that_does_not_answer_is_an_error(login, status, said, caplog):
     # AUTH-17
     caplog.set_level(logging.DEBUG)
     login.status = status
@@ -156,7 +156,7 @@ def test_a_server_that_does_not_answer_lets_nobody_in(login, status, said, caplo
     for secret in (SECRET, TOKEN):
         assert secret not in str(raised.value) and secret not in caplog.text
     login.status, login.said = 200, ["no object"]
-    with pytest.raises(OSError, match="no answer"):
+    with pytest.raises(OSError, match="no usable answer"):
         verifier(login)(TOKEN)
 
 
@@ -169,7 +169,7 @@ def test_a_token_that_the_server_cannot_look_up_is_refused(login, caplog):
         auth.identify(TOKEN, auth.resource)
     assert caught.value.status == 401
     record, = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert "answers 400" in record.getMessage() and login.origin in record.getMessage()
+    assert "answered 400" in record.getMessage() and login.origin in record.getMessage()
     assert TOKEN not in caplog.text and SECRET not in caplog.text
     login.status = 200
     assert verify(TOKEN).subject == "ada"  # nothing of that is kept
@@ -178,12 +178,12 @@ def test_a_token_that_the_server_cannot_look_up_is_refused(login, caplog):
 @pytest.mark.parametrize("options, said",
                          [({"cache_seconds": 61}, "cache_seconds"), ({"cache_seconds": -1}, "cache_seconds"),
                                            ({"url": "http://login.example/x"}, "needs https")])
-def test_options_that_are_not_written_right(options, said):
+def test_invalid_options_are_refused(options, said):
     with pytest.raises(ValueError, match=said):
         Introspection(**{"url": "https://login.example/x", "client_id": "a", "client_secret": "b", **options})
 
 
-def test_the_issuer_can_be_said_for_answers_that_do_not(login):
+def test_the_issuer_can_be_given_for_answers_without_one(login):
     login.said = {name: value for name, value in ACTIVE.items() if name != "iss"}
     verify = verifier(login, issuer="https://login.example")
     assert verify(TOKEN).issuer == "https://login.example"

@@ -1,4 +1,4 @@
-"""Signed tokens: which are good, which are not, and what is never looked at."""
+"""Signed tokens: which are valid, and what of them is ignored."""
 
 import json
 import logging
@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import mcplite
-from mcplite.server.auth import jwt as jwtverifier
+from mcplite.server.auth import jwt as jwt_module
 from mcplite.server.auth.jwt import JWTVerifier
 
 BEARER_WRONG_FOR_ITSELF = {"another audience", "a parent path", "a sibling path", "no audience", "an empty audience",
@@ -26,7 +26,7 @@ def at(mint, **options):
     return JWTVerifier(issuer=mint.issuer, keys=mint.jwks(), clock=lambda: NOW, **options)
 
 
-def test_a_good_token_says_whose_it_is(mint, verify):
+def test_a_valid_token_has_a_principal(mint, verify):
     found = verify(mint.token(scope="read write", jti="1", exp=NOW + 10 ** 8))
     assert (found.subject, found.issuer, found.client_id, found.audience) == ("ada", mint.issuer, "desk",
                                                                               (mint.resource,))
@@ -39,18 +39,18 @@ def test_a_good_token_says_whose_it_is(mint, verify):
     ({"scope": None, "scp": ["a", "b"]}, {"a", "b"}), ({"scope": None}, set()), ({"scope": 5}, set()),
     ({"scope": "a", "scp": ["b"]}, {"a"}),
 ])
-def test_scopes_are_found_where_servers_write_them(mint, verify, claims, scopes):
+def test_scopes_are_read_from_scope_and_scp(mint, verify, claims, scopes):
     assert verify(mint.token(**claims)).scopes == scopes
 
 
 @pytest.mark.parametrize("claims, client",
                          [({"client_id": "a", "azp": "b"}, "a"), ({"client_id": None, "azp": "b"}, "b"),
                                             ({"client_id": None}, ""), ({"client_id": 5}, "")])
-def test_the_client_too(mint, verify, claims, client):
+def test_the_client_id_is_read_too(mint, verify, claims, client):
     assert verify(mint.token(**claims)).client_id == client
 
 
-def test_wrong_tokens_are_nobodys(mint, verify, caplog):
+def test_invalid_tokens_have_no_principal(mint, verify, caplog):
     # AUTH-04 to AUTH-06, AUTH-08
     caplog.set_level(logging.INFO)
     for kind, token in mint.wrong().items():
@@ -72,7 +72,7 @@ def test_wrong_tokens_are_nobodys(mint, verify, caplog):
     ({"nbf": NOW + 30}, True), ({"nbf": NOW + 31}, False), ({"nbf": "now"}, False), ({"nbf": NOW - 5}, True),
     ({"iat": NOW + 30}, True), ({"iat": NOW + 31}, False), ({"iat": False}, False), ({"iat": None}, True),
 ])
-def test_the_times_of_a_token(mint, claims, good):
+def test_the_times_of_a_token_are_checked(mint, claims, good):
     # AUTH-04
     assert (at(mint)(mint.token(**{"iat": NOW, "exp": NOW + 100, **claims})) is not None) == good
 
@@ -90,16 +90,16 @@ def test_the_issuer_is_compared_as_text(mint, verify):
     {"alg": "RS256", "kid": 5},
     {"alg": "RS256", "kid": "ec"}, {"alg": "ES256", "kid": "rsa"}, {"alg": "RS256", "enc": "A128GCM"},
 ])
-def test_headers_that_make_a_token_bad(mint, verify, header):
+def test_headers_that_make_a_token_invalid(mint, verify, header):
     # AUTH-06
     assert verify(mint.unsigned(header, mint.claims())) is None
     assert verify(mint.unsigned(header, mint.claims(), b"x" * 256)) is None
 
 
 @pytest.mark.parametrize("name", ["jku", "x5u", "jwk", "x5c"])
-def test_what_a_header_points_to_is_not_looked_at(mint, verify, monkeypatch, name):
+def test_keys_and_urls_in_a_header_are_ignored(mint, verify, monkeypatch, name):
     # AUTH-06: a token does not say which key it is to be verified with
-    monkeypatch.setattr(jwtverifier, "KeySet", None)
+    monkeypatch.setattr(jwt_module, "KeySet", None)
     value = {"jku": "https://evil.example/keys", "x5u": "https://evil.example/keys", "jwk": mint.jwk("other"),
              "x5c": ["x"]}[name]
     assert verify(mint.token("other", header={"kid": "rsa", name: value})) is None
@@ -117,7 +117,7 @@ def test_tokens_for_other_purposes_are_refused(mint, verify, claims):
     assert verify(mint.token(typ="Bearer", token_use="access"))
 
 
-def test_the_type_of_a_token_can_be_insisted_on(mint):
+def test_the_type_of_a_token_can_be_required(mint):
     # AUTH-08, RFC 9068
     strict = JWTVerifier(issuer=mint.issuer, keys=mint.jwks(), token_types=["at+jwt"])
     for kind, good in (("at+jwt", True), ("application/at+jwt", True), ("AT+JWT", True), ("JWT", False), (None, False),
@@ -126,7 +126,7 @@ def test_the_type_of_a_token_can_be_insisted_on(mint):
 
 
 @pytest.mark.parametrize("keys", ["pem", "text", "jwk", "jwks", "several", "bytes"])
-def test_keys_are_given_in_any_form(mint, keys):
+def test_keys_can_be_given_in_any_form(mint, keys):
     given = {"pem": mint.pem(), "text": json.dumps(mint.jwks()), "jwk": mint.jwk(), "jwks": mint.jwks(),
              "several": [mint.pem("ec"), mint.jwk()], "bytes": mint.pem().encode()}[keys]
     verify = JWTVerifier(issuer=mint.issuer, keys=given)
@@ -134,7 +134,7 @@ def test_keys_are_given_in_any_form(mint, keys):
     assert verify(mint.token("other", header={"kid": "rsa"})) is None
 
 
-def test_a_token_that_does_not_say_its_key_is_tried_with_those_that_fit(mint, verify):
+def test_a_token_without_a_key_id_is_tried_with_all_suitable_keys(mint, verify):
     assert verify(mint.token(header={"kid": None})).subject == "ada"
     assert verify(mint.token("other", header={"kid": None})) is None
 
@@ -144,7 +144,7 @@ def test_claims_can_be_required(mint):
     assert strict(mint.token()) is None and strict(mint.token(jti="1"))
 
 
-def test_a_subject_that_is_none_is_nobody(mint, verify):
+def test_a_token_without_a_valid_subject_has_no_principal(mint, verify):
     for subject in ("", [], {"a": 1}, 5):
         assert verify(mint.token(sub=subject)) is None
     for body in (b"[]", b"1", b"{", b"\xff", b"[" * 5000 + b"]" * 5000, b'{"exp": NaN}'):
@@ -155,13 +155,13 @@ def test_a_subject_that_is_none_is_nobody(mint, verify):
     ({"algorithms": ["HS256"]}, "shared secret"), ({"algorithms": ["RS256", "none"]}, "algorithms"),
     ({"algorithms": []}, "algorithms"),
     ({"leeway": 61}, "leeway"), ({"leeway": -1}, "leeway"), ({"issuer": "http://login.example"}, "issuer="),
-    ({"keys": []}, "no key"), ({"keys": "nonsense"}, "a PEM text"), ({"keys": "5"}, "a PEM text"),
-    ({"keys": {"kty": "oct", "k": "eA"}}, "a JWK of the kind 'oct'"),
-    ({"keys": "-----BEGIN PUBLIC KEY-----\nx\n-----END PUBLIC KEY-----"}, "no PEM"),
-    ({"keys": "-----BEGIN PRIVATE KEY-----\nx\n-----END PRIVATE KEY-----"}, "the public one"),
-    ({"jwks_url": "http://login.example/keys"}, "jwks_url="), ({"jwks_url": "https://x.example", "keys": {}}, "either"),
+    ({"keys": []}, "no usable key"), ({"keys": "nonsense"}, "a PEM text"), ({"keys": "5"}, "a PEM text"),
+    ({"keys": {"kty": "oct", "k": "eA"}}, "a JWK of the type 'oct'"),
+    ({"keys": "-----BEGIN PUBLIC KEY-----\nx\n-----END PUBLIC KEY-----"}, "not the PEM"),
+    ({"keys": "-----BEGIN PRIVATE KEY-----\nx\n-----END PRIVATE KEY-----"}, "use the public key"),
+    ({"jwks_url": "http://login.example/keys"}, "jwks_url="), ({"jwks_url": "https://x.example", "keys": {}}, "not both"),
 ])
-def test_options_that_are_not_written_right(mint, options, said):
+def test_invalid_options_are_refused(mint, options, said):
     with pytest.raises(ValueError, match=said):
         JWTVerifier(**{"issuer": mint.issuer, **({} if "jwks_url" in options else {"keys": mint.jwks()}), **options})
 
@@ -172,7 +172,7 @@ def test_other_signatures_can_be_allowed(mint):
 
 
 @pytest.mark.parametrize("missing", ["jwt", "cryptography"])
-def test_what_is_missing_is_said_with_the_way_to_get_it(mint, monkeypatch, missing):
+def test_missing_packages_are_named_with_the_pip_command(mint, monkeypatch, missing):
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ImportError, match=r"pip install 'mcplite\[jwt\]'"):
         JWTVerifier(issuer=mint.issuer, keys=mint.jwks())
@@ -188,5 +188,5 @@ def test_many_threads_verify_at_once(mint, verify):
     assert found == ["ada"] * 8
 
 
-def test_the_front_door_has_it(mint):
+def test_the_package_exports_it(mint):
     assert mcplite.JWTVerifier is JWTVerifier and mint.issuer in repr(JWTVerifier(issuer=mint.issuer, keys=mint.pem()))

@@ -1,4 +1,4 @@
-"""Principals: what binds them to what is theirs, and what they do not show."""
+"""Principals: their key, their scopes, and what they do not show."""
 
 import copy
 import dataclasses
@@ -11,7 +11,7 @@ from mcplite.server.auth.principals import ISSUED_HERE, Principal, all_scopes, c
 TREE = {"admin": ["write", "audit"], "write": ["read"]}
 
 
-def test_its_key_is_the_same_for_each_token_of_one_client_and_subject():
+def test_the_key_is_the_same_for_all_tokens_of_one_client_and_subject():
     first = Principal("ada", issuer="https://a.example", client_id="desk", scopes=["read"], expires_at=1.0)
     second = Principal("ada", issuer="https://a.example", client_id="desk", audience="x", claims={"jti": "2"})
     assert first.key == second.key
@@ -22,7 +22,7 @@ def test_its_key_is_the_same_for_each_token_of_one_client_and_subject():
     assert len({first.key, *(other.key for other in others)}) == 1 + len(others)
 
 
-def test_scopes_and_audiences_are_given_in_any_way():
+def test_scopes_and_audiences_can_be_strings_or_lists():
     assert Principal("ada", scopes="read write").scopes == Principal("ada", scopes=["write",
                                                                                     "read"]).scopes == {"read", "write"}
     assert Principal("ada", audience="one").audience == ("one",)
@@ -35,12 +35,12 @@ def test_scopes_and_audiences_are_given_in_any_way():
     {"expires_at": float("nan")}, {"expires_at": float("inf")}, {"expires_at": 10 ** 400}, {"audience": [1]},
     {"scopes": ["a b"]}, {"scopes": ['"']}, {"scopes": [1]}, {"scopes": ["é"]},
 ])
-def test_what_cannot_be_meant_is_refused(options):
+def test_invalid_values_are_refused(options):
     with pytest.raises(ValueError):
         Principal(**{"subject": "ada", **options})
 
 
-def test_claims_are_not_shown_and_nothing_can_be_set():
+def test_claims_are_not_shown_and_principals_are_immutable():
     principal = Principal("ada", claims={"email": "ada@example.com"})
     assert "email" not in repr(principal) and principal.claims["email"] == "ada@example.com"
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -48,7 +48,7 @@ def test_claims_are_not_shown_and_nothing_can_be_set():
     assert hash(principal) == hash(Principal("ada")) and principal == Principal("ada")
 
 
-def test_a_token_issued_here_stays_one_when_it_is_copied_and_no_other_is_taken_for_one():
+def test_issued_here_keeps_its_identity_when_copied():
     principal = Principal("ada", audience=ISSUED_HERE)
     for one in (copy.copy(principal), copy.deepcopy(principal), pickle.loads(pickle.dumps(principal)),
                 dataclasses.replace(principal, scopes=["read"])):
@@ -56,7 +56,7 @@ def test_a_token_issued_here_stays_one_when_it_is_copied_and_no_other_is_taken_f
     assert Principal("ada", audience=()).audience is not ISSUED_HERE and "ISSUED_HERE" in repr(principal)
 
 
-def test_what_a_scope_includes_is_found_to_the_end():
+def test_included_scopes_are_found_transitively():
     assert all_scopes(["admin"], TREE) == {"admin", "write", "audit", "read"}
     assert all_scopes(["read"], TREE) == {"read"}
     assert all_scopes(["a"], {"a": ["b"], "b": ["a"]}) == {"a", "b"}
@@ -67,7 +67,7 @@ def test_the_least_scopes_include_all_the_others():
     assert len(least_scopes(["a", "b"], {"a": ["b"], "b": ["a"]})) == 1
 
 
-def test_offline_access_is_no_right_of_a_server():
+def test_offline_access_is_not_a_scope_of_a_server():
     # AUS-22
     with pytest.raises(ValueError, match="offline_access"):
         checked_scopes(["read", "offline_access"], "tool 'x'")

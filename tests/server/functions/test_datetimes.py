@@ -1,4 +1,4 @@
-"""Dates, times and durations as JSON; what each annotation accepts stands in the tables of test_schemas."""
+"""Dates, times and durations as JSON; the tables of test_schemas have what each annotation accepts."""
 
 import datetime
 import enum
@@ -20,12 +20,12 @@ def test_durations_are_written_in_iso_8601(length, text):
 
 
 @given(st.timedeltas(datetime.timedelta(-999_999), datetime.timedelta(999_999)))
-def test_durations_are_read_as_they_were_written(length):
+def test_durations_round_trip(length):
     assert nodes()[datetime.timedelta].convert(duration_text(length)) == length
 
 
 @given(st.datetimes(timezones=st.sampled_from([None, datetime.timezone.utc, datetime.timezone(datetime.timedelta(hours=-5))])))
-def test_moments_are_read_as_python_writes_them(moment):
+def test_datetimes_are_read_as_python_writes_them(moment):
     assert nodes()[datetime.datetime].convert(moment.isoformat()) == moment
     assert nodes()[datetime.datetime].convert(moment.isoformat(" ")) == moment
 
@@ -39,7 +39,7 @@ def test_any_text_is_converted_or_refused(text):
             assert error.message.endswith(str(error)) and "is not" in error.message
 
 
-def test_what_is_no_moment_has_no_text_here():
+def test_other_classes_have_no_text():
     class Odd(enum.Enum):
         A = 1
 

@@ -1,4 +1,4 @@
-"""Docstrings of three styles: the text stays, the parameters are found, the rest of the sections goes."""
+"""Docstrings of three styles: description, parameters, and sections that are dropped."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -110,12 +110,12 @@ def test_rest_style():
 
 
 @pytest.mark.parametrize("docstring", [None, "", 5, b"bytes"])
-def test_without_a_docstring_nothing_is_known(docstring):
+def test_without_a_docstring_there_is_no_description(docstring):
     assert parse(docstring) == Documentation(None, {})
 
 
 @pytest.mark.parametrize("docstring", [" ", "\n", "\n    \n", "Returns:\n    it", ":returns: it", "Raises\n------\nValueError"])
-def test_a_docstring_may_say_nothing(docstring):
+def test_a_docstring_can_be_empty(docstring):
     assert parse(docstring) == Documentation(None, {})
 
 
@@ -128,23 +128,23 @@ def test_sections_have_several_names(title):
 @pytest.mark.parametrize("docstring", [
     "Args of any kind.", "Args", "It.\nText:\n    Args:\n        a: b", "Call it with Args:", "It.\nThe args:\n    a: b", "a: b",
     "See :func:`it` for more", ":func:`it` does it", "Note: this"])
-def test_what_only_looks_like_a_section_is_text(docstring):
+def test_lines_that_only_look_like_a_section_are_text(docstring):
     assert parse(docstring) == Documentation(docstring, {})
 
 
-def test_text_may_follow_a_section():
+def test_text_after_a_section_is_kept():
     assert parse("One.\n\nArgs:\n    a: first\nTwo.\n") == Documentation("One.\n\nTwo.", {"a": "first"})
 
 
 @pytest.mark.parametrize("docstring", [
     "Args:\n    a: first", "Args:\na: first", "Args:\n        a: first\n    Returns:\n        one",
     "Parameters\n    ---\n    a : int\n        first", "Parameters\n---\na\n    first"])
-def test_a_section_may_come_first(docstring):
+def test_a_section_can_come_first(docstring):
     assert parse(docstring) == Documentation(None, {"a": "first"})
 
 
 @pytest.mark.parametrize("title", ["Note", "Warning", "Examples", "See Also", "Todo"])
-def test_sections_that_help_the_caller_stay(title):
+def test_other_sections_are_kept(title):
     assert parse(f"It.\n\n{title}:\n    a: first").text == f"It.\n\n{title}:\n    a: first"
 
 
@@ -152,7 +152,7 @@ def test_several_sections_are_joined():
     assert parse("Args:\n  a: 1\n\nKeyword Args:\n  b: 2\n").parameters == {"a": "1", "b": "2"}
 
 
-def test_what_stands_before_the_first_item_belongs_to_none():
+def test_text_before_the_first_item_is_ignored():
     assert parse("Args:\n    These are many, and\n    a: first\n").parameters == {"a": "first"}
 
 
@@ -166,7 +166,7 @@ def test_indentation_is_kept_within_the_text():
 
 
 @given(st.text(st.sampled_from("aA:\n -*()rgsReturnpm`"), max_size=80) | st.text(max_size=80))
-def test_any_text_can_be_read(docstring):
+def test_any_text_can_be_parsed(docstring):
     text, parameters = parse(docstring)
     assert text is None or text == text.strip() != ""
     assert all(isinstance(value, str) and name.isidentifier() or not name.isascii() or name[:1].isdigit()

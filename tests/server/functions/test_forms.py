@@ -75,7 +75,7 @@ CONFIRM = {"type": "object", "properties": {
     ({"type": "object", "properties": {"n": {"type": "integer"}}}, {"type": "object", "properties": {"n": {"type": "integer"}}},
      [({"n": 5.0, "m": 1}, {"n": 5.0, "m": 1})]),
 ])
-def test_a_type_is_a_form_and_its_answer_the_type(wanted, schema, answers):
+def test_a_type_becomes_a_form_and_its_answer_the_type(wanted, schema, answers):
     form = form_type(wanted)
     assert form.schema == schema
     check_form(form.schema)
@@ -83,7 +83,7 @@ def test_a_type_is_a_form_and_its_answer_the_type(wanted, schema, answers):
         assert form.convert(content) == value
 
 
-def test_the_schema_that_is_given_is_not_the_one_that_is_sent():
+def test_a_given_schema_is_copied():
     given = {"type": "object", "properties": {}}
     assert form_type(given).schema is not given
 
@@ -101,12 +101,12 @@ def test_an_answer_that_does_not_fit_is_refused(wanted, content, reason):
     (Tree, "Tree.* contains itself, but forms are flat; ask for its members one by one"),
     (object(), "has no form in JSON"), (List["Nowhere"], "Nowhere"),
 ])
-def test_what_is_no_form_is_refused(wanted, reason):
+def test_types_without_a_form_are_refused(wanted, reason):
     with pytest.raises(RegistrationError, match=f"^elicitation: .*{reason}"):
         form_type(wanted)
 
 
-def test_what_forms_do_not_know_is_left_to_their_own_check():
+def test_types_that_forms_lack_are_refused_by_the_check_of_forms():
     for wanted in (Union[int, str], List[int]):
         with pytest.raises(ValueError, match="the form field 'value'"):
             check_form(form_type(wanted).schema)

@@ -74,7 +74,7 @@ def test_a_function_becomes_a_schema():
     assert compiled.wrapped and compiled.output_schema["properties"] == {"result": INTEGER}
 
 
-def test_name_and_description_may_be_given():
+def test_name_and_description_can_be_given():
     compiled = compile_function(add, name="plus", description="")
     assert (compiled.name, compiled.description) == ("plus", "")
 
@@ -100,11 +100,11 @@ def test_arguments_are_bound_by_name(arguments, result):
     ({"zebra": 1}, ["a: is required", "unknown argument 'zebra'; there are: a, b"]),
     ({"a": 1, "z" * 1000: 1}, [f"unknown argument '{'z' * 100}'; there are: a, b"]),
 ])
-def test_all_problems_are_told_at_once(arguments, expected):
+def test_all_problems_are_reported_at_once(arguments, expected):
     assert problems(add, arguments) == expected
 
 
-def test_the_path_leads_into_nested_arguments():
+def test_errors_have_the_path_into_nested_arguments():
     def move(points: List[Point], **named: Point): ...
 
     assert problems(move, {"points": [{"x": 1}, {"x": "2"}]}) == ["points[1].x: '2' is not an integer"]
@@ -112,7 +112,7 @@ def test_the_path_leads_into_nested_arguments():
         "home.x: is required", f"{'k' * 100}: 5 is not an object"]
 
 
-def test_keyword_only_parameters_are_parameters():
+def test_keyword_only_parameters_are_supported():
     def find(*, text: str, limit: int = 10, deep: bool = False):
         return text, limit, deep
 
@@ -121,7 +121,7 @@ def test_keyword_only_parameters_are_parameters():
     assert bound(find, {"text": "a", "deep": True}) == ("a", 10, True)
 
 
-def test_what_is_not_annotated_takes_anything():
+def test_parameters_without_annotation_take_anything():
     def echo(value, other=None):
         return value, other
 
@@ -129,7 +129,7 @@ def test_what_is_not_annotated_takes_anything():
     assert bound(echo, {"value": [1, {"a": None}]}) == ([1, {"a": None}], None)
 
 
-def test_defaults_that_are_no_json_are_left_out_of_the_schema():
+def test_defaults_that_are_not_json_are_left_out_of_the_schema():
     mark = object()
 
     def find(a: Any = mark, b: str = None, when: datetime.date = datetime.date(2024, 5, 6), at: Point = Point(1)):
@@ -142,12 +142,12 @@ def test_defaults_that_are_no_json_are_left_out_of_the_schema():
     assert bound(find, {"when": "2024-01-01"})[2] == datetime.date(2024, 1, 1)
 
 
-def test_the_default_object_is_what_the_function_gets():
+def test_the_function_gets_its_own_default_object():
     compiled = compile_function(add)
     assert compiled.bind({"a": 1}) == {"a": 1}, "Python fills in the default"
 
 
-def test_other_keywords_are_taken_when_the_function_takes_them():
+def test_kwargs_take_additional_arguments():
     def collect(a: int, **rest: int):
         return a, rest
 
@@ -158,7 +158,7 @@ def test_other_keywords_are_taken_when_the_function_takes_them():
     assert problems(collect, {"a": 1, "b": "2"}) == ["b: '2' is not an integer"]
 
 
-def test_other_keywords_of_any_kind():
+def test_kwargs_without_annotation_take_anything():
     def collect(**rest):
         return rest
 
@@ -179,7 +179,7 @@ def test_hidden_parameters_cannot_be_filled_in_by_callers():
     assert jsonschema.Draft202012Validator(compiled.input_schema).is_valid({"other": 1})
 
 
-def test_a_context_may_be_optional():
+def test_the_context_can_be_optional():
     def crawl(root: str, ctx: Optional[Context] = None): ...
 
     compiled = compile_function(crawl)
@@ -211,7 +211,7 @@ def from_space(monkeypatch):
     return load
 
 
-def test_annotations_may_be_texts(from_space):
+def test_annotations_can_be_strings(from_space):
     it = from_space("from __future__ import annotations\n"
                     "import dataclasses, datetime\n"
                     "from typing import Annotated, List, Optional\n"
@@ -228,7 +228,7 @@ def test_annotations_may_be_texts(from_space):
     assert compiled.output_schema["properties"]["result"] == {"type": "array", "items": INTEGER}
 
 
-def test_a_default_of_none_changes_no_annotation(from_space):
+def test_a_default_of_none_does_not_change_the_annotation(from_space):
     # Before 3.11 typing.get_type_hints made Optional of it.
     it = from_space("from __future__ import annotations\ndef it(a: int = None): ...")
     assert compile_function(it).input_schema["properties"]["a"] == INTEGER
@@ -298,7 +298,7 @@ CALLABLES = [
 @pytest.mark.parametrize("function, name, text, arguments, result", CALLABLES, ids=[
     "bound method", "class method", "static method", "staticmethod object", "callable object", "partial", "partial of partial",
     "partial of a method", "partial with a positional", "wraps", "lru_cache"])
-def test_everything_that_can_be_called_can_be_served(function, name, text, arguments, result):
+def test_every_kind_of_callable_can_be_served(function, name, text, arguments, result):
     compiled = compile_function(function)
     assert (compiled.name, compiled.description) == (name, text)
     assert jsonschema.Draft202012Validator(compiled.input_schema).is_valid(arguments)
@@ -315,24 +315,24 @@ class Quiet:
 @pytest.mark.parametrize("function, text", [
     (functools.partial(lambda a: a), None), (Quiet(), "A quiet object."), (functools.partial(Quiet(), a=1), "A quiet object."),
     (Quiet().__call__, None), (Shop("").sell, "Sell something.")])
-def test_the_description_is_that_of_what_is_called(function, text):
+def test_the_description_is_that_of_the_called_function(function, text):
     assert compile_function(function, name="it").description == text
 
 
-def test_a_class_is_served_by_its_making():
+def test_a_class_is_served_by_its_constructor():
     compiled = compile_function(Adder)
     assert compiled.name == "Adder" and list(compiled.input_schema["properties"]) == ["a", "b"]
     assert compiled.call(compiled.bind({"a": 1})).sum == 2
 
 
-def test_a_class_with_annotations_as_texts(from_space):
+def test_a_class_with_string_annotations(from_space):
     it = from_space("from __future__ import annotations\nimport datetime\nclass it:\n"
                     "    def __init__(self, day: datetime.date): self.day = day\n")
     compiled = compile_function(it)
     assert compiled.call(compiled.bind({"day": "2024-05-06"})).day == datetime.date(2024, 5, 6)
 
 
-def test_a_callable_object_with_annotations_as_texts(from_space):
+def test_a_callable_object_with_string_annotations(from_space):
     cls = from_space("from __future__ import annotations\nimport datetime\nclass it:\n"
                      "    def __call__(self, day: datetime.date): return day\n")
     assert bound(cls(), {"day": "2024-05-06"}) == datetime.date(2024, 5, 6)
@@ -340,7 +340,7 @@ def test_a_callable_object_with_annotations_as_texts(from_space):
     assert bound(logged(cls().__call__), {"day": "2024-05-06"}, name="it") == ("logged", datetime.date(2024, 5, 6))
 
 
-def test_a_signature_of_ones_own_is_respected():
+def test_a_custom_signature_is_respected():
     def proxy(**kwargs):
         return kwargs
 
@@ -395,18 +395,18 @@ def test_a_lambda_needs_a_name():
 
 
 @pytest.mark.parametrize("thing", [5, "add", None])
-def test_what_cannot_be_called_is_refused(thing):
+def test_other_than_callables_is_refused(thing):
     assert refusal(thing, kind="prompt") == f"a prompt must be a function, not {thing!r}"
 
 
 def test_the_methods_of_an_unfinished_class_are_refused():
     assert refusal(Shop.__dict__["open"]).endswith("; register the method of the finished class")
     assert refusal(Shop.sell) == (
-        "tool 'sell': parameter 'self' is for an object, and a function in a class body has none yet;"
-        " register the method of an object, as in add_tool(thing.method)")
+        "tool 'sell': parameter 'self' takes the object, but a function in a class body is not bound to one;"
+        " register a bound method, as in add_tool(thing.method)")
 
 
-def test_a_function_in_a_function_may_call_its_parameter_self():
+def test_a_nested_function_can_have_a_parameter_self():
     def outer():
         def greet(self, name: str):
             return self, name
@@ -415,7 +415,7 @@ def test_a_function_in_a_function_may_call_its_parameter_self():
     assert bound(outer(), {"self": 1, "name": "x"}) == (1, "x")
 
 
-def test_a_name_that_is_nowhere_is_refused(from_space):
+def test_undefined_names_are_refused(from_space):
     it = from_space("def it(a: 'Missing'): ...")
     message = refusal(it)
     assert message.startswith("tool 'it': parameter 'a' is annotated with a name that is not defined at module level")
@@ -426,11 +426,11 @@ def test_a_name_that_is_nowhere_is_refused(from_space):
 
 def test_annotations_that_fail_are_refused(from_space):
     message = refusal(from_space("def it(a: '1 / 0'): ..."))
-    assert message.startswith("tool 'it': parameter 'a' is annotated with what cannot be evaluated (ZeroDivisionError")
+    assert message.startswith("tool 'it': parameter 'a' is annotated with an expression that cannot be evaluated (ZeroDivisionError")
     message = refusal(from_space("def it(a: '[') : ..."))
-    assert "parameter 'a' is annotated with what cannot be evaluated (SyntaxError" in message
+    assert "parameter 'a' is annotated with an expression that cannot be evaluated (SyntaxError" in message
     message = refusal(from_space("def it(a: '1 + None'): ..."))
-    assert "parameter 'a' is annotated with what cannot be evaluated on Python 3." in message
+    assert "parameter 'a' is annotated with an expression that cannot be evaluated on Python 3." in message
     assert message.endswith("write Optional[X] or Union[X, Y] for X | Y")
 
 
@@ -468,7 +468,7 @@ def test_a_default_must_fit():
     assert "does not fit its annotation: [0].x: '1' is not an integer" in refusal(nested)
 
 
-def test_one_context_is_enough():
+def test_a_second_context_is_refused():
     def it(a: Context, b: Context): ...
 
     assert refusal(it) == "tool 'it': parameter 'b' is a second context, beside 'a'; keep one of them"
@@ -493,7 +493,7 @@ def _has_signature(function):
 RAW = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 1}, "b": {"type": "string"}}, "required": ["a"]}
 
 
-def test_with_a_schema_arguments_are_passed_as_they_came():
+def test_with_a_given_schema_arguments_are_not_converted():
     def it(a: float, b="none"):
         return a, type(a), b
 
@@ -506,7 +506,7 @@ def test_with_a_schema_arguments_are_passed_as_they_came():
 
 
 @pytest.mark.parametrize("annotation", [inspect.Parameter.empty, dict, Dict[str, Any], Mapping[str, int], Any])
-def test_one_dict_may_take_all_of_them(annotation):
+def test_one_dict_can_take_all_arguments(annotation):
     def it(arguments):
         return arguments
 
@@ -523,14 +523,14 @@ def test_one_dict_and_the_context():
     assert compiled.bind({"a": 1}) == {"arguments": {"a": 1}} and compiled.wants_context == "ctx"
 
 
-def test_one_parameter_that_the_schema_has_gets_its_own_value():
+def test_a_single_parameter_that_the_schema_names_gets_its_value():
     def it(a):
         return a
 
     assert bound(it, {"a": {"x": 1}}, input_schema={"type": "object", "properties": {"a": {}}, "required": ["a"]}) == {"x": 1}
 
 
-def test_keywords_take_all_that_the_schema_allows():
+def test_kwargs_take_all_that_the_schema_allows():
     def it(ctx: Context, **rest):
         return rest
 
@@ -542,8 +542,8 @@ def test_keywords_take_all_that_the_schema_allows():
 RAW_REFUSED = [
     (lambda a: 1, [], "tool 'it': input_schema: a JSON Schema is an object, not list"),
     (lambda a: 1, {"type": "nothing"}, "tool 'it': input_schema: it is not valid JSON Schema at type: "),
-    (lambda a: 1, {"type": "array"}, "tool 'it': input_schema must have \"type\": \"object\" (TOOL-08)"),
-    (lambda a: 1, {}, "tool 'it': input_schema must have \"type\": \"object\" (TOOL-08)"),
+    (lambda a: 1, {"type": "array"}, "tool 'it': input_schema must have \"type\": \"object\""),
+    (lambda a: 1, {}, "tool 'it': input_schema must have \"type\": \"object\""),
     (lambda a: 1, {"type": "object", "$schema": "urn:x"}, "tool 'it': input_schema: the JSON Schema dialect 'urn:x' is not"),
     (lambda a, b: 1, {**RAW, "properties": {**RAW["properties"], "c": {}}, "required": ["a", "b"]},
      "tool 'it': input_schema has the properties ['c'], which the function does not take; add parameters, or take one dict"
@@ -561,7 +561,7 @@ def test_schemas_that_cannot_be_used_are_refused(function, schema, message):
     assert refusal(function, name="it", input_schema=schema).startswith(message)
 
 
-def test_annotations_that_json_has_no_form_of_are_no_matter_with_a_schema():
+def test_annotations_are_ignored_with_a_given_schema():
     def it(a: Plain, b: Plain = None):
         return a, b
 
@@ -596,18 +596,18 @@ def test_texts_are_converted_for_prompts_and_resources(annotation, text, value, 
     (bool, "maybe", "a: 'maybe' is not true or false"), (List[int], "[1", "a: '[1' is not a list"),
     (int, "1e999", "a: '1e999' is not an integer"), (float, "NaN", "a: 'NaN' is not a number"),
     (Point, "{}", "a.x: is required")])
-def test_texts_that_stand_for_nothing_are_refused(annotation, text, problem):
+def test_texts_that_cannot_be_converted_are_refused(annotation, text, problem):
     def it(a): ...
 
     it.__annotations__["a"] = annotation
     assert problems(it, {"a": text}, kind="prompt") == [problem]
 
 
-def test_a_tool_takes_no_text_for_a_number():
+def test_tools_do_not_convert_text_to_numbers():
     assert problems(add, {"a": "5"}, kind="tool") == ["a: '5' is not an integer"]
 
 
-def test_prompts_and_resources_promise_no_structured_result():
+def test_prompts_and_resources_have_no_output_schema():
     for kind in ("prompt", "resource", "completion"):
         assert compile_function(add, kind=kind).output_schema is None
 
@@ -770,7 +770,7 @@ def test_arguments_are_accepted_if_and_only_if_they_fit_the_schema(call):
 
 @given(calls(EITHER))
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_what_fits_the_schema_is_refused_only_when_it_cannot_be_converted(call):
+def test_valid_arguments_are_refused_only_when_they_cannot_be_converted(call):
     for arguments, found, fits in verdicts(*call):
         assert fits or found, (call[0].input_schema, arguments)
         assert not fits or all(problem.endswith(CONVERSION) for problem in found), (call[0].input_schema, arguments, found)

@@ -46,7 +46,7 @@ def read(annotation, value):
     (Tree, '{"value": 1, "children": [{"value": 2}]}', Tree(1, [Tree(2)])), (Optional[Tree], "null", None),
     (int, 5, 5),
 ])
-def test_text_becomes_what_is_annotated(annotation, text, value):
+def test_text_is_converted_to_the_annotated_type(annotation, text, value):
     result = read(annotation, text)
     assert result == value and type(result) is type(value)
 
@@ -56,19 +56,19 @@ def test_text_becomes_what_is_annotated(annotation, text, value):
     (int, "true", "True is not an integer"), (int, "007", "'007' is not an integer"), (int, "9" * 9999, "is not an integer"),
     (float, "NaN", "'NaN' is not a number"), (float, "Infinity", "'Infinity' is not a number"), (float, "1e999", "'1e999' is not"),
     (float, "1,5", "'1,5' is not a number"), (float, "\ud800", "is not a number"), (bool, "maybe", "'maybe' is not true or false"),
-    (bool, "null", "None is not true or false"), (Literal[1, 2], "3", "3 is none of 1, 2"), (Color, "blue", "'blue' is not 'red'"),
+    (bool, "null", "None is not true or false"), (Literal[1, 2], "3", "3 is not one of 1, 2"), (Color, "blue", "'blue' is not 'red'"),
     (List[int], "1", "1 is not a list"), (List[int], ["1", "x"], "'x' is not an integer"),
     (List[int], "[" * 5000, "is not a list"), (Dict[str, int], '{"a": 1, "a": 2}', "is not an object"),
     (datetime.date, "today", "'today' is not a date"), (Optional[int], "x", "'x' is not an integer"),
 ])
-def test_what_the_text_cannot_stand_for_is_refused(annotation, text, reason):
+def test_text_that_does_not_fit_is_refused(annotation, text, reason):
     with pytest.raises(Mismatch) as caught:
         read(annotation, text)
     assert reason in caught.value.message
 
 
 @given(st.integers(-2 ** 60, 2 ** 60), st.floats(allow_nan=False, allow_infinity=False), st.text())
-def test_numbers_and_texts_come_back(whole, number, text):
+def test_numbers_and_strings_round_trip(whole, number, text):
     assert read(int, str(whole)) == whole
     assert math.isclose(read(float, repr(number)), number)
     assert read(str, text) == text

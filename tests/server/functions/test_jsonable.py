@@ -95,9 +95,9 @@ def numbers():
 
 
 @pytest.mark.parametrize("value, kind, reason", [
-    (math.nan, ValueError, "nan is no JSON number"), ([math.inf], ValueError, "inf is no JSON number"),
-    (Ratio("-inf"), ValueError, "-inf is no JSON number"),
-    (Opaque(), TypeError, "class Opaque cannot be sent as JSON; return a dict, a dataclass or text"),
+    (math.nan, ValueError, "nan is not a JSON number"), ([math.inf], ValueError, "inf is not a JSON number"),
+    (Ratio("-inf"), ValueError, "-inf is not a JSON number"),
+    (Opaque(), TypeError, "class Opaque cannot be sent as JSON; return a dict, a dataclass or a string"),
     ([{"a": Opaque}], TypeError, "class type cannot be sent"), (1j, TypeError, "class complex cannot be sent"),
     (Day, TypeError, "class type cannot be sent"),
     ({1: 2}, TypeError, "the key 1 is not a string"), ({None: 2}, TypeError, "the key None is not a string"),
@@ -105,29 +105,29 @@ def numbers():
     (numbers(), TypeError, "a generator cannot be sent"), (map(str, [1]), TypeError, "class map cannot be sent"),
     (range(3), TypeError, "class range"),
 ], ids=lambda value: repr(value)[:30])
-def test_what_json_has_no_form_of_is_refused_in_a_sentence(value, kind, reason):
+def test_values_without_a_form_in_json_are_refused(value, kind, reason):
     with pytest.raises(kind, match=reason):
         jsonable(value)
 
 
-def test_what_contains_itself_is_refused():
+def test_values_that_contain_themselves_are_refused():
     loop = []
     loop.append({"a": (loop,)})
     with pytest.raises(ValueError, match="nested too deeply, or contains itself"):
         jsonable(loop)
 
 
-def test_a_coroutine_is_closed_so_that_nobody_is_warned():
+def test_a_refused_coroutine_is_closed_without_a_warning():
     async def later():
         return 1
 
     coroutine = later()
-    with pytest.raises(TypeError, match="async somewhere inside; call plain functions"):
+    with pytest.raises(TypeError, match="calls an async function, so call a blocking one instead"):
         jsonable([coroutine])
     assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
                     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=10))
-def test_json_data_stays_what_it_is(value):
+def test_json_data_is_unchanged(value):
     assert jsonable(value) == value

@@ -1,4 +1,4 @@
-"""Keywords from ``Annotated``; that the converter and the schema agree on them is shown in test_schemas."""
+"""Keywords in ``Annotated``; test_schemas shows that converter and schema agree on them."""
 
 import math
 import subprocess
@@ -40,7 +40,7 @@ def compiled(annotation):
      {"type": "array", "minItems": 2, "maxItems": 2, "prefixItems": [{"type": "integer"}, {"type": "integer"}],
       "allOf": [{"items": False}, {"not": {"const": [1, 1]}}]}),
 ])
-def test_keywords_stand_beside_the_type_where_that_means_the_same(annotation, schema):
+def test_keywords_are_merged_where_that_means_the_same(annotation, schema):
     assert compiled(annotation).schema == schema
 
 
@@ -85,12 +85,12 @@ def test_keywords_are_enforced(keywords, good, bad, reason):
     ({"$ref": "#/$defs/x"}, "has '\\$ref' in Annotated, which cannot stand inside"), ({"anyOf": [{"$ref": "#"}]}, "has '\\$ref'"),
     ({"$defs": {}}, "has '\\$defs'"), ({"not": {"$id": "x"}}, "has '\\$id'"),
 ])
-def test_keywords_that_are_no_schema_are_refused_when_registered(keywords, reason):
+def test_invalid_keywords_are_refused_at_registration(keywords, reason):
     with pytest.raises(RegistrationError, match=f"^tool 'it': parameter 'a'.*{reason}"):
         compiled(List[Annotated[Any, keywords]])
 
 
-def test_text_that_looks_like_a_reference_is_text():
+def test_text_that_looks_like_a_reference_is_allowed():
     assert compiled(Annotated[str, {"enum": ['"$ref":', "$ref"]}]).convert('"$ref":') == '"$ref":'
 
 

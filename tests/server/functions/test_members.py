@@ -1,4 +1,4 @@
-"""Members of classes, in a module whose annotations are all text; what becomes of them is in test_schemas."""
+"""Members of classes, in a module whose annotations are all strings; test_schemas has their schemas."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ def names(found):
     return [(item.name, item.annotation, item.required, item.default) for item in found]
 
 
-def test_a_dataclass_has_the_fields_of_its_bases_and_of_what_it_makes():
+def test_a_dataclass_has_its_own_and_inherited_fields():
     assert names(members(Data)) == [
         ("first", int, True, NOTHING), ("second", Optional[List[Data]], False, None), ("third", dict, False, {}),
         ("fourth", set, False, NOTHING)]
     assert [item.name for item in members(Data, returned=True)] == ["first", "second", "third", "fourth", "computed"]
 
 
-def test_a_typed_dict_knows_what_is_required():
+def test_a_typed_dict_has_required_and_optional_members():
     assert names(members(Options)) == [("a", int, False, NOTHING)]
     assert names(members(More)) == [("a", int, False, NOTHING), ("b", Annotated[str, "text"], True, NOTHING)]
 
 
 @pytest.mark.skipif(not hasattr(typing, "NotRequired"), reason="it is in typing from 3.11 on")
-def test_not_required_is_found_in_text_too():
+def test_not_required_is_found_in_string_annotations():
     made = TypedDict("made", {"a": "typing.NotRequired[int]", "b": "Annotated[typing.NotRequired[int], 'text']", "c": "int"})
     assert [(item.name, item.required) for item in members(made)] == [("a", False), ("b", False), ("c", True)]
 
@@ -77,15 +77,15 @@ def test_a_named_tuple_has_its_fields():
 
 
 @pytest.mark.parametrize("cls", [int, dict, tuple, Nested, Exception])
-def test_other_classes_have_none(cls):
+def test_other_classes_have_no_members(cls):
     assert members(cls) is None
 
 
-def test_names_are_looked_up_in_the_module():
+def test_names_are_resolved_in_the_module():
     assert names(members(Nested.Data)) == [("x", Nested.Inner, True, NOTHING)]
 
 
-def test_a_name_that_is_nowhere_is_explained():
+def test_undefined_names_are_explained():
     @dataclasses.dataclass
     class Sibling:
         x: int

@@ -1,4 +1,4 @@
-"""From what handlers return to what is sent: texts, images, data, structured content, resources and messages."""
+"""Return values of handlers as results: text, images, data, structured content, resources and messages."""
 
 import base64
 import collections
@@ -122,11 +122,11 @@ CONTENT = [
 
 
 @pytest.mark.parametrize("value, content, structured", CONTENT, ids=lambda value: str(value)[:40])
-def test_what_a_tool_returns_becomes_content(value, content, structured):
+def test_a_tools_return_value_becomes_content(value, content, structured):
     assert result_of(value) == CallToolResult(content=content, structured_content=structured)
 
 
-def test_switched_off_means_text_only():
+def test_without_structured_output_there_is_only_text():
     for annotation, value in [(None, {"a": 1}), (Day, Day(datetime.date(2024, 5, 6))), (int, 5), (Dict[str, int], {})]:
         result = result_of(value, annotation, structured_output=False)
         assert result.structured_content is None and len(result.content) == 1
@@ -164,7 +164,7 @@ PROMISED = [
 
 
 @pytest.mark.parametrize("annotation, value, structured, text", PROMISED, ids=lambda value: str(value)[:30])
-def test_what_was_promised_is_checked(annotation, value, structured, text):
+def test_results_are_checked_against_the_output_schema(annotation, value, structured, text):
     if structured is None:
         with pytest.raises(BadOutput):
             result_of(value, annotation)
@@ -172,25 +172,25 @@ def test_what_was_promised_is_checked(annotation, value, structured, text):
         assert result_of(value, annotation) == CallToolResult(content=texts(text), structured_content=structured)
 
 
-def test_a_broken_promise_says_where():
+def test_schema_errors_name_the_path():
     with pytest.raises(BadOutput, match=r"^result\[1\]: '2' is not of type 'integer'; result\[2\]: "):
         result_of([1, "2", "3", "4", "5"], List[int])
 
 
-def test_only_the_first_three_problems_are_told():
+def test_only_the_first_three_problems_are_listed():
     with pytest.raises(BadOutput) as caught:
         result_of(list("abcdef"), List[int])
     assert str(caught.value).count("is not of type") == 3
 
 
-def test_insisting_makes_text_structured():
+def test_structured_output_true_makes_text_structured():
     assert result_of("text", str, structured_output=True).structured_content == {"result": "text"}
 
 
 OWN = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
-def test_a_schema_of_ones_own_is_checked():
+def test_a_given_output_schema_is_checked():
     assert result_of({"n": 1}, output_schema=OWN).structured_content == {"n": 1}
     with pytest.raises(BadOutput, match="^'n' is a required property$"):
         result_of({}, output_schema=OWN)
@@ -201,7 +201,7 @@ def test_a_schema_of_ones_own_is_checked():
 # --- results by hand -------------------------------------------------------------------------------------
 
 
-def test_a_result_by_hand_is_passed_on_as_a_copy():
+def test_a_call_tool_result_is_passed_on_as_a_copy():
     kept = CallToolResult(content=["text", Image(PNG), {"a": 1}], meta={"k": 1}, structured_content={"day": Day(None)})
     result = result_of(kept)
     assert result is not kept and kept.content[0] == "text"
@@ -210,12 +210,12 @@ def test_a_result_by_hand_is_passed_on_as_a_copy():
     assert result_of(kept) == result
 
 
-def test_structured_content_by_hand_gets_a_text():
+def test_given_structured_content_gets_a_text_block():
     assert result_of(CallToolResult(structured_content={"n": 1}), output_schema=OWN).content == texts('{"n":1}')
     assert result_of(CallToolResult(content=texts("one"), structured_content={"n": 1}), output_schema=OWN).content == texts("one")
 
 
-def test_structured_content_by_hand_is_checked():
+def test_given_structured_content_is_checked():
     with pytest.raises(BadOutput, match="^n: 'x' is not of type 'integer'$"):
         result_of(CallToolResult(structured_content={"n": "x"}), output_schema=OWN)
     with pytest.raises(BadOutput, match="an output schema is declared, but the result has no structured_content"):
@@ -224,12 +224,12 @@ def test_structured_content_by_hand_is_checked():
         result_of(CallToolResult(structured_content=NULL), output_schema=OWN)
 
 
-def test_an_error_by_hand_needs_no_structured_content():
+def test_an_error_result_needs_no_structured_content():
     failed = CallToolResult(content=texts("no"), is_error=True)
     assert result_of(failed, output_schema=OWN) == failed == result_of(failed, int)
 
 
-def test_null_by_hand_stays():
+def test_explicit_null_is_kept():
     assert result_of(CallToolResult(structured_content=NULL)).structured_content is NULL
 
 
@@ -241,11 +241,11 @@ LOOP: Dict[str, Any] = {}
 LOOP["self"] = [LOOP]
 
 UNSENDABLE = [
-    (float("nan"), ValueError, "no JSON number|not JSON compliant"), (float("-inf"), ValueError, "JSON"),
-    ({"a": [float("inf")]}, ValueError, "inf is no JSON number; return None, or a text, in its place"),
+    (float("nan"), ValueError, "not a JSON number|not JSON compliant"), (float("-inf"), ValueError, "JSON"),
+    ({"a": [float("inf")]}, ValueError, "inf is not a JSON number; return None or a string instead"),
     (CYCLIC, ValueError, "nested too deeply, or contains itself"), (LOOP, ValueError, "nested too deeply, or contains itself"),
-    (object(), TypeError, "a value of the class object cannot be sent as JSON; return a dict, a dataclass or text"),
-    ((n for n in ()), TypeError, "a generator cannot be sent: return a list"),
+    (object(), TypeError, "a value of the class object cannot be sent as JSON; return a dict, a dataclass or a string"),
+    ((n for n in ()), TypeError, "a generator cannot be sent; return a list"),
     ({1: "a"}, TypeError, "the key 1 is not a string, which JSON requires; convert it"),
     ({"a": Image(PNG)}, TypeError, "a value of the class Image cannot be sent"),
     ([Image(PNG), object()], TypeError, "a value of the class object"),
@@ -256,28 +256,28 @@ UNSENDABLE = [
 
 
 @pytest.mark.parametrize("value, kind, text", UNSENDABLE, ids=lambda value: str(type(value).__name__))
-def test_what_cannot_be_sent_is_refused_with_a_reason(value, kind, text):
+def test_values_that_cannot_be_sent_are_refused_with_a_reason(value, kind, text):
     with pytest.raises(kind, match=text):
         result_of(value)
 
 
 @pytest.mark.parametrize("value", [item[0] for item in UNSENDABLE[:9]], ids=lambda value: type(value).__name__)
-def test_nor_can_it_where_something_was_promised(value):
+def test_values_that_cannot_be_sent_are_refused_with_an_output_schema(value):
     for annotation in (float, List[float], Dict[str, Any]):
         with pytest.raises((TypeError, ValueError)):
             result_of(value, annotation)
 
 
 @pytest.mark.parametrize("annotation", [None, float])
-def test_not_a_number_says_what_to_do(annotation):
-    with pytest.raises(ValueError, match="^nan is no JSON number; return None, or a text, in its place$"):
+def test_nan_is_refused_with_advice(annotation):
+    with pytest.raises(ValueError, match="^nan is not a JSON number; return None or a string instead$"):
         result_of(float("nan"), annotation)
 
 
 def test_a_coroutine_is_closed_and_refused():
     async def later(): ...
 
-    with pytest.raises(TypeError, match="^a coroutine cannot be sent: the handler is async somewhere inside"):
+    with pytest.raises(TypeError, match="^a coroutine cannot be sent; the handler calls an async function"):
         result_of(later())  # a warning about it would be an error here
 
 
@@ -287,7 +287,7 @@ ODD = [10 ** 5000, "\ud800", {"\udfff": "\ud800"}, float("nan"), object(), CYCLI
 
 @pytest.mark.parametrize("value", ODD, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("annotation", [Any, None, int, float, List[int], Dict[str, Any]], ids=str)
-def test_an_odd_value_is_the_end_of_that_call_only(connect, server, value, annotation):
+def test_a_value_that_cannot_be_sent_fails_only_its_call(connect, server, value, annotation):
     def odd():
         return value
 
@@ -311,7 +311,7 @@ def test_an_odd_value_is_the_end_of_that_call_only(connect, server, value, annot
 @pytest.mark.parametrize("item", [
     TextContent("t"), IMAGE, LINK, EmbeddedResource(resource=TEXT), ToolUseContent(id="1", name="n", input={}),
     ToolResultContent(tool_use_id="1", content=[]), UnknownContent({"type": "new"})], ids=lambda item: type(item).__name__)
-def test_blocks_are_passed_on(item):
+def test_content_blocks_are_passed_on(item):
     assert content_items([item]) == [item]
 
 
@@ -334,17 +334,17 @@ RESOURCES = [
 
 
 @pytest.mark.parametrize("value, contents", RESOURCES, ids=lambda value: str(value)[:30])
-def test_what_a_reader_returns_becomes_contents(value, contents):
+def test_a_resources_return_value_becomes_contents(value, contents):
     assert resource_contents(value, URI, None) == contents
 
 
 @pytest.mark.parametrize("value", ["text", b"\0", {"a": 1}, Image(PNG)], ids=lambda value: type(value).__name__)
-def test_the_declared_mime_type_counts(value):
+def test_the_declared_mime_type_is_used(value):
     assert [item.mime_type for item in resource_contents(value, URI, "x/y")] == ["x/y"]
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), CYCLIC, {1: 2}], ids=lambda value: type(value).__name__)
-def test_contents_that_cannot_be_sent(value):
+def test_contents_that_cannot_be_sent_are_refused(value):
     with pytest.raises((TypeError, ValueError)):
         resource_contents(value, URI, None)
 
@@ -378,28 +378,28 @@ PROMPTS = [
 
 
 @pytest.mark.parametrize("value, messages", PROMPTS, ids=lambda value: str(value)[:30])
-def test_what_a_prompt_returns_becomes_messages(value, messages):
+def test_a_prompts_return_value_becomes_messages(value, messages):
     assert prompt_messages(value) == messages
 
 
 @pytest.mark.parametrize("value, kind, text", [
-    (5, TypeError, "a prompt returns texts, messages and content, not int"),
-    ([object()], TypeError, "a prompt returns texts, messages and content, not object"),
-    ({"a": 1}, TypeError, "a prompt returns texts, messages and content, not dict"),
-    (Pair(1, "r"), TypeError, "a prompt returns texts, messages and content, not Pair"),
+    (5, TypeError, "a prompt returns strings, messages and content, not int"),
+    ([object()], TypeError, "a prompt returns strings, messages and content, not object"),
+    ({"a": 1}, TypeError, "a prompt returns strings, messages and content, not dict"),
+    (Pair(1, "r"), TypeError, "a prompt returns strings, messages and content, not Pair"),
     ({"role": "system", "content": "x"}, ValueError, "a message's role is 'user' or 'assistant', not 'system'"),
     ({"role": [], "content": "x"}, ValueError, r"a message's role is 'user' or 'assistant', not \[\]"),
     (PromptMessage("tool", TextContent("x")), ValueError, "a message's role is 'user' or 'assistant', not 'tool'"),
-    ({"role": "user", "content": {"type": "text"}}, ValueError, "a message's content is not content of the protocol: "),
-    ({"role": "user", "content": {}}, ValueError, "a message's content is not content of the protocol: "),
+    ({"role": "user", "content": {"type": "text"}}, ValueError, "a message's content is not valid: "),
+    ({"role": "user", "content": {}}, ValueError, "a message's content is not valid: "),
     ({"role": "user", "content": object()}, TypeError, "class object cannot be sent"),
 ], ids=lambda value: str(value)[:30])
-def test_what_is_no_message_is_refused(value, kind, text):
+def test_other_values_are_not_messages(value, kind, text):
     with pytest.raises(kind, match=f"^{text}" if kind is ValueError else text):
         prompt_messages(value)
 
 
-def test_texts_are_json_that_anyone_can_read():
+def test_structured_results_have_json_text():
     result = result_of({"a": [1, "é\n", None, True], "b": {"c": 1e300}})
     assert json.loads(result.content[0].text) == result.structured_content
 
@@ -411,7 +411,7 @@ def test_texts_are_json_that_anyone_can_read():
     (List[Pair], st.lists(st.builds(Pair, st.integers(), st.text()))), (datetime.timedelta, st.timedeltas()),
     (Dict[str, Set[int]], st.dictionaries(st.text(), st.sets(st.integers()))),
 ], ids=str)
-def test_what_fits_the_annotation_fits_the_schema_and_comes_back(annotation, values):
+def test_values_of_the_annotated_type_fit_the_schema_and_round_trip(annotation, values):
     def it(value): ...
 
     it.__annotations__ = {"value": annotation, "return": annotation}

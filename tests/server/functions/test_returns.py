@@ -1,4 +1,4 @@
-"""What return annotations promise: which have a schema, which are wrapped, and which promise nothing."""
+"""Output schemas of return annotations: declared, wrapped, or none."""
 
 import collections.abc
 import dataclasses
@@ -101,7 +101,7 @@ OBJECTS = [
 
 
 @pytest.mark.parametrize("annotation, schema", OBJECTS, ids=lambda value: str(value)[:30])
-def test_objects_are_promised_as_they_are(annotation, schema):
+def test_objects_are_declared_unwrapped(annotation, schema):
     compiled = output(annotation)
     assert (compiled.schema, compiled.wrapped, compiled.off) == (schema, False, False)
     check_schema(compiled.schema, what="it")
@@ -135,18 +135,18 @@ def test_other_data_is_wrapped(annotation, schema):
     Dict[str, EmbeddedResource], Tuple[Image, ...], InputRequired, Union[Day, InputRequired], Optional[bytes], List[bytes],
     Optional[list], Optional[Any], Union[str, List[Any]],
     Plain, Callable[[], int], Generator[int, None, None], Dict[int, str], List[Plain]], ids=lambda value: str(value)[:40])
-def test_text_content_and_what_json_has_no_form_of_promise_nothing(annotation):
+def test_text_content_and_other_types_declare_no_schema(annotation):
     compiled = output(annotation)
     assert (compiled.schema, compiled.wrapped, compiled.off) == (None, False, False)
     assert compiled.problems({"anything": 1}) == []
 
 
 @pytest.mark.skipif(not hasattr(typing, "TypeAliasType"), reason="aliases are objects from 3.12 on")
-def test_an_alias_promises_what_it_stands_for():
+def test_an_alias_declares_the_schema_of_its_value():
     assert output(typing.TypeAliasType("Days", List[int])).schema == wrapped({"type": "array", "items": INTEGER})
 
 
-def test_a_recursive_class_has_its_members_at_the_top():
+def test_a_recursive_class_has_its_members_at_the_top_level():
     compiled = output(Tree)
     assert list(compiled.schema) == ["type", "properties", "$defs"] and not compiled.wrapped
     assert compiled.problems({"children": [{"children": []}]}) == []
@@ -154,7 +154,7 @@ def test_a_recursive_class_has_its_members_at_the_top():
     check_schema(compiled.schema, what="it")
 
 
-def test_what_annotated_adds_to_a_recursive_class_counts():
+def test_keywords_in_annotated_are_added_to_a_recursive_class():
     compiled = output(Annotated[Tree, "A tree", {"minProperties": 1}])
     assert compiled.schema["description"] == "A tree" and "$ref" not in compiled.schema
     assert compiled.problems({}) and not compiled.problems({"children": []})
@@ -175,24 +175,24 @@ def test_structured_content_can_be_switched_off(annotation):
 @pytest.mark.parametrize("annotation, schema", [
     (str, {"type": "string"}), (None, {"type": "null"}), (list, {"type": "array"}), (List[Any], {"type": "array"}),
     (Any, {}), (int, INTEGER), (Annotated[str, "text"], {"type": "string", "description": "text"})], ids=str)
-def test_structured_content_can_be_insisted_on(annotation, schema):
+def test_structured_content_can_be_required(annotation, schema):
     compiled = output(annotation, structured=True)
     assert (compiled.schema, compiled.wrapped) == (wrapped(schema), True)
 
 
 @pytest.mark.parametrize("annotation, schema", [(dict, {"type": "object"}), (Day, DAY)])
-def test_an_object_that_is_insisted_on_is_not_wrapped(annotation, schema):
+def test_a_required_object_is_not_wrapped(annotation, schema):
     compiled = output(annotation, structured=True)
     assert (compiled.schema, compiled.wrapped) == (schema, False)
 
 
 @pytest.mark.parametrize("annotation", [EMPTY, Image, List[TextContent], CallToolResult, bytes])
-def test_what_cannot_be_structured_cannot_be_insisted_on(annotation):
+def test_structured_output_true_needs_a_suitable_annotation(annotation):
     assert refusal(annotation, structured=True) == (
         "tool 'it': structured_output=True needs a return annotation of plain data, such as a dataclass, or output_schema=")
 
 
-def test_insisting_gives_the_reason():
+def test_structured_output_true_reports_the_reason():
     assert refusal(Plain, structured=True).startswith("tool 'it': the returned value is of the class Plain, which has no form")
     assert refusal(Dict[int, str], structured=True).startswith("tool 'it': the returned value is a mapping with keys of")
 
@@ -202,7 +202,7 @@ OWN = {"type": "object", "properties": {"n": INTEGER}, "required": ["n"]}
 
 @pytest.mark.parametrize("annotation", [EMPTY, int, Plain, Image])
 @pytest.mark.parametrize("structured", [None, True])
-def test_a_schema_of_ones_own_takes_the_place_of_the_annotation(annotation, structured):
+def test_a_given_schema_replaces_the_annotation(annotation, structured):
     compiled = output(annotation, OWN, structured)
     assert (compiled.schema, compiled.wrapped, compiled.exact) == (OWN, False, None)
     assert compiled.problems({"n": 1}) == [] and compiled.problems({"n": "1"}) == ["n: '1' is not of type 'integer'"]
@@ -219,7 +219,7 @@ def test_a_schema_that_cannot_be_used_is_refused(schema, structured, message):
 
 
 @pytest.mark.parametrize("schema", [{"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}}, {}, {"type": "string"}])
-def test_what_is_no_object_is_wrapped_for_older_clients(schema):
+def test_other_values_are_wrapped_for_older_clients(schema):
     # TOOL-40
     compiled = output(EMPTY, schema)
     assert compiled.schema_for(NEWEST) == schema
@@ -232,7 +232,7 @@ def test_what_is_no_object_is_wrapped_for_older_clients(schema):
     assert compiled.value_for(value, find("2025-03-26")) is None
 
 
-def test_an_object_is_the_same_for_all():
+def test_objects_are_the_same_for_all_revisions():
     compiled = output(EMPTY, OWN)
     assert compiled.schema_for(NEWEST) is compiled.schema_for(NEWEST_LEGACY) is compiled.schema
     assert compiled.value_for({"result": 1}, NEWEST) == {"result": 1}

@@ -1,4 +1,4 @@
-"""Scalars and how errors quote them; what each annotation accepts stands in the tables of test_schemas."""
+"""Scalars and how errors quote them; the tables of test_schemas have what each annotation accepts."""
 
 from hypothesis import given, strategies as st
 
@@ -15,14 +15,14 @@ def test_any_text_is_converted_or_refused(text):
             assert error.message.endswith(str(error)) and "is not" in error.message
 
 
-def test_the_place_leads_through_lists_and_objects():
+def test_the_path_leads_through_lists_and_objects():
     error = Mismatch("is required").below("name").below(3).below("items")
     assert error.path == ("items", 3, "name")
     assert error.sentence() == "items[3].name: is required" and error.sentence("arg") == "arg.items[3].name: is required"
     assert Mismatch("is odd").sentence() == "is odd"
 
 
-def test_long_values_are_cut_and_names_too():
+def test_long_values_and_names_are_cut():
     assert shown("x" * 10 ** 6) == "'" + "x" * 76 + "..."
     assert shown(["x" * 1000] * 5).endswith("...") and len(shown(["x" * 1000] * 5)) == 80
     assert shown([1] * 21) == "a list of 21" and shown([1, 2]) == "[1, 2]"

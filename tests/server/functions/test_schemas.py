@@ -295,7 +295,7 @@ def accepts(node, value):
 
 
 @pytest.mark.parametrize("annotation, schema, accepted, rejected", TABLE, ids=lambda value: str(value)[:40])
-def test_each_annotation_has_a_schema_and_both_sides_agree(annotation, schema, accepted, rejected):
+def test_each_annotation_has_a_schema_that_agrees_with_its_converter(annotation, schema, accepted, rejected):
     node, whole = compiled(annotation)
     assert json.dumps(whole) == json.dumps(schema), "also in the order of its members, which is what people see"
     check_schema(whole, what="it")
@@ -312,13 +312,13 @@ def test_each_annotation_has_a_schema_and_both_sides_agree(annotation, schema, a
             node.convert(value)
 
 
-def test_a_dataclass_gets_what_its_making_takes():
+def test_a_dataclass_takes_the_parameters_of_its_constructor():
     made = compiled(WithInit)[0].convert({"shown": 1, "raw": "abc"})
     assert (made.shown, made.total) == (1, 6)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 10), reason="X | Y exists at run time from 3.10 on")
-def test_a_union_may_be_written_with_a_bar():
+def test_unions_can_be_written_with_a_bar():
     node, schema = compiled(eval_annotation("int | None"))
     assert schema == {"anyOf": [INTEGER, NULL]} and node.convert(None) is None and accepts(node, 1) and not accepts(node, "1")
 
@@ -328,13 +328,13 @@ def eval_annotation(text):
 
 
 @pytest.mark.skipif(not hasattr(typing, "TypeAliasType"), reason="aliases are objects from 3.12 on")
-def test_an_alias_means_what_it_stands_for():
+def test_an_alias_is_its_value():
     node, schema = compiled(typing.TypeAliasType("Ids", List[int]))
     assert schema == {"type": "array", "items": INTEGER} and node.convert([1.0]) == [1]
 
 
 @pytest.mark.skipif(not hasattr(typing, "NotRequired"), reason="they are in typing from 3.11 on")
-def test_members_may_be_required_or_not_one_by_one():
+def test_members_can_be_required_or_not_individually():
     both = TypedDict("both", {"a": typing.NotRequired[int], "b": Annotated[typing.NotRequired[str], "text"],
                               "c": typing.Required[bool]})
     node, schema = compiled(both)
@@ -342,7 +342,7 @@ def test_members_may_be_required_or_not_one_by_one():
     assert node.convert({"c": True}) == {"c": True} and not accepts(node, {"a": 1})
 
 
-def test_forms_from_typing_extensions_are_known():
+def test_special_forms_of_typing_extensions_are_supported():
     extensions = pytest.importorskip("typing_extensions", reason="it is used by those who have it")
     mixed = extensions.TypedDict("mixed", {"a": extensions.NotRequired[int], "b": extensions.Annotated[str, "text"],
                                            "c": extensions.Literal["x", "y"], "d": extensions.Required[bool]})
@@ -383,7 +383,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("annotation, form, good, bad", TEXTS, ids=lambda value: getattr(value, "__name__", ""))
-def test_texts_are_converted_and_what_they_cannot_stand_for_is_refused(annotation, form, good, bad):
+def test_texts_are_converted_or_refused(annotation, form, good, bad):
     node, schema = compiled(annotation)
     assert schema == ({"type": "string", "format": form} if form else {"type": "string", "contentEncoding": "base64"})
     for text, value in good.items():
@@ -404,7 +404,7 @@ def test_decimals_keep_their_digits(value, number):
 
 
 @pytest.mark.parametrize("value", ["", "x", "NaN", "Infinity", "-inf", True, None, []])
-def test_what_is_no_decimal_number_is_refused(value):
+def test_other_than_decimal_numbers_is_refused(value):
     assert not accepts(compiled(decimal.Decimal)[0], value)
 
 
@@ -439,7 +439,7 @@ def recursive(name, member, annotation):
     return dataclasses.dataclass(cls)
 
 
-def test_classes_of_one_name_get_names_of_their_own():
+def test_classes_with_the_same_name_get_different_names():
     inner = recursive("Node", "b", None)
     inner.__annotations__["b"] = Optional[inner]
     outer = recursive("Node", "a", None)
@@ -450,7 +450,7 @@ def test_classes_of_one_name_get_names_of_their_own():
         assert fits(schema, value) is good and accepts(node, value) is good
 
 
-def test_a_class_that_is_used_twice_is_written_out_twice():
+def test_a_class_that_is_used_twice_is_inlined_twice():
     node, schema = compiled(Tuple[Point, Point])
     assert schema["prefixItems"] == [POINT, POINT] and "$defs" not in schema
 
@@ -463,7 +463,7 @@ def test_a_recursive_class_that_is_used_twice_is_defined_once():
     assert second.convert({"value": 1, "children": [{"value": 2}]}) == Tree(1, [Tree(2)])
 
 
-def test_a_class_in_a_function_may_mention_itself():
+def test_a_class_in_a_function_can_refer_to_itself():
     @dataclasses.dataclass
     class Local:
         next: "Optional[Local]" = None
@@ -498,7 +498,7 @@ class Frozen:
     x: int
 
 
-def test_defaults_are_shown_where_json_has_a_form_of_them():
+def test_defaults_that_json_can_express_are_in_the_schema():
     @dataclasses.dataclass
     class Defaults:
         day: datetime.date = datetime.date(2024, 5, 6)
@@ -515,7 +515,7 @@ def test_defaults_are_shown_where_json_has_a_form_of_them():
         "day": "2024-05-06", "items": [], "nested": {"x": 1}, "pair": [1, 2]}
 
 
-def test_what_a_class_says_about_its_values_is_passed_on():
+def test_errors_of_a_class_are_passed_on():
     node, schema = compiled(List[Even])
     assert node.convert([{"number": 2}]) == [Even(2)]
     with pytest.raises(Mismatch) as caught:
@@ -525,7 +525,7 @@ def test_what_a_class_says_about_its_values_is_passed_on():
         compiled(Positive)[0].convert(-1)
 
 
-def test_of_what_is_returned_more_is_known():
+def test_schemas_of_return_values_have_computed_members_and_are_open():
     _, schema = compiled(WithInit, returned=True)
     assert schema == {"type": "object", "properties": {"shown": INTEGER, "total": {"type": "integer", "default": 0}},
                       "required": ["shown"]}
@@ -544,14 +544,14 @@ MESSAGES = [
     (None, 1, "a: 1 is not null"),
     (Optional[int], "x", "a: 'x' is not an integer"),
     (Optional[Point], {"x": "1"}, "a.x: '1' is not an integer"),
-    (Union[int, str], 1.5, "a: 1.5 fits none of the 2 possible types"),
+    (Union[int, str], 1.5, "a: 1.5 does not fit any of the 2 possible types"),
     (Union[Point, List[int]], {"x": "s"}, "a.x: 's' is not an integer"),
-    (Literal["a", "b"], "c", "a: 'c' is none of 'a', 'b'"),
+    (Literal["a", "b"], "c", "a: 'c' is not one of 'a', 'b'"),
     (Literal["a"], "c", "a: 'c' is not 'a'"),
-    (Color, None, "a: None is none of 'red', 'blue'"),
+    (Color, None, "a: None is not one of 'red', 'blue'"),
     (List[int], 5, "a: 5 is not a list"),
     (List[List[int]], [[1], [2, "3"]], "a[1][1]: '3' is not an integer"),
-    (Set[int], [1, 1], "a: an item comes more than once"),
+    (Set[int], [1, 1], "a: an item occurs more than once"),
     (Set[Any], [[]], "a: its items cannot be members of a set"),
     (Tuple[int, str], [1], "a: [1] is not a list of 2 items"),
     (Tuple[int, str], [1, 2], "a[1]: 2 is not a string"),
@@ -574,7 +574,7 @@ MESSAGES = [
 
 
 @pytest.mark.parametrize("annotation, value, sentence", MESSAGES, ids=[item[2][:40] for item in MESSAGES])
-def test_what_is_wrong_is_said_in_a_sentence_with_its_place(annotation, value, sentence):
+def test_errors_are_one_sentence_with_the_path(annotation, value, sentence):
     with pytest.raises(Mismatch) as caught:
         compiled(annotation)[0].convert(value)
     assert caught.value.sentence("a") == sentence
@@ -583,7 +583,7 @@ def test_what_is_wrong_is_said_in_a_sentence_with_its_place(annotation, value, s
 def test_a_long_enumeration_is_cut():
     with pytest.raises(Mismatch) as caught:
         compiled(Literal[tuple(range(30))])[0].convert(99)
-    assert caught.value.sentence() == "99 is none of " + ", ".join(map(str, range(20))) + ", ..."
+    assert caught.value.sentence() == "99 is not one of " + ", ".join(map(str, range(20))) + ", ..."
 
 
 class Plain:
@@ -618,7 +618,7 @@ REFUSED = [
     (Holding, "'arg.it' is of the class Plain"),
     (List[Plain], "'arg' is of the class Plain"),
     (Dict[int, str], r"'arg' is a mapping with keys of <class 'int'>, but JSON's keys are strings; use Dict\[str, ...\]"),
-    (Binary, "'arg' has the choice b'x', which is no JSON value; use strings or numbers"),
+    (Binary, "'arg' has the choice b'x', which is not a JSON value; use strings or numbers"),
     (Literal[b"x"], "'arg' has the choice b'x'"),
     (Nan, "'arg' has the choice nan"),
     (Empty, "'arg' is an enumeration without members"),
@@ -631,12 +631,12 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("annotation, reason", REFUSED, ids=str)
-def test_what_json_has_no_form_of_is_refused_with_the_reason_and_the_fix(annotation, reason):
+def test_types_without_a_form_in_json_are_refused_with_the_reason_and_the_fix(annotation, reason):
     with pytest.raises(RegistrationError, match=f"^tool 'it': parameter {reason}"):
         compiled(annotation)
 
 
-def test_for_what_is_returned_errors_say_so():
+def test_errors_name_the_returned_value():
     with pytest.raises(RegistrationError, match="^tool 'it': the returned value.it is of the class Plain"):
         Schemas("tool 'it'", returned=True).compile(Holding, "")
 
@@ -791,7 +791,7 @@ either_leaves = st.one_of(plain_leaves, st.sampled_from(TEXTUAL), st.sampled_fro
 
 @given(with_value(either_leaves, KINDS))
 @settings(max_examples=150, deadline=None)
-def test_a_text_that_fits_is_refused_only_when_it_cannot_be_converted(given_pair):
+def test_valid_text_is_refused_only_when_it_cannot_be_converted(given_pair):
     annotation, value = given_pair
     node, schema = compiled(annotation)
     try:

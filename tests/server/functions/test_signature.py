@@ -1,4 +1,4 @@
-"""Signatures, in a module whose annotations are all text."""
+"""Signatures, in a module whose annotations are all strings."""
 
 from __future__ import annotations
 
@@ -93,15 +93,15 @@ simple, bare, nothing = without_text()
     (functools.partial(plain, 1), {"b": Optional[str], "c": List[int], "d": MISSING, "more": float}, Dict[str, Any]),
     (functools.partial(Thing().method), {"a": int}, str),
 ])
-def test_annotations_are_looked_up_wherever_they_are(function, parameters, returns):
+def test_annotations_are_resolved_for_every_kind_of_callable(function, parameters, returns):
     assert read(function) == (parameters, returns)
 
 
-def test_a_class_takes_what_its_making_takes():
+def test_a_class_has_the_signature_of_its_constructor():
     assert read(Made)[0] == {"a": int}
 
 
-def test_defaults_and_kinds_are_known():
+def test_defaults_and_kinds_are_read():
     assert [(item.default, item.how.name) for item in read_signature(plain, "it").parameters] == [
         (MISSING, "POSITIONAL_OR_KEYWORD"), (None, "POSITIONAL_OR_KEYWORD"), ((), "KEYWORD_ONLY"), (1, "KEYWORD_ONLY"),
         (MISSING, "VAR_KEYWORD")]
@@ -112,7 +112,7 @@ def test_defaults_and_kinds_are_known():
     (plain, "plain"), (functools.partial(functools.partial(plain, 1), 2), "plain"), (Thing(), "Thing"), (Thing().method, "method"),
     (wrapped, "wrapped"), (len, "len"), (lambda: 1, "<lambda>"), (functools.partial(Thing()), "Thing"), (Made, "Made"),
 ])
-def test_the_name_is_the_functions_own(function, name):
+def test_the_name_is_that_of_the_function(function, name):
     assert name_of(function) == name
 
 
@@ -144,14 +144,14 @@ def called(a: [][0]) -> None:
     (unknown, "parameter 'b' is annotated with a name that is not defined at module level .*NoSuchName.*; define it there"),
     (unknown_result, "the returned value is annotated with a name that is not defined.*NoSuchName"),
     (for_checkers, "parameter 'a' is annotated with a name .*Decimal.* not only under TYPE_CHECKING"),
-    (broken, "parameter 'a' is annotated with what cannot be evaluated .SyntaxError"),
-    (attribute, "parameter 'a' is annotated with what cannot be evaluated .AttributeError.*NoSuchName"),
-    (called, "parameter 'a' is annotated with what cannot be evaluated .IndexError"),
-    (Thing.method, "parameter 'self' is for an object, .* register the method of an object, as in add_tool.thing.method"),
+    (broken, "parameter 'a' is annotated with an expression that cannot be evaluated .SyntaxError"),
+    (attribute, "parameter 'a' is annotated with an expression that cannot be evaluated .AttributeError.*NoSuchName"),
+    (called, "parameter 'a' is annotated with an expression that cannot be evaluated .IndexError"),
+    (Thing.method, "parameter 'self' takes the object, .* register a bound method, as in add_tool.thing.method"),
     (dict, "its signature cannot be read .*; wrap it in a def with annotations"),
     (operator.itemgetter(1), "its signature cannot be read|"),
 ])
-def test_what_cannot_be_read_is_refused_with_the_reason_and_the_fix(function, reason):
+def test_unreadable_signatures_are_refused_with_the_reason_and_the_fix(function, reason):
     if function is dict or isinstance(function, operator.itemgetter):
         try:
             inspect.signature(function)
@@ -163,7 +163,7 @@ def test_what_cannot_be_read_is_refused_with_the_reason_and_the_fix(function, re
         read(function)
 
 
-def test_a_bar_that_this_python_does_not_know_is_explained():
+def test_unions_with_a_bar_are_explained_on_old_pythons():
     def barred(a: int | None) -> None:
         pass
 
@@ -173,7 +173,7 @@ def test_a_bar_that_this_python_does_not_know_is_explained():
         assert "cannot be evaluated on Python 3.9" in str(error) and "write Optional[X] or Union[X, Y] for X | Y" in str(error)
 
 
-def test_a_local_function_may_call_its_parameter_self():
+def test_a_local_function_can_have_a_parameter_self():
     def local(self: int, b: int) -> int:
         return self
 
@@ -208,5 +208,5 @@ def test_async_functions_are_refused_with_advice(function):
 
 
 @pytest.mark.parametrize("function", [plain, Thing(), Thing().method, functools.partial(plain, 1), len, Made, math.hypot])
-def test_other_functions_are_not(function):
+def test_other_functions_are_not_refused(function):
     refuse_async(function, "tool 'it'")
