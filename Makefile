@@ -1,7 +1,7 @@
-# Short names for what is done often. PYTHON is the interpreter of an environment with .[test,docs,types].
+# Short names for what is done often. PYTHON is the interpreter of an environment with .[test,docs,lint,types].
 PYTHON ?= python3
 
-.PHONY: test cover lint types docs bench vendor-check build clean
+.PHONY: test cover lint types map docs bench vendor-check build clean
 
 test:
 	$(PYTHON) -m pytest
@@ -10,8 +10,15 @@ test:
 cover:
 	.ci/cover $(PYTHON) $(PYTHON) -m pytest
 
-lint types:
+lint:
+	$(PYTHON) -m ruff check mcplite tests benchmarks examples docs
+
+types:
 	$(PYTHON) -m mypy
+
+# The map of the package in docs/design.rst, from the docstrings.
+map:
+	$(PYTHON) docs/map.py
 
 docs:
 	$(PYTHON) -m sphinx -q -W -b html docs docs/_build/html

@@ -41,8 +41,8 @@ class Counts:
 
 
 FULL = Counts(starts=7, rounds=10, calls=200, warm_up=200, quick_calls=5, sleep=0.3, payload_rounds=4,
-              megabytes=(1, 10), progress_rounds=3, notifications=10_000, tools=1000, list_rounds=6, connections=(1, 8, 32, 128),
-              load_rounds=3, load_seconds=1.0, sleepers=128, sessions=200, idle_seconds=3.0)
+              megabytes=(1, 10), progress_rounds=3, notifications=10_000, tools=1000, list_rounds=6,
+              connections=(1, 8, 32, 128), load_rounds=3, load_seconds=1.0, sleepers=128, sessions=200, idle_seconds=3.0)
 #: The tools that each server has besides the many; all of them fit on one page.
 _OWN_TOOLS = 7
 #: To see that everything works; the figures mean nothing.

@@ -8,6 +8,7 @@ import dataclasses
 import gc
 import logging
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -118,7 +119,8 @@ def test_pages_speak_of_names_that_exist():
     for page in PAGES:
         for name in re.findall(r"\bmcplite\.([A-Za-z_]+)", page.read_text("utf-8")):
             if name not in ("wire", "access"):  # loggers
-                assert name in mcplite.__all__ or any((Path(mcplite.__file__).parent / place).exists() for place in (name, f"{name}.py")), f"{page.name}: {name}"
+                package = Path(mcplite.__file__).parent
+                assert name in mcplite.__all__ or (package / name).exists() or (package / f"{name}.py").exists(), name
 
 
 def test_every_page_is_in_the_index():
@@ -175,6 +177,12 @@ def page_with(text):
 
 def test_the_table_of_revisions_is_the_packages():
     assert (DOCS / "revisions.rst").read_text("utf-8") == page_with(table()), "run python tests/test_docs.py"
+
+
+def test_the_map_is_made_from_the_docstrings():
+    page = runpy.run_path(str(DOCS / "map.py"))["page"]()
+    assert (DOCS / "design.rst").read_text("utf-8") == page, "run make map"
+    assert page.count("\n    - ``") > 150
 
 
 def test_the_table_of_limits_is_the_packages():

@@ -1,4 +1,4 @@
-"""The README: it renders, what it shows runs, and its commands are those that are checked."""
+"""The README and the pages beside it: they render, what the README shows runs, and its commands are run by CI."""
 
 import re
 import shlex
@@ -19,6 +19,9 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.rst").read_text("utf-8")
 
 
+PAGES = ["README.rst", "CHANGES.rst", "CONTRIBUTING.rst", "SECURITY.rst"]
+
+
 def document(text, name):
     """Return the parsed document; any warning is an error."""
     settings = {"halt_level": docutils.utils.Reporter.WARNING_LEVEL, "report_level": 2, "input_encoding": "unicode"}
@@ -36,7 +39,7 @@ def commands():
     return [line[2:] for block in blocks("console") for line in block.splitlines() if line.startswith("$ ")]
 
 
-@pytest.mark.parametrize("name", ["README.rst", "CHANGES.rst"])
+@pytest.mark.parametrize("name", PAGES)
 def test_it_renders_without_a_warning(name):
     text = (ROOT / name).read_text("utf-8")
     html = docutils.core.publish_string(text, writer=html5_polyglot.Writer(),
@@ -44,11 +47,23 @@ def test_it_renders_without_a_warning(name):
     assert b"<h1" in html
 
 
-def test_its_links_lead_to_files():
-    targets = [node["refuri"] for node in document(README, "README.rst").findall(docutils.nodes.reference)
-               if "refuri" in node]
+@pytest.mark.parametrize("name", PAGES)
+def test_its_links_lead_to_files(name):
+    text = (ROOT / name).read_text("utf-8")
+    targets = [node["refuri"] for node in document(text, name).findall(docutils.nodes.reference) if "refuri" in node]
     local = [target for target in targets if "://" not in target]
-    assert local and [target for target in local if not (ROOT / target).is_file()] == []
+    assert [target for target in local if not (ROOT / target).is_file()] == []
+    assert local or name == "CHANGES.rst"
+
+
+def test_the_page_for_contributors_names_what_exists():
+    text = (ROOT / "CONTRIBUTING.rst").read_text("utf-8")
+    paths = set(re.findall(r"\b(?:mcplite|tests|docs|examples|benchmarks)/[\w./-]*[\w]", text)) - {"tests/rpc/test_peer_"}
+    assert len(paths) > 20 and [path for path in paths if not (ROOT / path).exists()] == []
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    targets = re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)
+    shortcuts = text.partition("``make`` has short names")[2].partition(".\n\n")[0]
+    assert set(re.findall(r"``([a-z]+)``", shortcuts)) <= set(targets)
 
 
 def test_the_server_is_the_example():

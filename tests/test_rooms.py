@@ -335,7 +335,8 @@ def test_guests_are_imported_where_they_are_used_and_nowhere_else(module):
             if guest not in GUESTS:
                 continue
             assert any(within(name, host) for host in GUESTS[guest]), f"line {node.lineno}: no place for {guest}"
-            assert lazy or typing or guest == "subprocess" or name in LAZY, f"line {node.lineno}: import {guest} where it is used"
+            late = lazy or typing or guest == "subprocess" or name in LAZY
+            assert late, f"line {node.lineno}: import {guest} where it is used"
 
 
 def test_no_event_loop(module):

@@ -21,6 +21,7 @@ WITHOUT_A_MODULE = {
     "docs": "the pages of docs/",
     "examples": "the examples",
     "imports": "what an import of the package loads",
+    "language": "the language of code and pages",
     "readme": "the README",
     "rooms": "the layer rule of the package",
     "schemas": "the schemas of tests/support",

@@ -60,8 +60,8 @@ SERVER = {
 _CODE_FLOWS = """metadata-default metadata-var1 metadata-var2 metadata-var3 basic-cimd scope-from-www-authenticate
     scope-from-scopes-supported scope-omitted-when-undefined scope-step-up scope-retry-limit token-endpoint-auth-basic
     token-endpoint-auth-post token-endpoint-auth-none pre-registration""".split()
-_LATE_FLOWS = """resource-mismatch offline-access-scope offline-access-not-supported authorization-server-migration iss-supported
-    iss-not-advertised iss-supported-missing iss-wrong-issuer iss-unexpected iss-normalized metadata-issuer-mismatch""".split()
+_LATE_FLOWS = """resource-mismatch offline-access-scope offline-access-not-supported authorization-server-migration
+    iss-supported iss-not-advertised iss-supported-missing iss-wrong-issuer iss-unexpected iss-normalized metadata-issuer-mismatch""".split()
 _EXTENSIONS = """client-credentials-jwt client-credentials-basic enterprise-managed-authorization dpop dpop-nonce
     wif-jwt-bearer""".split()
 CLIENT = {

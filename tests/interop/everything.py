@@ -18,8 +18,8 @@ from typing import Annotated, Any, Dict, List, Literal, NamedTuple, Optional, Tu
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-import mcplite
-from mcplite import types
+import mcplite  # noqa: E402
+from mcplite import types  # noqa: E402
 
 #: The smallest PNG and the shortest WAV: one pixel, no sample.
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000a49444154789c63000100"

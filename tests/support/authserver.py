@@ -95,7 +95,8 @@ class AuthServer(WebScript):
 
     def description(self):
         document = {
-            "issuer": self.issuer, "token_endpoint": self.issuer + "/token", "authorization_endpoint": self.issuer + "/authorize",
+            "issuer": self.issuer, "token_endpoint": self.issuer + "/token",
+            "authorization_endpoint": self.issuer + "/authorize",
             "revocation_endpoint": self.issuer + "/revoke", "code_challenge_methods_supported": ["S256"],
             "response_types_supported": ["code"], "authorization_response_iss_parameter_supported": True,
             "token_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]}
@@ -306,7 +307,8 @@ class Protected(Checks, WebScript):
             "REQUEST_METHOD": request.method, "SCRIPT_NAME": mounted, "PATH_INFO": path[len(mounted):], "QUERY_STRING": query,
             "SERVER_NAME": "127.0.0.1", "SERVER_PORT": str(self.port), "SERVER_PROTOCOL": "HTTP/1.1",
             "CONTENT_LENGTH": str(len(request.body)), "CONTENT_TYPE": request.headers.get("content-type", ""),
-            "wsgi.version": (1, 0), "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(request.body), "wsgi.errors": sys.stderr,
+            "wsgi.version": (1, 0), "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(request.body),
+            "wsgi.errors": sys.stderr,
             "wsgi.multithread": True, "wsgi.multiprocess": False, "wsgi.run_once": False,
             **{"HTTP_" + name.upper().replace("-", "_"): value for name, value in request.headers.items()
                if name not in ("content-type", "content-length")}}

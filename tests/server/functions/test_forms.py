@@ -99,7 +99,7 @@ def test_an_answer_that_does_not_fit_is_refused(wanted, content, reason):
 
 @pytest.mark.parametrize("wanted, reason", [
     (Tree, "Tree.* contains itself, but forms are flat; ask for its members one by one"),
-    (object(), "has no form in JSON"), (List["Nowhere"], "Nowhere"),
+    (object(), "has no form in JSON"), (List["Nowhere"], "Nowhere"),  # noqa: F821
 ])
 def test_types_without_a_form_are_refused(wanted, reason):
     with pytest.raises(RegistrationError, match=f"^elicitation: .*{reason}"):
