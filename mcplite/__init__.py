@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .net.bearer import Bearer as Bearer
     from .rpc.cancel import CancelToken as CancelToken
     from .server import Context as Context, Limits as Limits, Server as Server
+    from .server.app import serve as serve
     from .server.auth.bearer import BearerAuth as BearerAuth
     from .server.auth.introspection import Introspection as Introspection
     from .server.auth.jwt import JWTVerifier as JWTVerifier
@@ -67,7 +68,6 @@ if TYPE_CHECKING:
         Sample as Sample,
     )
     from .server.runtime.states import StoredState as StoredState
-    from .server.transports.httpd import serve as serve
     from .server.transports.wsgi import mount as mount
     from .types import (
         ElicitRequest as ElicitRequest,
@@ -111,7 +111,7 @@ _HOMES = {
     "rpc.cancel": ("CancelToken",),
     "server": ("Context", "Limits", "Server"),
     "server.auth.bearer": ("BearerAuth",),
-    "server.transports.httpd": ("serve",),
+    "server.app": ("serve",),
     "server.auth.introspection": ("Introspection",),
     "server.auth.jwt": ("JWTVerifier",),
     "server.catalog.hints": ("CacheHint", "header"),

@@ -16,9 +16,8 @@ from mcplite.protocol.http.headers import Headers
 from mcplite.protocol.http.routing_headers import standard
 from mcplite.revisions import JULY_2026, JUNE_2025, NOVEMBER_2024, NOVEMBER_2025, REVISIONS
 from mcplite.rpc.channels import MemoryChannel
-from mcplite.server.http.endpoint import Exchange
+from mcplite.server.http import make_endpoint
 from mcplite.server.http.messages import HTTPRequest
-from mcplite.server.transports.httpd import serve
 from mcplite.types import CreateMessageResult, TextContent
 from tests.support import wire
 
@@ -266,13 +265,13 @@ def as_child():
 
 @contextlib.contextmanager
 def over_http():
-    with here() as mcp, serve(mcp, port=0) as host:
+    with here() as mcp, mcplite.serve(mcp, port=0) as host:
         yield host.url
 
 
 @contextlib.contextmanager
 def over_sse():
-    with here() as mcp, serve(mcp, port=0, legacy_sse=True) as host:
+    with here() as mcp, mcplite.serve(mcp, port=0, legacy_sse=True) as host:
         yield host.url[:-len("mcp")] + "sse"
 
 
@@ -352,7 +351,7 @@ def test_what_an_endpoint_refuses_is_judged_too():
         return response.status
 
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
-    exchange = Exchange(mcplite.Server("refusing"))
+    exchange = make_endpoint(mcplite.Server("refusing").runtime)
     with wire.recording() as recorder:
         assert ask(json.dumps(message).encode()) == 404  # there are no tools
         assert ask(json.dumps(message).encode(), **{"Mcp-Method": "ping"}) == 400

@@ -103,7 +103,7 @@ def _serve_stdio(options: argparse.Namespace) -> int:
             for descriptor in streams:  # serve() would have closed them
                 os.close(descriptor)
             return 1
-        serve(server, streams=streams)
+        serve(server.runtime, streams=streams)
     return 0
 
 
@@ -120,11 +120,11 @@ def _serve_http(options: argparse.Namespace, given: Dict[str, Any]) -> int:
 
     host, port = options.http
     try:
-        httpd = HTTPServer(server, host=host, port=port, **given)
+        httpd = HTTPServer(server.runtime, host=host, port=port, **given)
     except (OSError, ValueError) as error:
         print(f"cannot serve {options.target}: {error}", file=sys.stderr)
         return 1
-    warning = warning_of(server, host)
+    warning = warning_of(server.runtime, host)
     if warning is not None and not logging.getLogger(__name__).isEnabledFor(logging.WARNING):
         print(f"WARNING: {warning}", file=sys.stderr)  # the log level hides it, but it must be seen
     print(f"{server.name} is served at {httpd.url} (Ctrl-C stops it)", file=sys.stderr, flush=True)

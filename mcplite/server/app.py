@@ -1,6 +1,6 @@
-"""Server: the registry and its decorators; it owns no connection."""
+"""Server: what users register on, configure and serve; a facade over the catalog and the runtime, which know nothing of it."""
 
-import copy
+import functools
 import logging
 from typing import (
     TYPE_CHECKING,
@@ -9,6 +9,7 @@ from typing import (
     ContextManager,
     Dict,
     Iterable,
+    List,
     Mapping,
     Optional,
     Sequence,
@@ -18,48 +19,45 @@ from typing import (
 )
 
 from ..errors import RegistrationError
-from ..protocol import codec, jsonrpc, paging
-from ..protocol.envelope import SERVER_INFO
+from ..protocol import codec
 from ..revisions import REVISIONS, Revision
-from ..types import (
-    Annotations,
-    DiscoverResult,
-    Icon,
-    Implementation,
-    InitializeResult,
-    Prompt,
-    PromptArgument,
-    Resource,
-    ResourceTemplate,
-    ServerCapabilities,
-    Tool,
-    ToolAnnotations,
-)
+from ..rpc.interfaces import Channel
+from ..rpc.peer import Peer
+from ..types import Annotations, Icon, Implementation, Prompt, PromptArgument, Resource, ResourceTemplate, Tool, ToolAnnotations
 from ..version import __version__
-from .catalog.checks import bearer_auth, checked_extensions, checked_hints, checked_key, decoded_icons, find_marks
+from .catalog.catalog import Catalog, Description
+from .catalog.checks import (
+    bearer_auth,
+    checked_extensions,
+    checked_hints,
+    checked_key,
+    decoded_icons,
+    find_marks,
+    registered_scopes,
+)
 from .catalog.hints import CacheHint
-from .catalog.registry import Found, PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry, check_name, checked_meta
+from .catalog.registry import PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry, check_name, checked_meta
 from .functions.function import compile_function
 from .handling.context import Context
 from .limits import Limits
-from .runtime.runtime import Serving
-from .scopes import registered_scopes
+from .runtime.runtime import Fleet, OpenSession, Runtime
 from .sessions.legacy import LegacySession
+from .sessions.opening import serve_channel
 
 if TYPE_CHECKING:
-    from ..protocol.http.routing_headers import Mark
     from .auth.bearer import BearerAuth, Verifier
-    from .runtime.states import States, StoredState
+    from .runtime.states import StoredState
+    from .transports.httpd import HTTPServer
     from .transports.wsgi import WSGIApp
 
-__all__ = ["Server"]
+__all__ = ["Server", "serve"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Scopes = Union[str, Iterable[str]]
 Middleware = Callable[[Context, Callable[[], Dict[str, Any]]], Dict[str, Any]]
 
 
-class Server(Serving):
+class Server:
     """A collection of tools, resources and prompts that any number of clients can use.
 
     The decorators give the function back unchanged. Registering and removing is possible at any time
@@ -113,54 +111,84 @@ class Server(Serving):
                  cache_lists: Optional[Mapping[str, CacheHint]] = None, extensions: Optional[Dict[str, Any]] = None,
                  auth: "Union[None, BearerAuth, Verifier]" = None, debug: Union[None, bool, str] = None) -> None:
         check_name("server", name)
-        super().__init__(limits or Limits(), lifespan, debug)
         if page_size < 1:
             raise RegistrationError(f"page_size must be at least 1, not {page_size!r}")
-        self.info = Implementation(name=name, version=version or __version__, title=title, description=description,
-                                   website_url=website_url, icons=decoded_icons(icons))
-        self.instructions = instructions
-        #: Read when an endpoint is made.
-        self.auth = bearer_auth(auth)
         if fleet and not state_keys:
             raise RegistrationError("fleet=True needs state_keys=[...]: secrets that all processes share; make one with"
                                     " python -c 'import secrets; print(secrets.token_hex(32))'")
-        self.fleet = fleet
-        self.state_keys = [checked_key(key) for key in state_keys]
         if state_store is not None and not fleet:
             raise RegistrationError("state_store= is for a fleet=True; one process keeps what its handlers wait for itself")
-        self._state_store = state_store
-        self._states: "Optional[States]" = None
         if era not in (None, "legacy", "modern"):
             raise RegistrationError(f"era is 'legacy', 'modern' or None for both, not {era!r}")
-        #: What is spoken, oldest first.
-        self.revisions: Tuple[Revision, ...] = tuple(
-            revision for revision in REVISIONS if era is None or revision.modern == (era == "modern"))
-        self.speaks_legacy, self.speaks_modern = era != "modern", era != "legacy"
-        #: What only clients without a handshake ask.
-        self.modern_methods = frozenset(REVISIONS[-1].client_requests).difference(
-            *(revision.client_requests for revision in REVISIONS if not revision.modern))
-        self._forwards_logs = False
-        self._cache = cache or CacheHint()
-        self._cache_lists = checked_hints(cache_lists or {})
-        self._extensions = checked_extensions(extensions)
-        self.middleware: Tuple[Middleware, ...] = tuple(middleware)
-        self.mask_errors = mask_errors
-        self.registry = Registry(self._changed)
+        keys = [checked_key(key) for key in state_keys]
+        #: What is registered.
+        self.registry = Registry(lambda kind: self.runtime.list_changed(kind))
+        described = Description(
+            Implementation(name=name, version=version or __version__, title=title, description=description,
+                           website_url=website_url, icons=decoded_icons(icons)),
+            instructions, experimental, checked_extensions(extensions))
+        spoken = [revision for revision in REVISIONS if era is None or revision.modern == (era == "modern")]
+        catalog = Catalog(self.registry, described, spoken, page_size, middleware, cache, checked_hints(cache_lists or {}))
+        #: What sessions, endpoints and transports share.
+        self.runtime = Runtime(
+            catalog, limits or Limits(), None if lifespan is None else functools.partial(lifespan, self),
+            on_roots_changed, mask_errors, bearer_auth(auth), Fleet(keys, state_store) if fleet else None, debug)
         for kind in declare:
             if kind not in ("tools", "resources", "prompts"):
                 raise RegistrationError(f"declare={kind!r}: only 'tools', 'resources' and 'prompts' can be declared")
             self.registry.declare(kind)
-        self._page_size = page_size
-        self._experimental = experimental
-        self._on_roots_changed = on_roots_changed
-        #: Guarded by the lock of the serving half, as is the next one.
-        self._pages: Dict[Tuple[str, Optional[str], str, int], Any] = {}
-        self._identities: Dict[str, Dict[str, Any]] = {}
 
     @property
     def name(self) -> str:
         """How the server calls itself."""
         return self.info.name
+
+    @property
+    def info(self) -> Implementation:
+        """What clients are told of the server: its name, version, title and so on."""
+        return self.runtime.catalog.description.info
+
+    @property
+    def instructions(self) -> Optional[str]:
+        """How a model should use the server."""
+        return self.runtime.catalog.description.instructions
+
+    @instructions.setter
+    def instructions(self, text: Optional[str]) -> None:
+        self.runtime.catalog.description.instructions = text
+
+    @property
+    def limits(self) -> Limits:
+        """Every bound."""
+        return self.runtime.limits
+
+    @property
+    def revisions(self) -> Tuple[Revision, ...]:
+        """The revisions that are spoken, oldest first."""
+        return self.runtime.catalog.revisions
+
+    @property
+    def fleet(self) -> bool:
+        """Whether several processes serve this name together."""
+        return self.runtime.fleet is not None
+
+    @property
+    def auth(self) -> "Optional[BearerAuth]":
+        """Who may call over HTTP; read when an endpoint is made."""
+        return self.runtime.auth
+
+    @auth.setter
+    def auth(self, auth: "Union[None, BearerAuth, Verifier]") -> None:
+        self.runtime.auth = bearer_auth(auth)
+
+    @property
+    def debug(self) -> Union[None, bool, str]:
+        """Whether every message is logged."""
+        return self.runtime.debug
+
+    @debug.setter
+    def debug(self, debug: Union[None, bool, str]) -> None:
+        self.runtime.debug = debug
 
     def __repr__(self) -> str:
         return f"<Server {self.name!r}>"
@@ -300,9 +328,7 @@ class Server(Serving):
 
     def resource_updated(self, uri: str) -> None:
         """Tell every client that subscribed to *uri*, or listens to it, that it has changed; callable from any thread."""
-        for session in self.sessions:
-            session.publish("notifications/resources/updated", {"uri": uri}, "resources")
-        self.listeners.publish("notifications/resources/updated", uri)
+        self.runtime.resource_updated(uri)
 
     # --- prompts and completion -------------------------------------------------------------------
 
@@ -393,8 +419,9 @@ class Server(Serving):
         is known of, since it may be about the request of another one.
         """
         from .handling.logs import ClientLogHandler
-        self._forwards_logs = True
-        return ClientLogHandler(self, level)
+
+        self.runtime.catalog.forwards_logs = True
+        return ClientLogHandler(self.runtime, level)
 
     # --- serving ----------------------------------------------------------------------------------------
 
@@ -410,11 +437,11 @@ class Server(Serving):
         if transport == "stdio":
             from .transports.stdio import serve
 
-            serve(self, **options)
+            serve(self.runtime, **options)
         elif transport == "streamable-http":
             from .transports.httpd import serve_http
 
-            serve_http(self, **options)
+            serve_http(self.runtime, **options)
         else:
             raise ValueError(f"unknown transport {transport!r}; use 'stdio' or 'streamable-http'")
 
@@ -426,141 +453,25 @@ class Server(Serving):
         """
         from .transports.wsgi import WSGIApp
 
-        return WSGIApp(self, path=path, **options)
+        return WSGIApp(self.runtime, path=path, **options)
 
-    # --- what sessions and dispatch ask ---------------------------------------------------------------
+    def serve_channel(self, channel: Channel, on_close: Optional[Callable[[], object]] = None) -> Peer:
+        """Begin to serve one client on a channel, and return at once.
 
-    def offers(self, area: str) -> bool:
-        """Whether "tools", "resources" or "prompts" are declared to a client that comes now."""
-        return self.registry.declared(area) or (area == "resources" and self.registry.declared("templates"))
-
-    def describe(self, revision: Revision, lasting: bool = True) -> Dict[str, Any]:
-        """Return the encoded result of ``initialize``.
-
-        :param lasting: whether there is a session: without one there is no news, and no log level is remembered.
+        :param on_close: called when the conversation is over.
+        :returns: the conversation; ``wait_closed()`` blocks until it is over, ``close()`` ends it.
         """
-        result = InitializeResult(protocol_version=revision.name, capabilities=self._capabilities(lasting),
-                                  server_info=self.info, instructions=self.instructions)
-        return codec.encode(result, revision)  # type: ignore[no-any-return]
-
-    def discover(self, revision: Revision) -> Dict[str, Any]:
-        """Return the encoded result of ``server/discover`` (DISC-03)."""
-        result = DiscoverResult(supported_versions=[known.name for known in reversed(self.revisions)],
-                                capabilities=self._capabilities(True), instructions=self.instructions)
-        return self.stamped({**codec.encode(result, revision), **self._hint("discover")}, revision)
-
-    def _capabilities(self, lasting: bool) -> ServerCapabilities:
-        news = {"listChanged": True} if lasting else {}
-        return ServerCapabilities(
-            experimental=self._experimental, logging={} if lasting else None,
-            completions={} if self.registry.has_completions else None,
-            tools=news if self.offers("tools") else None,
-            prompts=news if self.offers("prompts") else None,
-            resources=({"subscribe": True, **news} if lasting else {}) if self.offers("resources") else None,
-            extensions=self._extensions)
-
-    def serves(self, method: str) -> bool:
-        """Whether a method of a modern revision exists here; one behind a capability that is not declared does not."""
-        area = method.partition("/")[0]
-        if area == "completion":
-            return self.registry.has_completions
-        return area in ("server", "subscriptions") or self.offers(area)
-
-    def stamped(self, result: Dict[str, Any], revision: Revision) -> Dict[str, Any]:
-        """Return the result of a modern request with what each of them carries (STAT-06, STAT-10); changes it."""
-        identity = self._identities.get(revision.name)
-        if identity is None:
-            identity = codec.encode(self.info, revision)
-            with self._lock:
-                self._identities = {**self._identities, revision.name: identity}
-        result.setdefault("resultType", "complete")
-        result["_meta"] = {**(result.get("_meta") or {}), SERVER_INFO: identity}
-        return result
-
-    def _hint(self, kind: str) -> Dict[str, Any]:
-        return self._cache_lists.get(kind, self._cache).members()
-
-    def hint_for(self, own: Optional[CacheHint]) -> CacheHint:
-        """Return the hint for a resource that may have one of its own."""
-        return own or self._cache
+        return serve_channel(self.runtime, channel, on_close)
 
     @property
-    def states(self) -> "States":
-        """What makes and reads the states of handlers that ask, in a fleet."""
-        if self._states is None:
-            from .runtime.states import States
+    def sessions(self) -> List[OpenSession]:
+        """The sessions that are open now."""
+        return self.runtime.sessions
 
-            self._states = States(self.state_keys, self.name, self.limits.waiting_seconds, self._state_store)
-        return self._states
+    def close(self) -> None:
+        """End every conversation, leave the lifespan, and stop the worker threads; idempotent."""
+        self.runtime.close()
 
-    def listing(self, kind: str, key: str, cursor: Optional[str], revision: Revision) -> Any:
-        """Return one page of a list; pages are kept, encoded, until the registry changes.
-
-        :raises InvalidParams: the cursor is not one of this list's (PAGE-09, PAGE-10).
-        """
-        place = (kind, cursor, revision.name, self.registry.version(kind))
-        page = self._pages.get(place)
-        if page is None:
-            entries = list(self.registry.all(kind).items())
-            chosen, after = paging.page(entries, cursor, self._page_size, kind, key=lambda item: str(item[0]))
-            result: Dict[str, Any] = {key: [codec.encode(entry.listed(revision), revision) for _, entry in chosen]}
-            if after is not None:
-                result["nextCursor"] = after
-            if revision.modern:
-                result = self.stamped({**result, **self._hint(kind)}, revision)
-            page = jsonrpc.Encoded(result)
-            with self._lock:
-                # An old version's pages are never asked for again; a handful of cursors is worth keeping.
-                self._pages = {at: kept for at, kept in self._pages.items() if at[0] != kind or at[3] == place[3]}
-                if len(self._pages) < 256:
-                    self._pages[place] = page
-        # Middleware reads and changes results, and must neither meet text nor what is kept.
-        return copy.deepcopy(page.value) if self.middleware else page
-
-    def find_resource(self, uri: str) -> Optional[Found]:
-        """Return what reads *uri*; None when there is nothing."""
-        entry = self.registry.get("resources", uri)
-        if entry is not None:
-            return Found(entry.function, {}, entry.resource.mime_type, self.hint_for(entry.cache), entry.scopes)
-        match = self.registry.match(uri)
-        if match is None:
-            return None
-        template, values = match
-        return Found(template.function, values, template.template.mime_type, self.hint_for(template.cache), template.scopes)
-
-    def marks(self, name: Any) -> "Sequence[Mark]":
-        """Return the marked parameters of a tool; none for a name that is no tool's."""
-        entry = self.registry.get("tools", name) if isinstance(name, str) else None
-        return () if entry is None else entry.marks
-
-    def runs_inline(self, method: str, params: Optional[Dict[str, Any]]) -> bool:
-        """Whether a handler may run on the thread of an HTTP request: it can neither say nor ask anything meanwhile."""
-        if self.middleware or self._forwards_logs or self.registry.method(method) is not None:
-            return False
-        name = (params or {}).get("name")
-        found: Any = None
-        if method == "resources/read":
-            return False
-        if method == "tools/call" and isinstance(name, str):
-            entry = self.registry.get("tools", name)
-            if entry is not None and entry.timeout is not None:
-                return False
-            found = None if entry is None else entry.function
-        elif method == "prompts/get" and isinstance(name, str):
-            entry = self.registry.get("prompts", name)
-            found = None if entry is None else entry.function
-        return found is None or (found.wants_context is None and not found.questions)
-
-    def roots_changed(self, session: LegacySession) -> None:
-        """Pass a client's roots change on to the user's callback, on a worker."""
-        callback = self._on_roots_changed
-        if callback is not None:
-            self.workers.submit(lambda: callback(session))
-
-    def _changed(self, kind: str) -> None:
-        for session in self.sessions:
-            session.publish(f"notifications/{kind}/list_changed", None, kind)
-        self.listeners.publish(f"notifications/{kind}/list_changed")
 
     def _decorator(self, kind: str, add: Callable[..., None], name: Optional[str], options: Dict[str, Any]
                    ) -> Callable[[F], F]:
@@ -572,3 +483,17 @@ class Server(Serving):
             return function
 
         return register
+
+
+def serve(server: Server, **options: Any) -> "HTTPServer":
+    """Return a server for ``with``: it serves in a thread, inside of the block.
+
+    :param server: whose tools, resources and prompts are served.
+    :param options: those of :class:`HTTPServer`; the port is any free one by default, and ``url`` tells where.
+    :raises OSError: the address cannot be had.
+    :raises ValueError: an option is not written right.
+    """
+    from .transports.httpd import HTTPServer
+
+    options.setdefault("port", 0)
+    return HTTPServer(server.runtime, **options)

@@ -117,7 +117,7 @@ def _from_functions(module: ModuleType, place: str, name: Optional[str]) -> Serv
             server.add_tool(value)
         except RegistrationError as error:
             skipped.append(f"  {key}: {error}")
-    if not server.offers("tools"):
+    if not server.registry.declared("tools"):
         why = "; these functions cannot be tools:\n" + "\n".join(skipped) if skipped else ""
         raise LoadError(f"{place} has neither a Server nor a public annotated function{why}")
     for line in skipped:

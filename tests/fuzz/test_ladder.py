@@ -14,7 +14,7 @@ from mcplite.protocol.http.headers import Headers
 from mcplite.protocol.http.routing_headers import Mark, parameters, standard
 from mcplite.revisions import NEWEST, REVISIONS
 from mcplite.rpc.channels import MemoryChannel
-from mcplite.server.http.endpoint import Exchange
+from mcplite.server.http import make_endpoint
 from mcplite.server.http.messages import HTTPRequest, UnreadableBody
 from tests.support.mutations import places
 from tests.support.stateless import MODERN, PREFIX, call, encode, headers, message
@@ -257,9 +257,9 @@ def ordinary(exchange, mcp):
         assert response.status == 200, answer
         return answer["result"]
 
-    if mcp.speaks_modern:
+    if mcp.runtime.catalog.speaks_modern:
         assert post(call("add", {"a": 1}))["content"][0]["text"] == "3"
-    if mcp.speaks_legacy:
+    if mcp.runtime.catalog.speaks_legacy:
         given = Headers(fitting(OPENING, False).items())
         response = exchange.handle(HTTPRequest("POST", "/mcp", given, read=lambda limit: encode(OPENING)))
         assert response.status == 200 and json.loads(response.content)["result"]["serverInfo"]["name"] == "fuzzed"
@@ -282,7 +282,7 @@ def end(exchange, principal, session):
 @contextlib.contextmanager
 def endpoint(way, stateless=False):
     mcp = make(**WAYS[way])
-    exchange = Exchange(mcp, stateless=stateless)
+    exchange = make_endpoint(mcp.runtime, stateless=stateless)
     try:
         yield exchange, mcp
     finally:
@@ -303,7 +303,7 @@ def test_whatever_comes_to_an_endpoint_is_answered(way, stateless):
             response = exchange.handle(HTTPRequest(method, "/mcp", given, read=reading(data), principal=principal))
             seen.add("stream" if response.streaming else response.status)
             try:
-                check(method, data, mcp.speaks_modern and given.get("mcp-protocol-version") == MODERN, response)
+                check(method, data, mcp.runtime.catalog.speaks_modern and given.get("mcp-protocol-version") == MODERN, response)
             finally:
                 response.close()
                 end(exchange, principal, session)
@@ -311,7 +311,7 @@ def test_whatever_comes_to_an_endpoint_is_answered(way, stateless):
         for valid in VALID:
             for modern in (False, True):
                 send(("POST", list(fitting(valid, modern).items()), encode(valid)), None)
-        assert {200, 202, "stream"} | ({400, 404} if mcp.speaks_modern else set()) <= seen, "all of it can be reached"
+        assert {200, 202, "stream"} | ({400, 404} if mcp.runtime.catalog.speaks_modern else set()) <= seen, "all of it can be reached"
 
         @given(requests(), st.sampled_from([None, mcplite.Principal("ada")]))
         @example(("POST", [*headers(call("route", {"region": "eu", "count": "x"})).items(), ("Mcp-Param-Region", "eu"),

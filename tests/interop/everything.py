@@ -519,7 +519,7 @@ def serve_http(stateless: bool) -> None:
     def count_sessions(request: Any) -> Tuple[int, str, bytes]:
         return 200, "text/plain", b"%d" % len(server.exchange.sessions)
 
-    options = {"stateless": stateless, "legacy_sse": mcp.speaks_legacy}
+    options = {"stateless": stateless, "legacy_sse": mcp.runtime.catalog.speaks_legacy}
     with mcplite.serve(mcp, routes={"/sessions": count_sessions}, **options) as server:
         handle = server.exchange.handle
 

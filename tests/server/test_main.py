@@ -390,16 +390,16 @@ def test_main_reports_targets_that_cannot_be_served(here, capfd):
 def test_main_serves_on_the_real_streams_when_sys_stdout_is_replaced(here, monkeypatch, capfd, options, debug):
     served = []
 
-    def serve(server, streams):
-        served.append((server, streams))
+    def serve(runtime, streams):
+        served.append((runtime, streams))
         for descriptor in streams:
             os.close(descriptor)
 
     monkeypatch.setattr(command_line, "serve", serve)
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     assert command_line.main(["weather_app.py", *options]) == 0
-    (server, streams), = served
-    assert (server.name, server.debug is True) == ("weather", debug)
+    (runtime, streams), = served
+    assert (runtime.catalog.name, runtime.debug is True) == ("weather", debug)
     assert min(streams) > 2
     out, err = capfd.readouterr()
     assert out == "" and "written at import" in err and "a child at import" in err

@@ -3,7 +3,7 @@
 import json
 
 from mcplite.protocol.http.headers import Headers
-from mcplite.server.http.endpoint import Exchange
+from mcplite.server.http import make_endpoint
 from mcplite.server.http.messages import HTTPRequest
 
 MODERN = "2026-07-28"
@@ -94,7 +94,8 @@ class Web(Pipe):
     """The way to one process of a server over HTTP, without a socket; each request stands for itself."""
 
     def __init__(self, mcp, **options):
-        self.exchange = Exchange(mcp, **options)
+        self.mcp = mcp
+        self.exchange = make_endpoint(mcp.runtime, **options)
         self.status = None
 
     def respond(self, request, principal=None, **changed):

@@ -259,7 +259,7 @@ class Recorder:
 
     def refused(self, exchange, request, data, response):
         """Note what an exchange said to a request that no peer has seen, where the newest revision applies."""
-        if response.streaming or response.status < 400 or not exchange.app.revisions[-1].modern:
+        if response.streaming or response.status < 400 or not exchange.runtime.catalog.revisions[-1].modern:
             return
         try:
             body = json.loads(response.content)
@@ -273,7 +273,7 @@ class Recorder:
         except ValueError:
             claimed = None
         named = find(request.headers.get("mcp-protocol-version"))
-        if claimed is None and not exchange.app.revisions[0].modern and not (named is not None and named.modern):
+        if claimed is None and not exchange.runtime.catalog.revisions[0].modern and not (named is not None and named.modern):
             return  # of what went before, the texts say something else than the schemas: that there is no id (HTTP-07)
         with self._lock:
             self.judged.add(("server", "refusal"))

@@ -1,12 +1,13 @@
 """What the options of a server and of its decorators may be."""
 
 import logging
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...errors import RegistrationError
 from ...protocol import codec
 from ...protocol.envelope import check_extension
 from ...types import Icon
+from ..auth.principals import checked_scopes
 from ..functions.function import Function
 from .hints import CacheHint
 
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from ...protocol.http.routing_headers import Mark
     from ..auth.bearer import BearerAuth, Verifier
 
-__all__ = ["bearer_auth", "checked_extensions", "checked_hints", "checked_key", "decoded_icons", "find_marks"]
+__all__ = [
+    "bearer_auth", "checked_extensions", "checked_hints", "checked_key", "decoded_icons", "find_marks", "registered_scopes",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -100,3 +103,14 @@ def decoded_icons(icons: Optional[Sequence[Union[Icon, Dict[str, Any]]]]) -> Opt
     if icons is None:
         return None
     return [codec.decode(Icon, icon) if isinstance(icon, dict) else icon for icon in icons]
+
+
+def registered_scopes(scopes: Union[str, Iterable[str]], what: str) -> Tuple[str, ...]:
+    """Return the scopes that something is registered with.
+
+    :raises RegistrationError: one is no scope.
+    """
+    try:
+        return checked_scopes(scopes, what)
+    except (TypeError, ValueError) as error:
+        raise RegistrationError(str(error)) from error

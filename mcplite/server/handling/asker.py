@@ -5,10 +5,11 @@
 """
 
 import logging
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 
 from ...errors import InternalError, MissingCapability, ProtocolError
 from ...protocol import codec, forms, forms as sampling
+from ...revisions import Revision
 from ...types import (
     CreateMessageRequest,
     CreateMessageResult,
@@ -21,10 +22,7 @@ from ...types import (
 )
 from ..functions.forms import form_type
 from .questions import Elicit, Elicited, ListRoots, Question, Sample
-
-if TYPE_CHECKING:
-    from ...revisions import Revision
-    from .session import Session
+from .session import Session
 
 __all__ = ["Asked", "Asker", "Misfit", "Unreachable"]
 
@@ -51,16 +49,16 @@ class Asker:
     :param session: what is known of the client.
     """
 
-    def __init__(self, session: "Session") -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
 
     @property
-    def session(self) -> "Session":
+    def session(self) -> Session:
         """What is known of the client now."""
         return self._session
 
     @property
-    def _revision(self) -> "Revision":
+    def _revision(self) -> Revision:
         return self.session.revision
 
     @property
@@ -197,7 +195,7 @@ class Unreachable(Asker):
     :param why: for the error.
     """
 
-    def __init__(self, session: "Session", why: str) -> None:
+    def __init__(self, session: Session, why: str) -> None:
         super().__init__(session)
         self._why = why
 

@@ -1,15 +1,14 @@
 """Asks a legacy client over the back channel: requests of the server's own."""
 
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional
+from typing import Any, Dict, List, Mapping
 
 from ...errors import MissingCapability, ProtocolError
+from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
+from ...types import Root
 from .asker import Asked, Asker
 from .questions import ListRoots, Question
-
-if TYPE_CHECKING:
-    from ...rpc.incoming import Incoming
-    from ..sessions.legacy import LegacySession
+from .session import KnownRoots, Session
 
 __all__ = ["BackChannel"]
 
@@ -18,33 +17,29 @@ class BackChannel(Asker):
     """Asks a legacy client by requests of the server's own, one after another.
 
     :param session: whose client is asked.
-    :param incoming: the request on whose behalf it is asked; None outside of one.
+    :param roots: what is known of the client's roots.
+    :param incoming: the request on whose behalf it is asked.
     """
 
-    def __init__(self, session: "LegacySession", incoming: "Optional[Incoming]") -> None:
+    def __init__(self, session: Session, roots: KnownRoots, incoming: Incoming) -> None:
         super().__init__(session)
-        self._legacy = session
+        self._roots = roots
         self._incoming = incoming
 
     @property
     def reachable(self) -> bool:
-        return self._legacy.lasting
+        return self._session.lasting
 
     def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
-        return {key: self._ask(question) for key, question in questions.items()}
+        return {key: self._ask_known_roots(question) if isinstance(question, ListRoots) else self._ask(question)
+                for key, question in questions.items()}
+
+    def _ask_known_roots(self, question: ListRoots) -> List[Root]:
+        return self._roots.get(lambda: self._ask(question))
 
     def _ask(self, question: Question) -> Any:
-        if not isinstance(question, ListRoots):
-            asked = self.prepare(question)
-            return asked.read(self._call(asked))
-        session = self._legacy
-        known = session.roots
-        if known is None:
-            asked = self.prepare(question)
-            epoch = session.roots_epoch
-            known = asked.read(self._call(asked))
-            session.keep_roots(known, epoch)
-        return list(known)
+        asked = self.prepare(question)
+        return asked.read(self._call(asked))
 
     def _require(self, method: str, capability: Dict[str, Any], mode: str = "") -> None:
         if not self.reachable:
@@ -56,11 +51,9 @@ class BackChannel(Asker):
         super()._require(method, capability, mode)
 
     def _call(self, asked: Asked) -> Dict[str, Any]:
-        session = self._legacy
         incoming = self._incoming
-        result = session.peer.call(asked.method, asked.params, timeout=session.limits.ask_seconds,
-                                   cancel=None if incoming is None else incoming.token,
-                                   delivery=Delivery(None if incoming is None else incoming.outlet))
+        result = self._session.peer.call(asked.method, asked.params, timeout=self._session.limits.ask_seconds,
+                                         cancel=incoming.token, delivery=Delivery(incoming.outlet))
         if not isinstance(result, dict):
             raise ProtocolError(f"the client answered {asked.method!r} with {type(result).__name__}, not an object", result)
         return result

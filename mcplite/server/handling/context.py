@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..auth.principals import Principal
     from .asker import Asker
     from .session import Session
-    from .timeout import Alarm
+    from .timeout import Timeout
 
 __all__ = ["CURRENT", "Context", "LEVELS"]
 
@@ -54,8 +54,8 @@ class Context:
     unanswered: Optional[Dict[str, Any]] = None
     _asker: "Optional[Asker]" = None
     _questions = 0
-    #: What has to stand still while the handler waits for an answer.
-    alarm: "Optional[Alarm]" = None
+    #: What is paused while the handler waits for an answer.
+    timeout: "Optional[Timeout]" = None
     #: How often the handler has been entered before, for this one call.
     round = 0
     #: The answers to an ``InputRequired`` that this handler returned, by key.
@@ -63,8 +63,9 @@ class Context:
     #: The state that went with it.
     state: Any = None
 
-    def __init__(self, session: "Session", incoming: "Incoming") -> None:
+    def __init__(self, session: "Session", incoming: "Incoming", make_asker: "Callable[[Context], Asker]") -> None:
         self._session = session
+        self._make_asker = make_asker
         self.incoming = incoming
         self.params = incoming.params
         #: Guards the throttles, the last progress value and what is held back; held for arithmetic only.
@@ -128,7 +129,7 @@ class Context:
     @property
     def lifespan(self) -> Any:
         """The value of the server's ``lifespan`` context manager; None when it has none."""
-        return self._session.app.lifespan_value
+        return self._session.runtime.lifespan_value
 
     # --- its answer -------------------------------------------------------------------------------
 
@@ -136,8 +137,8 @@ class Context:
         """Answer the request; what dispatch calls when the handler has returned."""
         self.incoming.respond(self._session.finish(result))
 
-    def go_on(self, session: "Session", incoming: "Incoming") -> None:
-        """Answer a later request from now on: the client came back with the answers to a question."""
+    def resume(self, session: "Session", incoming: "Incoming") -> None:
+        """Answer a later request from now on: the client returned with the answers to a question."""
         incoming.resume(self.incoming)
         self._session, self.incoming = session, incoming
 
@@ -294,7 +295,7 @@ class Context:
     def asker(self) -> "Asker":
         """How this request's questions reach the client."""
         if self._asker is None:
-            self._asker = self._session.asker(self)
+            self._asker = self._make_asker(self)
         return self._asker
 
     @property
@@ -411,9 +412,9 @@ class Context:
 
     def _ask_all(self, questions: Mapping[str, Question], named: bool) -> Dict[str, Any]:
         self.check_cancelled()
-        if self.alarm is None:
+        if self.timeout is None:
             return self.asker.ask(questions, named)
-        with self.alarm.still():
+        with self.timeout.paused():
             return self.asker.ask(questions, named)
 
 

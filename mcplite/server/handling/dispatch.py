@@ -3,7 +3,7 @@
 import contextvars
 import copy
 import logging
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, cast
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ...errors import Cancelled, InternalError, InvalidParams, RemoteError, ResourceNotFound
 from ...protocol import codec
@@ -13,10 +13,6 @@ from ..functions.function import BadArguments
 from ..functions.results import prompt_messages, resource_contents
 from .context import CURRENT, LEVELS, Context
 from .tools import call_tool, settle
-
-if TYPE_CHECKING:
-    from ..sessions.legacy import LegacySession
-
 
 __all__ = ["dispatch", "serve"]
 
@@ -63,19 +59,19 @@ def dispatch(context: Context, own: Optional[Callable[..., Any]] = None) -> Resu
     :param own: the handler of a method of the user's own, which goes before ours.
     :raises RemoteError: what the client shall read as the error.
     """
-    app = context.session.app
+    middleware = context.session.runtime.catalog.middleware
     method, params = context.method, context.params
     if own is not None:
         handler: Callable[[Context, Dict[str, Any]], Result] = lambda ctx, given: _own(own, ctx, given)
     else:
         handler = _METHODS[method]
-    if not app.middleware:
+    if not middleware:
         return handler(context, params)
 
     def proceed(index: int) -> Result:
-        if index == len(app.middleware):
+        if index == len(middleware):
             return handler(context, params)
-        return app.middleware[index](context, lambda: proceed(index + 1))
+        return middleware[index](context, lambda: proceed(index + 1))
 
     return proceed(0)
 
@@ -128,7 +124,7 @@ def _list(kind: str, key: str) -> Callable[[Context, Dict[str, Any]], Result]:
         cursor = params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise InvalidParams("params.cursor must be a string")
-        page: Result = context.session.app.listing(kind, key, cursor, context.session.revision)
+        page: Result = context.session.runtime.catalog.listing(kind, key, cursor, context.session.revision)
         return page
 
     return handle
@@ -147,7 +143,7 @@ def _call_tool(context: Context, params: Dict[str, Any]) -> Result:
 def _read_resource(context: Context, params: Dict[str, Any]) -> Result:
     session = context.session
     uri = _uri(context, params)
-    found = session.app.find_resource(uri)
+    found = session.runtime.catalog.find_resource(uri)
     if found is None:
         raise _missing(context, uri)
     function, values, mime_type, cache, _ = found
@@ -184,20 +180,16 @@ def _uri(context: Context, params: Dict[str, Any]) -> str:
     return uri
 
 
-def _legacy(context: Context) -> "LegacySession":
-    return cast("LegacySession", context.session)  # these methods exist nowhere else
-
-
 def _subscribe(context: Context, params: Dict[str, Any]) -> Result:
     uri = _uri(context, params)
-    if context.session.app.find_resource(uri) is None:
+    if context.session.runtime.catalog.find_resource(uri) is None:
         raise _missing(context, uri)
-    _legacy(context).subscribe(uri)
+    context.session.subscribe(uri)
     return {}
 
 
 def _unsubscribe(context: Context, params: Dict[str, Any]) -> Result:
-    _legacy(context).unsubscribe(_text(params, "uri"))
+    context.session.unsubscribe(_text(params, "uri"))
     return {}
 
 
@@ -206,9 +198,9 @@ def _unsubscribe(context: Context, params: Dict[str, Any]) -> Result:
 
 def _get_prompt(context: Context, params: Dict[str, Any]) -> Result:
     name = _text(params, "name")
-    entry = context.session.app.registry.get("prompts", name)
+    entry = context.session.runtime.catalog.registry.get("prompts", name)
     if entry is None:
-        known: List[str] = list(context.session.app.registry.all("prompts"))
+        known: List[str] = list(context.session.runtime.catalog.registry.all("prompts"))
         raise InvalidParams(f"Unknown prompt: {name[:200]}{suggestions(name, known)}")
     arguments = _strings(params, "arguments")
     kwargs = _bound(lambda: entry.function.bind(arguments))
@@ -231,16 +223,16 @@ def _get_prompt(context: Context, params: Dict[str, Any]) -> Result:
 
 
 def _complete(context: Context, params: Dict[str, Any]) -> Result:
-    app = context.session.app
+    registry = context.session.runtime.catalog.registry
     reference, argument = params.get("ref"), params.get("argument")
     if not isinstance(reference, dict) or not isinstance(argument, dict):
         raise InvalidParams("params.ref and params.argument must be objects")
     if reference.get("type") == "ref/prompt":
         kind, target = "prompt", _text(reference, "name", "params.ref")
-        known = app.registry.get("prompts", target) is not None
+        known = registry.get("prompts", target) is not None
     elif reference.get("type") == "ref/resource":
         kind, target = "resource", _text(reference, "uri", "params.ref")
-        known = app.registry.get("templates", target) is not None or app.registry.get("resources", target) is not None
+        known = registry.get("templates", target) is not None or registry.get("resources", target) is not None
     else:
         raise InvalidParams("params.ref.type must be 'ref/prompt' or 'ref/resource'")
     if not known:
@@ -248,7 +240,7 @@ def _complete(context: Context, params: Dict[str, Any]) -> Result:
     name, value = _text(argument, "name", "params.argument"), _text(argument, "value", "params.argument")
     given = params.get("context")
     filled = _strings(given, "arguments") if isinstance(given, dict) else {}
-    function = app.registry.completion(kind, target, name)
+    function = registry.completion(kind, target, name)
     if function is None:
         return {"completion": {"values": [], "hasMore": False}}
     kwargs: Dict[str, Any] = {}
@@ -260,7 +252,7 @@ def _complete(context: Context, params: Dict[str, Any]) -> Result:
     if function.wants_context:
         kwargs[function.wants_context] = context
     answer = _guarded(f"completion of {target!r}", lambda: function.call(kwargs))
-    return codec.encode(CompleteResult(completion=_bounded(answer, app.limits.completions)),  # type: ignore[no-any-return]
+    return codec.encode(CompleteResult(completion=_bounded(answer, context.session.limits.completions)),  # type: ignore[no-any-return]
                         context.session.revision)
 
 
@@ -284,7 +276,7 @@ def _set_level(context: Context, params: Dict[str, Any]) -> Result:
     level = params.get("level")
     if level not in LEVELS:
         raise InvalidParams(f"params.level must be one of {', '.join(LEVELS)}")
-    _legacy(context).set_level(level)
+    context.session.set_level(level)
     return {}
 
 

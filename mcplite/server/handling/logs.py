@@ -1,13 +1,10 @@
 """A logging handler that forwards Python log records to the client."""
 
 import logging
-from typing import TYPE_CHECKING
 
 from ...errors import MCPError
+from ..runtime.runtime import Runtime
 from .context import CURRENT
-
-if TYPE_CHECKING:
-    from ..app import Server
 
 __all__ = ["ClientLogHandler", "level_name"]
 
@@ -31,13 +28,13 @@ class ClientLogHandler(logging.Handler):
 
     Records of this package's own loggers are left out: forwarding one may cause the next.
 
-    :param server: whose clients get them.
+    :param runtime: of the server whose clients get them.
     :param level: as for every ``logging.Handler``.
     """
 
-    def __init__(self, server: "Server", level: int = logging.NOTSET) -> None:
+    def __init__(self, runtime: Runtime, level: int = logging.NOTSET) -> None:
         super().__init__(level)
-        self._server = server
+        self._runtime = runtime
         self._own = __name__.rpartition(".server.")[0]
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -50,7 +47,7 @@ class ClientLogHandler(logging.Handler):
             if context is not None:
                 context.log(level, text, record.name)
                 return
-            for session in self._server.sessions:
+            for session in self._runtime.sessions:
                 if session.principal is None:
                     session.log(level, text, record.name)
         except MCPError:

@@ -2,15 +2,13 @@
 
 import json
 import logging
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional
 
 from ...protocol.state import Journal, digest
 from .asker import Asked, Asker
+from .context import Context
 from .questions import Question
 from .wait import input_required, read_answers
-
-if TYPE_CHECKING:
-    from .context import Context
 
 __all__ = ["Replay", "Unanswered"]
 
@@ -29,7 +27,7 @@ class Replay(Asker):
     :param given: the answers that came with the request.
     """
 
-    def __init__(self, context: "Context", journal: Optional[Journal], given: Mapping[str, Any]) -> None:
+    def __init__(self, context: Context, journal: Optional[Journal], given: Mapping[str, Any]) -> None:
         super().__init__(context.session)
         self._context = context
         self._journal = journal or Journal()
@@ -73,7 +71,7 @@ class Replay(Asker):
         if not context.explicit:
             self._journal.entered += 1
         self._journal.notes = context.notes or {}
-        state = session.app.states.write(self._journal, session.owner, context.method, context.incoming.params)
+        state = session.runtime.states.write(self._journal, session.owner, context.method, context.incoming.params)
         context.unanswered = input_required(missing, state)
         raise Unanswered
 

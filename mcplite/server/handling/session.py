@@ -1,23 +1,21 @@
 """What a context, an asker and the dispatcher need of a session; both eras derive from it."""
 
+import threading
 import time
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Callable, List, Optional
 
-from ...errors import RemoteError
+from ...errors import METHOD_NOT_FOUND, RemoteError
 from ...revisions import Revision
 from ...rpc.incoming import Incoming
 from ...rpc.peer import Peer
-from ...types import ClientCapabilities, Implementation
+from ...types import ClientCapabilities, Implementation, Root
+from ..runtime.runtime import Runtime
 
 if TYPE_CHECKING:
-    from ..app import Server
     from ..auth.principals import Principal
     from ..limits import Limits
-    from .asker import Asker
-    from .context import Context
 
-
-__all__ = ["Session", "Throttle"]
+__all__ = ["KnownRoots", "Session", "Throttle"]
 
 
 class Throttle:
@@ -51,14 +49,21 @@ class Throttle:
 
 
 class Session:
-    """What handlers ask of a client, whichever era it is of; they meet it as ``ctx.session``."""
+    """What handlers ask of a client, whichever era it is of; they meet it as ``ctx.session``.
 
-    app: "Server"
-    peer: Peer
+    :param runtime: of the server.
+    """
+
     client_info: Optional[Implementation]
     client_capabilities: ClientCapabilities
     #: Who it is, or who has begun what lasts, over HTTP where callers are known; else None.
     principal: "Optional[Principal]" = None
+    #: Whether there is a way back to the client: without one it can neither be asked nor notified.
+    lasting = False
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.peer: Peer
 
     @property
     def revision(self) -> Revision:
@@ -68,11 +73,11 @@ class Session:
     @property
     def limits(self) -> "Limits":
         """The server's bounds."""
-        return self.app.limits
+        return self.runtime.limits
 
     @property
     def owner(self) -> Optional[str]:
-        """What is kept for this client is bound to this: the key of its principal; None for nobody."""
+        """What is kept for this client is bound to this: the key of its principal; None for a client that is not known."""
         return None if self.principal is None else self.principal.key
 
     def sender_of(self, incoming: Incoming) -> "Optional[Principal]":
@@ -93,13 +98,6 @@ class Session:
         """Whether the client wants messages of this level."""
         raise NotImplementedError
 
-    def asker(self, context: "Optional[Context]" = None) -> "Asker":
-        """Return how questions reach this client.
-
-        :param context: of the request on whose behalf it is asked; None outside of one.
-        """
-        raise NotImplementedError
-
     def finish(self, result: Any) -> Any:
         """Return the result of a request as it is sent."""
         return result
@@ -110,3 +108,61 @@ class Session:
 
     def elicitation_complete(self, elicitation_id: str) -> None:
         """Tell this client, and no other, that a URL question was answered; where the revision has a word for it."""
+
+    # What a session remembers from one request to the next; where nothing lasts, there are no such methods.
+
+    def subscribe(self, uri: str) -> None:
+        """Have the client notified of updates to *uri*.
+
+        :raises RemoteError: nothing lasts beyond this request.
+        """
+        raise _no_method("resources/subscribe")
+
+    def unsubscribe(self, uri: str) -> None:
+        """Stop that.
+
+        :raises RemoteError: nothing lasts beyond this request.
+        """
+        raise _no_method("resources/unsubscribe")
+
+    def set_level(self, level: str) -> None:
+        """Set the least urgent log level that this client wants.
+
+        :raises RemoteError: nothing lasts beyond this request.
+        """
+        raise _no_method("logging/setLevel")
+
+
+def _no_method(method: str) -> RemoteError:
+    return RemoteError(f"Method not found: {method}", code=METHOD_NOT_FOUND)
+
+
+class KnownRoots:
+    """A client's roots as it last told them, kept until it says that they have changed (ROOT-14, ROOT-15)."""
+
+    def __init__(self) -> None:
+        #: Guards the fields below; held for assignments only.
+        self._lock = threading.Lock()
+        self._roots: Optional[List[Root]] = None
+        #: Counts the changes, so that a list asked for before one is not kept after it.
+        self._epoch = 0
+
+    def get(self, ask: Callable[[], List[Root]]) -> List[Root]:
+        """Return the roots.
+
+        :param ask: called without the lock when they are not known.
+        """
+        with self._lock:
+            roots, epoch = self._roots, self._epoch
+        if roots is None:
+            roots = ask()
+            with self._lock:
+                if epoch == self._epoch:
+                    self._roots = roots
+        return list(roots)
+
+    def forget(self) -> None:
+        """Ask again next time."""
+        with self._lock:
+            self._epoch += 1
+            self._roots = None

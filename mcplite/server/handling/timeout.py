@@ -4,52 +4,51 @@ import contextlib
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional
+from typing import Callable, Iterator, Optional
 
-if TYPE_CHECKING:
-    from .context import Context
-
-__all__ = ["Alarm"]
+__all__ = ["Timeout"]
 
 _log = logging.getLogger(__name__)
 
 
-class Alarm:
-    """Ends one call of a tool that declared a ``timeout``; it stands still while the tool waits for an answer.
+class Timeout:
+    """Ends one call of a tool that declared a ``timeout``; it is paused while the tool waits for an answer.
 
     The client is answered at once; the handler, which cannot be stopped from outside, finds its
     token cancelled, and what it returns is dropped.
 
-    :param context: of the call.
-    :param seconds: how long it may run.
-    :param expired: gives the result to answer with.
+    :param seconds: how long the call may run.
+    :param method: the request's, for the log.
+    :param respond: answers the request when the time is over.
+    :param cancel: cancels the request then, with a reason.
     """
 
-    def __init__(self, context: "Context", seconds: float, expired: Callable[[], Dict[str, Any]]) -> None:
-        self._context = context
+    def __init__(self, seconds: float, method: str, respond: Callable[[], object], cancel: Callable[[str], object]) -> None:
         self._seconds = seconds
         self._left = seconds
-        self._expired = expired
+        self._method = method
+        self._respond = respond
+        self._cancel = cancel
         self._started = 0.0
         self._timer: Optional[threading.Timer] = None
 
     def start(self) -> None:
-        """Start, or go on; the timer's thread ends with :meth:`stop` or by firing, and blocks on nothing else."""
+        """Start, or continue; the timer's thread ends with :meth:`stop` or by firing, and blocks on nothing else."""
         self._started = time.monotonic()
         self._timer = threading.Timer(self._left, self._fire)
         self._timer.daemon = True
         self._timer.start()
 
     def stop(self) -> None:
-        """Stop; :meth:`start` goes on with what is left."""
+        """Stop; :meth:`start` continues with what is left."""
         if self._timer is not None:
             self._timer.cancel()
             self._left = max(0.0, self._left - (time.monotonic() - self._started))
             self._timer = None
 
     @contextlib.contextmanager
-    def still(self) -> Iterator[None]:
-        """Stand still for the time of the block."""
+    def paused(self) -> Iterator[None]:
+        """Let no time pass within the block."""
         self.stop()
         try:
             yield
@@ -57,7 +56,6 @@ class Alarm:
             self.start()
 
     def _fire(self) -> None:
-        context = self._context
-        _log.warning("%r ran for more than its timeout of %g s", context.method, self._seconds)
-        context.respond(self._expired())
-        context.token.cancel(f"timeout of {self._seconds:g} s")
+        _log.warning("%r ran for more than its timeout of %g s", self._method, self._seconds)
+        self._respond()
+        self._cancel(f"timeout of {self._seconds:g} s")

@@ -11,7 +11,7 @@ from ..functions.function import BadArguments, Function
 from ..functions.results import BadOutput, content_items, tool_result
 from .context import Context
 from .questions import Elicit, InputRequired
-from .timeout import Alarm
+from .timeout import Timeout
 
 __all__ = ["call_tool", "settle"]
 
@@ -31,9 +31,10 @@ def call_tool(context: Context, name: str, arguments: Any) -> Dict[str, Any]:
     :raises Cancelled: the request was cancelled.
     """
     session = context.session
-    entry: Optional[ToolEntry] = session.app.registry.get("tools", name)
+    entry: Optional[ToolEntry] = session.runtime.catalog.registry.get("tools", name)
     if entry is None:
-        raise InvalidParams(f"Unknown tool: {name[:200]}{suggestions(name, list(session.app.registry.all('tools')))}")
+        known = list(session.runtime.catalog.registry.all("tools"))
+        raise InvalidParams(f"Unknown tool: {name[:200]}{suggestions(name, known)}")
     if arguments is None:
         arguments = {}
     elif not isinstance(arguments, dict):
@@ -48,14 +49,15 @@ def call_tool(context: Context, name: str, arguments: Any) -> Dict[str, Any]:
         return _error(context, text)
     if entry.timeout is None:
         return _run(context, name, function, kwargs)
-    alarm = context.alarm = Alarm(context, entry.timeout,
-                                  lambda: _error(context, f"Tool {name} did not finish within {entry.timeout:g} s"))
-    alarm.start()
+    text = f"Tool {name} did not finish within {entry.timeout:g} s"
+    timeout = context.timeout = Timeout(entry.timeout, context.method, lambda: context.respond(_error(context, text)),
+                                        lambda reason: context.token.cancel(reason))
+    timeout.start()
     try:
         return _run(context, name, function, kwargs)
     finally:
-        alarm.stop()
-        context.alarm = None
+        timeout.stop()
+        context.timeout = None
 
 
 def _run(context: Context, name: str, function: Function, kwargs: Dict[str, Any]) -> Dict[str, Any]:
@@ -106,7 +108,7 @@ def _told(context: Context, name: str, error: ToolError) -> Dict[str, Any]:
 
 
 def _failed(context: Context, name: str, error: Exception) -> Dict[str, Any]:
-    if context.session.app.mask_errors:
+    if context.session.runtime.mask_errors:
         return _error(context, f"Tool {name} failed")
     try:
         text = str(error)

@@ -6,20 +6,20 @@ in number and in time (MRTR-09).
 """
 
 import logging
+import threading
 import time
-from typing import TYPE_CHECKING, Any, Dict, Mapping
+from typing import Any, Dict, Mapping, Optional
 
 from ...errors import Cancelled, InvalidParams, ProtocolError
 from ...protocol.state import bound_to
+from ...rpc.incoming import Incoming
 from ..runtime.waiting import WaitingCall
 from .asker import Asked, Asker, Misfit
+from .context import Context
 from .questions import Question
+from .session import Session
 
-if TYPE_CHECKING:
-    from .context import Context
-    from .session import Session
-
-__all__ = ["Wait", "input_required", "read_answers"]
+__all__ = ["Wait", "input_required", "read_answers", "resume"]
 
 _log = logging.getLogger(__name__)
 
@@ -58,49 +58,97 @@ class Wait(Asker):
     :param given: the answers that came with its first request.
     """
 
-    def __init__(self, context: "Context", given: Mapping[str, Any]) -> None:
+    def __init__(self, context: Context, given: Mapping[str, Any]) -> None:
         super().__init__(context.session)
         self._context = context
         self._given = given
 
     @property
-    def session(self) -> "Session":
+    def session(self) -> Session:
         return self._context.session
 
     def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
-        asked = {key: self.prepare(question) for key, question in questions.items()}
+        missing = {key: self.prepare(question) for key, question in questions.items()}
         # A client may answer by name what it knows will be asked.
-        answers = read_answers(asked, self._given) if named and self._given else {}
+        answers = read_answers(missing, self._given) if named and self._given else {}
         deadline = time.monotonic() + self.session.limits.waiting_seconds
-        while len(answers) < len(asked):
-            # The request may be another one by now, of a client that can be asked less (STAT-13).
-            missing = {key: self.prepare(questions[key]) for key in asked if key not in answers}
-            answers.update(read_answers(missing, self._come_back(missing, deadline)))
-        return {key: answers[key] for key in asked}
+        missing = {key: asked for key, asked in missing.items() if key not in answers}
+        while missing:
+            answers.update(_Pause(self._context, missing).wait(deadline))
+            # The request is another one now, perhaps of a client that can be asked less (STAT-13).
+            missing = {key: self.prepare(questions[key]) for key in missing if key not in answers}
+        return {key: answers[key] for key in questions}
 
-    def _come_back(self, asked: Mapping[str, Asked], deadline: float) -> Dict[str, Any]:
-        """Answer the present request with questions, and return what the client comes back with."""
+
+class _Pause:
+    """A handler between its questions and their answers.
+
+    :param context: of the handler.
+    :param asked: what the client is asked.
+    """
+
+    def __init__(self, context: Context, asked: Mapping[str, Asked]) -> None:
+        self._context = context
+        self._asked = asked
+        #: Set when the client is back, and when the handler has to continue without it.
+        self._woken = threading.Event()
+        self._answers: Optional[Dict[str, Any]] = None
+
+    def wait(self, deadline: float) -> Dict[str, Any]:
+        """Answer the present request with questions, and return the answers that the client returns with.
+
+        :raises Cancelled: it did not return in time, or has left.
+        """
         context = self._context
-        incoming, token = context.incoming, context.token
-        waiting = context.session.app.waiting
-        call = WaitingCall(context, bound_to(context.session.app.name, context.session.owner, incoming.method,
-                                             incoming.params), asked)
-        handle = waiting.file(call)
-        uncancel = token.add_callback(call.woken.set)
+        incoming, session, token = context.incoming, context.session, context.token
+        waiting = session.runtime.waiting
+        handle = waiting.add(WaitingCall(_bound(session, incoming), session.owner, incoming.peer, self._read, self._resume,
+                                         token.cancel))
+        uncancel = token.add_callback(self._woken.set)
         try:
-            if context.session.peer.closed:
+            if session.peer.closed:
                 token.cancel("the server is stopping")
             context.flush()
-            context.respond(input_required(asked, handle))
-            with context.session.peer.suspended():
-                call.woken.wait(max(0.0, deadline - time.monotonic()))
+            context.respond(input_required(self._asked, handle))
+            with session.peer.suspended():
+                self._woken.wait(max(0.0, deadline - time.monotonic()))
         finally:
             uncancel()
-            left = waiting.withdraw(handle)
+            left = waiting.remove(handle)
         if not left:
-            call.woken.wait()  # it was claimed this very moment
+            self._woken.wait()  # the client returned this very moment
         elif not token.cancelled:
             token.cancel("the client did not come back with the answers to its questions")
-        if token.cancelled or call.responses is None:
+        if token.cancelled or self._answers is None:
             raise Cancelled(token.reason)
-        return call.responses
+        return self._answers
+
+    def _read(self, responses: Mapping[str, Any]) -> Dict[str, Any]:
+        return read_answers(self._asked, responses)
+
+    def _resume(self, session: Session, incoming: Incoming, answers: Dict[str, Any]) -> None:
+        self._context.resume(session, incoming)
+        self._answers = answers
+        self._woken.set()
+
+
+def resume(session: Session, incoming: Incoming, handle: str, responses: Dict[str, Any]) -> bool:
+    """Let the handler continue that waits under a handle; False when there is none that this request may resume.
+
+    :param session: the client, as it presents itself now.
+    :param incoming: its request, which the handler answers from now on.
+    :raises InvalidParams: what it brings is no answer; the handle stays good.
+    """
+    waiting = session.runtime.waiting
+    call = waiting.find(handle, _bound(session, incoming))
+    if call is None:
+        return False
+    answers = call.read(responses)
+    if not waiting.remove(handle):
+        return False
+    call.resume(session, incoming, answers)
+    return True
+
+
+def _bound(session: Session, incoming: Incoming) -> str:
+    return bound_to(session.runtime.catalog.name, session.owner, incoming.method, incoming.params)

@@ -15,13 +15,13 @@ from ...protocol.http import challenges
 from ...protocol.http.headers import parse_host
 from ...protocol.http.wellknown import PROTECTED_RESOURCE, base_of
 from ..auth.principals import all_scopes, least_scopes
-from ..scopes import needed_scopes
+from ..catalog.scopes import needed_scopes
+from ..runtime.runtime import Runtime
 from .decision import Reject, names_modern
 from .messages import HTTPRequest, HTTPResponse
 from .origins import Gate
 
 if TYPE_CHECKING:
-    from ..app import Server
     from ..auth.bearer import BearerAuth, Refused
     from ..auth.principals import Principal
 
@@ -34,17 +34,18 @@ _DOCUMENT_METHODS = "GET, HEAD, OPTIONS"
 class Guard:
     """The guard of one endpoint.
 
-    :param app: whose tools, resources and prompts are served.
+    :param runtime: of the server.
     :param gate: which names and origins the endpoint answers to.
     :param path: of the endpoint.
     :raises ValueError: the endpoint's URL is needed and not known.
     """
 
-    def __init__(self, app: "Server", gate: Gate, path: str) -> None:
-        self._app = app
+    def __init__(self, runtime: Runtime, gate: Gate, path: str) -> None:
+        self._runtime = runtime
+        self._catalog = runtime.catalog
         self._gate = gate
         self._path = path
-        auth = self._auth = app.auth
+        auth = self._auth = runtime.auth
         if auth is not None and auth.issuers and auth.resource is None and not gate.loopback_only:
             raise ValueError("clients have to be told which URL their tokens are for: say BearerAuth(...,"
                              " resource='https://mcp.example.com/mcp')")
@@ -100,10 +101,10 @@ class Guard:
 
         :param message: what was posted.
         """
-        auth, app = self._auth, self._app
+        auth, catalog = self._auth, self._catalog
         needed: Tuple[str, ...] = () if auth is None else auth.scopes
-        if app.registry.scoped and message is not None:
-            needed = tuple(dict.fromkeys([*needed, *needed_scopes(app, message)]))
+        if catalog.registry.scoped and message is not None:
+            needed = tuple(dict.fromkeys([*needed, *needed_scopes(catalog, message, self._runtime.limits.uri)]))
         if not needed:
             return None
         principal = request.principal
@@ -132,7 +133,7 @@ class Guard:
         return list(least_scopes(principal.scopes & all_scopes(known, implies), implies))
 
     def _scopes(self) -> List[str]:
-        return [*(() if self._auth is None else self._auth.scopes), *self._app.registry.scopes()]
+        return [*(() if self._auth is None else self._auth.scopes), *self._catalog.registry.scopes()]
 
     def _challenge(self, auth: "Optional[BearerAuth]", resource: Optional[str], request: HTTPRequest, error: str,
                    description: Optional[str], scopes: Iterable[str]) -> Tuple[str, str]:
@@ -179,7 +180,7 @@ class Guard:
         if resource is None:
             return HTTPResponse(404, [("Content-Type", "text/plain")], [b"this server is not known by this name and port\n"])
         scopes = self._scopes() if auth.scopes_supported is None else auth.scopes_supported
-        info = self._app.info
+        info = self._catalog.description.info
         document: Dict[str, Any] = {
             "resource": resource, "authorization_servers": list(auth.issuers), "bearer_methods_supported": ["header"],
             "scopes_supported": list(dict.fromkeys(scopes)) or None, "resource_name": info.title or info.name,

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import INTERNAL_ERROR, MISSING_CAPABILITY, SERVER_BUSY
 from ...protocol import jsonrpc
@@ -11,7 +11,9 @@ from ...protocol.http.headers import check_header
 from ...revisions import Revision
 from ...rpc.deadline import Deadline
 from ...rpc.peer import Peer
+from ..runtime.runtime import Runtime
 from ..sessions.modern import Visitor
+from ..sessions.opening import create_sessionless_peer
 from .authorization import Guard
 from .decision import (
     Accept,
@@ -36,9 +38,6 @@ from .session_ids import Ticket, Tickets
 from .sessions import HTTPChannel, HTTPSession, SessionTable, open_session, visit
 from .streams import EventBody, EventStream, StreamSet
 
-if TYPE_CHECKING:
-    from ..app import Server
-
 __all__ = ["Exchange", "Route"]
 
 _log = logging.getLogger(__name__)
@@ -55,30 +54,29 @@ _PROBE_SECONDS = 0.25
 class Exchange:
     """A server's endpoint.
 
-    :param app: whose tools, resources and prompts are served.
+    :param runtime: of the server.
     :param path: of the endpoint.
     :param allowed_hosts: the names that clients may call this server by; by default the loopback names. See :class:`Gate`.
     :param allowed_origins: the origins whose pages may use it.
     :param stateless: serves every message on its own, without session ids: any number of processes can share
         the work, and no handler can ask the client anything. Also for clients that skip the handshake.
-    :param legacy_sse: also serves the two endpoints of the oldest revision's HTTP+SSE, at ``sse`` and ``messages``
-        beside the endpoint.
     :param event_store: keeps events for resumption; in memory by default.
     :param routes: other paths, by path; each is called with the request and returns status, media type and body. They
         are open to everybody, without a token too: a place for the health checks of a load balancer.
     :raises ValueError: a path, host or origin is not written as one.
     """
 
-    def __init__(self, app: "Server", *, path: str = "/mcp", allowed_hosts: Optional[Sequence[str]] = None,
-                 allowed_origins: Sequence[str] = (), stateless: bool = False, legacy_sse: bool = False,
+    def __init__(self, runtime: Runtime, *, path: str = "/mcp", allowed_hosts: Optional[Sequence[str]] = None,
+                 allowed_origins: Sequence[str] = (), stateless: bool = False,
                  event_store: Optional[EventStore] = None, routes: Optional[Mapping[str, Route]] = None) -> None:
         if path and not path.startswith("/"):
             raise ValueError(f"the path {path!r} must begin with a slash")
-        self.app = app
+        self.runtime = runtime
+        self._catalog = catalog = runtime.catalog
         self.path = path.rstrip("/")
         self.gate = Gate(allowed_hosts, allowed_origins)
-        self.guard = Guard(app, self.gate, self.path)
-        limits = self.limits = app.limits
+        self.guard = Guard(runtime, self.gate, self.path)
+        limits = self.limits = runtime.limits
         self._store = event_store or MemoryEventStore(limits)
         self._tables: List[SessionTable] = []
         self.sessions = self.side_table()
@@ -86,11 +84,11 @@ class Exchange:
         mode = "sessions"
         if stateless:
             mode = "stateless"
-        elif app.fleet:
+        elif runtime.fleet is not None:
             mode = "tickets"
-            self._tickets = Tickets(app.state_keys, app.name, limits.session_seconds)
-        self._rules = Rules(self.gate, limits.message_bytes, app.json_limits, self.sessions.find, self._read_ticket, mode,
-                            app.revisions, app.marks, app.modern_methods)
+            self._tickets = Tickets(runtime.fleet.keys, catalog.name, limits.session_seconds)
+        self._rules = Rules(self.gate, limits.message_bytes, runtime.json_limits, self.sessions.find, self._read_ticket, mode,
+                            catalog.revisions, catalog.marks, catalog.modern_methods)
         #: What is served to everybody: the description of the endpoint, and what the user adds.
         self._open: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {
             **self.guard.routes(), **{at.rstrip("/"): _plain(route) for at, route in (routes or {}).items()}}
@@ -106,10 +104,10 @@ class Exchange:
         self._entering = threading.Lock()
         self._entered = False
         self._closed = False
-        if legacy_sse:
-            from .legacy_sse import LegacySSE
 
-            self._doors.update(LegacySSE(self).routes())
+    def add_routes(self, routes: Mapping[str, Callable[[HTTPRequest], HTTPResponse]]) -> None:
+        """Serve more paths to whom the guard admits."""
+        self._doors.update(routes)
 
     # --- one request ----------------------------------------------------------------------------------
 
@@ -194,8 +192,8 @@ class Exchange:
         lasting = self._rules.sessions
         if lasting and not self.sessions.room():
             return self.refuse(self._busy(decision.message, "too many sessions are open"))
-        opened = (open_session(self.app, self._store, request.principal, self.sessions.now) if lasting
-                  else visit(self.app, None))
+        opened = (open_session(self.runtime, self._store, request.principal, self.sessions.now) if lasting
+                  else visit(self.runtime, None))
         stream = EventStream(opened.streams)
         opened.peer.receive(decision.data, decision.message, stream, sender=request.principal)
         revision = opened.session.agreed
@@ -219,7 +217,7 @@ class Exchange:
         message = decision.message
         if session is None:
             self.enter()
-            visitor = visit(self.app, decision.ticket)
+            visitor = visit(self.runtime, decision.ticket)
             response = self._serve(request, visitor, decision)
             if response.streaming:
                 body = response.body
@@ -235,7 +233,8 @@ class Exchange:
     def _serve(self, request: HTTPRequest, session: HTTPSession, decision: Run) -> HTTPResponse:
         limits, message, peer = self.limits, decision.message, session.peer
         stream = EventStream(session.streams)
-        inline = request.inline and type(message) is jsonrpc.Request and self.app.runs_inline(message.method, message.params)
+        inline = (request.inline and type(message) is jsonrpc.Request
+                  and self._catalog.runs_inline(message.method, message.params))
         peer.receive(decision.data, message, stream, inline, sender=request.principal)
         if stream.wait_first(limits.commit_seconds):
             return self._answered(stream, [], request)
@@ -251,7 +250,8 @@ class Exchange:
         if peer is None:
             self.enter()
             with self._lock:
-                peer = self._visitors = self._visitors or self.app.receive_modern(HTTPChannel(self._unkept))
+                peer = self._visitors = self._visitors or create_sessionless_peer(
+                    self.runtime, HTTPChannel(self._unkept))
         return peer
 
     def _serve_visitor(self, request: HTTPRequest, decision: Serve) -> HTTPResponse:
@@ -261,8 +261,8 @@ class Exchange:
         # H26-10: who closes the response does not want the answer any more.
         stream.on_hang_up = lambda: peer.drop_incoming(message.id, visitor, "the client has closed the connection")
         if message.method == "subscriptions/listen":
-            _end_in_time(stream.first, request, lambda: self.app.listeners.end(peer, visitor))
-        inline = request.inline and self.app.runs_inline(message.method, message.params)
+            _end_in_time(stream.first, request, lambda: self.runtime.subscriptions.end(peer, visitor))
+        inline = request.inline and self._catalog.runs_inline(message.method, message.params)
         peer.receive(decision.data, message, stream, inline, sender=visitor)
         waited = 0.0
         while not stream.wait_first(min(_PROBE_SECONDS, limits.commit_seconds)):
@@ -300,7 +300,7 @@ class Exchange:
         if session is not None:
             session.peer.receive(decision.data, decision.message)
         elif type(decision.message) in (jsonrpc.Notification, jsonrpc.Batch):
-            visitor = visit(self.app, decision.ticket)
+            visitor = visit(self.runtime, decision.ticket)
             visitor.peer.receive(decision.data, decision.message)
             visitor.end("the message is dealt with")
         return HTTPResponse(202)
@@ -379,7 +379,7 @@ class Exchange:
         if not self._entered:
             with self._entering:
                 if not self._entered:
-                    self.app.enter()
+                    self.runtime.enter()
                     self._entered = True
 
     def close(self, grace: Optional[float] = None) -> None:
@@ -393,24 +393,24 @@ class Exchange:
             self._closed = True
             entered, self._entered = self._entered, False
         seconds = self.limits.grace if grace is None else grace
-        workers = self.app.workers if entered else None
+        workers = self.runtime.workers if entered else None
         visitors = self._visitors
         if visitors is not None:
-            self.app.listeners.end(visitors)
-            self.app.forget(visitors, "the server is stopping")
+            self.runtime.subscriptions.end(visitors)
+            self.runtime.cancel_waiting(visitors, "the server is stopping")
         if workers is not None:
             workers.drain(Deadline(seconds))
         for table in self._tables:
             table.close("the server is stopping")
         if visitors is not None:
             visitors.close()
-            self.app.forget(visitors, "the server is stopping")  # those who have asked since
+            self.runtime.cancel_waiting(visitors, "the server is stopping")  # those who have asked since
         if workers is None:
             return
         if not workers.drain(Deadline(seconds), waiting=True):
             for where in workers.stuck():
                 _log.warning("a handler still runs at the end, in %s", where)
-        self.app.leave()
+        self.runtime.leave()
 
 
 def _end_in_time(body: Optional[EventBody], request: HTTPRequest, end: Callable[[], object] = bool) -> None:

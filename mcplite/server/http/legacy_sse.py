@@ -4,7 +4,7 @@ Deprecated: for clients that know nothing newer. A session lasts as long as its 
 """
 
 import posixpath
-from typing import TYPE_CHECKING, Callable, Dict
+from typing import Callable, Dict
 from urllib.parse import parse_qs
 
 from ...errors import SERVER_BUSY
@@ -12,11 +12,9 @@ from ...protocol import jsonrpc
 from ...protocol.http.headers import accepts, media_type
 from ...protocol.http.sse import encode_event
 from .decision import Reject, unreadable
+from .endpoint import Exchange
 from .messages import HTTPRequest, HTTPResponse, UnreadableBody
 from .sessions import open_session
-
-if TYPE_CHECKING:
-    from .endpoint import Exchange
 
 __all__ = ["LegacySSE"]
 
@@ -24,12 +22,12 @@ __all__ = ["LegacySSE"]
 class LegacySSE:
     """The old endpoints beside a new one.
 
-    :param exchange: whose app is served.
+    :param exchange: of the server.
     :raises ValueError: it is not served to clients with a handshake.
     """
 
-    def __init__(self, exchange: "Exchange") -> None:
-        if not exchange.app.speaks_legacy:
+    def __init__(self, exchange: Exchange) -> None:
+        if not exchange.runtime.catalog.speaks_legacy:
             raise ValueError("legacy_sse=True is for clients that begin with a handshake, and the server has era='modern'")
         self._exchange = exchange
         # A table of its own: an id of one transport must not open a session of the other.
@@ -53,7 +51,7 @@ class LegacySSE:
         if not table.room():
             return exchange.refuse(busy)
         exchange.enter()
-        session = open_session(exchange.app, None, request.principal, table.now)
+        session = open_session(exchange.runtime, None, request.principal, table.now)
         if not table.add(session):
             session.end("too many sessions are open")
             return exchange.refuse(busy)
@@ -80,7 +78,7 @@ class LegacySSE:
             data = request.read(exchange.limits.message_bytes)
         except UnreadableBody as error:
             return exchange.refuse(Reject(error.status, str(error), close=True))
-        message = jsonrpc.parse(data, exchange.app.json_limits)
+        message = jsonrpc.parse(data, exchange.runtime.json_limits)
         if isinstance(message, jsonrpc.Invalid):
             return exchange.refuse(unreadable(message))
         if isinstance(message, jsonrpc.Request) and session.peer.in_flight >= exchange.limits.running_per_session:

@@ -14,13 +14,14 @@ from ...rpc.peer import Peer
 from ...rpc.reading import PushedReading
 from ...rpc.threads import Workers
 from ..limits import Limits
+from ..runtime.runtime import Runtime
 from ..sessions.legacy import LegacySession
+from ..sessions.opening import create_session
 from .event_store import EventStore
 from .session_ids import Ticket
 from .streams import StreamSet
 
 if TYPE_CHECKING:
-    from ..app import Server
     from ..auth.principals import Principal
 
 
@@ -160,23 +161,23 @@ class SessionTable:
             session.end(why)
 
 
-def open_session(app: "Server", store: Optional[EventStore], principal: "Optional[Principal]", now: float,
+def open_session(runtime: Runtime, store: Optional[EventStore], principal: "Optional[Principal]", now: float,
                  id: Optional[str] = None) -> HTTPSession:
     """Return a session that lasts; it is not in the table yet.
 
     :param principal: who opens it, and alone may use it.
     """
     id = id or SessionTable.new_id()
-    streams = StreamSet(id, store, app.limits)
-    session, peer = app.converse(HTTPChannel(streams), piped=False)
+    streams = StreamSet(id, store, runtime.limits)
+    session, peer = create_session(runtime, HTTPChannel(streams), piped=False)
     session.principal = principal
     return HTTPSession(id, None if principal is None else principal.key, session, peer, streams, now)
 
 
-def visit(app: "Server", ticket: Optional[Ticket]) -> HTTPSession:
+def visit(runtime: Runtime, ticket: Optional[Ticket]) -> HTTPSession:
     """Return a session for one message, for the client that *ticket* describes; None for one that introduces itself."""
-    streams = StreamSet("", None, app.limits)
-    session, peer = app.converse(HTTPChannel(streams), lasting=False, piped=False)
+    streams = StreamSet("", None, runtime.limits)
+    session, peer = create_session(runtime, HTTPChannel(streams), lasting=False, piped=False)
     if ticket is not None:
         session.assume(ticket.revision, ticket.info, ticket.capabilities)
     return HTTPSession("", None, session, peer, streams, 0.0)

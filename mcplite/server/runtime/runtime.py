@@ -1,153 +1,116 @@
-"""The serving half of a server: its clients, its worker threads, its lifespan."""
+"""What lives as long as the server: its threads, its lifespan, its open sessions, the calls that wait for clients."""
 
 import contextlib
 import logging
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Callable, ContextManager, List, Optional, Tuple, Union, cast
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, List, NamedTuple, Optional, Sequence, Union
 
 from ...protocol import jsonrpc
-from ...rpc.incoming import Handler
-from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
 from ...rpc.threads import Workers
+from ..catalog.catalog import Catalog
 from ..limits import Limits
-from ..sessions.legacy import LegacySession
-from ..sessions.modern import BothEras, ModernHandler
-from .subscriptions import Listeners
+from .subscriptions import ListenRequests
 
 if TYPE_CHECKING:
-    from ..app import Server
+    from ..auth.bearer import BearerAuth
+    from ..auth.principals import Principal
+    from .states import States, StoredState
     from .waiting import WaitingCalls
 
-__all__ = ["Serving"]
+__all__ = ["Fleet", "OpenSession", "Runtime"]
 
 _log = logging.getLogger(__name__)
 
 
-class Serving:
-    """What a :class:`Server` is besides a registry; the other half says what is served.
+class Fleet(NamedTuple):
+    """What the processes of a fleet share.
 
+    :param keys: secrets; the first signs, all of them verify.
+    :param store: keeps the states of waiting calls; None lets them travel.
+    """
+
+    keys: Sequence[bytes]
+    store: "Optional[StoredState]" = None
+
+
+class OpenSession:
+    """A session that lasts, as far as the runtime knows it: what is sent to its client outside of any request."""
+
+    peer: Peer
+    principal: "Optional[Principal]"
+
+    def publish(self, method: str, params: Any, capability: str) -> None:
+        """Send a change to the client if it may get it."""
+        raise NotImplementedError
+
+    def log(self, level: str, data: Any, logger: Optional[str] = None) -> None:
+        """Send a log message that belongs to no request."""
+        raise NotImplementedError
+
+
+class Runtime:
+    """What the sessions, endpoints and transports of one server share.
+
+    :param catalog: what is offered.
     :param limits: every bound.
-    :param lifespan: entered before the first client is served, left after the last.
+    :param lifespan: makes what is entered before the first client is served and left after the last.
+    :param on_roots_changed: called with a session whose client says that its roots have changed.
+    :param mask_errors: keeps the text of a tool's exceptions from clients.
+    :param auth: who may call over HTTP; read when an endpoint is made.
+    :param fleet: what several processes share that serve one name; None for a server in one process.
     :param debug: logs every message.
     """
 
-    def __init__(self, limits: Limits, lifespan: Optional[Callable[[Any], ContextManager[Any]]],
-                 debug: Union[None, bool, str]) -> None:
+    def __init__(self, catalog: Catalog, limits: Limits, lifespan: Optional[Callable[[], ContextManager[Any]]] = None,
+                 on_roots_changed: Optional[Callable[[Any], object]] = None, mask_errors: bool = False,
+                 auth: "Optional[BearerAuth]" = None, fleet: Optional[Fleet] = None,
+                 debug: Union[None, bool, str] = None) -> None:
+        self.catalog = catalog
         self.limits = limits
+        self.mask_errors = mask_errors
+        self.auth = auth
+        self.fleet = fleet
         self.debug = debug
         self._lifespan = lifespan
-        self._json_limits = jsonrpc.JSONLimits(nesting=limits.json_nesting, elements=limits.json_elements, batch=limits.batch)
+        self._on_roots_changed = on_roots_changed
+        #: The bounds of incoming JSON.
+        self.json_limits = jsonrpc.JSONLimits(nesting=limits.json_nesting, elements=limits.json_elements, batch=limits.batch)
         #: Guards the fields below; held for list and dictionary work, and while a lifespan is entered or left.
         self._lock = threading.RLock()
-        self._sessions: List[LegacySession] = []
+        self._sessions: List[OpenSession] = []
         self._users = 0
         self._exit: Optional[contextlib.ExitStack] = None
         self._workers: Optional[Workers] = None
         self._pid = 0
         self._waiting: "Optional[WaitingCalls]" = None
+        self._states: "Optional[States]" = None
+        #: The value of the lifespan; None when there is none, or it is not entered.
         self.lifespan_value: Any = None
-        #: The clients that listen without a session.
-        self.listeners = Listeners(cast("Server", self))
+        #: The ``subscriptions/listen`` requests that are open.
+        self.subscriptions = self._no_subscriptions()
+
+    def _no_subscriptions(self) -> ListenRequests:
+        return ListenRequests(self.catalog, self.limits.streams, lambda task: self.workers.spawn(task))
 
     def forked(self) -> None:
-        """Begin anew in a process that was forked: clients and threads are the parent's, and a lifespan is shared with it."""
+        """Start over in a process that was forked: clients and threads are the parent's; the lifespan is shared with it."""
         self._lock = threading.RLock()
+        self.catalog.forked()
         self._sessions, self._waiting = [], None
-        self.listeners = Listeners(cast("Server", self))
+        self.subscriptions = self._no_subscriptions()
 
-    @property
-    def name(self) -> str:
-        """How the server calls itself."""
-        raise NotImplementedError
-
-    def serve_channel(self, channel: Channel, on_close: Optional[Callable[[], object]] = None) -> Peer:
-        """Begin to serve one client on a channel, and return at once.
-
-        :param on_close: called when the conversation is over.
-        :returns: the conversation; ``wait_closed()`` blocks until it is over, ``close()`` ends it.
-        """
-        session, peer = self.converse(channel, on_close)
-        peer.start()
-        return peer
-
-    def converse(self, channel: Channel, on_close: Optional[Callable[[], object]] = None, lasting: bool = True,
-                 piped: bool = True) -> Tuple[LegacySession, Peer]:
-        """Return the session of one client, and its peer, which nobody reads for yet.
-
-        :param lasting: whether news are published to it; False for a visitor with one message.
-        """
-        app = cast("Server", self)  # this is a half of one
-        session = LegacySession(app, on_close, lasting)
-        handler = BothEras(app, session) if piped or not app.speaks_legacy else session
-        peer = self._peer(channel, handler)
-        session.peer = handler.peer = peer
-        if lasting:
-            self.enter()
-            with self._lock:
-                self._sessions.append(session)
-        return session, peer
-
-    def receive_modern(self, channel: Channel) -> Peer:
-        """Return the peer that speaks for all clients without a session, whose requests come by themselves."""
-        handler = ModernHandler(cast("Server", self))
-        handler.peer = self._peer(channel, handler, shared=True)
-        return handler.peer
-
-    def _peer(self, channel: Channel, handler: Handler, shared: bool = False) -> Peer:
-        return Peer(channel, handler, workers=self.workers, serving=True, trace=self._trace(channel), limits=self.json_limits,
-                    shared=shared)
-
-    @property
-    def waiting(self) -> "WaitingCalls":
-        """The handlers that wait for their clients; made with the first."""
-        with self._lock:
-            if self._waiting is None:
-                from .waiting import WaitingCalls
-
-                self._waiting = WaitingCalls(self.limits)
-            return self._waiting
-
-    def forget(self, peer: Peer, reason: str) -> None:
-        """Cancel the handlers that wait for clients of a conversation that is over."""
-        if self._waiting is not None:
-            self._waiting.drop(peer, reason)
-
-    @property
-    def json_limits(self) -> jsonrpc.JSONLimits:
-        """The bounds of incoming JSON."""
-        return self._json_limits
-
-    def _trace(self, channel: Channel) -> Any:
-        from ...rpc.tracing import trace_for
-
-        return trace_for(self.debug, channel.name)
+    # --- threads and the lifespan ---------------------------------------------------------------------
 
     @property
     def workers(self) -> Workers:
-        """The threads that run handlers; made with the first client, and anew in a process that was forked."""
+        """The threads that run handlers; made with the first client, and again in a process that was forked."""
         with self._lock:
             if self._workers is None or self._pid != os.getpid():
                 self._pid = os.getpid()
                 self._workers = Workers(self.limits.running, self.limits.queued, "mcplite worker")
             return self._workers
-
-    @property
-    def sessions(self) -> List[LegacySession]:
-        """The clients that are connected now."""
-        with self._lock:
-            return list(self._sessions)
-
-    def close(self) -> None:
-        """End every conversation, leave the lifespan, and stop the worker threads; idempotent."""
-        for session in self.sessions:
-            self.listeners.end(session.peer)
-            session.peer.close()
-        with self._lock:
-            workers, self._workers = self._workers, None
-        if workers is not None:
-            workers.stop()
 
     def enter(self) -> None:
         """Note one more user; the first enters the lifespan."""
@@ -157,7 +120,7 @@ class Serving:
                 return
             stack = contextlib.ExitStack()
             try:
-                self.lifespan_value = stack.enter_context(self._lifespan(self))
+                self.lifespan_value = stack.enter_context(self._lifespan())
             except BaseException:
                 self._users -= 1
                 raise
@@ -178,10 +141,34 @@ class Serving:
             try:
                 stack.close()
             except Exception:
-                _log.exception("the lifespan of %r failed at its end", self.name)
+                _log.exception("the lifespan of %r failed at its end", self.catalog.name)
             self.lifespan_value = None
 
-    def session_closed(self, session: LegacySession, error: Exception) -> None:
+    def close(self) -> None:
+        """End every session, leave the lifespan, and stop the worker threads; idempotent."""
+        for session in self.sessions:
+            self.subscriptions.end(session.peer)
+            session.peer.close()
+        with self._lock:
+            workers, self._workers = self._workers, None
+        if workers is not None:
+            workers.stop()
+
+    # --- sessions ---------------------------------------------------------------------------------------
+
+    @property
+    def sessions(self) -> List[OpenSession]:
+        """The sessions that are open now."""
+        with self._lock:
+            return list(self._sessions)
+
+    def session_opened(self, session: OpenSession) -> None:
+        """Note a session that lasts, until :meth:`session_closed`."""
+        self.enter()
+        with self._lock:
+            self._sessions.append(session)
+
+    def session_closed(self, session: OpenSession, error: Exception) -> None:
         """Forget a session."""
         with self._lock:
             if session not in self._sessions:
@@ -189,3 +176,50 @@ class Serving:
             self._sessions.remove(session)
         _log.debug("a session ended: %s", error)
         self.leave()
+
+    def list_changed(self, kind: str) -> None:
+        """Notify clients that "tools", "resources" or "prompts" have changed."""
+        method = f"notifications/{kind}/list_changed"
+        for session in self.sessions:
+            session.publish(method, None, kind)
+        self.subscriptions.publish(method)
+
+    def resource_updated(self, uri: str) -> None:
+        """Notify clients that subscribed to *uri*, or listen to it, of its change."""
+        method = "notifications/resources/updated"
+        for session in self.sessions:
+            session.publish(method, {"uri": uri}, "resources")
+        self.subscriptions.publish(method, uri)
+
+    def roots_changed(self, session: OpenSession) -> None:
+        """Pass a client's roots change on to the user's callback, on a worker."""
+        callback = self._on_roots_changed
+        if callback is not None:
+            self.workers.submit(lambda: callback(session))
+
+    # --- calls that wait for their clients ----------------------------------------------------------------
+
+    @property
+    def waiting(self) -> "WaitingCalls":
+        """The handlers that wait for their clients; made with the first."""
+        with self._lock:
+            if self._waiting is None:
+                from .waiting import WaitingCalls
+
+                self._waiting = WaitingCalls(self.limits)
+            return self._waiting
+
+    def cancel_waiting(self, peer: Peer, reason: str) -> None:
+        """Cancel the handlers that wait for clients of a connection that is over."""
+        if self._waiting is not None:
+            self._waiting.cancel(peer, reason)
+
+    @property
+    def states(self) -> "States":
+        """What makes and reads the states of handlers that ask, in a fleet."""
+        if self._states is None:
+            from .states import States
+
+            assert self.fleet is not None, "only the handlers of a fleet have states"
+            self._states = States(self.fleet.keys, self.catalog.name, self.limits.waiting_seconds, self.fleet.store)
+        return self._states

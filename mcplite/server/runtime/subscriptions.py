@@ -1,18 +1,17 @@
-"""News for clients without a session: who listens to what, each with a bounded queue of its own."""
+"""Change notifications for clients without a session: open ``subscriptions/listen`` requests, each with a bounded queue."""
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from ...errors import SERVER_BUSY, InvalidParams, MCPError, RemoteError
 from ...protocol.envelope import SUBSCRIPTION
+from ...revisions import Revision
 from ...rpc.incoming import Incoming
+from ..catalog.catalog import Catalog
+from ..catalog.scopes import MOST_URIS
 
-if TYPE_CHECKING:
-    from ...revisions import Revision
-    from ..app import Server
-
-__all__ = ["Listeners", "MOST_URIS"]
+__all__ = ["ListenRequests"]
 
 _log = logging.getLogger(__name__)
 #: What a filter may ask for: its member, the notification, what the server must offer.
@@ -23,21 +22,20 @@ _KINDS = {
 }
 _URIS = "resourceSubscriptions"
 _UPDATED = "notifications/resources/updated"
-#: URIs of one filter.
-MOST_URIS = 10_000
 
 
-class Listener:
+class _ListenRequest:
     """One ``subscriptions/listen`` request.
 
-    News that nobody has taken yet are kept once each, however often they come again: what is new is the same. So the
+    A notification that waits to be sent is kept once, however often the change happens: the text is the same. So the
     queue is no longer than the filter.
 
     :param honoured: the filter, as far as the server keeps to it.
     :param spawn: runs a task on a thread.
     """
 
-    def __init__(self, incoming: Incoming, revision: "Revision", honoured: Dict[str, Any], spawn: Callable[[Callable[[], object]], None]) -> None:
+    def __init__(self, incoming: Incoming, revision: Revision, honoured: Dict[str, Any],
+                 spawn: Callable[[Callable[[], object]], None]) -> None:
         self.incoming = incoming
         self.revision = revision
         self._methods: Set[str] = {_KINDS[name][0] for name in honoured if name in _KINDS}
@@ -46,15 +44,15 @@ class Listener:
         #: Guards the two fields below; held for dictionary work only.
         self._lock = threading.Lock()
         self._waiting: Dict[Tuple[str, Optional[str]], None] = {}
-        #: Whether somebody sends what waits; true until the acknowledgement is out, which comes first (SUBS-03).
+        #: Whether a thread sends what waits; true until the acknowledgement is out, which comes first (SUBS-03).
         self._sending = True
 
     def wants(self, method: str, uri: Optional[str]) -> bool:
         """Whether the filter asks for this (SUBS-02, SUBS-18)."""
         return method in self._methods if uri is None else method == _UPDATED and uri in self._uris
 
-    def tell(self, method: str, uri: Optional[str]) -> None:
-        """Send a piece of news soon; never waits for the client (SUBS-20)."""
+    def notify(self, method: str, uri: Optional[str]) -> None:
+        """Send a notification soon; never waits for the client (SUBS-20)."""
         with self._lock:
             self._waiting[(method, uri)] = None
             if self._sending:
@@ -93,39 +91,43 @@ class Listener:
                 _log.debug("%s was not sent: %s", method, error)
 
 
-class Listeners:
-    """All listeners of one server.
+class ListenRequests:
+    """The open ``subscriptions/listen`` requests of one server.
 
-    :param app: whose news they get.
+    :param catalog: what is offered, and so may be listened to.
+    :param most: how many may be open.
+    :param spawn: runs a task on a thread.
     """
 
-    def __init__(self, app: "Server") -> None:
-        self._app = app
-        #: Guards ``_listeners``; held for dictionary work only.
+    def __init__(self, catalog: Catalog, most: int, spawn: Callable[[Callable[[], object]], None]) -> None:
+        self._catalog = catalog
+        self._most = most
+        self._spawn = spawn
+        #: Guards ``_requests``; held for dictionary work only.
         self._lock = threading.Lock()
-        self._listeners: Dict[Listener, None] = {}
+        self._requests: Dict[_ListenRequest, None] = {}
 
     def __len__(self) -> int:
-        return len(self._listeners)
+        return len(self._requests)
 
-    def open(self, incoming: Incoming, revision: "Revision") -> None:
+    def open(self, incoming: Incoming, revision: Revision) -> None:
         """Let a request listen until it is cancelled, or ended from here; returns at once.
 
-        :raises InvalidParams: its filter is none.
-        :raises RemoteError: too many listen already.
+        :raises InvalidParams: its filter cannot be read.
+        :raises RemoteError: too many are open already.
         """
         honoured = self._honoured(incoming.params.get("notifications"))
-        listener = Listener(incoming, revision, honoured, self._app.workers.spawn)
+        request = _ListenRequest(incoming, revision, honoured, self._spawn)
         with self._lock:
-            full = len(self._listeners) >= self._app.limits.streams
+            full = len(self._requests) >= self._most
             if not full:
-                self._listeners[listener] = None
+                self._requests[request] = None
         if full:
             raise RemoteError("Server busy: too many clients listen; try again later", code=SERVER_BUSY)
         if incoming.outlet is not None:
             incoming.outlet.begin()
-        incoming.token.add_callback(lambda: self._left(listener))
-        listener.begin({"notifications": honoured})
+        incoming.token.add_callback(lambda: self._cancelled(request))
+        request.begin({"notifications": honoured})
 
     def _honoured(self, wanted: Any) -> Dict[str, Any]:
         if not isinstance(wanted, dict):
@@ -135,48 +137,48 @@ class Listeners:
             value = wanted.get(name)
             if value is not None and not isinstance(value, bool):
                 raise InvalidParams(f"params.notifications.{name} must be true or false")
-            if value and self._app.offers(area):
+            if value and self._catalog.offers(area):
                 honoured[name] = True
         uris = wanted.get(_URIS)
         if uris is None:
             return honoured
         if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris) or len(uris) > MOST_URIS:
             raise InvalidParams(f"params.notifications.{_URIS} must be a list of at most {MOST_URIS} URIs")
-        if self._app.offers("resources"):
+        if self._catalog.offers("resources"):
             honoured[_URIS] = uris
         return honoured
 
-    def _left(self, listener: Listener) -> None:
+    def _cancelled(self, request: _ListenRequest) -> None:
         with self._lock:
-            self._listeners.pop(listener, None)
-        listener.incoming.respond({})  # it was cancelled, so that nothing is sent; it only leaves the books
+            self._requests.pop(request, None)
+        request.incoming.respond({})  # it was cancelled, so nothing is sent; the peer only forgets the request
 
     def publish(self, method: str, uri: Optional[str] = None) -> None:
-        """Tell whoever wants to know."""
-        if not self._listeners:
+        """Notify the clients whose filter asks for this."""
+        if not self._requests:
             return
         with self._lock:
-            listeners = list(self._listeners)
-        for listener in listeners:
-            if listener.wants(method, uri):
-                listener.tell(method, uri)
+            requests = list(self._requests)
+        for request in requests:
+            if request.wants(method, uri):
+                request.notify(method, uri)
 
     def end(self, peer: Any, sender: Any = None) -> None:
-        """End all listeners of one conversation, each with a result that says so (SUBS-11).
+        """End all requests of one connection, each with a result that says so (SUBS-11).
 
         :param sender: ends only what this one has sent.
         """
         with self._lock:
-            ending: List[Listener] = [listener for listener in self._listeners if listener.incoming.peer is peer
-                                      and sender in (None, listener.incoming.sender)]
-            for listener in ending:
-                del self._listeners[listener]
-        for listener in ending:
-            incoming = listener.incoming
-            incoming.respond(self._app.stamped({"_meta": {SUBSCRIPTION: incoming.id}}, listener.revision))
+            ending: List[_ListenRequest] = [request for request in self._requests if request.incoming.peer is peer
+                                            and sender in (None, request.incoming.sender)]
+            for request in ending:
+                del self._requests[request]
+        for request in ending:
+            incoming = request.incoming
+            incoming.respond(self._catalog.stamped({"_meta": {SUBSCRIPTION: incoming.id}}, request.revision))
             if incoming.outlet is None:
                 # On a pipe the specification wants both; the result first, for clients that drop what is cancelled (SUBS-12).
                 try:
                     peer.notify("notifications/cancelled", {"requestId": incoming.id, "reason": "the server is stopping"})
                 except MCPError as error:
-                    _log.debug("the end of a subscription was not told: %s", error)
+                    _log.debug("the end of a subscription was not sent: %s", error)

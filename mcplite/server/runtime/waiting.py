@@ -2,42 +2,41 @@
 
 import secrets
 import threading
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional
 
 from ...errors import SERVER_BUSY, InvalidParams, RemoteError
-from ...protocol.state import bound_to
-from ..handling.asker import Asked
 
 if TYPE_CHECKING:
-    from ...rpc.incoming import Incoming
-    from ..handling.context import Context
-    from ..handling.session import Session
     from ..limits import Limits
 
-__all__ = ["WaitingCalls", "refused_state"]
+__all__ = ["WaitingCall", "WaitingCalls", "refused_state"]
 
 
 def refused_state() -> InvalidParams:
-    """Return the error for every state that cannot be gone on with; nobody learns why (MRTR-13)."""
+    """Return the error for a requestState that cannot be resumed.
+
+    One text for every cause, so that it leaks nothing (MRTR-13).
+    """
     return InvalidParams("Invalid or expired requestState: send the request again without it")
 
 
-class WaitingCall:
+class WaitingCall(NamedTuple):
     """One handler that waits for its client.
 
-    :param bound: what the handle is good for.
-    :param asked: what it waits for.
+    :param bound: the request and the client that the handle is good for.
+    :param owner: whose place it takes; None for a client that is not known.
+    :param peer: the connection that it came over.
+    :param read: turns what the client brings into answers; raises InvalidParams when it is no answer.
+    :param resume: called with the session, the request and the answers; the handler continues with them.
+    :param cancel: called with a reason when the client cannot return any more.
     """
 
-    def __init__(self, context: "Context", bound: str, asked: Mapping[str, Asked]) -> None:
-        self.context = context
-        self.bound = bound
-        self.asked = asked
-        self.peer = context.incoming.peer
-        self.owner = context.session.owner
-        #: Set when the client is back, and when the handler has to go on without it.
-        self.woken = threading.Event()
-        self.responses: Optional[Dict[str, Any]] = None
+    bound: str
+    owner: Optional[str]
+    peer: object
+    read: Callable[[Dict[str, Any]], Dict[str, Any]]
+    resume: Callable[[Any, Any, Dict[str, Any]], object]
+    cancel: Callable[[str], object]
 
 
 class WaitingCalls:
@@ -55,7 +54,7 @@ class WaitingCalls:
     def __len__(self) -> int:
         return len(self._calls)
 
-    def file(self, call: WaitingCall) -> str:
+    def add(self, call: WaitingCall) -> str:
         """Note a call and return its handle.
 
         :raises RemoteError: too many wait already.
@@ -72,35 +71,19 @@ class WaitingCalls:
                               code=SERVER_BUSY)
         return handle
 
-    def withdraw(self, handle: str) -> bool:
-        """Forget a handle; False when the client has come back with it."""
+    def find(self, handle: str, bound: str) -> Optional[WaitingCall]:
+        """Return the call that waits under a handle, if the handle is good for this request; it stays in the table."""
+        call = self._calls.get(handle)
+        return call if call is not None and call.bound == bound else None
+
+    def remove(self, handle: str) -> bool:
+        """Forget a handle; False when that was done already."""
         with self._lock:
             return self._calls.pop(handle, None) is not None
 
-    def claim(self, handle: str, session: "Session", incoming: "Incoming", responses: Dict[str, Any]) -> bool:
-        """Let a call go on that waits under this handle; False when there is none that this request may go on with.
-
-        :param session: the client, as it presents itself now.
-        :param incoming: its request, which the call answers from now on.
-        :raises InvalidParams: what it brings is no answer; the handle stays good.
-        """
-        bound = bound_to(session.app.name, session.owner, incoming.method, incoming.params)
-        call = self._calls.get(handle)
-        if call is None or call.bound != bound:
-            return False
-        from ..handling.wait import read_answers
-        read_answers(call.asked, responses)
-        with self._lock:
-            if self._calls.pop(handle, None) is not call:
-                return False
-        call.context.go_on(session, incoming)
-        call.responses = responses
-        call.woken.set()
-        return True
-
-    def drop(self, peer: Any, reason: str) -> None:
-        """Wake the calls of a conversation that is over; they end as cancelled."""
+    def cancel(self, peer: object, reason: str) -> None:
+        """Cancel the calls of a connection that is over."""
         with self._lock:
             gone: List[WaitingCall] = [call for call in self._calls.values() if call.peer is peer]
         for call in gone:
-            call.context.token.cancel(reason)
+            call.cancel(reason)

@@ -1,21 +1,20 @@
-"""The ways of serving one client: LegacySession, with a handshake and a state that lasts; and what both ways share."""
+"""One client that began with a handshake: its revision, capabilities, log level and subscriptions last for the session."""
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Set
 
 from ...errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError, ProtocolError
 from ...protocol import codec, jsonrpc
 from ...revisions import NEWEST_LEGACY, Revision, find
 from ...rpc.incoming import Handler, Incoming
-from ...rpc.peer import Peer
-from ...types import ClientCapabilities, Implementation, Root
+from ...types import ClientCapabilities, Implementation
 from ..handling.context import LEVELS, Context, log_params, rank
 from ..handling.dispatch import serve
-from ..handling.session import Session
+from ..handling.session import KnownRoots, Session
+from ..runtime.runtime import OpenSession, Runtime
 
 if TYPE_CHECKING:
-    from ..app import Server
     from ..auth.principals import Principal
     from ..handling.asker import Asker
 
@@ -27,27 +26,24 @@ _DEFAULT_LEVEL = "info"
 _LASTING = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 
 
-class LegacySession(Session, Handler):
+class LegacySession(Session, OpenSession, Handler):
     """One client of the handshake era, from its ``initialize`` to the end of its connection.
 
     Its state is the client's own: nothing of it is shared with another session (LOG-05, SAFE-16).
     """
 
-    def __init__(self, app: "Server", on_close: Optional[Callable[[], object]] = None, lasting: bool = True) -> None:
-        self.app = app
+    def __init__(self, runtime: Runtime, on_close: Optional[Callable[[], object]] = None, lasting: bool = True) -> None:
+        super().__init__(runtime)
+        self._catalog = runtime.catalog
         self._on_close = on_close
-        #: Whether there is a way back to the client: without one it can neither be asked nor told any news.
         self.lasting = lasting
-        self.peer: Peer
         #: Guards the fields below; held for single assignments and set work only.
         self._lock = threading.Lock()
         self._revision: Optional[Revision] = None
         self._ready = False
         self._level = _DEFAULT_LEVEL
         self._subscriptions: Set[str] = set()
-        self._roots: Optional[List[Root]] = None
-        #: Counts the client's roots changes, so that a list asked for before one is not kept after it.
-        self.roots_epoch = 0
+        self._roots = KnownRoots()
         self._declared: Set[str] = set()
         self.client_info: Optional[Implementation] = None
         self.client_capabilities = ClientCapabilities()
@@ -90,21 +86,10 @@ class LegacySession(Session, Handler):
         if self._ready and self.wants_log(level):
             self.peer.notify("notifications/message", log_params(level, data, logger))
 
-    def asker(self, context: Optional[Context] = None) -> "Asker":
+    def _asker(self, context: Context) -> "Asker":
         from ..handling.back_channel import BackChannel  # forms and sampling are loaded by the first handler that asks
 
-        return BackChannel(self, None if context is None else context.incoming)
-
-    @property
-    def roots(self) -> Optional[List[Root]]:
-        """The client's roots as last told; None when they have to be asked for (ROOT-14, ROOT-15)."""
-        return self._roots
-
-    def keep_roots(self, roots: List[Root], epoch: int) -> None:
-        """Remember *roots*, unless the client has changed them since they were asked for."""
-        with self._lock:
-            if epoch == self.roots_epoch:
-                self._roots = roots
+        return BackChannel(self, self._roots, context.incoming)
 
     def elicitation_complete(self, elicitation_id: str) -> None:
         """Tell this client, and no other, that a URL question was answered (URLE-05 to URLE-07)."""
@@ -165,11 +150,11 @@ class LegacySession(Session, Handler):
         if method == "initialize":
             self._initialize(incoming)
             return None
-        own = self.app.registry.method(method)
+        own = self._catalog.registry.method(method)
         if self._revision is None:
             incoming.fail(INVALID_REQUEST, f"{method!r} came before 'initialize'")
         elif own is not None or (method in self._revision.client_requests and self._offers(method)):
-            context = Context(self, incoming)
+            context = Context(self, incoming, self._asker)
             return lambda: serve(context, own)
         else:
             incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
@@ -179,7 +164,7 @@ class LegacySession(Session, Handler):
         # RPC-18: a method behind a capability that was not declared does not exist.
         area = method.partition("/")[0]
         if area == "completion":
-            return self.app.registry.has_completions
+            return self._catalog.registry.has_completions
         if not self.lasting and method in _LASTING:
             return False
         return area == "logging" or area in self._declared
@@ -191,18 +176,16 @@ class LegacySession(Session, Handler):
         elif method == "notifications/initialized":
             self._ready = self._revision is not None
         elif method == "notifications/roots/list_changed":
-            with self._lock:
-                self.roots_epoch += 1
-                self._roots = None
-            self.app.roots_changed(self)
+            self._roots.forget()
+            self.runtime.roots_changed(self)
         elif method != "notifications/progress":
-            own = self.app.registry.notification(method)
+            own = self._catalog.registry.notification(method)
             if own is not None:
-                self.app.workers.submit(lambda: own(params, self))
+                self.runtime.workers.submit(lambda: own(params, self))
 
     def on_close(self, error: Exception) -> None:
         self._ready = False
-        self.app.session_closed(self, error)
+        self.runtime.session_closed(self, error)
         if self._on_close is not None:
             self._on_close()
 
@@ -231,13 +214,13 @@ class LegacySession(Session, Handler):
             revision = NEWEST_LEGACY  # LIFE-10, LIFE-11
         self.client_capabilities, self.client_info = capabilities, info
         self._declare()
-        result = self.app.describe(revision, self.lasting)
+        result = self._catalog.describe(revision, self.lasting)
         self._revision = revision
         _log.info("client %.200r speaks %s", info.name, revision)
         incoming.respond(result)
 
     def _declare(self) -> None:
-        self._declared = {kind for kind in ("tools", "resources", "prompts") if self.app.offers(kind)}
+        self._declared = {kind for kind in ("tools", "resources", "prompts") if self._catalog.offers(kind)}
 
 
 def _member(params: Dict[str, Any], name: str) -> Dict[str, Any]:

@@ -9,20 +9,18 @@ import logging
 import queue
 import socket
 import threading
-from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Set
+from typing import Any, List, Optional, Sequence, Set
 
 from ...protocol.http.wellknown import is_loopback
-from ..http.endpoint import Exchange
+from ..http import make_endpoint
 from ..http.messages import HTTPRequest, HTTPResponse
 from ..http.origins import LOOPBACK
+from ..runtime.runtime import Runtime
 from .connection import Connection
 from .poller import Lobby
 from .signals import sleep_until_told, stop_signals
 
-if TYPE_CHECKING:
-    from ..app import Server
-
-__all__ = ["HTTPServer", "serve", "serve_http", "serve_until_stopped", "warning_of"]
+__all__ = ["HTTPServer", "serve_http", "serve_until_stopped", "warning_of"]
 
 _log = logging.getLogger(__name__)
 _FULL = (b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 26\r\n"
@@ -34,22 +32,22 @@ _FLUSH_SECONDS = 1.0
 class HTTPServer:
     """One server on one port; bound when it is made, serving from ``start()`` or ``with`` on.
 
-    :param app: whose tools, resources and prompts are served.
+    :param runtime: of the server.
     :param host: the address to listen at. For anything but a loopback address *allowed_hosts* has to be given.
     :param port: 0 for any free one, which ``port`` then tells.
     :param path: of the endpoint.
-    :param options: those of :class:`Exchange`.
+    :param options: those of :func:`make_endpoint`.
     :raises OSError: the address cannot be had.
     :raises ValueError: an option is not written right, or the server would be open to a network by mistake.
     """
 
-    def __init__(self, app: "Server", *, host: str = "127.0.0.1", port: int = 8000, path: str = "/mcp",
+    def __init__(self, runtime: Runtime, *, host: str = "127.0.0.1", port: int = 8000, path: str = "/mcp",
                  allowed_hosts: Optional[Sequence[str]] = None, **options: Any) -> None:
         if not 0 <= port < 65_536:
             raise ValueError(f"there is no port {port}; the largest is 65535, and 0 is any free one")
-        self.limits = app.limits
+        self.limits = runtime.limits
         self.host = host
-        self.exchange = Exchange(app, path=path, allowed_hosts=_names(host, allowed_hosts), **options)
+        self.exchange = make_endpoint(runtime, path=path, allowed_hosts=_names(host, allowed_hosts), **options)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             self._listener = socket.create_server((host, port), family=family, backlog=self.limits.backlog)
@@ -57,7 +55,7 @@ class HTTPServer:
             raise OSError(error.errno, f"cannot listen at {host}:{port}: {error.strerror}") from error
         self._listener.setblocking(False)
         self._port = int(self._listener.getsockname()[1])
-        unguarded = warning_of(app, host)
+        unguarded = warning_of(runtime, host)
         if unguarded is not None:
             _log.warning("%s", unguarded)
         self._lobby = Lobby(self.limits.idle_seconds, self._forget)
@@ -173,11 +171,11 @@ def _names(host: str, allowed: Optional[Sequence[str]]) -> Sequence[str]:
     return sorted(LOOPBACK | {f"[{host}]" if ":" in host else host})
 
 
-def warning_of(app: "Server", host: str) -> Optional[str]:
+def warning_of(runtime: Runtime, host: str) -> Optional[str]:
     """Return what has to be said before a server listens at an address that others can reach; None when nothing has."""
-    if app.auth is not None or is_loopback(host):
+    if runtime.auth is not None or is_loopback(host):
         return None
-    return (f"{app.name} listens at {host or 'all addresses'} and asks nobody for a token: everybody who can reach this machine"
+    return (f"{runtime.catalog.name} listens at {host or 'all addresses'} and asks nobody for a token: everybody who can reach this machine"
             " can call all of its tools. Say who may: Server(auth=StaticTokens({...})) or another auth=, on the command line"
             " --token-env NAME; or listen at 127.0.0.1 alone")
 
@@ -193,26 +191,14 @@ def _turn_away(sock: socket.socket) -> None:
             _log.debug("a connection too many went away by itself: %s", error)
 
 
-def serve(app: "Server", **options: Any) -> HTTPServer:
-    """Return a server for ``with``: it serves in a thread, inside of the block.
-
-    :param app: whose tools, resources and prompts are served.
-    :param options: those of :class:`HTTPServer`; the port is any free one by default, and ``url`` tells where.
-    :raises OSError: the address cannot be had.
-    :raises ValueError: an option is not written right.
-    """
-    options.setdefault("port", 0)
-    return HTTPServer(app, **options)
-
-
-def serve_http(app: "Server", **options: Any) -> None:
+def serve_http(runtime: Runtime, **options: Any) -> None:
     """Serve until the process is told to stop by SIGINT or SIGTERM; a second one does not wait any more.
 
     :param options: those of :class:`HTTPServer`.
     :raises OSError: the address cannot be had.
     :raises ValueError: an option is not written right.
     """
-    serve_until_stopped(HTTPServer(app, **options))
+    serve_until_stopped(HTTPServer(runtime, **options))
 
 
 def serve_until_stopped(server: HTTPServer) -> None:

@@ -11,14 +11,13 @@ import os
 import queue
 import sys
 import threading
-from typing import TYPE_CHECKING, Iterator, Optional, Tuple
+from typing import Iterator, Optional, Tuple
 
 from ...rpc.deadline import Deadline
 from ...rpc.pipes import PipeChannel
+from ..runtime.runtime import Runtime
+from ..sessions.opening import serve_channel
 from .signals import sleep_until_told, stop_signals
-
-if TYPE_CHECKING:
-    from ..app import Server
 
 __all__ = ["own_streams", "serve"]
 
@@ -54,12 +53,13 @@ def own_streams() -> Iterator[Tuple[int, int]]:
         _CLAIM.release()
 
 
-def serve(server: "Server", *, streams: Optional[Tuple[int, int]] = None) -> None:
+def serve(runtime: Runtime, *, streams: Optional[Tuple[int, int]] = None) -> None:
     """Serve one client on stdin and stdout until it leaves or the process is told to stop.
 
     At the end every running handler finds its token cancelled and has ``Limits.grace`` seconds to
     return; one that does not is named in the log and left behind, since its thread is a daemon.
 
+    :param runtime: of the server.
     :param streams: the descriptors, when the caller has taken them with :func:`own_streams` already.
     :raises RuntimeError: stdin and stdout are taken already.
     """
@@ -73,19 +73,19 @@ def serve(server: "Server", *, streams: Optional[Tuple[int, int]] = None) -> Non
     with contextlib.ExitStack() as stack:
         read_fd, write_fd = streams or stack.enter_context(own_streams())
         stack.enter_context(stop_signals(stop))
-        channel = PipeChannel(read_fd, write_fd, name="the client", line_limit=server.limits.message_bytes)
-        workers = server.workers
-        peer = server.serve_channel(channel, on_close=stop)
+        channel = PipeChannel(read_fd, write_fd, name="the client", line_limit=runtime.limits.message_bytes)
+        workers = runtime.workers
+        peer = serve_channel(runtime, channel, on_close=stop)
         try:
             sleep_until_told(ended)
         finally:
-            if len(server.listeners):
+            if len(runtime.subscriptions):
                 # A client that does not read must not hold this up; the thread ends with the pipe.
-                ending = threading.Thread(target=server.listeners.end, args=(peer,), name="mcplite goodbye", daemon=True)
+                ending = threading.Thread(target=runtime.subscriptions.end, args=(peer,), name="mcplite goodbye", daemon=True)
                 ending.start()
-                ending.join(server.limits.grace)
+                ending.join(runtime.limits.grace)
             peer.cancel_all("the server is stopping")
-            if not workers.drain(Deadline(server.limits.grace)):
+            if not workers.drain(Deadline(runtime.limits.grace)):
                 for where in workers.stuck():
                     _log.warning("a handler still runs at the end, in %s", where)
-            server.close()
+            runtime.close()

@@ -10,16 +10,15 @@ import select
 import socket
 import threading
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 from ...protocol.http.headers import Headers
 from ...protocol.http.wellknown import PROTECTED_RESOURCE
 from ..auth.principals import ISSUED_HERE, Principal
+from ..http import make_endpoint
 from ..http.endpoint import Exchange
 from ..http.messages import HTTPRequest, UnreadableBody
-
-if TYPE_CHECKING:
-    from ..app import Server
+from ..runtime.runtime import Runtime
 
 __all__ = ["WSGIApp", "mount"]
 
@@ -38,12 +37,12 @@ def _user(environ: Environ) -> Optional[str]:
 class WSGIApp:
     """A WSGI application that serves an MCP server.
 
-    :param app: whose tools, resources and prompts are served.
+    :param runtime: of the server.
     :param path: of the endpoint below where the application is mounted.
     :param principal: tells from the environment who the host says has sent the request: a :class:`Principal`, whose scopes
         count, a name, or None for nobody; sessions belong to who opened them. By default ``REMOTE_USER``. A server with
         ``auth=`` asks for tokens and does not ask the host.
-    :param options: those of :class:`Exchange`.
+    :param options: those of :func:`make_endpoint`.
     :raises ValueError: an option is not written right.
 
     Worker threads are made with the first request, in whichever process that is, so that a host may load the
@@ -51,9 +50,9 @@ class WSGIApp:
     process.
     """
 
-    def __init__(self, app: "Server", *, path: str = "", principal: Callable[[Environ], Union[None, str, Principal]] = _user,
+    def __init__(self, runtime: Runtime, *, path: str = "", principal: Callable[[Environ], Union[None, str, Principal]] = _user,
                  **options: Any) -> None:
-        self._app = app
+        self._runtime = runtime
         self._path = path
         self._options = options
         self._principal = principal
@@ -64,7 +63,7 @@ class WSGIApp:
         self.exchange = self._exchange()
 
     def _exchange(self) -> Exchange:
-        return Exchange(self._app, path=self._path, **self._options)
+        return make_endpoint(self._runtime, path=self._path, **self._options)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request (PEP 3333)."""
@@ -97,7 +96,7 @@ class WSGIApp:
                 atexit.register(self.close)  # hosts do not say when they are done, and a lifespan wants its end
             else:
                 # Forked after the first request: sessions are those of the parent, whose threads did not come along.
-                self._app.forked()
+                self._runtime.forked()
                 self.exchange = self._exchange()
             self._pid = os.getpid()
 
@@ -109,7 +108,7 @@ class WSGIApp:
             alone=not environ.get("wsgi.multiprocess"), port=_port(environ.get("SERVER_PORT", "")))
 
     def _known(self, environ: Environ) -> Optional[Principal]:
-        said: Any = None if self._app.auth is not None else self._principal(environ)
+        said: Any = None if self._runtime.auth is not None else self._principal(environ)
         if said is None or isinstance(said, Principal):
             return said
         if not isinstance(said, str):

@@ -51,7 +51,7 @@ def main():
         principal = ctx.principal
         return f"{principal.subject} with {' '.join(sorted(principal.scopes))}"
 
-    with HTTPServer(server, port=port) as running:
+    with HTTPServer(server.runtime, port=port) as running:
         print(running.url, flush=True)
         sys.stdin.read()
 

@@ -74,7 +74,7 @@ def test_the_handler_runs_once_however_often_it_asks(way, desk):
     assert second["requestState"] != first["requestState"] and desk.done["paid"] == 1
     last = there.result(again(request, second, id=3))
     assert (last["resultType"], last["content"][0]["text"]) == ("complete", "Ada: Rome for 2, accept")
-    assert desk.done == {"entered": 1, "paid": 1} and len(desk.mcp.waiting) == 0
+    assert desk.done == {"entered": 1, "paid": 1} and len(desk.mcp.runtime.waiting) == 0
 
 
 def test_what_was_said_before_a_question_comes_with_it_and_the_rest_with_the_retry(way):
@@ -227,7 +227,7 @@ def test_a_client_that_does_not_come_back_is_given_up():
     web, request = Web(desk.mcp), book()
     first = web.result(request)
     assert desk.ended.get(timeout=LIMIT) is mcplite.Cancelled  # MRTR-09: the handler unwinds
-    assert len(desk.mcp.waiting) == 0
+    assert len(desk.mcp.runtime.waiting) == 0
     assert web.error(again(request, first)) == REFUSED
     web.close()
 
@@ -292,7 +292,7 @@ def test_the_end_wakes_who_waits(connect, desk, close):
         assert client.answer(1)["result"]["resultType"] == "input_required"
         client.channel.close()
     assert desk.ended.get(timeout=LIMIT) is mcplite.Cancelled
-    assert len(desk.mcp.waiting) == 0
+    assert len(desk.mcp.runtime.waiting) == 0
 
 
 def test_on_a_pipe_a_request_that_goes_on_can_be_cancelled(connect, desk):
@@ -344,4 +344,4 @@ def test_who_asks_after_the_end_has_begun_does_not_wait(desk):
     assert desk.ended.get(timeout=LIMIT) == "cancelled"
     ending.join(LIMIT)
     thread.join(LIMIT)
-    assert len(desk.mcp.waiting) == 0
+    assert len(desk.mcp.runtime.waiting) == 0

@@ -16,9 +16,9 @@ import pytest
 import mcplite
 from mcplite.protocol.http import challenges
 from mcplite.protocol.http.headers import Headers
-from mcplite.server.http.endpoint import Exchange
+from mcplite.server.http import make_endpoint
 from mcplite.server.http.messages import HTTPRequest
-from mcplite.server.transports.wsgi import WSGIApp, mount
+from mcplite.server.transports.wsgi import mount
 from tests.support import stateless
 from tests.support.children import wait_until
 from tests.support.rawhttp import BOTH, LIMIT, Wire, call, initialize, request
@@ -79,7 +79,7 @@ class WSGI:
     """An application as a host calls it."""
 
     def __init__(self, mcp, **options):
-        self.app = WSGIApp(mcp, path="/mcp", **options)
+        self.app = mcp.wsgi(path="/mcp", **options)
 
     def ask(self, method, path="/mcp", message=None, headers=(), query="", app=None, **more):
         body = b"" if message is None else json.dumps(message).encode()
@@ -317,7 +317,7 @@ def test_tokens_in_the_query_and_in_the_body_are_no_tokens(host):
 
 
 def test_no_body_is_read_of_who_is_not_let_in():
-    exchange = Exchange(make(tokens()))
+    exchange = make_endpoint(make(tokens()).runtime)
 
     def read(limit):
         raise AssertionError("read")
@@ -688,12 +688,12 @@ def test_the_endpoint_is_described_where_clients_look(host):
 
 
 def test_what_clients_may_ask_for_at_first_can_be_said():
-    exchange = Exchange(make(described(resource="https://mcp.example/mcp", scopes_supported=["read"])),
-                        allowed_hosts=["*"])
+    exchange = make_endpoint(make(described(resource="https://mcp.example/mcp", scopes_supported=["read"])).runtime,
+                             allowed_hosts=["*"])
     response = exchange.handle(HTTPRequest("GET", WELL_KNOWN, Headers([("Host", "x")])))
     assert json.loads(response.content)["scopes_supported"] == ["read"]
     bare = mcplite.Server("bare", auth=described(resource="https://mcp.example"))
-    response = Exchange(bare).handle(HTTPRequest("GET", WELL_KNOWN, Headers([("Host", "localhost")])))
+    response = make_endpoint(bare.runtime).handle(HTTPRequest("GET", WELL_KNOWN, Headers([("Host", "localhost")])))
     assert "scopes_supported" not in json.loads(response.content)
 
 
@@ -753,8 +753,8 @@ def test_a_host_that_does_not_tell_the_port_makes_us_nobody_in_particular(hosted
 @pytest.mark.parametrize("hosts", [["mcp.example"], ["*"], ["localhost", "mcp.example"]])
 def test_elsewhere_the_url_has_to_be_said(hosts):
     with pytest.raises(ValueError, match="resource='https://mcp.example.com/mcp'"):
-        Exchange(make(described()), allowed_hosts=hosts)
-    Exchange(make(tokens()), allowed_hosts=hosts).close(0.1)
+        make_endpoint(make(described()).runtime, allowed_hosts=hosts)
+    make_endpoint(make(tokens()).runtime, allowed_hosts=hosts).close(0.1)
 
 
 @pytest.mark.parametrize("resource, mounted, path, url", [
@@ -767,7 +767,7 @@ def test_elsewhere_the_url_has_to_be_said(hosts):
     (None, "/api", "/mcp", "http://localhost/api" + WELL_KNOWN + "/mcp"),
 ])
 def test_a_challenge_names_a_url_that_is_served(resource, mounted, path, url):
-    app = WSGIApp(make(described(resource=resource)), path=path)
+    app = make(described(resource=resource)).wsgi(path=path)
     outer = mount(lambda environ, start: pytest.fail("the outer application was asked"),
                   {mounted: app}) if mounted else app
     there = WSGI.__new__(WSGI)
@@ -781,8 +781,8 @@ def test_a_challenge_names_a_url_that_is_served(resource, mounted, path, url):
 
 def test_a_mounted_server_is_described_at_the_root_as_well():
     # RFC 9728, section 3.1
-    app = WSGIApp(make(described(resource="https://mcp.example/api/mcp")), path="/mcp")
-    bare = WSGIApp(make(tokens()))
+    app = make(described(resource="https://mcp.example/api/mcp")).wsgi(path="/mcp")
+    bare = make(tokens()).wsgi()
     outer = mount(lambda environ, start: start("299 Outer", []) or [b""], {"/api": app, "/bare": bare})
     there = WSGI.__new__(WSGI)
     assert there.ask("GET", WELL_KNOWN + "/api/mcp", app=outer).json["resource"] == "https://mcp.example/api/mcp"
@@ -802,7 +802,7 @@ def test_a_stream_ends_with_its_token(door):
     soon = time.time() + 0.6
     keys = {"lasting": issued("ada"), "short": issued("ada", expires=soon)}
     mcp = make(mcplite.BearerAuth(keys.get))
-    exchange = Exchange(mcp, legacy_sse=True)
+    exchange = make_endpoint(mcp.runtime, legacy_sse=True)
 
     def ask(method, path="/mcp", message=None, token="lasting", **headers):
         body = b"" if message is None else json.dumps(message).encode()
@@ -826,7 +826,7 @@ def test_a_stream_ends_with_its_token(door):
     assert time.time() >= soon - 0.1
     assert (b"list_changed" in said) == (door != "old stream")
     if door == "modern stream":
-        assert b'"resultType":"complete"' in said.replace(b": ", b":") and len(mcp.listeners) == 0  # SUBS-11
+        assert b'"resultType":"complete"' in said.replace(b": ", b":") and len(mcp.runtime.subscriptions) == 0  # SUBS-11
     wait_until(lambda: exchange._streams == 0)
     assert ask("POST", message=call("read"), token="short", Mcp_Session_Id=session).status == 401
     again = ask("GET", Mcp_Session_Id=session)
@@ -837,7 +837,7 @@ def test_a_stream_ends_with_its_token(door):
 
 def test_a_busy_stream_ends_with_its_token_too():
     mcp = make(mcplite.BearerAuth({"short": issued("ada", expires=time.time() + 0.5)}.get))
-    exchange = Exchange(mcp)
+    exchange = make_endpoint(mcp.runtime)
     given = {"Host": "localhost", "Accept": BOTH, "Content-Type": "application/json", **bearer("short"), **modern(LISTEN)}
     response = exchange.handle(HTTPRequest("POST", "/mcp", Headers(given.items()),
                                            read=lambda limit: json.dumps(LISTEN).encode()))
@@ -846,7 +846,7 @@ def test_a_busy_stream_ends_with_its_token_too():
         pieces += 1
         mcp.add_tool(lambda: None, name=f"new{pieces}")
     response.close()
-    assert pieces > 2 and len(mcp.listeners) == 0
+    assert pieces > 2 and len(mcp.runtime.subscriptions) == 0
     exchange.close(0.1)
 
 

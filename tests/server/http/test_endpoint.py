@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 import mcplite
 from mcplite.protocol.http.headers import Headers
 from mcplite.revisions import LEGACY, REVISIONS
-from mcplite.server.http.endpoint import Exchange
+from mcplite.server.http import make_endpoint
 from mcplite.server.http.messages import HTTPRequest, UnreadableBody
 from tests.support import stateless
 
@@ -42,12 +42,17 @@ def make(mcp=None, **options):
     def ask(ctx: mcplite.Context) -> str:
         return ctx.elicit("Well?").action
 
-    return Exchange(mcp, **options)
+    return make_endpoint(mcp.runtime, **options)
 
 
 @pytest.fixture
-def exchange():
-    exchange = make()
+def mcp():
+    return mcplite.Server("demo")
+
+
+@pytest.fixture
+def exchange(mcp):
+    exchange = make(mcp)
     yield exchange
     exchange.close(0.1)
 
@@ -324,12 +329,12 @@ def test_somebody_elses_events(exchange):
     assert other.send(method="GET", last_event_id=last).status == 400
 
 
-def test_news_go_to_the_get_stream(exchange):
+def test_news_go_to_the_get_stream(mcp, exchange):
     client = Client(exchange)
     stream = client.send(method="GET")
     assert stream.status == 200 and stream.streaming
     assert client.send(method="GET").status == 409  # HTTP-31
-    exchange.app.add_tool(lambda: None, name="late", description="d")
+    mcp.add_tool(lambda: None, name="late", description="d")
     assert events(stream, 2)[1][1]["method"] == "notifications/tools/list_changed"
     stream.close()
     assert client.send(method="GET").status == 200
@@ -347,11 +352,11 @@ def test_the_end_of_a_session_ends_its_streams(exchange):
     assert done
 
 
-def test_a_call_may_let_its_client_go(exchange):
+def test_a_call_may_let_its_client_go(mcp, exchange):
     # HTTP-14 to HTTP-16
     going = threading.Event()
 
-    @exchange.app.tool()
+    @mcp.tool()
     def long(ctx: mcplite.Context) -> bool:
         closed = ctx.close_stream(0.25)
         going.wait(LIMIT)
@@ -391,10 +396,11 @@ def test_bounds_are_answered_with_503_and_a_time():
 
 
 def test_a_request_that_finds_no_place_in_time():
-    exchange = make(mcplite.Server("small", limits=mcplite.Limits(running=1, queue_seconds=0.1, commit_seconds=0.05)))
+    mcp = mcplite.Server("small", limits=mcplite.Limits(running=1, queue_seconds=0.1, commit_seconds=0.05))
+    exchange = make(mcp)
     going, there = threading.Event(), threading.Event()
 
-    @exchange.app.tool()
+    @mcp.tool()
     def block(ctx: mcplite.Context) -> str:
         there.set()
         going.wait(LIMIT)

@@ -13,7 +13,7 @@ class Clock:
 
 
 def opened(table, app, principal=None):
-    session = open_session(app, None, principal, table.now)
+    session = open_session(app.runtime, None, principal, table.now)
     assert table.add(session)
     return session
 
@@ -23,7 +23,7 @@ def test_sessions_expire_when_somebody_looks():
     app, clock = mcplite.Server("demo", limits=limits), Clock()
     table = SessionTable(limits, clock)
     one, two = opened(table, app), opened(table, app)
-    assert not table.room() and not table.add(open_session(app, None, None, clock.now))
+    assert not table.room() and not table.add(open_session(app.runtime, None, None, clock.now))
     clock.now += 9
     assert table.find(one.id, None) is one
     clock.now += 9
@@ -69,7 +69,7 @@ def test_what_belongs_to_no_request_cannot_be_said_behind_the_end():
     import pytest
 
     app = mcplite.Server("demo")
-    session = open_session(app, None, None, 0.0)
+    session = open_session(app.runtime, None, None, 0.0)
     session.peer.notify("notifications/x")
     session.end("over")
     with pytest.raises(mcplite.ConnectionClosed):

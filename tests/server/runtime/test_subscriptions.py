@@ -69,16 +69,16 @@ def test_the_acknowledgement_comes_first_and_says_what_is_kept_to(web):
     stream = Stream(web, ALL, id="mine")
     assert dict(stream.response.headers)["X-Accel-Buffering"] == "no"
     assert stream.get() == note("subscriptions/acknowledged", "mine", notifications=ALL)  # SUBS-03, SUBS-06
-    web.exchange.app.add_tool(lambda: "y", name="y")
+    web.mcp.add_tool(lambda: "y", name="y")
     assert stream.get() == note("tools/list_changed", "mine")
-    web.exchange.app.resource_updated("memo://b")
+    web.mcp.resource_updated("memo://b")
     assert stream.get() == note("resources/updated", "mine", uri="memo://b")
     stream.leave()
-    assert len(web.exchange.app.listeners) == 0
+    assert len(web.mcp.runtime.subscriptions) == 0
 
 
 def test_nobody_gets_what_was_not_asked_for(web):
-    stream, mcp = Stream(web, {"promptsListChanged": True, "toolsListChanged": False}), web.exchange.app
+    stream, mcp = Stream(web, {"promptsListChanged": True, "toolsListChanged": False}), web.mcp
     assert stream.get()["params"]["notifications"] == {"promptsListChanged": True}
     mcp.add_tool(lambda: "y", name="y")  # SUBS-02
     mcp.resource_updated("memo://a")
@@ -111,7 +111,7 @@ def test_a_listener_that_reads_nothing_holds_nobody_up_and_misses_nothing():
     stream._thread.start()
     seen = [stream.get()]
     assert seen[0]["method"] == "notifications/subscriptions/acknowledged"
-    web.exchange.app.add_prompt(lambda: "z", name="last")
+    web.mcp.add_prompt(lambda: "z", name="last")
     while seen[-1]["method"] != "notifications/prompts/list_changed":
         seen.append(stream.get())
     uris = [one["params"].get("uri") for one in seen]
@@ -121,7 +121,7 @@ def test_a_listener_that_reads_nothing_holds_nobody_up_and_misses_nothing():
 
 
 def test_news_for_sessions_and_listeners_come_from_one_call(connect, web):
-    mcp = web.exchange.app
+    mcp = web.mcp
     old = connect(mcp)
     old.result("resources/subscribe", {"uri": "memo://a"})
     stream = Stream(web, {"resourceSubscriptions": ["memo://a"]})
@@ -148,7 +148,7 @@ def test_a_long_filter_is_no_way_around_scopes(count, status, code):
     web = Web(mcp)
     response = web.respond(listen({"resourceSubscriptions": ["memo://a"] * (count - 1) + ["memo://closed"]}),
                            mcplite.Principal("ada"))
-    assert response.status == status and not response.streaming and len(mcp.listeners) == 0
+    assert response.status == status and not response.streaming and len(mcp.runtime.subscriptions) == 0
     if code is not None:
         assert json.loads(response.content)["error"]["code"] == code
     web.close()
@@ -203,7 +203,7 @@ def test_listeners_on_a_pipe_are_told_apart_and_ended_one_by_one(connect):
     mcp.add_tool(lambda: "z", name="z")
     mcp.add_prompt(lambda: "z", name="z")
     assert client.receive() == note("prompts/list_changed", "p")
-    assert len(mcp.listeners) == 1
+    assert len(mcp.runtime.subscriptions) == 1
 
 
 def test_a_listener_leaves_with_its_pipe(connect):
@@ -211,6 +211,6 @@ def test_a_listener_leaves_with_its_pipe(connect):
     client = connect(mcp, revision=None)
     client.send(listen(ALL))
     client.receive()
-    assert len(mcp.listeners) == 1
+    assert len(mcp.runtime.subscriptions) == 1
     client.close()
-    assert len(mcp.listeners) == 0
+    assert len(mcp.runtime.subscriptions) == 0

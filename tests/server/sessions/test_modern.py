@@ -10,7 +10,7 @@ import pytest
 import mcplite
 from mcplite.protocol.http.headers import Headers
 from mcplite.revisions import REVISIONS
-from mcplite.server.http.endpoint import Exchange
+from mcplite.server.http import make_endpoint
 from mcplite.server.http.messages import HTTPRequest
 from tests.support import stateless
 from tests.support.stateless import MODERN, PREFIX, Web, call, message, meta
@@ -274,7 +274,7 @@ def test_a_notification_is_accepted(web):
 
 
 def test_two_clients_may_use_the_same_id_at_once(web):
-    mcp = web.exchange.app
+    mcp = web.mcp
     arrived, go_on = threading.Semaphore(0), threading.Event()
 
     @mcp.tool()
@@ -311,7 +311,7 @@ def test_both_eras_on_one_endpoint(web):
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 @pytest.mark.parametrize("era, version", [("modern", "2025-11-25"), (None, MODERN)])
 def test_a_modern_request_has_one_method(method, era, version):
-    exchange = Exchange(make(era=era))
+    exchange = make_endpoint(make(era=era).runtime)
     response = exchange.handle(HTTPRequest(method, "/mcp", Headers([
         ("host", "127.0.0.1"), ("accept", stateless.BOTH), ("mcp-protocol-version", version)])))
     assert response.status == 405 and dict(response.headers)["Allow"] == "POST"  # H26-02
@@ -337,7 +337,7 @@ def test_what_gateways_go_by_is_not_in_base64(web, header, value):
 
 
 def test_a_tool_that_logs_more_than_is_read_at_once_does_not_wait_for_itself(web):
-    mcp = web.exchange.app
+    mcp = web.mcp
     logger = logging.getLogger("test.modern.flood")
     handler = mcp.logging_handler()
     logger.addHandler(handler)

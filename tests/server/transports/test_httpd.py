@@ -18,7 +18,7 @@ import pytest
 import mcplite
 from mcplite.server import Context, Limits, Server
 from mcplite.server.http import streams
-from mcplite.server.transports.httpd import HTTPServer, serve
+from mcplite.server.transports.httpd import HTTPServer
 from tests.support.children import wait_until
 from tests.support.rawhttp import BOTH, LIMIT, Wire, begin, call, chunked, initialize, listen, post, refuses, request
 from tests.support.results import text_of
@@ -83,7 +83,7 @@ class Served(Tools):
 
     def __init__(self, stack, app_options, options):
         super().__init__(app_options)
-        self.http = stack.enter_context(serve(self.server, **options))
+        self.http = stack.enter_context(mcplite.serve(self.server, **options))
         self.port = self.http.port
         stack.callback(self.go.set)
 
@@ -233,7 +233,7 @@ def test_an_ipv6_address(served):
 def test_a_port_that_is_taken_is_named(served):
     made = served()
     with pytest.raises(OSError, match=f"cannot listen at 127.0.0.1:{made.port}: ") as caught:
-        HTTPServer(made.server, port=made.port)
+        HTTPServer(made.server.runtime, port=made.port)
     assert caught.value.errno == errno.EADDRINUSE
 
 
@@ -241,14 +241,14 @@ def test_a_port_that_is_taken_is_named(served):
 def test_a_server_for_a_network_needs_its_names(host):
     # SEC-45
     with pytest.raises(ValueError, match="allowed_hosts"):
-        HTTPServer(Server("open"), host=host, port=0)
+        HTTPServer(Server("open").runtime, host=host, port=0)
 
 
 @pytest.mark.parametrize("options", [{"path": "mcp"}, {"port": 65536}, {"port": -1}, {"allowed_hosts": ["http://x"]},
                                      {"allowed_hosts": "localhost"}, {"allowed_origins": ["x"]}])
 def test_options_that_are_not_written_right(options):
     with pytest.raises(ValueError):
-        HTTPServer(Server("wrong"), **{"port": 0, **options})
+        HTTPServer(Server("wrong").runtime, **{"port": 0, **options})
 
 
 def test_a_server_for_a_network_answers_to_its_names(served):
@@ -259,8 +259,7 @@ def test_a_server_for_a_network_answers_to_its_names(served):
         assert wire.send(post(initialize())).reply().status == 421
 
 
-def test_the_public_names():
-    assert mcplite.serve is serve
+def test_the_public_name():
     with mcplite.serve(Server("public")) as made:
         with Wire(made.port) as wire:
             begin(wire)
@@ -646,7 +645,7 @@ class Broken:
 
 def test_a_connection_that_cannot_be_accepted_is_waited_for(caplog):
     # REL-39
-    made = serve(Server("tired"))
+    made = mcplite.serve(Server("tired"))
     made._listener = broken = Broken(made._listener, [OSError(errno.EMFILE, "Too many open files"), BlockingIOError()])
     with made, Wire(made.port) as wire:
         begin(wire)
@@ -831,7 +830,7 @@ def test_a_client_that_stands_still_does_not_hold_the_end(served):
 
 
 def test_a_server_that_was_never_started():
-    made = HTTPServer(Server("quiet"), port=0)
+    made = HTTPServer(Server("quiet").runtime, port=0)
     with Wire(made.port) as wire:
         made.close()
         assert wire.ended()
@@ -839,7 +838,7 @@ def test_a_server_that_was_never_started():
 
 
 def test_the_end_of_a_block_that_failed():
-    with pytest.raises(KeyError), serve(Server("block")) as made:
+    with pytest.raises(KeyError), mcplite.serve(Server("block")) as made:
         port = made.port
         raise KeyError
     assert refuses(port)
@@ -856,7 +855,7 @@ def test_two_hosts_of_one_server(served):
         events.append("leave")
 
     made = served({"lifespan": lifespan})
-    with serve(made.server) as other:
+    with mcplite.serve(made.server) as other:
         for port in (made.port, other.port):
             with Wire(port) as wire:
                 begin(wire)
@@ -1081,7 +1080,7 @@ def test_requests_are_logged_without_their_queries(process):
                                               ("0.0.0.0", "a token of more than a few letters".replace(" ", "-"), False)])
 def test_a_server_that_others_can_reach_and_that_asks_nobody_says_so(host, auth, told, caplog):
     mcp = mcplite.Server("open", auth=None if auth is None else mcplite.StaticTokens(auth))
-    HTTPServer(mcp, host=host, port=0, allowed_hosts=["*"]).close(0.1)
+    HTTPServer(mcp.runtime, host=host, port=0, allowed_hosts=["*"]).close(0.1)
     said = [record for record in caplog.records if record.levelname == "WARNING"]
     assert len(said) == told
     for record in said:

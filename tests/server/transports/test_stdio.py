@@ -291,7 +291,7 @@ def test_serving_streams_of_ones_own_from_another_thread():
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
     server = Server("thread")
-    thread = threading.Thread(target=serve, args=(server,), kwargs={"streams": (theirs_in, theirs_out)})
+    thread = threading.Thread(target=serve, args=(server.runtime,), kwargs={"streams": (theirs_in, theirs_out)})
     thread.start()
     os.write(ours_out, b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
     assert json.loads(os.read(ours_in, 1000)) == {"jsonrpc": "2.0", "id": 1, "result": {}}

@@ -19,7 +19,7 @@ import pytest
 import mcplite
 from mcplite.server import Context, Limits, Server
 from mcplite.server.http import streams
-from mcplite.server.transports.wsgi import WSGIApp, mount
+from mcplite.server.transports.wsgi import mount
 from tests.support import stateless
 from tests.support.children import wait_until
 from tests.support.rawhttp import BOTH, LIMIT, Wire, call, initialize, listen, post, request
@@ -54,7 +54,7 @@ def app():
     with contextlib.ExitStack() as stack:
 
         def app(server=None, **options):
-            made = WSGIApp(server or make(), **options)
+            made = (server or make()).wsgi(**options)
             stack.callback(made.close, 5)
             return made
 
@@ -334,7 +334,7 @@ def test_a_client_with_a_request_under_way_is_there(app):
             told.append(request.departed())
             return 200, "text/plain", b""
 
-        app = WSGIApp(make(), routes={"/look": route})
+        app = make().wsgi(routes={"/look": route})
         for environ in ({"gunicorn.socket": ours}, {}):
             Answer(app, method="GET", path="/look", **environ)
         app.close()

@@ -4,8 +4,7 @@ import pytest
 
 import mcplite
 from mcplite.protocol import jsonrpc
-from mcplite.server.runtime import subscriptions as listen
-from mcplite.server.scopes import needed_scopes
+from mcplite.server.catalog.scopes import MOST_URIS, needed_scopes
 
 
 @pytest.fixture
@@ -17,6 +16,10 @@ def app():
     mcp.add_resource("a://x", lambda: "", name="x", scopes=["four"])
     mcp.add_resource("a://{y}/z", lambda y: "", name="y", scopes=["five"])
     return mcp
+
+
+def needed(app, message):
+    return needed_scopes(app.runtime.catalog, message, app.limits.uri)
 
 
 def ask(method, params=None):
@@ -40,17 +43,17 @@ def ask(method, params=None):
     ("completion/complete", {"ref": "x"}, ()), ("completion/complete", {"ref": {"type": "ref/prompt"}}, ()),
 ])
 def test_what_a_request_needs(app, method, params, scopes):
-    assert needed_scopes(app, ask(method, params)) == scopes
+    assert needed(app, ask(method, params)) == scopes
 
 
 def test_a_batch_needs_what_all_of_it_needs(app):
     items = [ask("tools/call", {"name": "a"}), ask("ping"), ask("tools/call", {"name": "b"}),
              jsonrpc.Notification("tools/call", {"name": "a"}),
              jsonrpc.Invalid(None, -32600, "x")]
-    assert needed_scopes(app, jsonrpc.Batch(items)) == ("one", "two", "three")
+    assert needed(app, jsonrpc.Batch(items)) == ("one", "two", "three")
     for message in (jsonrpc.Notification("tools/call", {"name": "a"}), jsonrpc.Response(1, {}),
                     jsonrpc.Invalid(None, -32600, "x")):
-        assert needed_scopes(app, message) == ()
+        assert needed(app, message) == ()
 
 
 def test_a_registry_says_what_it_needs_and_whether_it_ever_did(app):
@@ -63,14 +66,15 @@ def test_a_registry_says_what_it_needs_and_whether_it_ever_did(app):
 
 def test_a_filter_is_looked_through_for_as_much_as_may_be_in_it(app, monkeypatch):
     # Who is not let in yet makes us look, so that it must not take long: each URI once, and none where too many are.
-    asked, find = [], app.find_resource
-    monkeypatch.setattr(app, "find_resource", lambda uri: asked.append(uri) or find(uri))
+    catalog = app.runtime.catalog
+    asked, find = [], catalog.find_resource
+    monkeypatch.setattr(catalog, "find_resource", lambda uri: asked.append(uri) or find(uri))
 
-    def needed(uris):
+    def looked_up(uris):
         asked.clear()
-        return needed_scopes(app, ask("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}}))
+        return needed(app, ask("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}}))
 
-    most = listen.MOST_URIS
-    assert needed(["a://x"] * (most - 2) + ["a://1/z", 5]) == ("four", "five") and asked == ["a://x", "a://1/z"]
-    assert needed([[], {}, None, "a://x"]) == ("four",) and asked == ["a://x"]
-    assert needed(["a://x"] * (most + 1)) == () and asked == []
+    most = MOST_URIS
+    assert looked_up(["a://x"] * (most - 2) + ["a://1/z", 5]) == ("four", "five") and asked == ["a://x", "a://1/z"]
+    assert looked_up([[], {}, None, "a://x"]) == ("four",) and asked == ["a://x"]
+    assert looked_up(["a://x"] * (most + 1)) == () and asked == []

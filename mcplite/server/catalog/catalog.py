@@ -1,0 +1,198 @@
+"""What a server offers, and what is computed from that: capabilities, pages of lists, hints, what reads a URI.
+
+Sessions, the HTTP endpoint and the dispatcher ask here; :class:`mcplite.Server` fills the registry.
+"""
+
+import copy
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+
+from ...protocol import codec, jsonrpc, paging
+from ...protocol.envelope import SERVER_INFO
+from ...revisions import REVISIONS, Revision
+from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
+from .hints import CacheHint
+from .registry import Found, Registry
+
+if TYPE_CHECKING:
+    from ...protocol.http.routing_headers import Mark
+
+__all__ = ["Catalog", "Description"]
+
+#: Pages of lists that are kept, encoded.
+_MOST_PAGES = 256
+
+
+@dataclass
+class Description:
+    """What a server says of itself."""
+
+    info: Implementation
+    instructions: Optional[str] = None
+    #: Experimental capabilities, passed on untouched.
+    experimental: Optional[Dict[str, Any]] = None
+    #: Extensions of the protocol, with their settings.
+    extensions: Optional[Dict[str, Any]] = None
+
+
+class Catalog:
+    """What one server offers.
+
+    :param registry: the tools, resources, prompts, completions and own methods.
+    :param description: what the server says of itself.
+    :param revisions: what is spoken, oldest first.
+    :param page_size: entries on one page of a list.
+    :param middleware: callables ``(context, proceed)`` around every request, first one outermost.
+    :param cache: how long clients may keep lists and resources.
+    :param cache_lists: the same for one kind of list alone.
+    """
+
+    def __init__(self, registry: Registry, description: Description, revisions: Sequence[Revision], page_size: int = 1000,
+                 middleware: Sequence[Callable[..., Dict[str, Any]]] = (), cache: Optional[CacheHint] = None,
+                 cache_lists: Optional[Mapping[str, CacheHint]] = None) -> None:
+        self.registry = registry
+        self.description = description
+        self.revisions: Tuple[Revision, ...] = tuple(revisions)
+        self.speaks_legacy, self.speaks_modern = not self.revisions[0].modern, self.revisions[-1].modern
+        #: What only clients without a handshake ask.
+        self.modern_methods = frozenset(REVISIONS[-1].client_requests).difference(
+            *(revision.client_requests for revision in REVISIONS if not revision.modern))
+        self.middleware = tuple(middleware)
+        #: Whether Python's log records are forwarded to clients; set with the first handler that does.
+        self.forwards_logs = False
+        self._page_size = page_size
+        self._cache = cache or CacheHint()
+        self._cache_lists = dict(cache_lists or {})
+        #: Guards the replacement of the two dictionaries below; readers need no lock.
+        self._lock = threading.Lock()
+        self._pages: Dict[Tuple[str, Optional[str], str, int], Any] = {}
+        self._identities: Dict[str, Dict[str, Any]] = {}
+
+    @property
+    def name(self) -> str:
+        """How the server calls itself."""
+        return self.description.info.name
+
+    def forked(self) -> None:
+        """Take a new lock in a process that was forked: a thread of the parent may have held the old one."""
+        self._lock = threading.Lock()
+
+    # --- what clients are told of the server ----------------------------------------------------------
+
+    def offers(self, area: str) -> bool:
+        """Whether "tools", "resources" or "prompts" are declared to a client that comes now."""
+        return self.registry.declared(area) or (area == "resources" and self.registry.declared("templates"))
+
+    def serves(self, method: str) -> bool:
+        """Whether a method of a modern revision exists here; one behind a capability that is not declared does not."""
+        area = method.partition("/")[0]
+        if area == "completion":
+            return self.registry.has_completions
+        return area in ("server", "subscriptions") or self.offers(area)
+
+    def describe(self, revision: Revision, lasting: bool = True) -> Dict[str, Any]:
+        """Return the encoded result of ``initialize``.
+
+        :param lasting: whether there is a session: without one there are no notifications, and no log level is remembered.
+        """
+        description = self.description
+        result = InitializeResult(protocol_version=revision.name, capabilities=self._capabilities(lasting),
+                                  server_info=description.info, instructions=description.instructions)
+        return codec.encode(result, revision)  # type: ignore[no-any-return]
+
+    def discover(self, revision: Revision) -> Dict[str, Any]:
+        """Return the encoded result of ``server/discover`` (DISC-03)."""
+        result = DiscoverResult(supported_versions=[known.name for known in reversed(self.revisions)],
+                                capabilities=self._capabilities(True), instructions=self.description.instructions)
+        return self.stamped({**codec.encode(result, revision), **self._hint("discover")}, revision)
+
+    def _capabilities(self, lasting: bool) -> ServerCapabilities:
+        changes = {"listChanged": True} if lasting else {}
+        return ServerCapabilities(
+            experimental=self.description.experimental, logging={} if lasting else None,
+            completions={} if self.registry.has_completions else None,
+            tools=changes if self.offers("tools") else None,
+            prompts=changes if self.offers("prompts") else None,
+            resources=({"subscribe": True, **changes} if lasting else {}) if self.offers("resources") else None,
+            extensions=self.description.extensions)
+
+    def stamped(self, result: Dict[str, Any], revision: Revision) -> Dict[str, Any]:
+        """Return the result of a modern request with what each of them carries (STAT-06, STAT-10); changes it."""
+        identity = self._identities.get(revision.name)
+        if identity is None:
+            identity = codec.encode(self.description.info, revision)
+            with self._lock:
+                self._identities = {**self._identities, revision.name: identity}
+        result.setdefault("resultType", "complete")
+        result["_meta"] = {**(result.get("_meta") or {}), SERVER_INFO: identity}
+        return result
+
+    # --- lists and hints --------------------------------------------------------------------------------
+
+    def _hint(self, kind: str) -> Dict[str, Any]:
+        return self._cache_lists.get(kind, self._cache).members()
+
+    def hint_for(self, own: Optional[CacheHint]) -> CacheHint:
+        """Return the hint for a resource that may have one of its own."""
+        return own or self._cache
+
+    def listing(self, kind: str, key: str, cursor: Optional[str], revision: Revision) -> Any:
+        """Return one page of a list; pages are kept, encoded, until the registry changes.
+
+        :raises InvalidParams: the cursor is not one of this list's (PAGE-09, PAGE-10).
+        """
+        place = (kind, cursor, revision.name, self.registry.version(kind))
+        page = self._pages.get(place)
+        if page is None:
+            entries = list(self.registry.all(kind).items())
+            chosen, after = paging.page(entries, cursor, self._page_size, kind, key=lambda item: str(item[0]))
+            result: Dict[str, Any] = {key: [codec.encode(entry.listed(revision), revision) for _, entry in chosen]}
+            if after is not None:
+                result["nextCursor"] = after
+            if revision.modern:
+                result = self.stamped({**result, **self._hint(kind)}, revision)
+            page = jsonrpc.Encoded(result)
+            with self._lock:
+                # An old version's pages are never asked for again; a handful of cursors is worth keeping.
+                self._pages = {at: kept for at, kept in self._pages.items() if at[0] != kind or at[3] == place[3]}
+                if len(self._pages) < _MOST_PAGES:
+                    self._pages[place] = page
+        # Middleware reads and changes results, and must neither meet text nor what is kept.
+        return copy.deepcopy(page.value) if self.middleware else page
+
+    # --- what a request is about ------------------------------------------------------------------------
+
+    def find_resource(self, uri: str) -> Optional[Found]:
+        """Return what reads *uri*; None when there is nothing."""
+        entry = self.registry.get("resources", uri)
+        if entry is not None:
+            return Found(entry.function, {}, entry.resource.mime_type, self.hint_for(entry.cache), entry.scopes)
+        match = self.registry.match(uri)
+        if match is None:
+            return None
+        template, values = match
+        return Found(template.function, values, template.template.mime_type, self.hint_for(template.cache), template.scopes)
+
+    def marks(self, name: Any) -> "Sequence[Mark]":
+        """Return the marked parameters of a tool; none for a name that is no tool's."""
+        entry = self.registry.get("tools", name) if isinstance(name, str) else None
+        return () if entry is None else entry.marks
+
+    def runs_inline(self, method: str, params: Optional[Dict[str, Any]]) -> bool:
+        """Whether a handler may run on the thread of an HTTP request: it can neither say nor ask anything meanwhile."""
+        if self.middleware or self.forwards_logs or self.registry.method(method) is not None:
+            return False
+        name = (params or {}).get("name")
+        found: Any = None
+        if method == "resources/read":
+            return False
+        if method == "tools/call" and isinstance(name, str):
+            entry = self.registry.get("tools", name)
+            if entry is not None and entry.timeout is not None:
+                return False
+            found = None if entry is None else entry.function
+        elif method == "prompts/get" and isinstance(name, str):
+            entry = self.registry.get("prompts", name)
+            found = None if entry is None else entry.function
+        return found is None or (found.wants_context is None and not found.questions)

@@ -1,0 +1,204 @@
+"""From a channel to the sessions on it: clients with a handshake, clients without one, or both on one pipe.
+
+Transports and the HTTP endpoint begin here. It stands above both eras, since on a pipe the first message decides.
+"""
+
+from typing import Any, Callable, Dict, Optional, Tuple
+
+from ...errors import METHOD_NOT_FOUND, InvalidParams, RemoteError
+from ...protocol import envelope as envelopes, jsonrpc
+from ...protocol.envelope import unsupported
+from ...rpc.incoming import Handler, Incoming
+from ...rpc.interfaces import Channel
+from ...rpc.peer import Peer
+from ..handling.context import Context, rank
+from ..handling.dispatch import serve
+from ..runtime.runtime import Runtime
+from .legacy import LegacySession
+from .modern import ModernSession
+
+__all__ = ["create_session", "create_sessionless_peer", "serve_channel"]
+
+
+def serve_channel(runtime: Runtime, channel: Channel, on_close: Optional[Callable[[], object]] = None) -> Peer:
+    """Begin to serve one client on a channel, and return at once.
+
+    :param on_close: called when the conversation is over.
+    :returns: the conversation; ``wait_closed()`` blocks until it is over, ``close()`` ends it.
+    """
+    _, peer = create_session(runtime, channel, on_close)
+    peer.start()
+    return peer
+
+
+def create_session(runtime: Runtime, channel: Channel, on_close: Optional[Callable[[], object]] = None,
+                   lasting: bool = True, piped: bool = True) -> Tuple[LegacySession, Peer]:
+    """Return the session of one client, and its peer, which is not started: no thread reads for it yet.
+
+    :param lasting: whether it gets notifications; False for a session that ends with its first message.
+    :param piped: whether requests without a session may come over the channel too.
+    """
+    session = LegacySession(runtime, on_close, lasting)
+    handler = BothEras(runtime, session) if piped or not runtime.catalog.speaks_legacy else session
+    peer = _peer(runtime, channel, handler)
+    session.peer = handler.peer = peer
+    if lasting:
+        runtime.session_opened(session)
+    return session, peer
+
+
+def create_sessionless_peer(runtime: Runtime, channel: Channel) -> Peer:
+    """Return the peer for all clients without a session; it is handed their requests one by one."""
+    handler = ModernHandler(runtime)
+    handler.peer = _peer(runtime, channel, handler, shared=True)
+    return handler.peer
+
+
+def _peer(runtime: Runtime, channel: Channel, handler: Handler, shared: bool = False) -> Peer:
+    from ...rpc.tracing import trace_for  # with the first client
+
+    return Peer(channel, handler, workers=runtime.workers, serving=True, trace=trace_for(runtime.debug, channel.name),
+                limits=runtime.json_limits, shared=shared)
+
+
+class ModernHandler(Handler):
+    """What requests mean that each stand for themselves."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.catalog = runtime.catalog
+        self.peer: Peer
+
+    def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
+        try:
+            return self._admit(incoming)
+        except RemoteError as error:
+            incoming.fail(error.code, error.message, error.data)
+            return None
+
+    def _admit(self, incoming: Incoming) -> Optional[Callable[[], object]]:
+        """Return what a worker shall run; None when the request is dealt with.
+
+        :raises RemoteError: it cannot be served.
+        """
+        catalog, visitor, method = self.catalog, incoming.sender, incoming.method
+        if visitor is not None:
+            envelope, revision = visitor.envelope, visitor.revision
+        else:
+            if method == "initialize" and not envelopes.claims(incoming.params):
+                raise unsupported(incoming.params.get("protocolVersion"), catalog.revisions)  # ERA-21
+            envelope = envelopes.read(incoming.params)
+            revision = envelopes.revision_of(envelope, catalog.revisions)
+        session = ModernSession(self.runtime, self.peer, envelope, revision, visitor)
+        level = envelope.log_level
+        if level is not None:
+            _check_level(level)
+        own = catalog.registry.method(method)
+        if own is None and not (method in revision.client_requests and catalog.serves(method)):
+            incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
+            return None
+        if own is None and method == "server/discover":
+            incoming.respond(catalog.discover(revision))
+            return None
+        if own is None and method == "subscriptions/listen":
+            self.runtime.subscriptions.open(incoming, revision)
+            return None
+        context = Context(session, incoming, session.asker)
+        if method in revision.asking_methods and self._comes_back(session, incoming):
+            return None
+        if session.journal is not None:
+            context.round, context.notes = session.journal.entered, session.journal.notes
+        return lambda: serve(context, own)
+
+    def _comes_back(self, session: ModernSession, incoming: Incoming) -> bool:
+        """Take what a retry brings; True when a handler that waits goes on with it.
+
+        :raises InvalidParams: it is not what it must be.
+        """
+        params = incoming.params
+        if "inputResponses" in params:
+            session.given = _responses(params["inputResponses"])
+        state = params.get("requestState")
+        if state is None:
+            return False
+        if not isinstance(state, str):
+            raise InvalidParams("params.requestState must be a string")
+        from ..runtime.waiting import refused_state
+
+        if incoming.sender is not None and self.runtime.fleet is not None:
+            session.journal = self.runtime.states.open(state, session.owner, incoming.method, incoming.params)
+            if session.journal is None:
+                raise refused_state()
+            return False
+        from ..handling.wait import resume
+
+        if not resume(session, incoming, state, dict(session.given)):
+            raise refused_state()
+        return True
+
+    def on_notification(self, message: jsonrpc.Notification) -> None:
+        params = message.params or {}
+        if message.method == "notifications/cancelled":
+            # On a pipe; over HTTP a client hangs up, and ids, which belong to many senders, find nothing.
+            self.peer.cancel_incoming(params.get("requestId"), params.get("reason"))
+            return
+        own = self.catalog.registry.notification(message.method)
+        if own is not None:
+            self.runtime.workers.submit(lambda: own(params, None))
+
+
+class BothEras(ModernHandler):
+    """What messages mean on a pipe, where a client may speak either way, message by message (ERA-18 to ERA-20).
+
+    :param legacy: the session that begins with ``initialize``, if the client sends one.
+    """
+
+    def __init__(self, runtime: Runtime, legacy: LegacySession) -> None:
+        super().__init__(runtime)
+        self._legacy = legacy
+
+    def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
+        catalog = self.catalog
+        if catalog.speaks_modern and (not catalog.speaks_legacy or envelopes.claims(incoming.params) or (
+                self._legacy.agreed is None and incoming.method in catalog.modern_methods)):
+            return super().on_request(incoming)
+        return self._legacy.on_request(incoming)
+
+    def on_notification(self, message: jsonrpc.Notification) -> None:
+        if self.catalog.speaks_legacy:
+            self._legacy.on_notification(message)
+        else:
+            super().on_notification(message)
+
+    def on_close(self, error: Exception) -> None:
+        self.runtime.cancel_waiting(self.peer, "the client has left")
+        self._legacy.on_close(error)
+
+    def accepts_batches(self) -> bool:
+        return self._legacy.accepts_batches()
+
+    def names_unreadable_ids(self) -> bool:
+        return self._legacy.names_unreadable_ids()
+
+    def cancel_notice(self, id: int, reason: str) -> Optional[jsonrpc.Notification]:
+        return self._legacy.cancel_notice(id, reason)
+
+
+def _check_level(level: str) -> None:
+    try:
+        rank(level)
+    except KeyError:
+        raise InvalidParams(f"unknown log level {level[:50]!r} in params._meta") from None
+
+
+def _responses(given: Any) -> Dict[str, Any]:
+    """Return the answers of a retry.
+
+    :raises InvalidParams: they are no object of objects (MRTR-19).
+    """
+    if not isinstance(given, dict):
+        raise InvalidParams("params.inputResponses must be an object")
+    for key, answer in given.items():
+        if not isinstance(answer, dict):
+            raise InvalidParams(f"params.inputResponses[{key[:100]!r}] must be an object")
+    return given
