@@ -96,16 +96,10 @@ GUESTS = {
 LAZY = set()
 #: Upward imports that are still there: a line goes with each cut.
 KNOWN_UPWARD = {
-    "client.client -> client.options",
-    "client.keepalive -> client.client",
-    "client.options -> revisions",
-    "client.sessions.modern -> client.subscriptions.subscription",
     "net.link -> client.oauth.access",
 }
 #: Circles that are still there.
 KNOWN_CIRCLES = [
-    {"client.sessions.modern", "client.subscriptions.subscription"},
-    {"client.client", "client.keepalive"},
     {"client.oauth.access", "client.oauth.discovery", "client.oauth.flow", "client.oauth.grant",
      "client.oauth.stepup", "client.oauth.token_endpoint", "client.oauth.web", "net.link"},
     {"client.http.channel", "client.http.get_stream", "client.http.reading"},

@@ -38,7 +38,6 @@ TESTED_ELSEWHERE = {
     "client/http/reading": "tests/client/http/test_channel.py, through the channel",
     "client/oauth/flow": "a base class: test_code_flow.py and test_unattended.py",
     "client/oauth/users/default": "tests/client/oauth/users/test_agent.py",
-    "client/options": "tests/client/test_client.py",
     "client/sessions/base": "a base class: test_legacy.py and test_modern.py",
     "client/subscriptions/events": "dataclasses: test_subscription.py",
     "client/subscriptions/manager": "tests/client/subscriptions/test_subscription.py, through Client.subscribe",

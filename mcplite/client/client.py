@@ -1,48 +1,39 @@
 """Client: one server, its connection and what is known of it."""
 
 import copy
+import functools
 import logging
 import threading
-import time
 from types import TracebackType
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, Union
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Type, Union
 
-from ..errors import AuthError, ConnectionClosed, TransportError
-from ..protocol import codec
-from ..protocol.envelope import check_extension, check_meta
-from ..revisions import Revision
-from ..rpc.cancel import CancelToken
+from ..errors import ConnectionClosed
+from ..protocol.envelope import check_extension
+from ..revisions import Revision, find
 from ..rpc.interfaces import Channel
 from ..rpc.peer import Counters
 from ..rpc.tracing import trace_for
-from ..types import Implementation, InitializeResult, Progress, ServerCapabilities, Tool
+from ..types import Implementation, InitializeResult, ServerCapabilities
 from ..version import __version__
 from .features.cache import Cache
-from .features.methods import DEFAULT, Calls, OnProgress
-from .features.output_schemas import Outputs
+from .features.call import DEFAULT, check_positive
+from .features.methods import Features, Middleware
 from .handlers import Handlers, Roots
 from .keepalive import KeepAlive
-from .options import check_positive, revision_of
-from .sessions.connection import Line
-from .sessions.legacy import LegacySession
-from .sessions.modern import ModernSession
-from .sessions.negotiation import Negotiation, Session, prior_of
-from .sessions.rate_limit import Pace
+from .sessions.base import ClientSession, SessionOptions
+from .sessions.connection import ServerConnection
+from .sessions.negotiation import NegotiationOptions, prior_of
+from .sessions.opening import SessionOpener
 from .subscriptions.events import Event, Filter
 from .subscriptions.manager import Subscriptions
-from .subscriptions.subscription import Listening
+from .subscriptions.subscription import Subscription
 
 __all__ = ["Client"]
 
 _log = logging.getLogger(__name__)
-#: How often in a minute a server's process that ends by itself is started again.
-_RESTARTS = 3
-#: Seconds before that, the second time; the third time twice as long.
-_BACK_OFF = 0.5
-Middleware = Callable[[str, Optional[Dict[str, Any]], Callable[[], Dict[str, Any]]], Dict[str, Any]]
 
 
-class Client(Calls):
+class Client(Features):
     """One server, to be used from any number of threads at once.
 
     It is made by :func:`connect`, opened by ``with`` or :meth:`open`, and closed by leaving the block or by
@@ -97,25 +88,20 @@ class Client(Calls):
                  questions_per_minute: Optional[int] = 1000,
                  ping_interval: Optional[float] = None, ping_timeout: float = 10.0,
                  debug: Union[None, bool, str] = None, **handlers: Any) -> None:
-        self._transport = transport
-        self._pinned = revision_of(revision)
+        pinned = _revision_of(revision)
         if era not in (None, "legacy", "modern"):
             raise ValueError(f"era is 'legacy', 'modern' or None for both, not {era!r}")
-        if self._pinned is not None and era is not None and self._pinned.modern != (era == "modern"):
-            raise ValueError(f"era={era!r} and revision={self._pinned.name!r} contradict each other")
+        if pinned is not None and era is not None and pinned.modern != (era == "modern"):
+            raise ValueError(f"era={era!r} and revision={pinned.name!r} contradict each other")
         for extension, settings in (extensions or {}).items():
             check_extension(extension, settings)
-        self._era, self._prior, self._probe_timeout, self._cache = era, prior, probe_timeout, Cache(cache)
-        self._extensions, self._result_types, self._trace_context = extensions, tuple(result_types), trace_context
         for name, seconds in (("timeout", timeout), ("max_timeout", max_timeout), ("open_timeout", open_timeout),
                               ("probe_timeout", probe_timeout), ("ping_interval", ping_interval), ("ping_timeout", ping_timeout),
                               ("max_handlers", max_handlers), ("questions_per_minute", questions_per_minute)):
             check_positive(name, seconds)
-        self._timeout, self._max_timeout, self._open_timeout = timeout, max_timeout, open_timeout
-        self._info = client_info or Implementation(name=__name__.partition(".")[0], version=__version__)
-        self._outputs = Outputs(validate)
-        self._middleware = tuple(middleware)
-        self._max_handlers, self._per_minute = max_handlers, questions_per_minute
+        super().__init__(timeout, max_timeout, middleware, validate)
+        self._cache = Cache(cache)
+        self._max_handlers = max_handlers
         self._ping_interval, self._ping_timeout = ping_interval, ping_timeout
         self._debug = debug
         self._handlers = Handlers(**handlers)
@@ -123,18 +109,18 @@ class Client(Calls):
         #: Guards ``_state`` and what comes with it; held for assignments only.
         self._lock = threading.Lock()
         self._state = "new"
-        self._opener: Optional[int] = None
+        self._opening_thread: Optional[int] = None
+        #: Set when opening has succeeded or failed.
         self._settled = threading.Event()
-        self._line: Optional[Line] = None
-        self._session: Optional[Session] = None
-        #: Held by the one thread that starts a server again; for as long as that takes.
-        self._restarting = threading.Lock()
-        self._restarts = Pace(_RESTARTS)
+        info = client_info or Implementation(name=__name__.partition(".")[0], version=__version__)
+        self._opener = SessionOpener(
+            transport, self._connect, NegotiationOptions(pinned, era, prior, open_timeout, probe_timeout),
+            SessionOptions(info, questions_per_minute, self._cache, self.list_tools, extensions, tuple(result_types),
+                           trace_context), self._on_restart)
         self._subscriptions = Subscriptions(
             self._handlers, self._open_session, lambda uri, timeout: super(Client, self).subscribe_resource(uri, timeout=timeout),
-            lambda uri: super(Client, self).unsubscribe_resource(uri))
+            super().unsubscribe_resource)
         self._last_error: Optional[Exception] = None
-        self._channel: Optional[Channel] = None
         self._keepalive: Optional[KeepAlive] = None
 
     # --- life ---------------------------------------------------------------------------------------
@@ -153,94 +139,54 @@ class Client(Calls):
         with self._lock:
             if self._state != "new":
                 raise RuntimeError(f"this client is {self._state}; a client is opened once, so make a new one")
-            self._state, self._opener = "connecting", threading.get_ident()
+            self._state, self._opening_thread = "connecting", threading.get_ident()
         try:
-            self._begin(self._transport())
+            session = self._opener.open()
         except BaseException as error:
             self._end("closed", error if isinstance(error, Exception) else None)
             raise
         if not self._end("open", None):
-            self._hang_up()
+            self._opener.close()
             raise self._closed_error()
         if self._ping_interval is not None:
-            self._keepalive = KeepAlive(self, self._ping_interval, self._ping_timeout)
+            self._keepalive = KeepAlive(functools.partial(self.ping, timeout=self._ping_timeout),
+                                        lambda: self.counters.messages_received, self._ping_failed,
+                                        self._ping_interval, self._ping_timeout)
             self._keepalive.start()
-        _log.info("connected to %s, %s", self._name, self.protocol_version)
-        if isinstance(self._session, ModernSession):
-            self._subscriptions.for_handlers(self._session, self._timeout)
+        _log.info("connected to %s, %s", session.name, session.revision.name)
+        self._subscriptions.open_for_handlers(session, self._timeout)
         return self
 
-    def _begin(self, channel: Channel, era: Optional[str] = None) -> None:
-        """Open a session over *channel*, or over another one to the same server (LSSE-12, ERA-07).
+    def _connect(self, channel: Channel) -> ServerConnection:
+        return ServerConnection(channel, self._handlers, max_handlers=self._max_handlers,
+                                on_notification=self._on_notification, on_close=self._on_connection_closed,
+                                custom=self._custom, trace=trace_for(self._debug, channel.name))
 
-        :param era: the only one to try, when it is known.
-        """
-        self._channel = channel
-        line = negotiation = None
-        try:
-            channel.open()
-            line = self._line = Line(channel, self._handlers, places=self._max_handlers, told=self._told, ended=self._line_ended,
-                                     custom=self._custom, trace=trace_for(self._debug, channel.name))
-            if self._state == "closed":
-                raise self._closed_error()
-            negotiation = Negotiation(
-                line, lambda line: LegacySession(line, self._info, self._per_minute), self._modern_session,
-                pinned=self._pinned, era=era or self._era, prior=self._prior, open_timeout=self._open_timeout,
-                probe_timeout=self._probe_timeout)
-            self._session = negotiation.run()
-            return
-        except BaseException as error:
-            if line is not None:
-                line.close()
-            else:
-                channel.close()
-            again = (isinstance(error, ConnectionClosed) and negotiation is not None and negotiation.probing
-                     and channel.restartable and self._state != "closed")
-            only_modern = negotiation is not None and negotiation.era == "modern"
-            other = None if again or only_modern else self._alternative(channel, error)
-            if other is None and not again:
-                raise
-        if other is None:
-            _log.info("%s has ended at a request that it does not know; it is started again", channel.name)
-            other = self._transport()
-        self._begin(other, "legacy")
+    def _on_notification(self, method: str, params: Dict[str, Any]) -> None:
+        if method == "notifications/tools/list_changed":
+            self._output_schemas.forget()
+        uri = params.get("uri")
+        self._cache.changed(method, uri if isinstance(uri, str) else None)
+        self._subscriptions.on_notification(method, params)
 
-    def _modern_session(self, line: Line, revision: Revision) -> ModernSession:
-        session = ModernSession(line, revision, self._info, cache=self._cache, per_minute=self._per_minute,
-                                extensions=self._extensions, result_types=self._result_types,
-                                trace_context=self._trace_context)
-        session.relist = self.list_tools
-        return session
-
-    def _hang_up(self, error: Optional[Exception] = None) -> None:
-        line = self._line
-        if line is not None:
-            line.close(error)
-        elif self._channel is not None:
-            self._channel.close()  # which is being opened
-
-    def _line_ended(self) -> None:
-        if self._state != "open" or self._session is None or not self._session.restartable:
+    def _on_connection_closed(self) -> None:
+        session = self._opener.session
+        if self._state != "open" or session is None or not session.restartable:
             self._subscriptions.lost(self._name)
 
-    def _alternative(self, channel: Channel, error: BaseException) -> Optional[Channel]:
-        if self._state == "closed" or not isinstance(error, Exception):
-            return None
-        try:
-            other = channel.alternative(error)
-            if other is not None:
-                self._channel, self._line = other, None
-                other.open()
-            return other
-        except AuthError:
-            raise
-        except TransportError as failure:
-            _log.debug("there is no other way to %s: %s", channel.name, failure)
-            return None
+    def _on_restart(self) -> None:
+        self._cache.clear()
+        self._output_schemas.forget()
+
+    def _ping_failed(self, error: Exception) -> None:
+        # A connection that has ended meanwhile has a cause of its own, which is the one to report.
+        if self.state == "open":
+            _log.warning("a ping failed, so the connection is closed: %s", error)
+            self.fail(error)
 
     def _end(self, state: str, error: Optional[Exception]) -> bool:
         with self._lock:
-            self._opener = None
+            self._opening_thread = None
             alive = self._state != "closed"
             if alive or state == "closed":
                 self._state = state
@@ -259,14 +205,14 @@ class Client(Calls):
         self._settled.set()
         if self._keepalive is not None:
             self._keepalive.stop()
-        self._hang_up()
+        self._opener.close()
 
     def fail(self, error: Exception) -> None:
         """Close because of *error*, which is what calls that wait will raise."""
         with self._lock:
             self._last_error = error
             self._state = "closed"
-        self._hang_up(error)
+        self._opener.close(error)
 
     def __enter__(self) -> "Client":
         return self.open() if self._state == "new" else self
@@ -276,7 +222,8 @@ class Client(Calls):
         self.close()
 
     def __repr__(self) -> str:
-        name = self._channel.name if self._channel is not None else "not connected"
+        channel = self._opener.channel
+        name = channel.name if channel is not None else "not connected"
         return f"<Client {name} ({self.state})>"
 
     # --- what is known --------------------------------------------------------------------------------
@@ -284,25 +231,27 @@ class Client(Calls):
     @property
     def state(self) -> str:
         """ "new", "connecting", "open" or "closed"."""
-        line = self._line
-        if self._state == "open" and line is not None and line.peer.closed:
+        connection = self._opener.connection
+        if self._state == "open" and connection is not None and connection.peer.closed:
             return "closed"
         return self._state
 
     @property
     def last_error(self) -> Optional[Exception]:
         """What ended the connection, or kept it from being made; None while all is well."""
-        return self._last_error or (self._line.peer.last_error if self._line is not None else None)
+        connection = self._opener.connection
+        return self._last_error or (connection.peer.last_error if connection is not None else None)
 
     @property
     def counters(self) -> Counters:
         """Messages and bytes both ways."""
-        return copy.copy(self._line.peer.counters) if self._line is not None else Counters()
+        connection = self._opener.connection
+        return copy.copy(connection.peer.counters) if connection is not None else Counters()
 
     @property
     def stderr_tail(self) -> str:
         """The last that the server's process wrote to stderr; empty when it is no process."""
-        return str(getattr(self._channel, "stderr_tail", ""))
+        return str(getattr(self._opener.channel, "stderr_tail", ""))
 
     @property
     def revision(self) -> Revision:
@@ -310,9 +259,7 @@ class Client(Calls):
 
         :raises ConnectionClosed: the client was never open.
         """
-        self._handshake()
-        assert self._session is not None
-        return self._session.revision
+        return self._known_session().revision
 
     @property
     def protocol_version(self) -> str:
@@ -322,16 +269,12 @@ class Client(Calls):
     @property
     def era(self) -> str:
         """ "modern" when requests stand for themselves, "legacy" when there was a handshake."""
-        self._handshake()
-        assert self._session is not None
-        return self._session.era
+        return self._known_session().era
 
     @property
     def prior(self) -> Dict[str, Any]:
         """What was found out about the server, as JSON: ``connect(target, prior=)`` asks nothing again (ERA-16)."""
-        self._handshake()
-        assert self._session is not None
-        return prior_of(self._session)
+        return prior_of(self._known_session())
 
     @property
     def server_info(self) -> Implementation:
@@ -349,14 +292,23 @@ class Client(Calls):
         return self._handshake().instructions
 
     @property
-    def _result(self) -> Optional[InitializeResult]:
-        return self._session.result if self._session is not None else None
+    def _name(self) -> str:
+        return self._opener.channel.name if self._opener.channel is not None else "the server"
+
+    def _known_session(self) -> ClientSession:
+        """Return the session, which may be over.
+
+        :raises ConnectionClosed: there never was one.
+        """
+        self._wait_settled()
+        session = self._opener.session
+        if session is None:
+            raise self._closed_error()
+        return session
 
     def _handshake(self) -> InitializeResult:
-        self._wait_settled()
-        result = self._result
-        if result is None:
-            raise self._closed_error()
+        result = self._known_session().result
+        assert result is not None, "the session is open"
         return result
 
     def _closed_error(self) -> Exception:
@@ -367,110 +319,20 @@ class Client(Calls):
         return ConnectionClosed("this client is closed")
 
     def _wait_settled(self) -> None:
-        if self._state == "connecting" and self._opener != threading.get_ident():
+        if self._state == "connecting" and self._opening_thread != threading.get_ident():
             self._settled.wait()  # LIFE-05: calls of other threads wait for the handshake
 
-    def _open_session(self) -> Session:
-        self._wait_settled()
-        session = self._session
+    def _open_session(self) -> ClientSession:
+        if self._state != "open":
+            self._wait_settled()
+        session = self._opener.session
         if session is None or self._state != "open":
             raise self._closed_error()
-        if session.line.peer.closed and session.restartable:
-            session = self._started_again(session)
+        if session.peer.closed and session.restartable:
+            return self._opener.restart(session)
         return session
 
-    def _started_again(self, lost: Session) -> Session:
-        """Start a server again whose process has ended by itself (STD-13); nothing that was under way is repeated.
-
-        :raises ConnectionClosed: it has ended too often, or the client is closed.
-        """
-        with self._restarting:
-            session = self._session
-            if session is not None and session is not lost:
-                return session  # another thread has done it
-            if self._state != "open":
-                raise self._closed_error()
-            if not self._restarts.admit():
-                raise ConnectionClosed(f"{self._name} has ended again, after it was started {_RESTARTS} times within a minute"
-                                       f"{lost.line.last_words()}")
-            _log.warning("%s has ended by itself (%s); it is started again", self._name, lost.line.peer.last_error)
-            lost.line.close()  # until the old process is gone
-            time.sleep(_BACK_OFF * (self._restarts.recent - 1))
-            assert isinstance(lost, ModernSession)
-            self._prior = prior_of(lost)
-            self._begin(self._transport(), lost.era)
-            session = self._session
-            assert isinstance(session, ModernSession)
-            session.take_over(lost)
-            self._cache.clear()
-            self._outputs.forget()
-        if self._state == "closed":
-            self._hang_up()
-            raise self._closed_error()
-        return session
-
-    # --- the generic layer ------------------------------------------------------------------------------
-
-    def request(self, method: str, params: Optional[Dict[str, Any]] = None, *, timeout: Optional[float] = DEFAULT,
-                max_timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None,
-                on_progress: Optional[OnProgress] = None, meta: Optional[Dict[str, Any]] = None, rounds: bool = True,
-                fresh: bool = False, input_responses: Optional[Mapping[str, Any]] = None, request_state: Optional[str] = None) -> Dict[str, Any]:
-        """Send any request and return its result as it came.
-
-        :param timeout: seconds; by default the client's. None waits for ever.
-        :param max_timeout: seconds in all, whatever the progress.
-        :param cancel: a token; cancelling it raises ``Cancelled`` here and tells the server.
-        :param on_progress: called with each :class:`Progress` on this thread; all of them before this
-            method returns. Giving it is what asks the server for progress.
-        :param meta: goes into ``params._meta``.
-        :param rounds: whether the client's handlers answer what the server asks before it goes on (from July 2026 on).
-            False raises :class:`InputNeeded` instead, and the call is made again, here or in another process, with
-        :param input_responses: the answers by key, as on the wire, and
-        :param request_state: the state that came with the questions.
-        :param fresh: whether a result that was kept from before will not do.
-        :raises TypeError, ValueError: the params are no JSON, a time is not positive, or *meta* has a key that is none
-            (META-01); nothing was sent.
-        """
-        session = self._open_session()
-        if timeout is not DEFAULT:
-            check_positive("timeout", timeout)
-        if max_timeout is not DEFAULT:
-            check_positive("max_timeout", max_timeout)
-        if meta:
-            check_meta(meta, session.revision, reserved=True)
-            params = {**(params or {}), "_meta": {**(params or {}).get("_meta", {}), **meta}}
-        if input_responses is not None:
-            params = {**(params or {}), "inputResponses": dict(input_responses)}
-        if request_state is not None:
-            params = {**(params or {}), "requestState": request_state}
-        seconds = self._timeout if timeout is DEFAULT else timeout
-        most = self._max_timeout if max_timeout is DEFAULT else max_timeout
-        if seconds is None and max_timeout is DEFAULT:
-            most = None  # for ever is for ever
-        elif most is not None and seconds is not None and most < seconds:
-            most, seconds = (seconds, seconds) if max_timeout is DEFAULT else (most, most)
-        progress = None
-        if on_progress is not None:
-            report = on_progress
-
-            def progress(given: Dict[str, Any]) -> None:
-                report(codec.decode(Progress, {key: value for key, value in given.items() if key != "progressToken"}))
-
-        if not self._middleware:
-            return session.request(method, params, timeout=seconds, max_timeout=most, cancel=cancel, on_progress=progress,
-                                   rounds=rounds, fresh=fresh)
-
-        def proceed(index: int) -> Dict[str, Any]:
-            if index == len(self._middleware):
-                return session.request(method, params, timeout=seconds, max_timeout=most, cancel=cancel,
-                                       on_progress=progress, rounds=rounds, fresh=fresh)
-            return self._middleware[index](method, params, lambda: proceed(index + 1))
-
-        return proceed(0)
-
-    def notify(self, method: str, params: Optional[Dict[str, Any]] = None) -> None:
-        """Send any notification."""
-        self._open_session().notify(method, params, self._timeout)
+    # --- handlers of the user's own -----------------------------------------------------------------------
 
     def on(self, method: str, handler: Callable[[Dict[str, Any]], Any]) -> None:
         """Have ``handler(params)`` answer a request, or take a notification, of the server's own making.
@@ -484,33 +346,10 @@ class Client(Calls):
             raise TypeError(f"the handler of {method!r} must be a function, not {type(handler).__name__}")
         self._custom[method] = handler
 
-    def ping(self, *, timeout: Optional[float] = DEFAULT) -> None:
-        """Return when the server has answered: a ping, or, where there is none any more, what it is."""
-        self.request("ping" if "ping" in self.revision.client_requests else "server/discover", timeout=timeout)
-
-    def _open_handshake(self) -> InitializeResult:
-        self._open_session()
-        return self._handshake()
-
-    @property
-    def _name(self) -> str:
-        return self._channel.name if self._channel is not None else "the server"
-
-    def _told(self, method: str, params: Dict[str, Any]) -> None:
-        session = self._session
-        if method == "notifications/tools/list_changed":
-            self._outputs.forget()
-            if isinstance(session, ModernSession):
-                session.forget_marks()
-        uri = params.get("uri")
-        self._cache.changed(method, uri if isinstance(uri, str) else None)
-        if isinstance(session, LegacySession):
-            self._subscriptions.heard(method, params)
-
     # --- changes ------------------------------------------------------------------------------------------
 
     def listen(self, *, tools: bool = False, prompts: bool = False, resource_list: bool = False,
-               resources: Sequence[str] = (), timeout: Optional[float] = DEFAULT) -> Listening:
+               resources: Sequence[str] = (), timeout: Optional[float] = DEFAULT) -> Subscription:
         """Return a subscription to iterate over: ``with client.listen(tools=True) as events: for event in events: ...``.
 
         It works in every revision that has such news. When it returns, whatever changes from then on is told.
@@ -532,8 +371,8 @@ class Client(Calls):
         """
         return self._listen(Filter(tools, prompts, resource_list, resources), callback, timeout).close
 
-    def _listen(self, filter: Filter, sink: Optional[Callable[[Event], object]], timeout: Optional[float]) -> Listening:
-        return self._subscriptions.open(self._open_session(), filter, sink, self._timeout if timeout is DEFAULT else timeout)
+    def _listen(self, filter: Filter, callback: Optional[Callable[[Event], object]], timeout: Optional[float]) -> Subscription:
+        return self._subscriptions.open(self._open_session(), filter, callback, self._timeout if timeout is DEFAULT else timeout)
 
     def subscribe_resource(self, uri: str, **options: Any) -> None:
         """Have ``on_resource_updated`` called when the resource changes; takes the keywords of :meth:`request`.
@@ -541,7 +380,7 @@ class Client(Calls):
         From July 2026 on each such subscription is a stream of its own: for many URIs use :meth:`subscribe`.
         """
         session = self._open_session()
-        if isinstance(session, ModernSession):
+        if session.change_streams:
             self._require("resources", "subscriptions/listen", "subscribe")
             self._subscriptions.watch(session, uri, options.get("timeout", self._timeout))
         else:
@@ -549,41 +388,10 @@ class Client(Calls):
 
     def unsubscribe_resource(self, uri: str, **options: Any) -> None:
         """End a subscription."""
-        if isinstance(self._open_session(), ModernSession):
+        if self._open_session().change_streams:
             self._subscriptions.unwatch(uri)
         else:
             super().unsubscribe_resource(uri, **options)
-
-    def set_log_level(self, level: str, **options: Any) -> None:
-        """Set the least urgent level of log messages that the server sends.
-
-        From July 2026 on nothing is sent for it: each later request asks for them. A client with a log handler asks
-        for "info" from the start, one without for none.
-
-        :param level: "debug", "info", "notice", "warning", "error", "critical", "alert" or "emergency".
-        """
-        session = self._open_session()
-        if isinstance(session, ModernSession):
-            session.set_level(level)
-        else:
-            super().set_log_level(level, **options)
-
-    def learn_tools(self, tools: List[Tool]) -> List[Tool]:
-        """Return the listed tools that can be called here, and remember which parameters travel in headers (MHDR-18)."""
-        session = self._session
-        if not isinstance(session, ModernSession) or not session.line.channel.carries_beside:
-            return tools
-        from ..protocol.http.routing_headers import marks
-
-        good, found = [], {}
-        for tool in tools:
-            try:
-                found[tool.name] = marks(tool.input_schema)
-                good.append(tool)
-            except ValueError as error:
-                _log.warning("%s: the tool %.100r cannot be used and is left out: %s", self._name, tool.name, error)
-        session.learn_marks(found)
-        return good
 
     def set_roots(self, roots: Roots) -> None:
         """Replace the roots, and tell the server (ROOT-03).
@@ -593,3 +401,12 @@ class Client(Calls):
         self._handlers.set_roots(roots)
         if self.state == "open" and "notifications/roots/list_changed" in self.revision.client_notifications:
             self.notify("notifications/roots/list_changed")
+
+
+def _revision_of(wanted: Union[None, str, Revision]) -> Optional[Revision]:
+    if wanted is None or isinstance(wanted, Revision):
+        return wanted
+    revision = find(wanted)
+    if revision is None:
+        raise ValueError(f"{wanted!r} is not a protocol revision that this package speaks")
+    return revision

@@ -259,7 +259,7 @@ class Handlers:
 
     # --- news ---------------------------------------------------------------------------------------
 
-    def news(self, method: str, params: Dict[str, Any]) -> Optional[Callable[[], object]]:
+    def callback_for(self, method: str, params: Dict[str, Any]) -> Optional[Callable[[], object]]:
         """Return what is to be called for a notification; None when nobody wants it.
 
         :raises ProtocolError: its params are not what they must be.

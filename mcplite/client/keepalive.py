@@ -1,13 +1,10 @@
-"""Pings while nothing else is said, for whoever wants to know early that a server is gone."""
+"""KeepAlive: pings an idle server, so that a client notices early when it is gone."""
 
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import Callable
 
 from ..errors import ConnectionClosed, MCPError, RemoteError, RequestTimeout
-
-if TYPE_CHECKING:
-    from .client import Client
 
 __all__ = ["KeepAlive"]
 
@@ -20,13 +17,18 @@ class KeepAlive:
     It is started when the client was opened, ended by :meth:`stop`, by the end of the connection or by a
     ping without an answer, and blocks on its interval and on the ping.
 
-    :param client: to ping.
+    :param ping: sends a ping and waits for the answer.
+    :param received: returns how many messages the server has sent so far.
+    :param fail: gets the reason when a ping got no answer: the connection is to be closed.
     :param interval: seconds without traffic before a ping.
-    :param timeout: seconds for its answer (PING-06).
+    :param timeout: seconds that *ping* waits, for the text of the reason (PING-06).
     """
 
-    def __init__(self, client: "Client", interval: float, timeout: float) -> None:
-        self._client = client
+    def __init__(self, ping: Callable[[], object], received: Callable[[], int], fail: Callable[[Exception], object],
+                 interval: float, timeout: float) -> None:
+        self._ping = ping
+        self._received = received
+        self._fail = fail
         self._interval = interval
         self._timeout = timeout
         self._stop = threading.Event()
@@ -41,14 +43,14 @@ class KeepAlive:
         self._stop.set()
 
     def _run(self) -> None:
-        received = self._client.counters.messages_received
+        received = self._received()
         while not self._stop.wait(self._interval):
-            now = self._client.counters.messages_received
+            now = self._received()
             if now != received:
                 received = now  # PING-07: other traffic has shown that the server is there
                 continue
             try:
-                self._client.ping(timeout=self._timeout)
+                self._ping()
             except RemoteError as error:
                 _log.debug("a ping was answered with an error, which is an answer too: %s", error)
             except MCPError as error:
@@ -56,9 +58,7 @@ class KeepAlive:
                 if isinstance(error, RequestTimeout):
                     cause = ConnectionClosed(
                         f"the server did not answer a ping within {self._timeout:g} s, so the connection was closed")
-                # A connection that ended by itself has a cause of its own, which is the one to report.
-                if not self._stop.is_set() and self._client.state == "open":
-                    _log.warning("a ping failed, so the connection is closed: %s", error)
-                    self._client.fail(cause)
+                if not self._stop.is_set():
+                    self._fail(cause)
                 return
-            received = self._client.counters.messages_received
+            received = self._received()

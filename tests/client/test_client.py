@@ -1,7 +1,6 @@
 import socket
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -296,7 +295,7 @@ def test_closing_does_not_wait_for_a_reader_that_only_the_end_can_wake(adder):
     conversation = adder.serve_channel(StreamChannel(there, there))
     try:
         client = mcplite.connect(StreamChannel(here, here), timeout=LIMIT).open()
-        closer, _ = start(client._session.peer.close, timeout=3 * LIMIT)
+        closer, _ = start(client._opener.session.peer.close, timeout=3 * LIMIT)
         closer.join(LIMIT)
         assert not closer.is_alive()
         client.close()
@@ -344,88 +343,6 @@ def test_a_channel_class_of_ones_own_is_a_transport():
         with mcplite.connect(channel, timeout=LIMIT, era="legacy") as client:
             assert client.request("x") == {"y": 1}
         assert channel.carried == 3 and client.server_info.name == "fake"
-
-
-# --- a process that ends by itself --------------------------------------------------------------------------
-
-MORTAL = """
-import os, sys, mcplite
-mcp = mcplite.Server("mortal")
-
-@mcp.tool()
-def pid() -> int:
-    return os.getpid()
-
-@mcp.tool()
-def die() -> str:
-    os._exit(3)
-
-@mcp.tool()
-def learn(name: str) -> str:
-    mcp.add_tool(lambda: "x", name=name)
-    return name
-
-mcp.run()
-"""
-
-
-@pytest.fixture
-def mortal(tmp_path):
-    """Return the arguments of ``connect`` for a server that dies when it is told to."""
-    (tmp_path / "mortal.py").write_text(MORTAL)
-    return [sys.executable, str(tmp_path / "mortal.py")], {"PYTHONPATH": str(Path(mcplite.__file__).resolve().parent.parent)}
-
-
-def die(client):
-    with pytest.raises(ConnectionClosed, match="exited with status 3"):
-        client.call_tool("die")
-
-
-def test_the_next_call_starts_it_again(mortal):
-    # STD-13
-    command, env = mortal
-    ended = []
-    with mcplite.connect(command, env=env, timeout=LIMIT, on_disconnect=ended.append) as client:
-        client.set_log_level("debug")
-        first = client.call_tool("pid").structured_content
-        die(client)
-        with ThreadPoolExecutor(8) as pool:
-            pids = set(pool.map(lambda n: client.call_tool("pid").structured_content, range(16)))
-        assert len(pids) == 1 and first not in pids and client.state == "open"
-        assert len(ended) == 1 and client.era == "modern"
-
-
-def test_subscriptions_are_made_again(mortal):
-    # SUBS-14, SUBS-15
-    command, env = mortal
-    with mcplite.connect(command, env=env, timeout=LIMIT) as client, client.listen(tools=True) as events:
-        die(client)
-        assert events.get(LIMIT) == mcplite.ToolsChanged(missed=True)
-        client.call_tool("learn", {"name": "new"})
-        assert events.get(LIMIT) == mcplite.ToolsChanged()
-
-
-def test_it_is_given_up_when_it_dies_again_and_again(mortal):
-    command, env = mortal
-    with mcplite.connect(command, env=env, timeout=LIMIT) as client, client.listen(tools=True) as events:
-        for _ in range(4):
-            die(client)
-        with pytest.raises(ConnectionClosed, match="started 3 times within a minute"):
-            client.call_tool("pid")
-        with pytest.raises(ConnectionClosed):
-            list(events)
-
-
-@pytest.mark.parametrize("when", ["closed", "with a handshake"])
-def test_it_is_not_started_again(mortal, when):
-    command, env = mortal
-    with mcplite.connect(command, env=env, timeout=LIMIT, era="legacy" if when == "with a handshake" else None) as client:
-        die(client)
-        if when == "closed":
-            client.close()
-        with pytest.raises(ConnectionClosed):
-            client.call_tool("pid")
-        assert client.state == "closed"
 
 
 # --- options ------------------------------------------------------------------------------------------------

@@ -222,7 +222,7 @@ def test_one_failure_does_not_stop_the_others(make, caplog):
 
 def test_a_server_that_ends_by_itself_is_told_and_left_out(make, caplog):
     with make("weather", "git") as group:
-        group["git"]._session.peer.close(ConnectionClosed("git ended"))
+        group["git"]._opener.session.peer.close(ConnectionClosed("git ended"))
         assert group.status == {"weather": "open", "git": "failed"}
         assert str(group.errors["git"]) == "git ended"
         assert [tool.name for tool in group.list_tools()] == ["weather.forecast"]

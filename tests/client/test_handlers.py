@@ -282,8 +282,8 @@ def test_the_ids_that_are_remembered_are_bounded():
     handlers = Handlers(on_elicitation_complete=lambda id: None)
     handlers.expect([{"elicitationId": str(number)} for number in range(1500)])
     tell = "notifications/elicitation/complete"
-    assert handlers.news(tell, {"elicitationId": "0"}) is None
-    assert handlers.news(tell, {"elicitationId": "1499"}) is not None
+    assert handlers.callback_for(tell, {"elicitationId": "0"}) is None
+    assert handlers.callback_for(tell, {"elicitationId": "1499"}) is not None
 
 
 # --- sampling ------------------------------------------------------------------------------------------------------
@@ -427,7 +427,7 @@ def test_a_function_of_roots_that_fails_is_an_internal_error(caplog):
 
 
 def told(method, params, **handlers):
-    task = Handlers(**handlers).news(method, params)
+    task = Handlers(**handlers).callback_for(method, params)
     if task is not None:
         task()
     return task is not None

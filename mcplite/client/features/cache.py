@@ -8,11 +8,11 @@ import threading
 import time
 from typing import Any, Callable, Dict, Optional, Tuple
 
-__all__ = ["Cache"]
+__all__ = ["CACHEABLE", "Cache"]
 
 #: The methods whose results may be kept (CACHE-01); what a server says of itself a client keeps anyway.
-_METHODS = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list",
-                      "resources/read"})
+CACHEABLE = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list",
+                       "resources/read"})
 #: What each change makes stale (CACHE-14).
 _STALE = {
     "notifications/tools/list_changed": ("tools/list",),
@@ -47,11 +47,6 @@ class Cache:
         """Counts the changes; to be taken before a request, for :meth:`keep`."""
         return self._epoch
 
-    @staticmethod
-    def takes(method: str) -> bool:
-        """Whether the results of a method may be kept at all."""
-        return method in _METHODS
-
     def find(self, method: str, params: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
         """Return a result that is still fresh; None when there is none."""
         kept = self._kept.get((method, _key(params)))
@@ -66,7 +61,7 @@ class Cache:
         :param epoch: from before it was asked for; when something has changed since, nothing is kept.
         """
         seconds = result.get("ttlMs")
-        if not self._on or method not in _METHODS or not isinstance(seconds, (int, float)) or not seconds > 0:
+        if not self._on or method not in CACHEABLE or not isinstance(seconds, (int, float)) or not seconds > 0:
             return
         if params and ("inputResponses" in params or "requestState" in params):
             return  # CACHE-07

@@ -6,7 +6,7 @@ from typing import Dict, List, Mapping, Optional, Tuple
 
 from ...errors import Cancelled, RemoteError, RequestTimeout
 from ...rpc.cancel import CancelToken
-from .methods import Calls
+from .methods import Features
 
 __all__ = ["Completer"]
 
@@ -24,7 +24,7 @@ class Completer:
     :raises ValueError: not exactly one of *prompt* and *resource*.
     """
 
-    def __init__(self, client: Calls, *, prompt: Optional[str] = None, resource: Optional[str] = None,
+    def __init__(self, client: Features, *, prompt: Optional[str] = None, resource: Optional[str] = None,
                  pause: float = 0.15, remembered: int = 100) -> None:
         if (prompt is None) == (resource is None):
             raise ValueError("a Completer needs prompt= or resource=, and not both")

@@ -1,11 +1,13 @@
-"""Calls: what a user asks of an open server, by the protocol's names."""
+"""Features: the calls that a user makes on an open client, by the protocol's names."""
 
 import json
 import logging
-from typing import Any, Callable, Dict, List, Mapping, Optional, Type, TypeVar
+from abc import ABC, abstractmethod
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, TypeVar
 
 from ...errors import InvalidParams, MethodNotFound, NotSupported, ProtocolError, RequestTimeout, ResourceNotFound
 from ...protocol import codec
+from ...protocol.envelope import check_meta
 from ...revisions import Revision
 from ...rpc.cancel import CancelToken
 from ...rpc.deadline import Deadline
@@ -14,78 +16,160 @@ from ...types import (
     CompleteResult,
     Completion,
     GetPromptResult,
-    InitializeResult,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
     ListToolsResult,
     Model,
-    Progress,
     Prompt,
     ReadResourceResult,
     Resource,
     ResourceTemplate,
+    ServerCapabilities,
     Tool,
 )
-from .output_schemas import Outputs
+from .call import DEFAULT, Call, OnProgress, progress_reader, time_limits
+from .output_schemas import OutputSchemas
 from .paging import read_page, walk
 
-__all__ = ["DEFAULT", "Calls", "OnProgress"]
+__all__ = ["FeatureSession", "Features", "Middleware"]
 
 _log = logging.getLogger(__name__)
-#: A time that was not given, in contrast to None, which is no limit.
-DEFAULT: Any = object()
-OnProgress = Callable[[Progress], object]
 _RESOURCE_MISSING = (-32002, -32602)
 M = TypeVar("M", bound=Model)
+Middleware = Callable[[str, Optional[Dict[str, Any]], Callable[[], Dict[str, Any]]], Dict[str, Any]]
 
 
-class Calls:
-    """The half of :class:`Client` that is about the server's features; the other half is about the connection."""
+class FeatureSession:
+    """What the calls of features need of an open session; the sessions of both eras provide it."""
 
-    _outputs: Outputs
-    _max_timeout: Optional[float]
-    _timeout: Optional[float]
+    #: What the server declared.
+    capabilities: ServerCapabilities
 
     @property
-    def _result(self) -> Optional[InitializeResult]:
-        raise NotImplementedError
-
-    def request(self, method: str, params: Optional[Dict[str, Any]] = None, *, timeout: Optional[float] = DEFAULT,
-                max_timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None,
-                on_progress: Optional[OnProgress] = None, meta: Optional[Dict[str, Any]] = None, rounds: bool = True,
-                input_responses: Optional[Mapping[str, Any]] = None, request_state: Optional[str] = None) -> Dict[str, Any]:
-        """Send a request and return its result."""
-        raise NotImplementedError
-
-    def learn_tools(self, tools: List[Tool]) -> List[Tool]:
-        """Return the listed tools that can be called here."""
+    def name(self) -> str:
+        """How errors call the server."""
         raise NotImplementedError
 
     @property
     def revision(self) -> Revision:
-        """The revision agreed on."""
+        """The revision that is spoken."""
         raise NotImplementedError
 
-    @property
-    def _name(self) -> str:
+    def request(self, call: Call) -> Dict[str, Any]:
+        """Send a request and return its result; see :meth:`Peer.call`."""
         raise NotImplementedError
 
-    def _open_handshake(self) -> InitializeResult:
+    def notify(self, method: str, params: Optional[Dict[str, Any]] = None, timeout: Optional[float] = None) -> None:
+        """Send a notification; see :meth:`Peer.notify`."""
         raise NotImplementedError
 
-    def _require(self, capability: str, method: str, flag: Optional[str] = None) -> None:
-        declared = getattr(self._open_handshake().capabilities, capability)
+    def usable_tools(self, tools: List[Tool]) -> List[Tool]:
+        """Return the listed tools that can be called over this session."""
+        return tools
+
+    def set_level(self, level: str) -> bool:
+        """Have each later request ask for log messages of a level; False where the server has to be told with a request."""
+        return False
+
+
+class Features(ABC):
+    """The calls of a client, by the protocol's names.
+
+    A class of its own, so that :class:`Client` is about the connection alone. Where requests go is for the subclass to
+    say, with :meth:`_open_session`.
+
+    :param timeout: seconds for each call, unless it says otherwise.
+    :param max_timeout: seconds for each call in all.
+    :param middleware: called around every request, the first one outermost.
+    :param validate: whether structured results are checked against the declared schema.
+    """
+
+    def __init__(self, timeout: Optional[float], max_timeout: Optional[float], middleware: Sequence[Middleware],
+                 validate: bool) -> None:
+        self._timeout, self._max_timeout = timeout, max_timeout
+        #: Of a call that says nothing of them.
+        self._default_limits = time_limits(DEFAULT, DEFAULT, (timeout, max_timeout))
+        self._middleware = tuple(middleware)
+        self._output_schemas = OutputSchemas(validate)
+
+    @abstractmethod
+    def _open_session(self) -> FeatureSession:
+        """Return the open session.
+
+        :raises ConnectionClosed: there is none.
+        """
+
+    # --- the generic layer ------------------------------------------------------------------------------
+
+    def request(self, method: str, params: Optional[Dict[str, Any]] = None, *, timeout: Optional[float] = DEFAULT,
+                max_timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None,
+                on_progress: Optional[OnProgress] = None, meta: Optional[Dict[str, Any]] = None, rounds: bool = True,
+                fresh: bool = False, input_responses: Optional[Mapping[str, Any]] = None,
+                request_state: Optional[str] = None) -> Dict[str, Any]:
+        """Send any request and return its result as it came.
+
+        :param timeout: seconds; by default the client's. None waits for ever.
+        :param max_timeout: seconds in all, whatever the progress.
+        :param cancel: a token; cancelling it raises ``Cancelled`` here and tells the server.
+        :param on_progress: called with each :class:`Progress` on this thread; all of them before this
+            method returns. Giving it is what asks the server for progress.
+        :param meta: goes into ``params._meta``.
+        :param rounds: whether the client's handlers answer what the server asks before it continues (from July 2026 on).
+            False raises :class:`InputNeeded` instead, and the call is made again, here or in another process, with
+        :param input_responses: the answers by key, as on the wire, and
+        :param request_state: the state that came with the questions.
+        :param fresh: True asks the server even if an earlier result could be used.
+        :raises TypeError, ValueError: the params are not JSON, a time is not positive, or *meta* has an invalid key
+            (META-01); nothing was sent.
+        """
+        session = self._open_session()
+        if meta:
+            check_meta(meta, session.revision, reserved=True)
+            params = {**(params or {}), "_meta": {**(params or {}).get("_meta", {}), **meta}}
+        if input_responses is not None:
+            params = {**(params or {}), "inputResponses": dict(input_responses)}
+        if request_state is not None:
+            params = {**(params or {}), "requestState": request_state}
+        seconds, most = self._default_limits
+        if timeout is not DEFAULT or max_timeout is not DEFAULT:
+            seconds, most = time_limits(timeout, max_timeout, (self._timeout, self._max_timeout))
+        progress = None if on_progress is None else progress_reader(on_progress)
+        call = Call(method, params, seconds, most, cancel, progress, rounds, fresh)
+        return session.request(call) if not self._middleware else self._proceed(session, call, 0)
+
+    def _proceed(self, session: FeatureSession, call: Call, index: int) -> Dict[str, Any]:
+        """Run the middleware from one position on, and send the request after the last."""
+        if index == len(self._middleware):
+            return session.request(call)
+        return self._middleware[index](call.method, call.params, lambda: self._proceed(session, call, index + 1))
+
+    def notify(self, method: str, params: Optional[Dict[str, Any]] = None) -> None:
+        """Send any notification."""
+        self._open_session().notify(method, params, self._timeout)
+
+    def ping(self, *, timeout: Optional[float] = DEFAULT) -> None:
+        """Return when the server has answered a ping, or, in revisions without one, ``server/discover``."""
+        known = self._open_session().revision.client_requests
+        self.request("ping" if "ping" in known else "server/discover", timeout=timeout)
+
+    def _require(self, capability: str, method: str, flag: Optional[str] = None) -> FeatureSession:
+        """Return the open session when the server declared a capability.
+
+        :raises NotSupported: it did not.
+        """
+        session = self._open_session()
+        declared = getattr(session.capabilities, capability)
         if declared is None or (flag is not None and not declared.get(flag)):
             name = capability if flag is None else f"{capability}.{flag}"
-            raise NotSupported(f"{self._name} did not declare the capability {name!r}, so {method!r} was not sent")
+            raise NotSupported(f"{session.name} did not declare the capability {name!r}, so {method!r} was not sent")
+        return session
 
-    def _read(self, cls: Type[M], answer: Dict[str, Any], method: str) -> M:
+    def _read(self, cls: Type[M], answer: Dict[str, Any], session: FeatureSession, method: str) -> M:
         try:
             return codec.decode(cls, answer)
         except ProtocolError as error:
-            raise ProtocolError(f"{self._name} answered {method!r} with what is no valid result: {error}",
-                                error.raw) from error
+            raise ProtocolError(f"{session.name} answered {method!r} with an invalid result: {error}", error.raw) from error
 
     # --- tools ------------------------------------------------------------------------------------------
 
@@ -95,11 +179,12 @@ class Calls:
 
     def list_tools_page(self, cursor: Optional[str] = None, **options: Any) -> ListToolsResult:
         """Return one page of tools; ``next_cursor`` is None on the last."""
-        epoch = self._outputs.epoch
-        page: ListToolsResult = self._page("tools", "tools/list", ListToolsResult, cursor, options)
-        page.tools = self.learn_tools(page.tools)
-        if self.revision.structured_output:
-            self._outputs.learn(page.tools, epoch)
+        epoch = self._output_schemas.epoch
+        session = self._require("tools", "tools/list")
+        page: ListToolsResult = self._page(session, "tools/list", ListToolsResult, cursor, options)
+        page.tools = session.usable_tools(page.tools)
+        if session.revision.structured_output:
+            self._output_schemas.learn(page.tools, epoch)
         return page
 
     def call_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *,
@@ -117,12 +202,13 @@ class Calls:
             *input_responses* and *request_state*.
         :raises InvalidParams: there is no such tool, or, before November 2025, the arguments do not fit.
         :raises ProtocolError: the result does not keep what the tool's schema promises.
-        :raises TypeError, ValueError: the arguments are no JSON; nothing was sent.
+        :raises TypeError, ValueError: the arguments are not JSON; nothing was sent.
         """
-        if self._result is None or self._result.capabilities.tools is None:
+        session = self._open_session()
+        if session.capabilities.tools is None:
             self._require("tools", "tools/call")
         if _log.isEnabledFor(logging.INFO):
-            _log.info("%s: calling the tool %.200r", self._name, name)  # TOOL-50
+            _log.info("%s: calling the tool %.200r", session.name, name)  # TOOL-50
         if arguments is None:
             arguments = {}
         elif type(arguments) is not dict:
@@ -131,8 +217,8 @@ class Calls:
             arguments = dict(arguments)
         answer = self.request("tools/call", {"name": name, "arguments": arguments}, timeout=timeout,
                               max_timeout=max_timeout, cancel=cancel, on_progress=on_progress, meta=meta, **rounds)
-        result = self._read(CallToolResult, answer, "tools/call")
-        self._outputs.check(name, result, self._name, "structuredContent" in answer)
+        result = self._read(CallToolResult, answer, session, "tools/call")
+        self._output_schemas.check(name, result, session.name, "structuredContent" in answer)
         return result
 
     # --- resources --------------------------------------------------------------------------------------
@@ -143,7 +229,8 @@ class Calls:
 
     def list_resources_page(self, cursor: Optional[str] = None, **options: Any) -> ListResourcesResult:
         """Return one page of resources."""
-        return self._page("resources", "resources/list", ListResourcesResult, cursor, options)  # type: ignore[no-any-return]
+        session = self._require("resources", "resources/list")
+        return self._page(session, "resources/list", ListResourcesResult, cursor, options)  # type: ignore[no-any-return]
 
     def list_resource_templates(self, **options: Any) -> List[ResourceTemplate]:
         """Return all resource templates, from all pages."""
@@ -151,7 +238,8 @@ class Calls:
 
     def list_resource_templates_page(self, cursor: Optional[str] = None, **options: Any) -> ListResourceTemplatesResult:
         """Return one page of resource templates."""
-        return self._page("resources", "resources/templates/list", ListResourceTemplatesResult,  # type: ignore[no-any-return]
+        session = self._require("resources", "resources/templates/list")
+        return self._page(session, "resources/templates/list", ListResourceTemplatesResult,  # type: ignore[no-any-return]
                           cursor, options)
 
     def read_resource(self, uri: str, **options: Any) -> ReadResourceResult:
@@ -159,10 +247,9 @@ class Calls:
 
         :raises ResourceNotFound: there is none at this URI.
         """
-        self._require("resources", "resources/read")
+        session = self._require("resources", "resources/read")
         try:
-            return self._read(ReadResourceResult, self.request("resources/read", {"uri": uri}, **options),
-                              "resources/read")
+            answer = self.request("resources/read", {"uri": uri}, **options)
         except InvalidParams as error:
             # RSRC-18: revisions differ in the code, and servers do not always keep to theirs.
             if isinstance(error, ResourceNotFound) or error.code not in _RESOURCE_MISSING:
@@ -170,6 +257,7 @@ class Calls:
             missing = ResourceNotFound(error.message, code=error.code, data=error.data or {"uri": uri})
             missing.received = True
             raise missing from error
+        return self._read(ReadResourceResult, answer, session, "resources/read")
 
     def subscribe_resource(self, uri: str, **options: Any) -> None:
         """Have ``on_resource_updated`` called when the resource changes."""
@@ -189,7 +277,8 @@ class Calls:
 
     def list_prompts_page(self, cursor: Optional[str] = None, **options: Any) -> ListPromptsResult:
         """Return one page of prompts."""
-        return self._page("prompts", "prompts/list", ListPromptsResult, cursor, options)  # type: ignore[no-any-return]
+        session = self._require("prompts", "prompts/list")
+        return self._page(session, "prompts/list", ListPromptsResult, cursor, options)  # type: ignore[no-any-return]
 
     def get_prompt(self, name: str, arguments: Optional[Mapping[str, Any]] = None, **options: Any) -> GetPromptResult:
         """Return a prompt's messages with its arguments filled in; takes the keywords of :meth:`request`.
@@ -198,12 +287,12 @@ class Calls:
             JSON text, so that ``3`` becomes ``"3"`` and ``True`` becomes ``"true"``.
         :raises InvalidParams: there is no such prompt, or an argument is missing.
         """
-        self._require("prompts", "prompts/get")
+        session = self._require("prompts", "prompts/get")
         params: Dict[str, Any] = {"name": name}
         if arguments is not None:
             params["arguments"] = {key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
                                    for key, value in arguments.items()}
-        return self._read(GetPromptResult, self.request("prompts/get", params, **options), "prompts/get")
+        return self._read(GetPromptResult, self.request("prompts/get", params, **options), session, "prompts/get")
 
     def complete(self, *, argument: str, value: str, prompt: Optional[str] = None, resource: Optional[str] = None,
                  context: Optional[Mapping[str, str]] = None, **options: Any) -> CompleteResult:
@@ -218,41 +307,47 @@ class Calls:
         """
         if (prompt is None) == (resource is None):
             raise ValueError("complete() needs prompt= or resource=, and not both")
-        if self.revision.completions_capability:
+        session = self._open_session()
+        declared = session.revision.completions_capability
+        if declared:
             self._require("completions", "completion/complete")
         params: Dict[str, Any] = {
             "ref": {"type": "ref/prompt", "name": prompt} if prompt is not None else {"type": "ref/resource", "uri": resource},
             "argument": {"name": argument, "value": value}}
-        if context and self.revision.completion_context:
+        if context and session.revision.completion_context:
             params["context"] = {"arguments": dict(context)}
         try:
-            return self._read(CompleteResult, self.request("completion/complete", params, **options),
-                              "completion/complete")
+            answer = self.request("completion/complete", params, **options)
         except MethodNotFound:
-            if self.revision.completions_capability:
+            if declared:
                 raise
             # COMP-02: before the capability existed, trying was the only way to find out.
             return CompleteResult(Completion([]))
+        return self._read(CompleteResult, answer, session, "completion/complete")
 
     # --- logging ----------------------------------------------------------------------------------
 
     def set_log_level(self, level: str, **options: Any) -> None:
         """Set the least urgent level of log messages that the server sends.
 
+        From July 2026 on nothing is sent for it: each later request asks for them. A client with a log handler asks
+        for "info" from the start, one without for none.
+
         :param level: "debug", "info", "notice", "warning", "error", "critical", "alert" or "emergency".
         """
-        self._require("logging", "logging/setLevel")
-        self.request("logging/setLevel", {"level": level}, **options)
+        if not self._open_session().set_level(level):
+            self._require("logging", "logging/setLevel")
+            self.request("logging/setLevel", {"level": level}, **options)
 
     # --- pages --------------------------------------------------------------------------------------------
 
-    def _page(self, capability: str, method: str, cls: Any, cursor: Optional[str], options: Dict[str, Any]) -> Any:
-        self._require(capability, method)
+    def _page(self, session: FeatureSession, method: str, cls: Any, cursor: Optional[str], options: Dict[str, Any]) -> Any:
         params = None if cursor is None else {"cursor": cursor}
-        return read_page(cls, self.request(method, params, **options), self._name)
+        return read_page(cls, self.request(method, params, **options), session.name)
 
     def _walk(self, page: Callable[..., Any], member: str, options: Dict[str, Any]) -> List[Any]:
         # One deadline for all pages (TIME-01): each may come in time, and their number is the server's.
+        session = self._open_session()
         most = options.get("max_timeout", self._max_timeout)
         seconds = options.get("timeout", self._timeout)
         deadline = Deadline(most)
@@ -262,15 +357,15 @@ class Calls:
             if left is None:
                 return page(cursor, **options)
             if left <= 0:
-                raise RequestTimeout(f"{self._name}: all pages of its {member} were not there within {most:g} s"
+                raise RequestTimeout(f"{session.name}: all pages of its {member} were not there within {most:g} s"
                                      f" (max_timeout)")
             return page(cursor, **{**options, "timeout": left if seconds is None else min(seconds, left)})
 
         try:
-            return walk(one, member, self._name)
+            return walk(one, member, session.name)
         except InvalidParams:
             # CACHE-16: the pages that were kept may be of a list whose cursors are gone.
-            if options.get("fresh") or not self.revision.modern:
+            if options.get("fresh") or not session.revision.modern:
                 raise
         options = {**options, "fresh": True}
-        return walk(one, member, self._name)
+        return walk(one, member, session.name)

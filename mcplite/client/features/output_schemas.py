@@ -10,7 +10,7 @@ from ...types import CallToolResult, Tool
 if TYPE_CHECKING:
     from ...protocol.schema.validation import Validator
 
-__all__ = ["Outputs"]
+__all__ = ["OutputSchemas"]
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class _Promise:
         return self._validator
 
 
-class Outputs:
+class OutputSchemas:
     """The output schemas of the tools that were listed.
 
     :param on: whether anything is checked.

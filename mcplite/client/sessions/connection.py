@@ -1,56 +1,87 @@
-"""The line to one server: its channel and peer, the threads of handlers, and who gives messages their meaning."""
+"""The connection to one server: its channel and peer, the threads of handlers, and the session that reads its messages."""
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 from ...errors import ProtocolError
 from ...protocol import jsonrpc
+from ...revisions import Revision
 from ...rpc.incoming import Handler, Incoming
 from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
 from ...rpc.threads import Mailbox, Workers
 from ...rpc.tracing import Trace
 from ..handlers import Handlers
-from .base import Speaker
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["Line"]
+__all__ = ["ConnectionHandler", "ServerConnection"]
 
 _log = logging.getLogger(__name__)
 #: A server's list may be long and its structure is not ours to bound tightly; the line limit comes first.
 _LIMITS = jsonrpc.JSONLimits(elements=2_000_000, duplicate_keys=True)
 #: How long closing waits for notifications that have come but were not handed over yet.
 _FLUSH_SECONDS = 1.0
-Told = Callable[[str, Dict[str, Any]], object]
+OnNotification = Callable[[str, Dict[str, Any]], object]
 
 
-class Line(Handler):
-    """One connection, whichever era is spoken on it.
+class ConnectionHandler:
+    """What a connection calls when something comes; every session is one. All of it runs on the reader's thread."""
+
+    #: "legacy" or "modern"; empty before there is a session.
+    era = ""
+
+    @property
+    def agreed(self) -> Optional[Revision]:
+        """The revision that is spoken; None until that is known."""
+        raise NotImplementedError
+
+    def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
+        """See :meth:`Handler.on_request`."""
+        raise NotImplementedError
+
+    def cancel_notice(self, id: int, reason: str) -> Optional[jsonrpc.Notification]:
+        """See :meth:`Handler.cancel_notice`."""
+        return jsonrpc.Notification("notifications/cancelled", {"requestId": id, "reason": reason[:500]})
+
+    def take_notification(self, method: str, params: Dict[str, Any]) -> bool:
+        """Take a notification that belongs to one subscription; False when it is for the whole client."""
+        return False
+
+    def on_change(self, method: str) -> None:
+        """Called with each notification for the whole client, before the handlers of the user."""
+
+    def on_cancelled(self, params: Dict[str, Any]) -> None:
+        """Called when the server cancels a request of its own, or ends a subscription."""
+
+    def on_end(self) -> None:
+        """Called when the connection closes; wakes every thread that waits in the session."""
+
+
+class ServerConnection(Handler):
+    """One connection to a server, in either era.
 
     :param channel: the transport.
-    :param handlers: get the news.
-    :param places: how many handlers of questions may run at once.
-    :param told: called with each notification that is news, on the reader, before its handler.
-    :param ended: called when it is closed, from whichever side.
+    :param handlers: the user's callbacks.
+    :param max_handlers: how many handlers of questions may run at once.
+    :param on_notification: called with each notification for the whole client, on the reader, before its handler.
+    :param on_close: called when the connection is closed, from whichever side.
     :param custom: handlers of methods of the user's own, by method.
     :param trace: notes every message.
     """
 
-    def __init__(self, channel: Channel, handlers: Handlers, *, places: int, told: Told, ended: Callable[[], object],
-                 custom: Dict[str, Callable[[Dict[str, Any]], Any]], trace: Optional[Trace]) -> None:
+    def __init__(self, channel: Channel, handlers: Handlers, *, max_handlers: int, on_notification: OnNotification,
+                 on_close: Callable[[], object], custom: Dict[str, Callable[[Dict[str, Any]], Any]],
+                 trace: Optional[Trace]) -> None:
         self.channel = channel
         self.handlers = handlers
         self.custom = custom
-        self.told = told
-        self._ended = ended
-        self.places = places
-        self.workers = Workers(places, 1024, "mcplite handler")
+        self._on_notification = on_notification
+        self._on_close = on_close
+        self.max_handlers = max_handlers
+        self.workers = Workers(max_handlers, 1024, "mcplite handler")
         self._mailbox = Mailbox("mcplite notifications")
         self._closing = False
-        self.speaker = Speaker()
+        self.session = ConnectionHandler()
         self.peer = Peer(channel, self, workers=self.workers, limits=_LIMITS, trace=trace)
 
     @property
@@ -58,7 +89,7 @@ class Line(Handler):
         """How errors call the server."""
         return self.peer.name
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """Return the end of what the server has written to stderr, for an error; empty when it has none."""
         from ...protocol.show import printable  # only for servers that have one
 
@@ -66,14 +97,19 @@ class Line(Handler):
         return f"\n--- last lines of its stderr ---\n{tail}" if tail else ""
 
     def post(self, task: Callable[[], object]) -> None:
-        """Have a callback run after those before it."""
+        """Run a callback on the thread of notifications, after those before it."""
         self._mailbox.post(task)
 
-    def news(self, method: str, params: Dict[str, Any]) -> None:
-        """Tell whoever wants to know."""
-        self.told(method, params)
+    def note_change(self, method: str, params: Dict[str, Any]) -> None:
+        """Have the session and the client forget what a notification makes stale."""
+        self.session.on_change(method)
+        self._on_notification(method, params)
+
+    def deliver(self, method: str, params: Dict[str, Any]) -> None:
+        """Take a notification for the whole client, and run the user's callback for it."""
+        self.note_change(method, params)
         try:
-            task = self.handlers.news(method, params)
+            task = self.handlers.callback_for(method, params)
         except ProtocolError as error:
             _log.warning("%s: %s", self.name, error)
             return
@@ -87,11 +123,11 @@ class Line(Handler):
         """End the conversation; see :meth:`Peer.close`."""
         lost, self._closing = error is not None and not self._closing, True
         self.peer.close(error)
-        self.speaker.on_end()
-        self._ended()
+        self.session.on_end()
+        self._on_close()
         if lost and error is not None:
             self._disconnected(error)
-        # What has come before the end is still told, unless a callback hangs or is the one that closes.
+        # What has come before the end is still delivered, unless a callback hangs or is the one that closes.
         self._mailbox.flush(_FLUSH_SECONDS)
         self._mailbox.stop()
         self.workers.stop()
@@ -99,44 +135,44 @@ class Line(Handler):
     # --- Handler: on the reader's thread --------------------------------------------------------------
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
-        return self.speaker.on_request(incoming)
+        return self.session.on_request(incoming)
 
     def on_notification(self, message: jsonrpc.Notification) -> None:
         method, params = message.method, message.params or {}
         if method == "notifications/progress":
             token = params.get("progressToken")
             if type(params.get("progress")) not in (int, float):
-                _log.debug("%s sent progress that is no number", self.name)
+                _log.debug("%s sent progress that is not a number", self.name)
             elif not self.peer.progress(token, params):
                 _log.debug("%s sent progress for a request that is not running: %.100r", self.name, token)
         elif method == "notifications/cancelled":
-            self.speaker.on_cancelled(params)
-        elif not self.speaker.take(method, params):
-            self.news(method, params)
+            self.session.on_cancelled(params)
+        elif not self.session.take_notification(method, params):
+            self.deliver(method, params)
 
     def on_close(self, error: Exception) -> None:
         self.workers.stop()
         if self._closing:
             return
         self._disconnected(error)
-        # Whoever noticed the end may be reading, and nobody may read when the channel is closed, which may
-        # take seconds for a child that does not end. This thread ends when it is closed.
+        # The thread that noticed the end may be reading, and closing the channel waits until no thread reads; that may
+        # take seconds for a child that does not end. The thread started here ends when the channel is closed.
         threading.Thread(target=self.close, name="mcplite closer", daemon=True).start()
 
     def _disconnected(self, error: Exception) -> None:
-        if self.speaker.agreed is not None:
+        if self.session.agreed is not None:
             self.post(lambda: self.handlers.disconnected(error))
 
     def cancel_notice(self, id: int, reason: str) -> Optional[jsonrpc.Notification]:
-        return self.speaker.cancel_notice(id, reason)
+        return self.session.cancel_notice(id, reason)
 
     def accepts_batches(self) -> bool:
-        agreed = self.speaker.agreed
+        agreed = self.session.agreed
         return agreed is not None and agreed.batches
 
     def answers_noise(self) -> bool:
-        return self.speaker.era != "modern"  # STAT-22
+        return self.session.era != "modern"  # STAT-22
 
     def names_unreadable_ids(self) -> bool:
-        agreed = self.speaker.agreed
+        agreed = self.session.agreed
         return agreed is None or not agreed.error_id_optional

@@ -18,11 +18,11 @@ from ...errors import (
 )
 from ...revisions import Revision
 from ...rpc.cancel import CancelToken
-from ...rpc.threads import Workers
-from ..handlers import Handlers
-from .rate_limit import Pace
+from ..features.call import Call
+from .connection import ServerConnection
+from .rate_limit import RateLimit
 
-__all__ = ["Rounds"]
+__all__ = ["InputRounds"]
 
 _log = logging.getLogger(__name__)
 #: Rounds of one request (MRTR-29).
@@ -34,60 +34,62 @@ _LONGEST_PAUSE = 5.0
 _LOOK = 0.5
 
 
-class Rounds:
+class InputRounds:
     """How one client answers.
 
-    :param handlers: give the answers.
-    :param workers: run them, when several are asked for at once.
-    :param places: how many may run at once.
-    :param pace: how many questions are taken (ELIC-22, SAMP-21).
+    :param connection: to the server; its handlers give the answers, on its workers when several are asked for at once.
+    :param rate: how many questions are taken (ELIC-22, SAMP-21).
     """
 
-    def __init__(self, name: str, handlers: Handlers, workers: Workers, places: int, pace: Pace) -> None:
-        self._name = name
-        self._handlers = handlers
-        self._workers = workers
-        self._places = places
-        self._pace = pace
+    def __init__(self, connection: ServerConnection, rate: RateLimit) -> None:
+        self._name = connection.name
+        self._now = connection.peer.now
+        self._handlers = connection.handlers
+        self._workers = connection.workers
+        self._max_handlers = connection.max_handlers
+        self._rate = rate
         #: Cancelled when the connection ends.
         self._end = CancelToken()
 
     def close(self) -> None:
-        """Call off whatever is being answered: the connection is over."""
+        """Cancel all handlers that are answering: the connection is over."""
         self._end.cancel("the connection is over")
 
-    def run(self, method: str, params: Optional[Dict[str, Any]], result: Dict[str, Any],
-            send: Callable[[Optional[Dict[str, Any]]], Dict[str, Any]], revision: Revision, cancel: Optional[CancelToken],
-            by_hand: bool) -> Dict[str, Any]:
-        """Send a request again until it is answered, and return its result.
+    def run(self, call: Call, result: Dict[str, Any], spent: float, send: Callable[[Call], Dict[str, Any]],
+            revision: Revision) -> Dict[str, Any]:
+        """Send a request again, with answers, until there is a result, and return that.
 
         :param result: of the first time.
-        :param send: sends the params of one round and returns the result.
-        :param by_hand: whether the caller answers itself.
-        :raises InputNeeded: it does, and there is something to answer.
+        :param spent: seconds of ``max_timeout`` that the first time took; answering takes none of them.
+        :param send: sends the call of one round and returns its result.
+        :raises InputNeeded: the call says that its caller answers, and there is something to answer.
         :raises ProtocolError: the server asks what it may not ask, or asks without end.
-        :raises Cancelled: the caller, or its user, does not want to go on.
+        :raises Cancelled: the caller, or its user, does not want to continue.
         :raises InternalError: a handler of this program has failed.
         :raises ConnectionClosed: the client was closed meanwhile.
         """
-        pause = _PAUSE
+        method, pause = call.method, _PAUSE
         for _ in range(_MOST):
             if result.get("resultType") != "input_required":
                 return result
             requests, state = self._read(result, method, revision)
-            if by_hand:
-                raise InputNeeded(f"{self._name} needs answers before it goes on with {method!r}", requests=requests, state=state)
-            retry: Dict[str, Any] = dict(params or {})
-            retry.pop("inputResponses", None)
-            retry.pop("requestState", None)
+            if not call.rounds:
+                raise InputNeeded(f"{self._name} needs answers before it continues with {method!r}",
+                                  requests=requests, state=state)
+            params: Dict[str, Any] = dict(call.params or {})
+            params.pop("inputResponses", None)
+            params.pop("requestState", None)
             if requests:
-                retry["inputResponses"] = self._answers(requests, revision, cancel)
+                params["inputResponses"] = self._answers(requests, revision, call.cancel)
             else:
-                _pause(pause, cancel)
+                _pause(pause, call.cancel)
                 pause = min(2 * pause, _LONGEST_PAUSE)
             if state is not None:
-                retry["requestState"] = state  # MRTR-24 to MRTR-26
-            result = send(retry)
+                params["requestState"] = state  # MRTR-24 to MRTR-26
+            left = None if call.max_timeout is None else max(call.max_timeout - spent, 0.001)
+            begun = self._now()
+            result = send(call._replace(params=params, max_timeout=left))
+            spent += self._now() - begun
         if result.get("resultType") != "input_required":
             return result
         raise ProtocolError(f"{self._name} still asked for input after {_MOST} rounds of {method!r}", result)
@@ -98,7 +100,7 @@ class Rounds:
             raise ProtocolError(f"{self._name} answered {method!r} with questions, which only"
                                 f" {', '.join(sorted(revision.asking_methods))} may be answered with", result)
         if requests is None and state is None:
-            raise ProtocolError(f"{self._name} needs input for {method!r}, but does not say which (MRTR-05)", result)
+            raise ProtocolError(f"{self._name} needs input for {method!r}, but does not say which", result)
         if state is not None and not isinstance(state, str):
             raise ProtocolError(f"{self._name} gave a requestState for {method!r} that is no string", result)
         requests = {} if requests is None else requests
@@ -113,7 +115,7 @@ class Rounds:
     def _answers(self, requests: Mapping[str, Dict[str, Any]], revision: Revision, cancel: Optional[CancelToken]
                  ) -> Dict[str, Any]:
         """Return the answers to all requests, which are asked for side by side (MRTR-22)."""
-        if not all([self._pace.admit() for _ in requests]):
+        if not all([self._rate.admit() for _ in requests]):
             raise ProtocolError(f"{self._name} asks more questions than this client takes in a minute"
                                 " (questions_per_minute=)")
         token = CancelToken()
@@ -151,7 +153,7 @@ class Rounds:
 
         uncancels.append(token.add_callback(lambda: settled.put(None)))
         try:
-            for _ in range(min(len(requests), self._places)):
+            for _ in range(min(len(requests), self._max_handlers)):
                 self._workers.spawn(work)
             # Looked at now and then: a signal that comes while this thread hands the interpreter over on its way into a
             # wait is not noticed before the wait ends, and Ctrl-C must not wait for the person who was asked.

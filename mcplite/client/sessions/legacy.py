@@ -23,12 +23,19 @@ from ...rpc.cancel import CancelToken
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
 from ...rpc.peer import Peer
-from ...types import Implementation, InitializeResult
-from .base import Speaker
-from .connection import Line
-from .rate_limit import Pace
+from ...types import InitializeResult
+from ..features.call import Call
+from .base import ClientSession, SessionOptions
+from .connection import ServerConnection
+from .rate_limit import RateLimit
 
 __all__ = ["LegacySession", "Remembered"]
+
+_log = logging.getLogger(__name__)
+#: How often in a minute a lost session is replaced, before the server is taken for one that keeps none (REL-47).
+_RENEWALS = 3
+#: How long a question that overtook the answer to ``initialize`` waits for it.
+_HANDSHAKE_SECONDS = 30.0
 
 
 class Remembered:
@@ -62,14 +69,6 @@ class Remembered:
         return iter(requests)
 
 
-_log = logging.getLogger(__name__)
-OnProgress = Callable[[Dict[str, Any]], object]
-#: How often a lost session is opened anew in a minute, before the server is taken for one that keeps none (REL-47).
-_RENEWALS = 3
-#: How long a question that overtook the answer to ``initialize`` waits for it.
-_HANDSHAKE_SECONDS = 30.0
-
-
 class _Pause:
     """Keeps the clock of all calls still while a handler runs, but not while it calls the server itself.
 
@@ -98,36 +97,29 @@ class _Pause:
             self._held.__enter__()
 
 
-class LegacySession(Speaker):
-    """One conversation with a server of the handshake era.
+class LegacySession(ClientSession):
+    """One session with a server of the handshake era.
 
-    :param line: to the server.
-    :param info: who this client is.
-    :param per_minute: how many questions the server may ask in a minute; None for any number.
+    :param connection: to the server.
+    :param options: what the client gives to its sessions.
     """
 
     era = "legacy"
 
-    def __init__(self, line: Line, info: Implementation, per_minute: Optional[int]) -> None:
-        self.line = line
-        self.peer = line.peer
-        self._channel = line.channel
-        self._handlers = line.handlers
-        self._info = info
-        self._pace = Pace(per_minute)
+    def __init__(self, connection: ServerConnection, options: SessionOptions) -> None:
+        super().__init__(connection, options)
+        self._rate = RateLimit(options.questions_per_minute)
         self._revision: Optional[Revision] = None
-        #: Set once the revision is agreed on, or nothing will be any more.
+        #: Set once the revision is agreed on, or the connection has ended before.
         self._settled = threading.Event()
         #: The pause that the handler on the current thread keeps up.
         self._mine = threading.local()
-        #: The server's answer to the handshake; the last one, when a session was lost.
-        self.result: Optional[InitializeResult] = None
         self._remembered = Remembered()
-        #: Held by the one thread that opens a lost session anew, for as long as that takes; others wait for it.
+        #: Held by the one thread that replaces a lost session, for as long as that takes; others wait for it.
         self._renewing = threading.Lock()
-        self._renewals = Pace(_RENEWALS)
+        self._renewals = RateLimit(_RENEWALS)
         self._handshake: Callable[[], InitializeResult]
-        line.speaker = self
+        connection.session = self
 
     @property
     def agreed(self) -> Optional[Revision]:
@@ -135,7 +127,6 @@ class LegacySession(Speaker):
 
     @property
     def revision(self) -> Revision:
-        """The revision agreed on."""
         assert self._revision is not None, "the handshake is not complete"
         return self._revision
 
@@ -158,20 +149,20 @@ class LegacySession(Speaker):
     def _shake(self, wanted: Revision, pinned: bool, timeout: float, cancel: Optional[CancelToken] = None
                ) -> InitializeResult:
         params = {"protocolVersion": wanted.name, "capabilities": codec.encode(self._handlers.capabilities(), wanted),
-                  "clientInfo": codec.encode(self._info, wanted)}
+                  "clientInfo": codec.encode(self._options.info, wanted)}
         try:
             answer = self.peer.call("initialize", params, timeout=timeout, cancel=cancel,
                                     delivery=Delivery(cancel_notice=False))
         except RequestTimeout as error:
             raise RequestTimeout(f"{self.peer.name} did not answer 'initialize' within {timeout:g} s; a first start"
                                  f" may take longer (open_timeout=), and a program that is no MCP server never"
-                                 f" answers{self.line.last_words()}") from error
+                                 f" answers{self.connection.stderr_tail()}") from error
         except RemoteError as error:
             raise self._refused(error, wanted) from error
         try:
             result = codec.decode(InitializeResult, answer)
         except ProtocolError as error:
-            raise ProtocolError(f"{self.peer.name} answered 'initialize' with what is no valid result: {error}",
+            raise ProtocolError(f"{self.peer.name} answered 'initialize' with an invalid result: {error}",
                                 error.raw) from error
         revision = find(result.protocol_version)
         if revision is None or revision.modern or (pinned and revision is not wanted):
@@ -179,8 +170,8 @@ class LegacySession(Speaker):
             raise UnsupportedVersion(f"{self.peer.name} answered with the revision {result.protocol_version[:50]!r};"
                                      f" this client was to speak {ours}",
                                      data={"supported": [result.protocol_version], "requested": wanted.name})
-        self._handlers.server_info = result.server_info
-        self._revision, self.result = revision, result
+        self._revision = revision
+        self._opened(result)
         self._settled.set()
         self._channel.set_version(revision.name if revision.version_header == "checked" else None)
         self.peer.notify("notifications/initialized", timeout=timeout)
@@ -204,7 +195,7 @@ class LegacySession(Speaker):
             self._handshake()
             for method, params in self._remembered.again():
                 self.peer.call(method, params, timeout=_HANDSHAKE_SECONDS)
-        self.line.told("notifications/tools/list_changed", {})  # it may be another version of the server
+        self.connection.note_change("notifications/tools/list_changed", {})  # it may be another version of the server
 
     def _refused(self, error: RemoteError, wanted: Revision) -> RemoteError:
         # LIFE-19: some servers refuse a revision with an error instead of answering with another.
@@ -212,33 +203,29 @@ class LegacySession(Speaker):
             return UnsupportedVersion(f"{self.peer.name} does not speak {wanted}: {error.message[:200]}", data=error.data)
         return error
 
-    def request(self, method: str, params: Optional[Dict[str, Any]], *, timeout: Optional[float],
-                max_timeout: Optional[float], cancel: Optional[CancelToken],
-                on_progress: Optional[OnProgress], rounds: bool = True, fresh: bool = True) -> Dict[str, Any]:
+    def request(self, call: Call) -> Dict[str, Any]:
         """Send a request and return its result; see :meth:`Peer.call`.
 
-        Questions of the server come as requests of their own here, so that there are no *rounds*; every result is
-        *fresh*.
+        Questions of the server come as requests of their own here, so that a call has one round; and no result is cached.
 
-        When the server has lost our session, a new one is opened, and what was certainly not served or does no
-        harm if it was is sent again.
+        When the server has lost our session, a new one is opened, and the request is sent again if the server certainly
+        did not process it or may process it twice.
 
-        :raises TypeError, ValueError: the params are no JSON; nothing was sent.
+        :raises TypeError, ValueError: the params are not JSON; nothing was sent.
         """
         try:
-            result = self._call(method, params, timeout, max_timeout, cancel, on_progress)
+            result = self._call(call)
         except SessionLost as error:
-            if not error.unserved and method not in REPEATABLE:
+            if not error.unserved and call.method not in REPEATABLE:
                 raise
             self.renew(error.session)
-            result = self._call(method, params, timeout, max_timeout, cancel, on_progress)
-        self._remembered.note(method, params)
+            result = self._call(call)
+        self._remembered.note(call.method, call.params)
         return result
 
-    def _call(self, method: str, params: Optional[Dict[str, Any]], timeout: Optional[float], max_timeout: Optional[float],
-              cancel: Optional[CancelToken], on_progress: Optional[OnProgress]) -> Dict[str, Any]:
-        id = None
-        if on_progress is not None:
+    def _call(self, call: Call) -> Dict[str, Any]:
+        id, params = None, call.params
+        if call.on_progress is not None:
             # The request's id is unique, so it serves as its progress token as well (PROG-02).
             id = self.peer.new_id()
             params = dict(params or {})
@@ -246,12 +233,12 @@ class LegacySession(Speaker):
         pause: Optional[_Pause] = getattr(self._mine, "pause", None)
         try:
             if pause is None:
-                return self.peer.call(method, params, id=id, timeout=timeout,  # type: ignore[no-any-return]
-                                      max_timeout=max_timeout, cancel=cancel, on_progress=on_progress)
+                return self.peer.call(call.method, params, id=id, timeout=call.timeout,  # type: ignore[no-any-return]
+                                      max_timeout=call.max_timeout, cancel=call.cancel, on_progress=call.on_progress)
             # A handler calls back: its place goes to others meanwhile, since the answer may need one (REL-56).
-            with self.line.workers.suspended(), pause.lifted():
-                return self.peer.call(method, params, id=id, timeout=timeout,  # type: ignore[no-any-return]
-                                      max_timeout=max_timeout, cancel=cancel, on_progress=on_progress)
+            with self.connection.workers.suspended(), pause.lifted():
+                return self.peer.call(call.method, params, id=id, timeout=call.timeout,  # type: ignore[no-any-return]
+                                      max_timeout=call.max_timeout, cancel=call.cancel, on_progress=call.on_progress)
         except UrlElicitationRequired as error:
             self._handlers.expect(error.urls)
             raise
@@ -273,7 +260,7 @@ class LegacySession(Speaker):
         if incoming.method == "ping":
             incoming.respond({})
             return None
-        if not self._pace.admit():
+        if not self._rate.admit():
             incoming.fail(SERVER_BUSY, "the client takes no more questions for now; ask again in a minute")
             return None
         return lambda: self._answer(incoming)
@@ -288,7 +275,7 @@ class LegacySession(Speaker):
         with pause:
             self._mine.pause = pause
             try:
-                custom = self.line.custom.get(incoming.method)
+                custom = self.connection.custom.get(incoming.method)
                 if custom is None:
                     result = self._handlers.answer(incoming.method, incoming.params, self._revision, incoming.token)
                 else:

@@ -1,8 +1,8 @@
-"""Talking to a server without a handshake: each request says who sends it, and is answered for itself."""
+"""ModernSession: talks to a server without a handshake; each request says who sends it and stands for itself."""
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ...errors import (
     HEADER_MISMATCH,
@@ -22,16 +22,13 @@ from ...revisions import Revision, find
 from ...rpc.cancel import CancelToken
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
-from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
-from ..features.cache import Cache
-from .base import Speaker
-from .connection import Line
-from .input_rounds import Rounds
-from .rate_limit import Pace
-
-if TYPE_CHECKING:
-    from ...protocol.http.routing_headers import Mark
-    from ..subscriptions.subscription import Listening
+from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities, Tool
+from ..features.cache import CACHEABLE
+from ..features.call import Call
+from .base import ClientSession, SessionOptions, Subscriber
+from .connection import ServerConnection
+from .input_rounds import InputRounds
+from .rate_limit import RateLimit
 
 __all__ = ["MODERN_ERRORS", "ModernSession", "choose"]
 
@@ -39,60 +36,50 @@ __all__ = ["MODERN_ERRORS", "ModernSession", "choose"]
 MODERN_ERRORS = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
 
 _log = logging.getLogger(__name__)
-OnProgress = Callable[[Dict[str, Any]], object]
+_DIRECT = Delivery()
+_WITHOUT_NOTICE = Delivery(cancel_notice=False)
 
 
-class ModernSession(Speaker):
+class ModernSession(ClientSession):
     """One server whose requests each stand for themselves.
 
-    :param line: to the server.
+    :param connection: to the server.
     :param revision: that is spoken, until the server says that it speaks another one.
-    :param info: who this client is; None keeps that to itself (STAT-02).
-    :param cache: what the server said may be kept.
-    :param per_minute: how many questions of the server are taken in any minute; None for any number.
-    :param extensions: declared with each request, with their settings.
-    :param result_types: those that extensions add to the protocol's own (STAT-09).
-    :param trace_context: gives the W3C trace context of a request (META-08).
+    :param options: what the client gives to its sessions.
     """
 
     era = "modern"
+    change_streams = True
 
-    def __init__(self, line: Line, revision: Revision, info: Optional[Implementation], *, cache: Cache,
-                 per_minute: Optional[int] = None, extensions: Optional[Dict[str, Any]] = None, result_types: Iterable[str] = (),
-                 trace_context: Optional[Callable[[], Mapping[str, str]]] = None) -> None:
-        self.line = line
-        self.peer = line.peer
-        self._info = info
-        self._cache = cache
-        self._result_types = frozenset({"complete", "input_required", *result_types})
-        self._trace_context = trace_context
-        self._rounds = Rounds(line.name, line.handlers, line.workers, line.places, Pace(per_minute))
-        self._extensions = extensions
-        # What servers with a session send by themselves, has to be asked for here (STAT-24).
-        self._log_level: Optional[str] = "info" if line.handlers.wants_logs else None
+    def __init__(self, connection: ServerConnection, revision: Revision, options: SessionOptions) -> None:
+        super().__init__(connection, options)
+        self._cache = options.cache
+        self._trace_context = options.trace_context
+        self._carries_headers = self._channel.carries_beside
+        self._result_types = frozenset({"complete", "input_required", *options.result_types})
+        self._rounds = InputRounds(connection, RateLimit(options.questions_per_minute))
+        # Servers with a session send log messages unasked; here each request has to ask for them (STAT-24).
+        self.log_level = "info" if self._handlers.wants_logs else None
         self.speak(revision)
-        #: What the server has said of itself.
-        self.result: Optional[InitializeResult] = None
         #: The parameters of listed tools that travel in headers as well; replaced as a whole.
-        self._marks: Dict[str, "Sequence[Mark]"] = {}
-        #: Who gets what comes for which ``subscriptions/listen`` request; the lock guards it, for dictionary work.
+        self._marks: Dict[str, Sequence[routing_headers.Mark]] = {}
+        #: Guards ``_marks`` and ``_subscribers``; held for dictionary work only.
         self._lock = threading.Lock()
-        self._listening: Dict[int, "Listening"] = {}
-        #: Reads the list of tools anew; the client sets it.
-        self.relist: Callable[..., object] = bool
-        line.speaker = self
+        #: By the id of the ``subscriptions/listen`` request.
+        self._subscribers: Dict[int, Subscriber] = {}
+        connection.session = self
 
     def speak(self, revision: Revision) -> None:
         """Speak a revision from now on."""
         self._revision = revision
-        capabilities = self.line.handlers.capabilities()
-        capabilities.extensions = self._extensions
+        capabilities = self._handlers.capabilities()
+        capabilities.extensions = self._options.extensions
         #: What every request carries.
-        self._envelope = envelopes.members(revision, capabilities, self._info, self._log_level)
+        self._envelope = envelopes.members(revision, capabilities, self._options.info, self.log_level)
 
     @property
     def restartable(self) -> bool:
-        return self.line.channel.restartable
+        return self._channel.restartable
 
     @property
     def agreed(self) -> Optional[Revision]:
@@ -100,10 +87,9 @@ class ModernSession(Speaker):
 
     @property
     def revision(self) -> Revision:
-        """The revision that is spoken."""
         return self._revision
 
-    # --- who is there -----------------------------------------------------------------------------------
+    # --- opening ----------------------------------------------------------------------------------------
 
     def discover(self, timeout: Optional[float], cancel: Optional[CancelToken] = None) -> DiscoverResult:
         """Ask the server what it is.
@@ -111,186 +97,181 @@ class ModernSession(Speaker):
         :raises ProtocolError: the answer is none to this question (ERA-15).
         :raises RemoteError, RequestTimeout, TransportError: as for every call.
         """
-        answer = self._call("server/discover", None, timeout, timeout, cancel, None, {}, notice=False)
+        answer = self._send(Call("server/discover", None, timeout, timeout, cancel, notice=False))
         if "supportedVersions" not in answer:
-            raise ProtocolError(f"{self.line.name} answered 'server/discover' with something else", answer)
+            raise ProtocolError(f"{self.name} answered 'server/discover' with something else", answer)
         try:
             return codec.decode(DiscoverResult, answer)
         except ProtocolError as error:
-            raise ProtocolError(f"{self.line.name} answered 'server/discover' with what is no valid result: {error}",
+            raise ProtocolError(f"{self.name} answered 'server/discover' with an invalid result: {error}",
                                 error.raw) from error
 
-    def settle(self, revision: Revision, capabilities: ServerCapabilities, instructions: Optional[str],
-               info: Optional[Implementation]) -> None:
-        """Note what is spoken, and with whom."""
+    def complete(self, revision: Revision, capabilities: ServerCapabilities, instructions: Optional[str],
+                 info: Optional[Implementation]) -> None:
+        """Complete the opening: the revision, and what the server says of itself, are known."""
         if revision is not self._revision:
             self.speak(revision)
-        known = info or Implementation(name="", version="")
-        self.line.handlers.server_info = known
-        self.result = InitializeResult(revision.name, capabilities, known, instructions)
+        self._opened(InitializeResult(revision.name, capabilities, info or Implementation(name="", version=""), instructions))
 
-    def learn_marks(self, marks: Mapping[str, "Sequence[Mark]"]) -> None:
-        """Remember which parameters of listed tools travel in headers (MHDR-11)."""
-        with self._lock:
-            self._marks = {**self._marks, **marks}
-
-    def forget_marks(self) -> None:
-        """Forget them: the server's list has changed."""
-        with self._lock:
-            self._marks = {}
-
-    def set_level(self, level: str) -> None:
-        """Ask for log messages of this level and more urgent ones, with each request from now on."""
-        self._log_level = level
+    def set_level(self, level: str) -> bool:
+        self.log_level = level
         self.speak(self._revision)
+        return True
 
-    def take_over(self, lost: "ModernSession") -> None:
-        """Go on with what a session was told whose server has ended."""
-        if lost._log_level is not None:
-            self.set_level(lost._log_level)
+    def take_over(self, lost: ClientSession) -> None:
+        if lost.log_level is not None:
+            self.set_level(lost.log_level)
 
-    # --- requests ---------------------------------------------------------------------------------------
+    # --- requests: the cache, the headers, the message, the rounds of input ----------------------------------
 
-    def request(self, method: str, params: Optional[Dict[str, Any]], *, timeout: Optional[float],
-                max_timeout: Optional[float], cancel: Optional[CancelToken], on_progress: Optional[OnProgress],
-                rounds: bool = True, fresh: bool = False) -> Dict[str, Any]:
+    def request(self, call: Call) -> Dict[str, Any]:
         """Send a request and return its result; see :meth:`Peer.call`.
 
-        :param rounds: whether questions of the server are answered, and the request sent again, from here.
-        :param fresh: whether a result that was kept will not do (CACHE-17).
-        :raises InputNeeded: they are not, and there are some.
-        :raises TypeError, ValueError: the params are no JSON; nothing was sent.
+        :raises InputNeeded: the server asks for input, and the call says that its caller answers.
+        :raises TypeError, ValueError: the params are not JSON; nothing was sent.
         """
-        kept = self._cache.takes(method)
-        if kept:
-            known = None if fresh else self._cache.find(method, params)
-            if known is not None:
-                return known
+        cacheable, epoch = call.method in CACHEABLE, 0
+        if cacheable:
+            kept = None if call.fresh else self._cache.find(call.method, call.params)  # CACHE-17
+            if kept is not None:
+                return kept
             epoch = self._cache.epoch
-        spent = 0.0
-
-        def send(given: Optional[Dict[str, Any]]) -> Dict[str, Any]:
-            nonlocal spent
-            begun = self.peer.now()
-            left = None if max_timeout is None else max(max_timeout - spent, 0.001)
-            try:
-                return self._marked(method, given, timeout, left, cancel, on_progress)
-            finally:
-                # The time of whoever answers questions is not the server's.
-                spent += self.peer.now() - begun
-
-        result = send(params)
+        begun = self.peer.now()
+        result = self._send(call)
         if result.get("resultType") == "input_required":
-            result = self._rounds.run(method, params, result, send, self._revision, cancel, by_hand=not rounds)
-        elif kept:  # CACHE-07: not what answers have brought
-            self._cache.keep(method, params, result, epoch)
+            return self._rounds.run(call, result, self.peer.now() - begun, self._send, self._revision)
+        if cacheable:  # CACHE-07: not what answers have brought
+            self._cache.keep(call.method, call.params, result, epoch)
         return result
 
-    def _marked(self, method: str, params: Optional[Dict[str, Any]], timeout: Optional[float], max_timeout: Optional[float],
-                cancel: Optional[CancelToken], on_progress: Optional[OnProgress]) -> Dict[str, Any]:
-        """Send a request with the headers of its marked parameters; once more when the server knows others (MHDR-28)."""
-        if method != "tools/call" or not self.line.channel.carries_beside:
-            return self._call(method, params, timeout, max_timeout, cancel, on_progress, {})
-        name, arguments = (params or {}).get("name"), (params or {}).get("arguments") or {}
-        begun = self.peer.now()
+    def _send(self, call: Call) -> Dict[str, Any]:
+        """Send a request with its headers; a second time, if the server wanted other headers or a connection was stale."""
+        marked = self._carries_headers and call.method == "tools/call"
+        begun = self.peer.now() if marked else 0.0
+        if marked:
+            call = call._replace(headers=self._parameter_headers(call))
         try:
-            headers = routing_headers.parameters(arguments, self._marks.get(str(name), ()))
-            return self._call(method, params, timeout, max_timeout, cancel, on_progress, headers)
+            return self._exchange(call)
         except HeaderMismatch as error:
-            if not error.received:
+            again = self._with_other_headers(call, error, begun) if marked and error.received else None
+            if again is None:
                 raise
-            _log.info("%s wants other headers for the tool %.100r (%s); its list is read again", self.line.name, name,
-                      error.message)
-            self._cache.changed("notifications/tools/list_changed")  # a list that was kept is what was wrong
-            if max_timeout is not None:
-                max_timeout = max(max_timeout - (self.peer.now() - begun), 0.001)
-            self.relist(timeout=timeout, max_timeout=max_timeout, cancel=cancel)
-            again = routing_headers.parameters(arguments, self._marks.get(str(name), ()))
-            if again == headers:
-                raise
-        return self._call(method, params, timeout, max_timeout, cancel, on_progress, again)
-
-    def _call(self, method: str, params: Optional[Dict[str, Any]], timeout: Optional[float], max_timeout: Optional[float],
-              cancel: Optional[CancelToken], on_progress: Optional[OnProgress], headers: Mapping[str, str],
-              id: Optional[int] = None, notice: bool = True) -> Dict[str, Any]:
-        try:
-            return self._call_once(method, params, timeout, max_timeout, cancel, on_progress, headers, id, notice)
         except TransportError as error:
-            if not error.stale or method not in REPEATABLE or id is not None:
+            if not error.stale or call.method not in REPEATABLE:
                 raise
-        return self._call_once(method, params, timeout, max_timeout, cancel, on_progress, headers, None, notice)  # H26-22
+            again = call  # H26-22
+        return self._exchange(again)
 
-    def _call_once(self, method: str, params: Optional[Dict[str, Any]], timeout: Optional[float],
-                   max_timeout: Optional[float], cancel: Optional[CancelToken], on_progress: Optional[OnProgress],
-                   headers: Mapping[str, str], id: Optional[int], notice: bool) -> Dict[str, Any]:
-        stamped = envelopes.stamp(params, self._envelope)
-        if id is None and on_progress is not None:
-            id = self.peer.new_id()
-        if on_progress is not None:
+    def _parameter_headers(self, call: Call) -> Dict[str, str]:
+        params = call.params or {}
+        return routing_headers.parameters(params.get("arguments") or {}, self._marks.get(str(params.get("name")), ()))
+
+    def _with_other_headers(self, call: Call, error: HeaderMismatch, begun: float) -> Optional[Call]:
+        """Read the list of tools again; return the call with other headers, or None if they are the same (MHDR-28)."""
+        _log.info("%s wants other headers for the tool %.100r (%s); its list is read again", self.name,
+                  (call.params or {}).get("name"), error.message)
+        self._cache.changed("notifications/tools/list_changed")  # a cached list is what was wrong
+        if call.max_timeout is not None:
+            call = call._replace(max_timeout=max(call.max_timeout - (self.peer.now() - begun), 0.001))
+        self._options.list_tools(timeout=call.timeout, max_timeout=call.max_timeout, cancel=call.cancel)
+        headers = self._parameter_headers(call)
+        return None if headers == call.headers else call._replace(headers=headers)
+
+    def _exchange(self, call: Call, id: Optional[int] = None) -> Dict[str, Any]:
+        """Send one message and return the checked answer.
+
+        :param id: from :meth:`Peer.new_id`; by default a new one.
+        """
+        method, stamped = call.method, envelopes.stamp(call.params, self._envelope)
+        if call.on_progress is not None:
+            id = self.peer.new_id() if id is None else id
             stamped["_meta"]["progressToken"] = id
         if self._trace_context is not None:
             stamped["_meta"].update(envelopes.checked_trace(self._trace_context()))
-        beside: Optional[Dict[str, str]] = None
-        if self.line.channel.carries_beside:
-            beside = {**routing_headers.standard(method, stamped, self._revision.name), **headers}
+        delivery = _DIRECT if call.notice else _WITHOUT_NOTICE
+        if self._carries_headers:
+            headers = {**routing_headers.standard(method, stamped, self._revision.name), **call.headers}
+            delivery = Delivery(beside=headers, cancel_notice=call.notice)
         try:
-            result = self.peer.call(method, stamped, id=id, timeout=timeout, max_timeout=max_timeout, cancel=cancel,
-                                    on_progress=on_progress, delivery=Delivery(beside=beside, cancel_notice=notice))
+            result = self.peer.call(method, stamped, id=id, timeout=call.timeout, max_timeout=call.max_timeout,
+                                    cancel=call.cancel, on_progress=call.on_progress, delivery=delivery)
         except HTTPStatusError as error:
-            # Whoever refuses a request by its headers may not have read its id (ERA-10, MHDR-28).
+            # A server that refuses a request by its headers may not have read its id (ERA-10, MHDR-28).
             cause = error.__cause__
             if isinstance(cause, RemoteError) and cause.code in MODERN_ERRORS:
                 raise cause from None
             raise
         if not isinstance(result, dict):
-            raise ProtocolError(f"{self.line.name} answered {method!r} with {type(result).__name__}, not an object", result)
-        kind_of = result.get("resultType", "complete")  # STAT-07
-        if not isinstance(kind_of, str) or kind_of not in self._result_types:
-            raise ProtocolError(f"{self.line.name} answered {method!r} with a result of the unknown type {kind_of!r:.100}"
-                                " (STAT-08)", result)
+            raise ProtocolError(f"{self.name} answered {method!r} with {type(result).__name__}, not an object", result)
+        kind = result.get("resultType", "complete")  # STAT-07
+        if not isinstance(kind, str) or kind not in self._result_types:  # STAT-08
+            raise ProtocolError(f"{self.name} answered {method!r} with a result of the unknown type {kind!r:.100}", result)
         return result
 
     def notify(self, method: str, params: Optional[Dict[str, Any]] = None, timeout: Optional[float] = None) -> None:
         """Send a notification; see :meth:`Peer.notify`."""
-        beside = (routing_headers.standard(method, params or {}, self._revision.name) if self.line.channel.carries_beside
-                  else None)  # H26-15
-        self.peer.notify(method, params, timeout=timeout, beside=beside)
+        headers = (routing_headers.standard(method, params or {}, self._revision.name) if self._carries_headers
+                   else None)  # H26-15
+        self.peer.notify(method, params, timeout=timeout, beside=headers)
+
+    # --- the tools' parameters that travel in headers -------------------------------------------------------
+
+    def usable_tools(self, tools: List[Tool]) -> List[Tool]:
+        """Return the listed tools that can be called here, and remember which parameters travel in headers (MHDR-18)."""
+        if not self._carries_headers:
+            return tools
+        usable, marks = [], {}
+        for tool in tools:
+            try:
+                marks[tool.name] = routing_headers.marks(tool.input_schema)
+                usable.append(tool)
+            except ValueError as error:
+                _log.warning("%s: the tool %.100r cannot be used and is left out: %s", self.name, tool.name, error)
+        with self._lock:
+            self._marks = {**self._marks, **marks}  # MHDR-11
+        return usable
+
+    def on_change(self, method: str) -> None:
+        if method == "notifications/tools/list_changed":
+            with self._lock:
+                self._marks = {}
 
     # --- subscriptions ----------------------------------------------------------------------------------
 
-    def listen(self, listening: "Listening", filter: Dict[str, Any], cancel: CancelToken) -> None:
-        """Send one ``subscriptions/listen`` and return when the server ends it; what comes goes to *listening*.
+    def listen(self, subscriber: Subscriber, filter: Dict[str, Any], cancel: CancelToken) -> None:
+        """Send one ``subscriptions/listen`` and return when the server ends it.
 
+        :param subscriber: gets what the server sends for it.
         :raises Cancelled: the token was cancelled.
         :raises RemoteError, TransportError: it broke, or was refused.
         """
         id = self.peer.new_id()
         with self._lock:
-            self._listening[id] = listening
+            self._subscribers[id] = subscriber
         try:
-            self._call("subscriptions/listen", {"notifications": filter}, None, None, cancel, None, {}, id=id)
+            self._exchange(Call("subscriptions/listen", {"notifications": filter}, cancel=cancel), id)
         finally:
             with self._lock:
-                self._listening.pop(id, None)
+                self._subscribers.pop(id, None)
 
     # --- what the server sends, on the reader's thread ----------------------------------------------------
 
-    def take(self, method: str, params: Dict[str, Any]) -> bool:
-        """Give a notification to the subscription that it belongs to; False when it belongs to none (SUBS-06)."""
+    def take_notification(self, method: str, params: Dict[str, Any]) -> bool:
+        """Give a notification to the subscription that it names; False when it names none (SUBS-06)."""
         meta = params.get("_meta")
         if not isinstance(meta, dict) or envelopes.SUBSCRIPTION not in meta:
             return False
         id = meta[envelopes.SUBSCRIPTION]
-        listening = self._listening.get(id) if type(id) is int else None
-        if listening is None:
-            _log.debug("%s sent %s for a subscription that is over: %.100r", self.line.name, method, id)
+        subscriber = self._subscribers.get(id) if type(id) is int else None
+        if subscriber is None:
+            _log.debug("%s sent %s for a subscription that is over: %.100r", self.name, method, id)
         else:
-            listening.take(method, params)
+            subscriber.take_notification(method, params)
         return True
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
         # STAT-21, STAT-22: there are no such requests, and no answers to them.
-        _log.warning("%s sent the request %.100r, which is not part of %s; it is not answered", self.line.name,
+        _log.warning("%s sent the request %.100r, which is not part of %s; it is not answered", self.name,
                      incoming.method, self._revision)
         incoming.cancel(None)
         incoming.respond({})
@@ -298,16 +279,16 @@ class ModernSession(Speaker):
 
     def cancel_notice(self, id: int, reason: str) -> Optional[jsonrpc.Notification]:
         # CANC, H26-10: over HTTP the connection of the call is closed, which says the same.
-        return None if self.line.channel.carries_beside else super().cancel_notice(id, reason)
+        return None if self._carries_headers else super().cancel_notice(id, reason)
 
     def on_end(self) -> None:
         self._rounds.close()
 
     def on_cancelled(self, params: Dict[str, Any]) -> None:
         id = params.get("requestId")
-        listening = self._listening.get(id) if type(id) is int else None
-        if listening is not None:
-            listening.ended()
+        subscriber = self._subscribers.get(id) if type(id) is int else None
+        if subscriber is not None:
+            subscriber.on_ended()
 
 
 def choose(versions: Sequence[Any], ours: Sequence[Revision], name: str) -> Revision:

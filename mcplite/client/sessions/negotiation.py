@@ -1,7 +1,8 @@
-"""Which era a server is of: the probe, what its answer means, and the way back to a handshake (2.8)."""
+"""Negotiation: finds out which era a server is of, by a probe, and opens a session of that era."""
 
 import logging
 import queue
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, Mapping, Optional, Union
 
 from ...errors import (
@@ -21,57 +22,67 @@ from ...revisions import LEGACY, NEWEST_LEGACY, REVISIONS, Revision, find
 from ...rpc.cancel import CancelToken
 from ...rpc.threads import Workers
 from ...types import DiscoverResult, Implementation, ServerCapabilities
-from .connection import Line
+from .base import ClientSession, SessionOptions
+from .connection import ServerConnection
 from .legacy import LegacySession
 from .modern import MODERN_ERRORS, ModernSession, choose
 
-__all__ = ["Negotiation", "Session", "prior_of"]
+__all__ = ["Negotiation", "NegotiationOptions", "prior_of"]
 
 _log = logging.getLogger(__name__)
-Session = Union[LegacySession, ModernSession]
 #: Statuses by which a server of the handshake era refuses what it does not know (ERA-11, ERA-13).
 _LEGACY_STATUSES = frozenset({400, 404, 405, 406, 415, 422})
 _MODERN = [revision for revision in REVISIONS if revision.modern]
 
 
-class Negotiation:
-    """Opens a session over a line.
+@dataclass(frozen=True)
+class NegotiationOptions:
+    """Which sessions a client accepts, and how long it waits for one."""
 
-    :param legacy: makes a session with a handshake, and
-    :param modern: one without, that speaks a revision.
-    :param pinned: the only revision to accept; None for any.
-    :param era: "legacy" or "modern", the only one to accept; None for both.
-    :param prior: what an earlier client has found out, see :func:`prior_of`.
-    :param open_timeout: seconds for the server's first answer.
-    :param probe_timeout: seconds of silence on a pipe after which a server is taken for one of the handshake era.
+    #: The only revision to accept; None for any.
+    pinned: Optional[Revision]
+    #: "legacy" or "modern", the only era to accept; None for both.
+    era: Optional[str]
+    #: What an earlier client has found out, see :func:`prior_of`.
+    prior: Optional[Mapping[str, Any]]
+    #: Seconds for the server's first answer.
+    open_timeout: float
+    #: Seconds of silence on a pipe after which a server is taken for one of the handshake era.
+    probe_timeout: float
+
+
+class Negotiation:
+    """Opens a session over a connection.
+
+    :param connection: to the server; not started yet.
+    :param options: which sessions are accepted.
+    :param session_options: for the session that is made.
     """
 
-    def __init__(self, line: Line, legacy: Callable[[Line], LegacySession], modern: Callable[[Line, Revision], ModernSession], *,
-                 pinned: Optional[Revision], era: Optional[str], prior: Optional[Mapping[str, Any]],
-                 open_timeout: float, probe_timeout: float) -> None:
-        self._line = line
-        self._legacy = legacy
-        self._modern = modern
-        self._pinned = pinned
-        if pinned is not None:
-            era = "modern" if pinned.modern else "legacy"
+    def __init__(self, connection: ServerConnection, options: NegotiationOptions, session_options: SessionOptions) -> None:
+        self._connection = connection
+        self._session_options = session_options
+        self._pinned = options.pinned
+        era = options.era
+        if self._pinned is not None:
+            era = "modern" if self._pinned.modern else "legacy"
         #: The only era to accept; None for both.
         self.era = era
-        self._prior = _usable(prior, line.name)
+        self._prior = _usable(options.prior, connection.name)
         if era is not None and self._prior is not None and self._prior["era"] != era:
             self._prior = None
-        self._open_timeout = open_timeout
-        self._probe_timeout = min(probe_timeout, open_timeout)
-        #: Whether the server may have been upset by the probe.
+        self._open_timeout = options.open_timeout
+        self._probe_timeout = min(options.probe_timeout, options.open_timeout)
+        #: Whether the probe may have made the server end.
         self.probing = False
 
-    def run(self) -> Session:
+    def run(self) -> ClientSession:
         """Return the open session.
 
         :raises UnsupportedVersion: there is no common revision.
         :raises MCPError: the server cannot be reached, does not answer, or refuses.
         """
-        self._line.peer.start()
+        self._connection.peer.start()
         prior = self._prior
         if self.era == "legacy" or (prior is not None and prior.get("era") == "legacy"):
             return self._shake_hands()
@@ -81,8 +92,11 @@ class Negotiation:
                 return known
         return self._probe()
 
+    def _modern(self, revision: Revision) -> ModernSession:
+        return ModernSession(self._connection, revision, self._session_options)
+
     def _shake_hands(self, cancel: Optional[CancelToken] = None) -> LegacySession:
-        session = self._legacy(self._line)
+        session = LegacySession(self._connection, self._session_options)
         session.open(self._pinned or NEWEST_LEGACY, self._pinned is not None, self._open_timeout, cancel)
         return session
 
@@ -98,23 +112,23 @@ class Negotiation:
         except ProtocolError as error:
             _log.warning("prior= is not what client.prior gives, so the server is asked: %s", error)
             return None
-        session = self._modern(self._line, revision)
-        session.settle(revision, capabilities, prior.get("instructions"), info)
+        session = self._modern(revision)
+        session.complete(revision, capabilities, prior.get("instructions"), info)
         return session
 
     # --- the probe --------------------------------------------------------------------------------------
 
-    def _probe(self) -> Session:
-        http = self._line.channel.carries_beside
+    def _probe(self) -> ClientSession:
+        http = self._connection.channel.carries_beside
         both = self.era is None
-        session = self._modern(self._line, self._pinned or _MODERN[-1])
+        session = self._modern(self._pinned or _MODERN[-1])
         self.probing = both
-        asked = _Asked(lambda cancel: self._discover(session, cancel))
+        probe = _Probe(lambda cancel: self._discover(session, cancel))
         try:
             if both and not http:
-                asked.ask_aside(self._line.workers)
-                return self._settled(session, asked.wait(self._probe_timeout))
-            return self._settled(session, self._discover(session, None))
+                probe.start(self._connection.workers)
+                return self._opened(session, probe.wait(self._probe_timeout))
+            return self._opened(session, self._discover(session, None))
         except MCPError as error:
             if not both:
                 raise self._explained(error) from error
@@ -122,21 +136,21 @@ class Negotiation:
                 raise
             if http and isinstance(error, RemoteError) and error.http_status == 404 and error.code == METHOD_NOT_FOUND:
                 # ERA-12: a modern server says so; this one only does not say what it is.
-                session.settle(session.revision, ServerCapabilities(tools={}, resources={}, prompts={}, completions={}), None, None)
+                session.complete(session.revision, ServerCapabilities(tools={}, resources={}, prompts={}, completions={}), None, None)
                 return session
-            _log.info("%s begins with a handshake (%s)", self._line.name, error)
+            _log.info("%s begins with a handshake (%s)", self._connection.name, error)
             silent = isinstance(error, RequestTimeout)
         try:
-            return self._shake_hands(asked.answered if silent else None)
+            return self._shake_hands(probe.answered if silent else None)
         except (Cancelled, RemoteError) as error:
             # It was only slow: a late answer counts, unless the handshake was done meanwhile (ERA-06).
             if not silent:
                 raise
-            _log.info("%s was slow, and needs no handshake (%s)", self._line.name, error)
-            self._line.speaker = session
-            return self._settled(session, asked.wait(self._open_timeout))
+            _log.info("%s was slow, and needs no handshake (%s)", self._connection.name, error)
+            self._connection.session = session
+            return self._opened(session, probe.wait(self._open_timeout))
         finally:
-            asked.leave()
+            probe.abandon()
 
     def _discover(self, session: ModernSession, cancel: Optional[CancelToken]) -> DiscoverResult:
         try:
@@ -146,33 +160,33 @@ class Negotiation:
             ours = [self._pinned] if self._pinned is not None else _MODERN
             if not any(find(version) in ours for version in _listed(error)):
                 raise
-            revision = choose(_listed(error), ours, self._line.name)
+            revision = choose(_listed(error), ours, self._connection.name)
         session.speak(revision)
         return session.discover(self._open_timeout, cancel)
 
-    def _settled(self, session: ModernSession, found: DiscoverResult) -> ModernSession:
+    def _opened(self, session: ModernSession, found: DiscoverResult) -> ModernSession:
         ours = [self._pinned] if self._pinned is not None else _MODERN
-        revision = choose(found.supported_versions, ours, self._line.name)
+        revision = choose(found.supported_versions, ours, self._connection.name)
         given = (found.meta or {}).get(SERVER_INFO)
         info: Optional[Implementation] = None
         if isinstance(given, dict):
             try:
                 info = codec.decode(Implementation, given)
             except ProtocolError as error:
-                _log.debug("%s: %s", self._line.name, error)
-        session.settle(revision, found.capabilities, found.instructions, info)
+                _log.debug("%s: %s", self._connection.name, error)
+        session.complete(revision, found.capabilities, found.instructions, info)
         return session
 
     def _explained(self, error: MCPError) -> MCPError:
         if isinstance(error, RemoteError) and error.code not in MODERN_ERRORS:
-            return UnsupportedVersion(f"{self._line.name} does not know requests without a handshake ({error});"
+            return UnsupportedVersion(f"{self._connection.name} does not know requests without a handshake ({error});"
                                       " connect without era= or revision= to let it choose",
                                       data={"supported": [], "requested": (self._pinned or _MODERN[-1]).name})
         return error
 
 
-class _Asked:
-    """The question what a server on a pipe is, asked on a thread of its own, since there may be no answer.
+class _Probe:
+    """Asks a server on a pipe what it is, on a thread of its own, since a server with a handshake may not answer.
 
     :param ask: asks, until its token is cancelled.
     """
@@ -185,8 +199,8 @@ class _Asked:
         #: Cancelled when the answer has come.
         self.answered = CancelToken()
 
-    def ask_aside(self, workers: Workers) -> None:
-        """Ask on a thread, which ends with the answer or with :meth:`leave`."""
+    def start(self, workers: Workers) -> None:
+        """Ask on a thread, which ends with the answer or with :meth:`abandon`."""
         workers.spawn(self._run)
 
     def _run(self) -> None:
@@ -200,8 +214,8 @@ class _Asked:
     def wait(self, timeout: float) -> DiscoverResult:
         """Return the answer; once.
 
-        :raises RequestTimeout: there is none after *timeout* seconds.
-        :raises MCPError: it is an error.
+        :raises RequestTimeout: no answer within *timeout* seconds.
+        :raises MCPError: the server answered with an error.
         """
         try:
             outcome = self._outcome.get(timeout=timeout)
@@ -211,8 +225,8 @@ class _Asked:
             raise outcome
         return outcome
 
-    def leave(self) -> None:
-        """Wait no more."""
+    def abandon(self) -> None:
+        """Cancel the question."""
         self._over.cancel("the server's era is known")
 
 
@@ -242,7 +256,7 @@ def _speaks_legacy(error: MCPError, http: bool) -> bool:
     return isinstance(error, ProtocolError)  # ERA-15: it answers anything
 
 
-def prior_of(session: Session) -> Dict[str, Any]:
+def prior_of(session: ClientSession) -> Dict[str, Any]:
     """Return what was found out about a server, as JSON, for ``connect(..., prior=)`` (ERA-16)."""
     result = session.result
     assert result is not None, "the session is not open"

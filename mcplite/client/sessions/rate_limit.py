@@ -1,15 +1,15 @@
-"""How often something may happen in a minute: what a server asks (ELIC-22, SAMP-21), sessions that are opened anew."""
+"""RateLimit: how often something may happen in a minute: a server's questions (ELIC-22, SAMP-21), new sessions, restarts."""
 
 import threading
 import time
 from collections import deque
 from typing import Callable, Deque, Optional
 
-__all__ = ["Pace"]
+__all__ = ["RateLimit"]
 
 
-class Pace:
-    """Admits so many in any sixty seconds.
+class RateLimit:
+    """Admits a number of events in any sixty seconds.
 
     :param per_minute: how many; None for any number.
     :param clock: returns seconds.
@@ -24,13 +24,13 @@ class Pace:
 
     @property
     def recent(self) -> int:
-        """How many it has admitted in the last sixty seconds."""
+        """How many events were admitted in the last sixty seconds."""
         now = self._clock()
         with self._lock:
             return sum(now - at < 60 for at in self._admitted)
 
     def admit(self) -> bool:
-        """Whether there may be one more now."""
+        """Count one more event; False when there were too many already."""
         if self._per_minute is None:
             return True
         now = self._clock()

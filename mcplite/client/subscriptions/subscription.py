@@ -4,17 +4,15 @@ import logging
 import random
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ...errors import SERVER_BUSY, AuthError, Cancelled, ConnectionClosed, MCPError, RemoteError, RequestTimeout, TransportError
 from ...rpc.cancel import CancelToken
+from ..sessions.base import ClientSession, Subscriber
+from ..sessions.connection import ServerConnection
 from .events import _KINDS, _UPDATED, _URIS, Event, Filter, ResourceUpdated
 
-if TYPE_CHECKING:
-    from ..sessions.connection import Line
-    from ..sessions.modern import ModernSession
-
-__all__ = ["Listening"]
+__all__ = ["Subscription"]
 
 _log = logging.getLogger(__name__)
 #: Attempts to listen again, in a row, before it is given up.
@@ -27,7 +25,7 @@ _ACKNOWLEDGED_SECONDS = 60.0
 _MOST_EVENTS = 10_000
 
 
-class Listening:
+class Subscription(Subscriber):
     """One subscription; iterate over it for the events, and close it, or leave its ``with`` block, to end it.
 
     Events that nobody has taken yet are kept once each, since what has changed twice has changed. When the connection
@@ -37,8 +35,8 @@ class Listening:
     :param sink: gets the events in place of the iteration; called on the thread that they come on.
     """
 
-    def __init__(self, line: "Line", filter: Filter, sink: Optional[Callable[[Event], object]] = None) -> None:
-        self._line = line
+    def __init__(self, connection: ServerConnection, filter: Filter, sink: Optional[Callable[[Event], object]] = None) -> None:
+        self._connection = connection
         self._filter = filter
         self._sink = sink
         #: Guards the fields below; waited on for events, for the acknowledgement and for the end.
@@ -49,21 +47,23 @@ class Listening:
         #: What the server keeps to of what was asked for, as on the wire; None until it has said (SUBS-08).
         self.honoured: Optional[Dict[str, Any]] = None
         self._token = CancelToken()
-        self._on_close: Callable[[], object] = bool
+        self._on_close: Optional[Callable[[], object]] = None
+        #: Whether it has a stream of its own; else its events are picked from what comes unasked.
+        self._streamed = False
         self._timer: Optional[threading.Timer] = None
 
     # --- how events come ----------------------------------------------------------------------------------
 
-    def take(self, method: str, params: Dict[str, Any]) -> None:
+    def take_notification(self, method: str, params: Dict[str, Any]) -> None:
         """Take a notification; called on the reader."""
         if method == "notifications/subscriptions/acknowledged":
             given = params.get("notifications")
             self.acknowledged(given if isinstance(given, dict) else {})
             return
         if not self._concerns(method, params):
-            _log.debug("%s sent %s, which was not subscribed to", self._line.name, method)
+            _log.debug("%s sent %s, which was not subscribed to", self._connection.name, method)
             return
-        self._line.told(method, params)
+        self._connection.note_change(method, params)
         self._put(method, params)
 
     def _concerns(self, method: str, params: Dict[str, Any]) -> bool:
@@ -82,7 +82,7 @@ class Listening:
         if uris:
             missing += [uri for uri in self._filter.uris if not isinstance(uris, list) or uri not in uris]
         if missing:
-            _log.warning("%s does not tell of %s", self._line.name, ", ".join(missing))
+            _log.warning("%s does not tell of %s", self._connection.name, ", ".join(missing))
         self._acknowledge()
         with self._changed:
             again = self.honoured is not None
@@ -99,7 +99,7 @@ class Listening:
     def _missed(self, events: bool = True) -> None:
         """Tell that anything may have changed (SUBS-15)."""
         for event in self._filter.everything():
-            self._line.told(event.method, event.params)
+            self._connection.note_change(event.method, event.params)
             if events:
                 self.put(event)
 
@@ -107,7 +107,7 @@ class Listening:
         """Give an event to whoever waits for it."""
         if self._sink is not None:
             sink = self._sink
-            self._line.post(lambda: sink(event))
+            self._connection.post(lambda: sink(event))
             return
         with self._changed:
             if len(self._events) >= _MOST_EVENTS:
@@ -121,9 +121,9 @@ class Listening:
         """The URIs that are listened to."""
         return self._filter.uris
 
-    def heard(self, method: str, params: Dict[str, Any]) -> None:
-        """Take a notification that came for all, from a server with a session."""
-        if self._concerns(method, params):
+    def on_notification(self, method: str, params: Dict[str, Any]) -> None:
+        """Take a notification that came unasked; a subscription with a stream of its own gets its events there alone."""
+        if not self._streamed and self._concerns(method, params):
             self._put(method, params)
 
     def lost(self, error: Exception) -> None:
@@ -134,19 +134,20 @@ class Listening:
                 self._closed, self._error = True, error
                 self._changed.notify_all()
 
-    def ended(self) -> None:
+    def on_ended(self) -> None:
         """Note that the server has ended it; what comes next is up to the thread that listens."""
         self._token.cancel("the server has ended the subscription")
 
     # --- how it lives -------------------------------------------------------------------------------------
 
-    def begin(self, current: "Callable[[], ModernSession]", timeout: Optional[float]) -> None:
+    def begin(self, current: Callable[[], ClientSession], timeout: Optional[float]) -> None:
         """Subscribe, on a thread of its own that ends with :meth:`close`; return when the server has acknowledged it.
 
         :param current: returns the session that is open; after the end of a server's process that is a new one (SUBS-14).
         :raises RemoteError, TransportError: it was refused.
         :raises RequestTimeout: it was not acknowledged in time.
         """
+        self._streamed = True
         thread = threading.Thread(target=self._run, args=(current,), name="mcplite listener", daemon=True)
         thread.start()
         with self._changed:
@@ -156,20 +157,20 @@ class Listening:
             raise error
         if not there:
             self.close()
-            raise RequestTimeout(f"{self._line.name} did not acknowledge a subscription within {timeout or 0:g} s")
+            raise RequestTimeout(f"{self._connection.name} did not acknowledge a subscription within {timeout or 0:g} s")
 
-    def _run(self, current: "Callable[[], ModernSession]") -> None:
+    def _run(self, current: Callable[[], ClientSession]) -> None:
         # Blocks on the stream of the subscription, on its own pauses between attempts, and on the start of a process.
         failures = 0
         while not self._closed:
             begun = time.monotonic()
-            error: Exception = ConnectionClosed(f"{self._line.name} has ended the subscription")
+            error: Exception = ConnectionClosed(f"{self._connection.name} has ended the subscription")
             try:
                 session = current()
             except Exception as reason:
                 self._fail(reason)
                 return
-            self._line = session.line
+            self._connection = session.connection
             if self.honoured is not None:
                 # The first time somebody waits for it, with a limit of their own. The timer's thread ends with it.
                 timer = self._timer = threading.Timer(_ACKNOWLEDGED_SECONDS, self._token.cancel, ["it was not acknowledged"])
@@ -182,7 +183,7 @@ class Listening:
             except MCPError as reason:
                 error = reason
             except Exception as reason:
-                _log.exception("listening to %s failed", self._line.name)
+                _log.exception("listening to %s failed", self._connection.name)
                 error = reason
             finally:
                 self._acknowledge()
@@ -191,11 +192,11 @@ class Listening:
             if time.monotonic() - begun > _STEADY_SECONDS:
                 failures = 0
             failures += 1
-            over = self._line.peer.closed and not self._line.channel.restartable
+            over = self._connection.peer.closed and not self._connection.channel.restartable
             if self.honoured is None or over or failures > _ATTEMPTS or _is_final(error):
                 self._fail(error)
                 return
-            _log.info("the subscription to %s is over (%s); it is made again", self._line.name, error)
+            _log.info("the subscription to %s is over (%s); it is made again", self._connection.name, error)
             self._token = CancelToken()
             pause = min(0.1 * 2.0 ** failures, _LONGEST_PAUSE) * random.uniform(0.75, 1.25)
             with self._changed:
@@ -203,14 +204,15 @@ class Listening:
 
     def _fail(self, error: Exception) -> None:
         if self.honoured is not None and not self._closed:
-            _log.warning("%s tells of changes no more: %s", self._line.name, error)
+            _log.warning("%s tells of changes no more: %s", self._connection.name, error)
             # Who iterates gets the error; a callback hears for the last time.
             self._missed(self._sink is not None)
         with self._changed:
             self._error = error
             self._closed = True
             self._changed.notify_all()
-        self._on_close()
+        if self._on_close is not None:
+            self._on_close()
 
     def on_close(self, callback: Callable[[], object]) -> None:
         """Have *callback* called when it is closed."""
@@ -224,14 +226,15 @@ class Listening:
             self._closed = True
             self._changed.notify_all()
         self._token.cancel("nobody listens any more")
-        self._on_close()
+        if self._on_close is not None:
+            self._on_close()
 
     @property
     def error(self) -> Optional[Exception]:
         """What ended it, if that was not :meth:`close`."""
         return self._error
 
-    def __enter__(self) -> "Listening":
+    def __enter__(self) -> "Subscription":
         return self
 
     def __exit__(self, *error: object) -> None:

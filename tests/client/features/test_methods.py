@@ -103,7 +103,7 @@ def test_each_call_is_in_the_log_without_its_arguments(caplog):
                                     {"content": [], "isError": "yes"}])
 def test_a_result_that_breaks_the_rules_names_server_and_method(answer):
     with Fake({"tools/call": answer}) as fake, fake.connect() as client:
-        with pytest.raises(ProtocolError, match="the fake server answered 'tools/call' with what is no valid result"):
+        with pytest.raises(ProtocolError, match="the fake server answered 'tools/call' with an invalid result"):
             client.call_tool("x")
         client.ping()
 

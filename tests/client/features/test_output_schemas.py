@@ -3,7 +3,7 @@ import logging
 
 import pytest
 
-from mcplite.client.features.output_schemas import Outputs
+from mcplite.client.features.output_schemas import OutputSchemas
 from mcplite.errors import ProtocolError
 from mcplite.types import CallToolResult, Tool
 
@@ -11,7 +11,7 @@ NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required"
 
 
 def outputs(schema=NUMBER, on=True):
-    known = Outputs(on)
+    known = OutputSchemas(on)
     known.learn([Tool("count", {}, output_schema=schema), Tool("plain", {})], known.epoch)
     return known
 
@@ -49,7 +49,7 @@ def test_a_later_listing_replaces_what_was_known():
 
 
 def test_what_was_asked_for_before_a_change_is_not_believed():
-    known = Outputs(True)
+    known = OutputSchemas(True)
     epoch = known.epoch
     known.forget()
     known.learn([Tool("count", {}, output_schema=NUMBER)], epoch)

@@ -324,7 +324,7 @@ def test_handlers_of_changes_listen_by_themselves():
 
 def test_handlers_of_changes_are_no_reason_not_to_open(caplog):
     with News(**{LISTEN: Refusal(-32601)}) as news, news.connect(on_tools_changed=print) as client:
-        assert client.list_tools() == [] and "does not tell of changes" in caplog.text
+        assert client.list_tools() == [] and "does not announce changes" in caplog.text
 
 
 def test_one_resource_at_a_time():

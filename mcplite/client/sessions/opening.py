@@ -1,0 +1,150 @@
+"""SessionOpener: opens the session of a client, by another way where the first fails, and again when the server has ended.
+
+A module of its own, so that the client is about calls and callers, and a session about one connection.
+"""
+
+import copy
+import dataclasses
+import logging
+import threading
+import time
+from typing import Callable, Optional
+
+from ...errors import AuthError, ConnectionClosed, TransportError
+from ...rpc.interfaces import Channel
+from .base import ClientSession, SessionOptions
+from .connection import ServerConnection
+from .negotiation import Negotiation, NegotiationOptions, prior_of
+from .rate_limit import RateLimit
+
+__all__ = ["SessionOpener"]
+
+_log = logging.getLogger(__name__)
+#: How often in a minute a server's process that has ended is started again.
+_RESTARTS = 3
+#: Seconds before the second restart; the third waits twice as long.
+_BACK_OFF = 0.5
+
+
+class SessionOpener:
+    """Opens the session of one client.
+
+    :param transport: makes a channel to the server; called for each process that is started.
+    :param connect: makes a connection over an open channel, without starting it.
+    :param negotiation: which sessions are accepted.
+    :param sessions: what each session is given.
+    :param on_restart: called when the server runs again, before any call goes to it.
+    """
+
+    def __init__(self, transport: Callable[[], Channel], connect: Callable[[Channel], ServerConnection],
+                 negotiation: NegotiationOptions, sessions: SessionOptions, on_restart: Callable[[], object]) -> None:
+        self._transport = transport
+        self._connect = connect
+        self._negotiation = negotiation
+        self._sessions = sessions
+        self._on_restart = on_restart
+        #: The latest of each; there is a channel before there is a connection, and a connection before a session.
+        self.channel: Optional[Channel] = None
+        self.connection: Optional[ServerConnection] = None
+        self.session: Optional[ClientSession] = None
+        #: Why nothing is opened any more; None until :meth:`close`.
+        self._closed: Optional[Exception] = None
+        #: Held by the one thread that starts a server again, for as long as that takes.
+        self._restarting = threading.Lock()
+        self._restarts = RateLimit(_RESTARTS)
+
+    def open(self) -> ClientSession:
+        """Open the first session; whatever fails, the channel is closed.
+
+        :raises MCPError: as for :meth:`Client.open`.
+        """
+        self.session = self._open(self._negotiation)
+        return self.session
+
+    def close(self, error: Optional[Exception] = None) -> None:
+        """Close the connection, also one that is being opened; idempotent, from any thread.
+
+        :param error: what calls that wait get; by default a ConnectionClosed that says that this side has closed.
+        """
+        if self._closed is None:
+            self._closed = error if isinstance(error, ConnectionClosed) else ConnectionClosed("this client is closed")
+        connection = self.connection
+        if connection is not None:
+            connection.close(error)
+        elif self.channel is not None:
+            self.channel.close()  # which is being opened
+
+    def restart(self, lost: ClientSession) -> ClientSession:
+        """Start a server again whose process has ended (STD-13), and return its session; no call is repeated.
+
+        :param lost: the session that has ended; when another thread has replaced it, nothing is started.
+        :raises ConnectionClosed: the server has ended too often, or the client is closed.
+        """
+        with self._restarting:
+            if self.session is not None and self.session is not lost:
+                return self.session
+            self._check_closed()
+            if not self._restarts.admit():
+                raise ConnectionClosed(f"{lost.name} has ended again, after it was started {_RESTARTS} times within a minute"
+                                       f"{lost.connection.stderr_tail()}")
+            _log.warning("%s has ended (%s); it is started again", lost.name, lost.peer.last_error)
+            lost.connection.close()  # returns when the old process is gone
+            time.sleep(_BACK_OFF * (self._restarts.recent - 1))
+            known = dataclasses.replace(self._negotiation, era=lost.era, prior=prior_of(lost))
+            session = self._open(known)
+            session.take_over(lost)
+            self.session = session
+            self._on_restart()
+        if self._closed is not None:
+            self.close()
+            self._check_closed()
+        return session
+
+    def _check_closed(self) -> None:
+        if self._closed is not None:
+            raise copy.copy(self._closed)
+
+    def _open(self, options: NegotiationOptions) -> ClientSession:
+        """Open a session over a new channel, or over other ways to the same server (LSSE-12, ERA-07)."""
+        channel = self._transport()
+        while True:
+            self.channel = channel
+            connection = negotiation = other = None
+            try:
+                channel.open()
+                connection = self.connection = self._connect(channel)
+                self._check_closed()
+                negotiation = Negotiation(connection, options, self._sessions)
+                return negotiation.run()
+            except BaseException as error:
+                if connection is not None:
+                    connection.close()
+                else:
+                    channel.close()
+                ended_by_probe = (isinstance(error, ConnectionClosed) and negotiation is not None and negotiation.probing
+                                  and channel.restartable and self._closed is None)
+                if not ended_by_probe:
+                    only_modern = negotiation is not None and negotiation.era == "modern"
+                    other = None if only_modern else self._alternative(channel, error)
+                    if other is None:
+                        raise
+            if other is None:
+                _log.info("%s has ended at a request that it does not know; it is started again", channel.name)
+                other = self._transport()
+            channel, options = other, dataclasses.replace(options, era="legacy")
+
+    def _alternative(self, channel: Channel, error: BaseException) -> Optional[Channel]:
+        """Return another channel to the same server, which is open; None when there is none, or it cannot be opened."""
+        if self._closed is not None or not isinstance(error, Exception):
+            return None
+        try:
+            other = channel.alternative(error)
+            if other is not None:
+                self.channel, self.connection = other, None
+                other.open()
+            return other
+        except AuthError:
+            raise
+        except TransportError as failure:
+            _log.debug("there is no other way to %s: %s", channel.name, failure)
+            return None
