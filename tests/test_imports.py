@@ -68,6 +68,15 @@ def test_one_side_does_not_load_the_other(module, other):
     assert [name for name in modules(f"import {module}") if name.startswith(other)] == []
 
 
+@pytest.mark.parametrize("statement", [
+    "import mcplite.client", "import mcplite.client.stdio.channel",
+    "import mcplite.client.http.channel", "import mcplite.client.oauth.code_flow",
+])
+def test_requests_is_loaded_with_the_first_link_and_not_before(statement):
+    # There is no requests to load here: the adapter could not be imported.
+    assert "mcplite.net.adapter" not in modules(statement)
+
+
 def test_every_name_of_the_front_door_resolves():
     for name in mcplite.__all__:
         assert getattr(mcplite, name) is not None, name

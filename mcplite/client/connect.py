@@ -14,7 +14,8 @@ from .client import Client
 __all__ = ["connect", "memory_channel"]
 
 _CHILD_OPTIONS = ("env", "cwd", "stderr", "grace")
-_HTTP_OPTIONS = ("headers", "session", "verify", "cert", "proxies", "auth", "listen", "type")
+_HTTP_SETTINGS = ("headers", "session", "verify", "cert", "proxies", "auth")
+_HTTP_OPTIONS = (*_HTTP_SETTINGS, "listen", "type")
 _DEFAULT_LINE_LIMIT = 16 << 20
 
 
@@ -164,12 +165,15 @@ def _remote(url: str, options: Dict[str, Any]) -> Callable[[], Channel]:
         raise ValueError(f"type must be 'http' or 'sse', not {kind!r}")
 
     def reach() -> Channel:
+        from ..net.settings import HTTPSettings
         from .http.channel import HTTPChannel
         from .http.legacy_sse import SSEChannel
 
-        if kind != "sse":
-            return HTTPChannel(url, **options)
-        return SSEChannel(url, **{name: value for name, value in options.items() if name != "listen"})
+        settings = HTTPSettings(**{name: options[name] for name in _HTTP_SETTINGS if name in options})
+        limit = options.get("line_limit", _DEFAULT_LINE_LIMIT)
+        if kind == "sse":
+            return SSEChannel(url, settings, line_limit=limit)
+        return HTTPChannel(url, settings, line_limit=limit, listen=options.get("listen", True))
 
     return reach
 

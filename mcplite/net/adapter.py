@@ -1,4 +1,8 @@
-"""Connections of ``requests`` whose every read and write asks first whether somebody still waits."""
+"""Connections of ``requests`` whose every read and write obeys the deadline of its exchange.
+
+The adapter is asked for connections, and :class:`Direct` sends by them. ``requests`` and ``urllib3`` are imported at the top,
+so this module is itself imported with the first link (``tests/test_imports.py``).
+"""
 
 import contextlib
 import functools
@@ -6,26 +10,41 @@ import http.client
 import io
 import socket
 import threading
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import HTTPError
+from urllib3.util import Timeout
 
 from .exchange import Exchange
+from .settings import Guard
 
-__all__ = ["Direct", "make_adapter"]
+__all__ = ["Adapter", "Direct"]
 
-#: How many connections rest between requests.
-_KEPT = 100
+#: How many idle connections are kept for later requests.
+_IDLE_CONNECTIONS = 100
 #: Of all headers of a response.
 _HEADER_BYTES = 65_536
 
 
-class _Raw(io.RawIOBase):
-    """A socket's bytes, read in slices of the time that is left."""
+class ThreadState(threading.local):
+    """What the connections of one adapter know of the request that the current thread sends."""
+
+    #: None for a request that is not ours, such as a user's own adapter may send.
+    exchange: Optional[Exchange] = None
+    has_body = False
+
+
+class _SocketReader(io.RawIOBase):
+    """A socket's bytes; each read blocks no longer than the exchange allows."""
 
     def __init__(self, sock: socket.socket, exchange: Exchange) -> None:
         self._sock = sock
         self._exchange = exchange
-        # As long as this is open the socket is, which http.client closes before the body was read.
-        self._held = sock.makefile("rb", buffering=0)
+        # Keeps the socket open, which http.client closes before the body was read.
+        self._file = sock.makefile("rb", buffering=0)
 
     def readable(self) -> bool:
         return True
@@ -33,37 +52,37 @@ class _Raw(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         sock, exchange = self._sock, self._exchange
         while True:
-            sock.settimeout(exchange.left())
+            sock.settimeout(exchange.next_timeout())
             try:
                 return sock.recv_into(buffer)
             except socket.timeout:
                 continue
 
     def close(self) -> None:
-        self._held.close()
+        self._file.close()
         super().close()
 
 
-class _Source:
-    """What http.client takes for a socket when it opens a response."""
+class _SocketFiles:
+    """What http.client takes for a socket when it opens a response: it calls ``makefile`` and nothing else."""
 
     def __init__(self, sock: socket.socket, exchange: Exchange) -> None:
-        self._pair = sock, exchange
+        self._sock, self._exchange = sock, exchange
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_Raw(*self._pair), 65_536)
+        return io.BufferedReader(_SocketReader(self._sock, self._exchange), 65_536)
 
 
 class _Response(http.client.HTTPResponse):
-    """A response that reads through an exchange."""
+    """A response that is read within the deadline of its exchange."""
 
     def __init__(self, exchange: Exchange, sock: Any, *arguments: Any, **options: Any) -> None:
-        super().__init__(_Source(sock, exchange), *arguments, **options)  # type: ignore[arg-type]
+        super().__init__(_SocketFiles(sock, exchange), *arguments, **options)  # type: ignore[arg-type]
 
     def begin(self) -> None:
-        # The standard library hands the headers to its parser for mail, which takes as long as everything else.
+        # The standard library hands the headers to its parser for mail, which takes as long as everything else together.
         if self.headers is not None:
-            return  # its stubs do not know the time before
+            return  # its stubs do not know that they are None at first
         version, status, reason = self._read_status()
         headers = self._read_headers()
         while status == 100:
@@ -95,32 +114,156 @@ class _Response(http.client.HTTPResponse):
                 return message
             name, colon, value = line.decode("latin-1").partition(":")
             if not colon or line[:1] in b" \t":
-                raise http.client.HTTPException(f"a line among the headers is none: {line[:60]!r}")
+                raise http.client.HTTPException(f"this line among the headers is not a header: {line[:60]!r}")
             message[name] = value.strip(" \t\r\n")
 
 
-class Direct:
-    """Sends by an adapter's connections, past what ``requests`` does for each request and has done here already.
+class _ExchangeConnection:
+    """What our connections do in another way than urllib3's; combined with its two classes below."""
 
-    :param adapter: ours.
-    :param current: holds the current thread's exchange.
-    :param settings: proxies, certificates and their like, as ``requests`` has them.
+    #: Set by the pool that makes the connection.
+    thread: ThreadState
+    guard: Optional[Guard]
+    sock: Any
+    response_class: Any
+    _dns_host: str
+    port: int
+    _exchange: Optional[Exchange] = None
+    #: The head of a request with a body, until the body is sent as well; None outside of a request.
+    _head: Optional[bytes] = None
+
+    def _begin_exchange(self) -> None:
+        exchange = self._exchange = self.thread.exchange
+        if exchange is not None:
+            self.response_class = functools.partial(_Response, exchange)
+
+    def _new_conn(self) -> Any:
+        host = self._dns_host
+        # The address that was checked is the one that is connected to: the name may lead elsewhere the next time (AUTH-36).
+        addresses = [host] if self.guard is None else self.guard(host, self.port)
+        try:
+            for self._dns_host in addresses[:-1]:
+                with contextlib.suppress(HTTPError):
+                    return super()._new_conn()  # type: ignore[misc]
+                if self._exchange is not None:
+                    self._exchange.next_timeout()
+            self._dns_host = addresses[-1]
+            return super()._new_conn()  # type: ignore[misc]
+        finally:
+            self._dns_host = host
+
+    def connect(self) -> None:
+        self._begin_exchange()  # a proxy's answer is read on the way
+        super().connect()  # type: ignore[misc]
+
+    def putrequest(self, *arguments: Any, **options: Any) -> Any:
+        self._begin_exchange()
+        self._head = b""
+        return super().putrequest(*arguments, **options)  # type: ignore[misc]
+
+    def send(self, data: Any) -> None:
+        exchange = self._exchange
+        if exchange is None or not isinstance(data, (bytes, bytearray)):
+            super().send(data)  # type: ignore[misc]
+            return
+        if self._head == b"" and self.thread.has_body:
+            self._head = bytes(data)  # sent with the body: one segment, and one less switch of threads
+            return
+        data, self._head = (self._head or b"") + data, None
+        exchange.reused = self.sock is not None
+        if self.sock is None:
+            self.connect()
+        sock = self.sock
+        exchange.attach(sock)
+        rest = memoryview(data)
+        while rest:
+            sock.settimeout(exchange.next_timeout())
+            try:
+                rest = rest[sock.send(rest):]
+            except socket.timeout:
+                continue
+
+
+class _PlainConnection(_ExchangeConnection, HTTPConnection):
+    """A connection without TLS."""
+
+
+class _SecureConnection(_ExchangeConnection, HTTPSConnection):
+    """A connection with TLS."""
+
+
+class _ExchangePool:
+    """What our pools do in another way than urllib3's; combined with its two classes below."""
+
+    def __init__(self, thread: ThreadState, guard: Optional[Guard], *arguments: Any, **options: Any) -> None:
+        self._thread, self._guard = thread, guard
+        super().__init__(*arguments, **options)
+
+    def _new_conn(self) -> Any:
+        connection = super()._new_conn()  # type: ignore[misc]
+        connection.thread, connection.guard = self._thread, self._guard
+        return connection
+
+
+class _PlainPool(_ExchangePool, HTTPConnectionPool):
+    """Connections to one host."""
+
+    ConnectionCls = _PlainConnection
+
+
+class _SecurePool(_ExchangePool, HTTPSConnectionPool):
+    """Connections to one host, with TLS."""
+
+    ConnectionCls = _SecureConnection
+
+
+class Adapter(HTTPAdapter):
+    """The standard adapter of ``requests`` with our connections; it never repeats a request.
+
+    :param guard: for connections that go through no proxy.
     """
 
-    def __init__(self, adapter: Any, current: Any, settings: Mapping[str, Any]) -> None:
-        from urllib3.exceptions import HTTPError
+    def __init__(self, guard: Optional[Guard] = None) -> None:
+        #: Who sends sets ``thread.exchange`` first.
+        self.thread = thread = ThreadState()
+        self._pools: Dict[str, Any] = {"http": functools.partial(_PlainPool, thread, guard),
+                                       "https": functools.partial(_SecurePool, thread, guard)}
+        super().__init__(pool_connections=4, pool_maxsize=_IDLE_CONNECTIONS, max_retries=0)
 
-        self._adapter, self._current = adapter, current
-        self._settings = settings
-        #: What :meth:`send` raises, besides what a socket does.
-        self.error = HTTPError
+    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
+        super().init_poolmanager(*arguments, **options)
+        self.poolmanager.pool_classes_by_scheme = self._pools
+
+    def proxy_manager_for(self, proxy: Any, **options: Any) -> Any:
+        manager = super().proxy_manager_for(proxy, **options)
+        if not proxy.lower().startswith("socks"):  # whose connections are of another class
+            manager.pool_classes_by_scheme = self._pools
+        return manager
+
+    def send(self, request: Any, *arguments: Any, **options: Any) -> Any:
+        self.thread.has_body = bool(request.body)
+        return super().send(request, *arguments, **options)
+
+
+class Direct:
+    """Sends by an adapter's connections, past what ``requests`` does for each request and the link has done once.
+
+    :param merged: certificates and proxies, as ``requests`` has merged them with the environment.
+    """
+
+    #: What :meth:`send` raises, besides what a socket does.
+    error = HTTPError
+
+    def __init__(self, adapter: Adapter, merged: Mapping[str, Any]) -> None:
+        self._adapter = adapter
+        self._merged = merged
         self._pools: Dict[str, Tuple[Any, str]] = {}
 
     def _pool(self, request: Any) -> Tuple[Any, str]:
         known = self._pools.get(request.url)
         if known is None:
-            adapter, settings = self._adapter, self._settings
-            verify, proxies, cert = settings["verify"], settings["proxies"], settings["cert"]
+            adapter: Any = self._adapter
+            verify, proxies, cert = self._merged["verify"], self._merged["proxies"], self._merged["cert"]
             find = getattr(adapter, "get_connection_with_tls_context", None)  # since requests 2.32
             pool = (adapter.get_connection(request.url, proxies) if find is None
                     else find(request, verify, proxies=proxies, cert=cert))
@@ -133,127 +276,13 @@ class Direct:
 
         :param request: prepared, for its method and URL.
         """
-        from urllib3.util import Timeout
-
         pool, target = self._pool(request)
-        self._current.has_body = bool(body)
+        self._adapter.thread.has_body = bool(body)
         return pool.urlopen(
             request.method, target, body=body, headers=headers, redirect=False, assert_same_host=False, retries=False,
             preload_content=False, decode_content=False, timeout=Timeout(connect=connect_seconds, read=None))
 
     def close(self) -> None:
-        """Close the connections that rest; urllib3 does so by itself only when nobody holds their pool any more."""
+        """Close the idle connections; urllib3 does so only when their pool is garbage."""
         for pool, _ in self._pools.values():
             pool.close()
-
-
-def make_adapter(guard: Optional[Callable[[str, int], Sequence[str]]] = None) -> Tuple[Any, Any]:
-    """Return an adapter for ``requests``, and what holds the current thread's exchange as ``exchange``.
-
-    :param guard: called with the host and the port of each new connection; returns the addresses to connect to, the next
-        where one does not answer, or raises OSError. Certificates are held against the host all the same.
-    """
-    from requests.adapters import HTTPAdapter
-    from urllib3.connection import HTTPConnection, HTTPSConnection
-    from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-    from urllib3.exceptions import HTTPError
-
-    current = threading.local()
-
-    class Watched:
-        """What our connections do in another way."""
-
-        _held: Optional[bytes] = None
-        _exchange: Optional[Exchange] = None
-        sock: Any
-        response_class: Any
-        _dns_host: str
-        port: int
-
-        def _enter(self) -> None:
-            exchange = self._exchange = getattr(current, "exchange", None)
-            if exchange is not None:
-                self.response_class = functools.partial(_Response, exchange)
-
-        def _new_conn(self) -> Any:
-            host = self._dns_host
-            # What was looked at is what is connected to: a name may lead elsewhere the next time (AUTH-36).
-            addresses = [host] if guard is None else guard(host, self.port)
-            try:
-                for self._dns_host in addresses[:-1]:
-                    with contextlib.suppress(HTTPError):
-                        return super()._new_conn()  # type: ignore[misc]
-                    if self._exchange is not None:
-                        self._exchange.left()
-                self._dns_host = addresses[-1]
-                return super()._new_conn()  # type: ignore[misc]
-            finally:
-                self._dns_host = host
-
-        def connect(self) -> None:
-            self._enter()  # a proxy's answer is read on the way
-            super().connect()  # type: ignore[misc]
-
-        def putrequest(self, *arguments: Any, **options: Any) -> Any:
-            self._enter()
-            self._held = b""
-            return super().putrequest(*arguments, **options)  # type: ignore[misc]
-
-        def send(self, data: Any) -> None:
-            exchange = self._exchange
-            if exchange is None or not isinstance(data, (bytes, bytearray)):
-                super().send(data)  # type: ignore[misc]
-                return
-            if self._held == b"" and getattr(current, "has_body", False):
-                self._held = bytes(data)  # the head goes with the body: one segment, and one less change of threads
-                return
-            data, self._held = (self._held or b"") + data, None
-            exchange.used = self.sock is not None
-            if self.sock is None:
-                self.connect()
-            sock = self.sock
-            exchange.hold(sock)
-            rest = memoryview(data)
-            while rest:
-                sock.settimeout(exchange.left())
-                try:
-                    rest = rest[sock.send(rest):]
-                except socket.timeout:
-                    continue
-
-    class Plain(Watched, HTTPConnection):
-        """A connection without TLS."""
-
-    class Secure(Watched, HTTPSConnection):
-        """A connection with TLS."""
-
-    class PlainPool(HTTPConnectionPool):
-        """Connections to one host."""
-
-        ConnectionCls = Plain
-
-    class SecurePool(HTTPSConnectionPool):
-        """Connections to one host, with TLS."""
-
-        ConnectionCls = Secure
-
-    pools = {"http": PlainPool, "https": SecurePool}
-
-    class Adapter(HTTPAdapter):
-        """The standard adapter with our connections; it never repeats a request."""
-
-        def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
-            super().init_poolmanager(*arguments, **options)
-            self.poolmanager.pool_classes_by_scheme = pools
-
-        def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
-            manager = super().proxy_manager_for(proxy, **options)
-            if not proxy.lower().startswith("socks"):  # whose connections are their own
-                manager.pool_classes_by_scheme = pools
-            return manager
-
-        def send(self, request: Any, *arguments: Any, **options: Any) -> Any:
-            current.has_body = bool(request.body)
-            return super().send(request, *arguments, **options)
-
-    return Adapter(pool_connections=4, pool_maxsize=_KEPT, max_retries=0), current

@@ -1,4 +1,4 @@
-"""One HTTP exchange that another thread can stop, with its deadline."""
+"""One HTTP request and its response: its deadline, and how another thread interrupts it."""
 
 import contextlib
 import socket
@@ -9,50 +9,56 @@ __all__ = ["Exchange", "Stopped"]
 
 
 class Stopped(Exception):
-    """Nobody waits for this response any more."""
+    """The caller no longer waits for this response."""
+
+
+def _unbounded() -> Optional[float]:
+    return None
 
 
 class Exchange:
     """One request and its response.
 
-    :param left: returns the seconds after which it wants to be asked again; raises :class:`Stopped` when nobody waits.
-    :param clock: by which the time for it is measured, if that is one that can be stopped.
+    :param next_timeout: returns the seconds that the next read or write may block, after which it is called again; raises
+        :class:`Stopped` when the caller no longer waits.
+    :param remaining: returns the seconds until all of it has to be over; None when there is no such bound.
+    :param clock: measures the deadline, if it is one that can be paused.
     """
 
-    def __init__(self, left: Callable[[], float], in_all: Callable[[], Optional[float]] = lambda: None,
+    def __init__(self, next_timeout: Callable[[], float], remaining: Callable[[], Optional[float]] = _unbounded,
                  clock: Any = None) -> None:
-        self._left = left
+        self._next_timeout = next_timeout
         self._clock = clock
-        #: Returns the seconds until all of it has to be over; None when there is no such bound.
-        self.left_in_all = in_all
+        #: Returns the seconds until the deadline; None without one.
+        self.remaining = remaining
         #: Whether a user may be asked to log in on its behalf.
-        self.may_ask = True
-        #: Whether it was interrupted, which is why its socket is not usable.
-        self.cut = False
+        self.may_log_in = True
+        #: Whether :meth:`interrupt` was called, after which the socket is not usable.
+        self.interrupted = False
         #: Whether its connection has served another request before.
-        self.used = False
+        self.reused = False
         #: Whether a response has begun.
         self.answered = False
-        #: Whether somebody has to know the address that it talks to; and that address, None before, and for what is no
-        #: socket of the internet.
-        self.notes_address = False
+        #: Whether :attr:`address` is wanted: the peer's address, None until there is a connection, and where the socket is
+        #: not of the internet.
+        self.records_address = False
         self.address: Optional[str] = None
-        #: Guards ``_sock``: an interrupt must not strike a connection that serves somebody else by now.
+        #: Guards ``_sock``: an interrupt must not strike a connection that serves another exchange by now.
         self._lock = threading.Lock()
         self._sock: Optional[socket.socket] = None
 
-    def left(self) -> float:
-        """Return the seconds that the next read or write may take.
+    def next_timeout(self) -> float:
+        """Return the seconds that the next read or write may block.
 
-        :raises Stopped: nobody waits any more.
+        :raises Stopped: the caller no longer waits.
         """
-        if self.cut:
+        if self.interrupted:
             raise Stopped
-        return self._left()
+        return self._next_timeout()
 
     @contextlib.contextmanager
-    def standing(self) -> Iterator[None]:
-        """Let no time pass for it, as far as its clock can be stopped: a person may be asked to log in."""
+    def paused(self) -> Iterator[None]:
+        """Pause its clock for the block, if it has one that can be paused: a person may be asked to log in."""
         if self._clock is not None:
             self._clock.stop()
         try:
@@ -61,20 +67,25 @@ class Exchange:
             if self._clock is not None:
                 self._clock.go()
 
-    def hold(self, sock: Optional[socket.socket]) -> None:
-        """Note the socket that the exchange uses; None when it is done with it."""
-        if sock is not None and self.notes_address:
-            # Now: who breaks it off behind the answer would not be known any more, and could have itself looked up anew.
+    def attach(self, sock: socket.socket) -> None:
+        """Note the socket that the exchange uses from here on."""
+        if self.records_address:
+            # Now: once the server has closed, getpeername() fails, and a second lookup of its name may differ.
             with contextlib.suppress(OSError):
                 self.address = str(sock.getpeername()[0])
         with self._lock:
             self._sock = sock
 
+    def detach(self) -> None:
+        """Note that the exchange is done with its socket, which another one may use."""
+        with self._lock:
+            self._sock = None
+
     def interrupt(self) -> None:
-        """End it from another thread: a read that waits returns at once."""
-        self.cut = True
+        """End the exchange from another thread: a blocked read or write returns at once."""
+        self.interrupted = True
         with self._lock:
             if self._sock is not None:
                 with contextlib.suppress(OSError):  # it is closed already
-                    # Past TLS, which would drop its state under the thread that reads.
+                    # Past TLS, which would drop its state under the reading thread.
                     socket.socket.shutdown(self._sock, socket.SHUT_RDWR)

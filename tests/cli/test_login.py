@@ -127,7 +127,7 @@ def test_nobody_logs_in_in_time(cli, auth, protected):
     cli.browses("")
     status, out, err = cli("login", protected.url, "--timeout", "0.5")
     assert (status, out) == (4, "")
-    assert f"nobody logged in at {auth.issuer} within 0.5 s" in err
+    assert f"the user did not log in at {auth.issuer} within 0.5 s" in err
 
 
 def test_a_file_that_is_damaged_is_told_before_anybody_logs_in(cli, auth, protected, place):

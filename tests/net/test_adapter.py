@@ -8,8 +8,10 @@ import subprocess
 import pytest
 
 import mcplite
-from mcplite.net.adapter import make_adapter
-from mcplite.net.link import Exchange, Link
+from mcplite.net.adapter import Adapter
+from mcplite.net.exchange import Exchange
+from mcplite.net.link import Link
+from mcplite.net.settings import HTTPSettings
 from tests.support.webscript import WebScript
 
 LIMIT = 30
@@ -31,7 +33,7 @@ class Guard:
 
 def get(url, guard, **options):
     """Send one request and return the body of the answer."""
-    link = Link(url, guard=guard, **options)
+    link = Link(url, HTTPSettings(**options), guard)
     try:
         return link.fetch(Exchange(lambda: 1.0, lambda: float(LIMIT)), "GET", None, {}).read(1000)
     finally:
@@ -158,8 +160,7 @@ def test_a_proxy_is_not_looked_at(script):
 
 def test_without_a_guard_names_are_looked_up_as_ever(script):
     assert get(f"http://localhost:{script.port}/x", None) == b"here"
-    adapter, _ = make_adapter()
-    adapter.close()
+    Adapter().close()
 
 
 # --- the address that was met ----------------------------------------------------------------------------
@@ -167,7 +168,7 @@ def test_without_a_guard_names_are_looked_up_as_ever(script):
 def test_an_exchange_knows_whom_it_has_talked_to_when_that_is_over(script):
     # Who breaks off behind the answer would not be known any more, and could have itself looked up anew.
     link, exchange = Link(f"http://localhost:{script.port}/x", guard=Guard("127.0.0.1")), Exchange(lambda: 1.0)
-    exchange.notes_address = True
+    exchange.records_address = True
     assert exchange.address is None
     reply = link.fetch(exchange, "GET", None, {})
     assert exchange.address == "127.0.0.1"
@@ -184,7 +185,7 @@ def test_what_was_broken_off_behind_the_answer_has_an_address():
 
     with WebScript(play) as script:
         link, exchange = Link(script.url), Exchange(lambda: 1.0)
-        exchange.notes_address = True
+        exchange.records_address = True
         reply = link.fetch(exchange, "GET", None, {})
         assert reply.excerpt() == "go away"
         assert exchange.address == "127.0.0.1"
@@ -207,18 +208,18 @@ class Clock:
 def test_the_clock_stands_for_as_long_as_a_person_is_asked():
     clock = Clock()
     exchange = Exchange(lambda: 1.0, clock=clock)
-    with exchange.standing():
+    with exchange.paused():
         assert clock.said == ["stop"]
     assert clock.said == ["stop", "go"]
 
 
 def test_the_clock_goes_on_when_the_person_gives_up():
     clock = Clock()
-    with pytest.raises(KeyboardInterrupt), Exchange(lambda: 1.0, clock=clock).standing():
+    with pytest.raises(KeyboardInterrupt), Exchange(lambda: 1.0, clock=clock).paused():
         raise KeyboardInterrupt
     assert clock.said == ["stop", "go"]
 
 
 def test_time_that_cannot_be_stopped_goes_on():
-    with Exchange(lambda: 1.0).standing():
+    with Exchange(lambda: 1.0).paused():
         pass

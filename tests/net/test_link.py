@@ -8,7 +8,9 @@ import pytest
 import requests
 
 import mcplite
-from mcplite.net.link import Exchange, Link, Stopped
+from mcplite.net.exchange import Exchange, Stopped
+from mcplite.net.link import Link
+from mcplite.net.settings import HTTPSettings
 from mcplite.protocol.show import shown
 from tests.support.authserver import REDIRECT, AuthServer, Protected, follow
 from tests.support.webscript import WebScript
@@ -100,7 +102,7 @@ def test_reads_end_behind_tls_as_well(certificates):
 
 @pytest.mark.parametrize("url", ["ftp://example.com/", "https://", "http:///mcp", "example.com/mcp"])
 def test_urls_that_are_none(url):
-    with pytest.raises(ValueError, match="no URL of a server"):
+    with pytest.raises(ValueError, match="is not a server URL"):
         Link(url)
 
 
@@ -134,7 +136,7 @@ def test_an_exchange_that_was_interrupted_before_it_began():
 def test_a_reply_says_from_which_address_it_came_where_tokens_are_got(status):
     # AUTH-36: also when its connection is over.
     with WebScript(lambda request, answer: (answer.status(status, "x"), answer.cut())) as script:
-        link = Link(script.url, auth=mcplite.OAuth(ask=follow, redirect_uri=REDIRECT))
+        link = Link(script.url, HTTPSettings(auth=mcplite.OAuth(ask=follow, redirect_uri=REDIRECT)))
         reply = link.fetch(Exchange(lambda: 1.0), "GET", None, {})
         assert reply.excerpt() == "x" and reply.address == "127.0.0.1"
         link.close()
@@ -142,9 +144,9 @@ def test_a_reply_says_from_which_address_it_came_where_tokens_are_got(status):
 
 def test_behind_a_proxy_no_address_is_known():
     with WebScript(lambda request, answer: answer.status(401, "x")) as proxy:
-        link = Link("http://mcp.example/mcp", proxies={"http": proxy.origin})
+        link = Link("http://mcp.example/mcp", HTTPSettings(proxies={"http": proxy.origin}))
         exchange = Exchange(lambda: 1.0)
-        exchange.notes_address = True
+        exchange.records_address = True
         reply = link.fetch(exchange, "GET", None, {})
         assert reply.excerpt() == "x" and reply.address is None
         link.close()
@@ -172,6 +174,19 @@ def test_a_proxy_that_is_given_is_used_on_this_machine_as_well():
         session.proxies = {"http": proxy.origin}
         for options in ({"proxies": {"http": proxy.origin}}, {"session": session}):
             grant = mcplite.OAuth(ask=follow, redirect_uri=REDIRECT)
-            link = Link("http://127.0.0.1:1/mcp", auth=grant, **options)
+            link = Link("http://127.0.0.1:1/mcp", HTTPSettings(auth=grant, **options))
             assert link.send(Exchange(lambda: 1.0), "GET", None, {}).read(100) == b"by proxy"
             link.close()
+
+
+def test_proxies_that_are_given_stay_as_they_are(monkeypatch):
+    # requests writes those of the environment into what it is given.
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://proxy.example:1")
+    given = {"https": "http://mine.example:1"}
+    with WebScript(lambda request, answer: answer.status(200, "directly")) as script:
+        link = Link(script.url, HTTPSettings(auth=mcplite.OAuth(ask=follow, redirect_uri=REDIRECT), proxies=given))
+        assert link.send(Exchange(lambda: 1.0), "GET", None, {}).read(100) == b"directly"  # AUTH-35
+        link.close()
+    assert given == {"https": "http://mine.example:1"}

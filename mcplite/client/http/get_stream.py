@@ -1,51 +1,51 @@
-"""The GET stream of a session: what the server says that belongs to no call."""
+"""The GET stream of a session: it carries what the server sends that belongs to no call."""
 
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Callable, Optional
+from typing import Callable, Optional
 
 from ...errors import AuthError, MCPError, SessionLost, TransportError
-from ...net.link import Exchange, Reply, Stopped
-from .resumption import Following
+from ...net.exchange import Exchange, Stopped
+from ...net.reply import Reply
+from .endpoint import HTTPEndpoint
+from .resumption import ResumableStream
 
-if TYPE_CHECKING:
-    from .channel import HTTPChannel
-
-__all__ = ["Listener"]
+__all__ = ["GetStream"]
 
 _log = logging.getLogger(__name__)
+#: Seconds that a read blocks at most before it checks whether to stop.
 _SLICE = 1.0
-#: Seconds without a byte, not even a comment, after which the other end is taken for gone; servers say something far
+#: Seconds without a byte, not even a comment, after which the server is taken for gone; servers send something far
 #: more often to keep a stream alive.
 _SILENT_SECONDS = 300.0
 #: Seconds that the beginning of a session waits for the stream.
-_PATIENCE = 1.0
-#: What is said of a token that is as good as it can be.
-_REFUSED = frozenset({"invalid_token", "insufficient_scope"})
+_START_SECONDS = 1.0
+#: Error codes that a new token would not cure.
+_FINAL_ERRORS = frozenset({"invalid_token", "insufficient_scope"})
 
 
-class Listener:
-    """Listens to one session on a daemon thread, and comes back when the stream breaks (HTTP-28, RES-04).
+class GetStream:
+    """Listens to one session on a daemon thread, and resumes when the stream breaks (HTTP-28, RES-04).
 
-    The thread is started with the session, ended by :meth:`stop`, by a server that offers no such stream
-    or by the end of the session, and blocks on the stream and on its own pauses.
+    The thread is started with the session; it is ended by :meth:`stop`, by a server that offers no such stream, or by the
+    end of the session; it blocks on the stream and on its own pauses.
 
     :param receive: takes each message.
-    :param lost: called when the server does not know the session any more.
+    :param on_lost: called when the server does not know the session any more.
     """
 
-    def __init__(self, channel: "HTTPChannel", receive: Callable[[bytes], None],
-                 lost: Callable[[SessionLost], object]) -> None:
-        self._channel = channel
-        self._following = Following(channel.line_limit, receive)
-        self._lost = lost
+    def __init__(self, endpoint: HTTPEndpoint, receive: Callable[[bytes], None],
+                 on_lost: Callable[[SessionLost], object]) -> None:
+        self._endpoint = endpoint
+        self._stream = ResumableStream(endpoint.line_limit, receive)
+        self._on_lost = on_lost
         self._stop = threading.Event()
         self._exchange: Optional[Exchange] = None
         #: Whether a user may be asked to log in for the stream: until that has failed once (AUTH-46).
-        self._may_ask = True
-        #: When the stream has said something; None while there is none.
-        self._heard: Optional[float] = None
+        self._may_log_in = True
+        #: When the last data came; None while there is no stream.
+        self._last_data_at: Optional[float] = None
         #: Whether there has been a stream.
         self._offered = False
         #: Set when the server has answered for the first time, in whatever way.
@@ -53,12 +53,12 @@ class Listener:
         self._thread = threading.Thread(target=self._run, name="mcplite listener", daemon=True)
 
     def start(self) -> None:
-        """Start to listen; returns when the stream is there, or the server takes long to answer.
+        """Start to listen; return when the stream is there, or the server takes long to answer.
 
-        What the server says from then on is not missed. Some servers begin their response with the first event only.
+        Nothing that the server sends from then on is missed. Some servers begin their response with the first event only.
         """
         self._thread.start()
-        self._answered.wait(_PATIENCE)
+        self._answered.wait(_START_SECONDS)
 
     def stop(self) -> None:
         """End the thread; callable from any thread, itself included."""
@@ -69,10 +69,10 @@ class Listener:
         if self._thread is not threading.current_thread():
             self._thread.join(2 * _SLICE)
 
-    def _left(self) -> float:
+    def _next_timeout(self) -> float:
         if self._stop.is_set():
             raise Stopped
-        if self._heard is not None and time.monotonic() - self._heard > _SILENT_SECONDS:
+        if self._last_data_at is not None and time.monotonic() - self._last_data_at > _SILENT_SECONDS:
             raise TimeoutError(f"nothing came for {_SILENT_SECONDS:g} s")
         return _SLICE
 
@@ -85,69 +85,73 @@ class Listener:
                 continue
             except SessionLost as error:
                 if not self._stop.is_set():
-                    self._renew(error)
+                    self._report_lost(error)
                 return
             except AuthError as error:
-                if error.error in _REFUSED:
-                    _log.warning("the GET stream of %s is not for us: %s", self._channel.name, error)
+                if error.error in _FINAL_ERRORS:
+                    _log.warning("%s refuses its GET stream to us: %s", self._endpoint.name, error)
                     return
-                self._may_ask = False
-                self._following.failures += 1
-                _log.debug("no token for the GET stream of %s: %s", self._channel.name, error)
+                self._may_log_in = False
+                self._stream.failures += 1
+                _log.debug("no token for the GET stream of %s: %s", self._endpoint.name, error)
             except MCPError as error:
-                self._following.failures += 1
-                _log.debug("the GET stream of %s broke: %s", self._channel.name, error)
+                self._stream.failures += 1
+                _log.debug("the GET stream of %s broke: %s", self._endpoint.name, error)
             except Exception:
-                _log.exception("listening to %s failed", self._channel.name)
+                _log.exception("listening to %s failed", self._endpoint.name)
                 return
-            self._stop.wait(self._following.delay())
+            self._stop.wait(self._stream.delay())
 
-    def _renew(self, error: SessionLost) -> None:
+    def _report_lost(self, error: SessionLost) -> None:
         try:
-            self._lost(error)
+            self._on_lost(error)
         except MCPError as failure:
-            # The next call will meet it as well, and has somebody to tell.
-            _log.warning("%s lost our session, and a new one could not be opened: %s", self._channel.name, failure)
+            # The next call will meet it as well, and has a caller to tell.
+            _log.warning("%s lost our session, and a new one could not be opened: %s", self._endpoint.name, failure)
 
     def _listen(self) -> bool:
-        """Listen until the stream ends; False when there is none."""
-        exchange = self._exchange = Exchange(self._left)
-        exchange.may_ask = self._may_ask
+        """Listen until the stream ends; return False when the server offers none."""
+        exchange = self._exchange = Exchange(self._next_timeout)
+        exchange.may_log_in = self._may_log_in
         try:
-            reply = self._channel.get(exchange, self._following.last_id)
+            reply = self._endpoint.get(exchange, self._stream.last_id)
         except SessionLost:
             if self._offered:
                 raise
-            # There is no such stream at all: the session is as young as it can be.
-            _log.debug("%s offers no GET stream (404)", self._channel.name)
+            # The session has just begun, so that 404 means that there is no such stream at all.
+            _log.debug("%s offers no GET stream (404)", self._endpoint.name)
             return False
         finally:
             self._answered.set()
         if reply.status != 200 or reply.kind != "text/event-stream":
-            return self._refused(reply)
-        self._following.begin()
-        self._offered = self._may_ask = True
+            return self._may_retry(reply)
+        self._stream.begin()
+        self._offered = self._may_log_in = True
         try:
             reply.check_plain()
             while True:
-                self._heard = time.monotonic()
+                self._last_data_at = time.monotonic()
                 data = reply.read1()
-                self._following.failures = 0
+                self._stream.failures = 0
                 if not data:
                     return True
-                self._following.take(data)
+                self._stream.feed(data)
         finally:
-            self._heard = None
+            self._last_data_at = None
             reply.close()
 
-    def _refused(self, reply: Reply) -> bool:
+    def _may_retry(self, reply: Reply) -> bool:
+        """Return whether to ask again after a response that is no stream.
+
+        :raises TransportError: to ask again later, with backoff.
+        """
         status = reply.status
         reply.close()
-        if status == 400 and self._following.last_id is not None:
-            self._following.last_id = None  # those events are gone; go on with what comes from now on
+        if status == 400 and self._stream.last_id is not None:
+            self._stream.last_id = None  # the server has dropped those events: begin with what comes from now on
             return True
         if status >= 500 or status in (408, 409, 429):
-            raise TransportError(f"{self._channel.name} answered GET with {status}")
+            raise TransportError(f"{self._endpoint.name} answered GET with {status}")
         # 405 is how a server says that it has no such stream (HTTP-24); others say so in other ways.
-        _log.debug("%s offers no GET stream (%d)", self._channel.name, status)
+        _log.debug("%s offers no GET stream (%d)", self._endpoint.name, status)
         return False

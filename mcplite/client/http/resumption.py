@@ -1,20 +1,20 @@
-"""An event stream that is followed across its connections: the place to go on from, and the time to wait."""
+"""Resumption of an event stream: its last event id, and the backoff between its connections."""
 
 import random
 from typing import Callable, Optional
 
 from ...protocol.http.sse import EventParser
 
-__all__ = ["Following"]
+__all__ = ["ResumableStream"]
 
-#: Seconds that an attempt waits at most, however many have failed.
-_MOST = 30.0
-#: The same where the server says how long, and at least, so that nobody spins (REL-46).
-_SAID_MOST, _SAID_LEAST = 60.0, 0.1
+#: Seconds of the longest backoff, however many attempts have failed.
+_LONGEST_DELAY = 30.0
+#: Bounds in seconds of the delay that a server asks for; the lower one so that the client does not spin (REL-46).
+_SHORTEST_RETRY, _LONGEST_RETRY = 0.1, 60.0
 
 
-class Following:
-    """One stream, whichever connection carries it.
+class ResumableStream:
+    """One event stream, across the connections that carry it.
 
     :param limit: bytes that one message may have.
     :param receive: takes each message.
@@ -24,19 +24,19 @@ class Following:
         self._limit = limit
         self._receive = receive
         self._parser = EventParser(limit)
-        #: Of the last event, to go on behind it (RES-04); None when there is nothing to go on from.
+        #: Of the last event, to resume behind it (RES-04); None when there is nothing to resume from.
         self.last_id: Optional[str] = None
-        #: Attempts that have failed since the last one that did not.
+        #: Attempts that have failed since the last one that succeeded.
         self.failures = 0
-        #: Seconds to wait, when the server has said so (HTTP-17).
-        self._said: Optional[float] = None
+        #: Seconds that the server asks to wait (HTTP-17); None while it has not said.
+        self._retry: Optional[float] = None
 
     def begin(self) -> None:
         """Note that a new connection carries the stream from here; an unfinished event is dropped."""
         self._parser = EventParser(self._limit)
 
-    def take(self, data: bytes) -> None:
-        """Deal with what a connection has brought.
+    def feed(self, data: bytes) -> None:
+        """Parse what a connection has brought.
 
         :raises ProtocolError: an event is too large.
         """
@@ -44,13 +44,13 @@ class Following:
             if event.id is not None:
                 self.last_id = event.id
             if event.retry is not None:
-                self._said = min(max(event.retry / 1000, _SAID_LEAST), _SAID_MOST)
+                self._retry = min(max(event.retry / 1000, _SHORTEST_RETRY), _LONGEST_RETRY)
             if event.data and event.event == "message":
                 self._receive(event.data)
 
     def delay(self) -> float:
-        """Return the seconds until the next attempt: as the server said, and longer with each failure, with some chance."""
-        if self._said is not None and not self.failures:
-            return self._said
-        grown = min((self._said or 1.0) * 2.0 ** max(self.failures - 1, 0), _MOST)
-        return max(self._said or 0.0, grown * random.uniform(0.75, 1.25))
+        """Return the seconds until the next attempt: what the server asks for, doubled with each failure, with jitter."""
+        if self._retry is not None and not self.failures:
+            return self._retry
+        backoff = min((self._retry or 1.0) * 2.0 ** max(self.failures - 1, 0), _LONGEST_DELAY)
+        return max(self._retry or 0.0, backoff * random.uniform(0.75, 1.25))

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 from ...errors import AuthError
 from ...protocol.http.wellknown import check_url, is_loopback
 from .discovery import OFFLINE_ACCESS, AuthorizationServer
+from .flow import TokenRequest
 from .grant import Grant
 from .registration import check_document_url, choose_method, client_metadata, forget, kept, register
 from .stores.base import Store
@@ -18,9 +19,7 @@ from .token_endpoint import ClientIdentity, Credentials
 from .web import plain
 
 if TYPE_CHECKING:
-    from .flow import Flow
     from .users.agent import UserAgent, Visit
-
 
 __all__ = ["AuthorizationRequest", "OAuth"]
 
@@ -175,55 +174,57 @@ class OAuth(Grant):
         self._application_type = application_type
         self._prompt = prompt
 
-    def takes(self, credentials: Credentials) -> bool:
-        return super().takes(credentials) and self._client_id in (None, credentials.client.client_id)
+    def accepts(self, credentials: Credentials) -> bool:
+        return super().accepts(credentials) and self._client_id in (None, credentials.client.client_id)
 
-    def spent(self, error: str, issuer: str) -> None:
+    def on_refresh_refused(self, error: str, issuer: str) -> None:
         if error == "invalid_client" and self._client_id is None:
             forget(self.store, issuer)
 
-    def obtain(self, flow: "Flow") -> Credentials:
-        """Have the user log in, and get a token for what comes of it."""
-        server = flow.server
+    def obtain(self, request: TokenRequest) -> Credentials:
+        """Have the user log in, and exchange the code for a token."""
+        server = request.server
         if server.authorization_endpoint is None:
             raise AuthError(f"{server.issuer} has no page to log in at (authorization_endpoint)")
         if server.pkce is False:
+            # AUC-12
             raise AuthError(f"{server.issuer} does not say that it supports PKCE with S256 (code_challenge_methods_supported),"
-                            " without which a login is not safe (AUC-12)")
+                            " without which a login is not safe")
         known = self._known(server)
         preferred = self._redirect_uri or (known.redirect_uris[0] if known is not None and known.redirect_uris else None)
-        with self._user_agent().begin(preferred, urlsplit(flow.resource.resource).netloc) as visit:
+        with self._user_agent().begin(preferred, urlsplit(request.resource.resource).netloc) as visit:
             try:
-                credentials = self._logged_in(flow, known, visit)
+                credentials = self._log_in(request, known, visit)
             except AuthError as error:
                 visit.failed(str(error))
                 raise
             visit.succeeded()
             return credentials
 
-    def _logged_in(self, flow: "Flow", known: Optional[ClientIdentity], visit: "Visit") -> Credentials:
-        server, client = flow.server, known
+    def _log_in(self, request: TokenRequest, known: Optional[ClientIdentity], visit: "Visit") -> Credentials:
+        server, client = request.server, known
         if self._redirect_uri is not None and _with_port(self._redirect_uri, visit) != visit.redirect_uri:
-            raise AuthError(f"nobody can come back to {self._redirect_uri}: its port is taken, or it does not lead to this"
-                            " machine; free it, give another redirect_uri=, or ask=")
+            raise AuthError(f"the browser cannot come back to {self._redirect_uri}: its port is taken, or it does not lead to"
+                            " this machine; free it, give another redirect_uri=, or ask=")
         if client is None or (client.redirect_uris and visit.redirect_uri not in client.redirect_uris):
             metadata = self._metadata(visit.redirect_uri, server)
-            client = register(flow.web, server, metadata, self.store)
-        request = AuthorizationRequest(server, client, visit.redirect_uri, flow.resource.resource, flow.scopes, self._prompt)
+            client = register(request.web, server, metadata, self.store)
+        authorization = AuthorizationRequest(server, client, visit.redirect_uri, request.resource.resource, request.scopes,
+                                             self._prompt)
         end = time.monotonic() + self._timeout
 
         def wait() -> None:
-            flow.left()
+            request.check()
             if time.monotonic() > end:
-                raise AuthError(f"nobody logged in at {server.issuer} within {self._timeout:g} s")
+                raise AuthError(f"the user did not log in at {server.issuer} within {self._timeout:g} s")
 
-        code = request.code(visit.ask(request.url, request.state, wait))
-        flow.agreed = True
+        code = authorization.code(visit.ask(authorization.url, authorization.state, wait))
+        request.user_agreed = True
         try:
-            return self.endpoint(flow.web, server, flow.proofs).request(
-                client, flow.resource.resource, request.fields(code), flow.scopes, flow.resource.described)
+            return self.endpoint(request.web, server, request.proofs).request(
+                client, request.resource.resource, authorization.fields(code), request.scopes, request.resource.described)
         except AuthError as error:
-            self.spent(error.error, server.issuer)
+            self.on_refresh_refused(error.error, server.issuer)
             raise
 
     def _known(self, server: AuthorizationServer) -> Optional[ClientIdentity]:

@@ -1,31 +1,73 @@
-"""What every way of obtaining a token has in common."""
+"""The abstract flow: how a token is obtained, as :mod:`access` sees it, and what one request for a token is about.
 
-from typing import TYPE_CHECKING, List, Optional
+``Grant`` is the base of those that exist. This module is beneath both, so that neither has to know the other.
+"""
 
-from ...net.exchange import Exchange
+from dataclasses import dataclass
+from typing import Callable, List, Optional, Sequence
+
 from .discovery import AuthorizationServer, ProtectedResource
+from .keys import Proofs
+from .stores.base import Store
+from .token_endpoint import Credentials, TokenEndpoint
 from .web import Web
 
-if TYPE_CHECKING:
-    from .keys import Proofs
+__all__ = ["Flow", "TokenRequest"]
 
 
-__all__ = ["Flow"]
+@dataclass
+class TokenRequest:
+    """One token that is wanted, and what it takes to ask for it."""
+
+    web: Web
+    resource: ProtectedResource
+    server: AuthorizationServer
+    scopes: List[str]
+    #: Makes the proofs of possession that the token is bound to; None for a bearer token.
+    proofs: Optional[Proofs]
+    #: To be called at least every quarter of a second; raises when the caller no longer waits for the token.
+    check: Callable[[], object]
+    #: Set when a user has agreed; a failure from then on is not a refusal of the user's.
+    user_agreed: bool = False
 
 
 class Flow:
-    """What a grant needs to get a token.
+    """A way to obtain tokens."""
 
-    :param left: raises when nobody waits for the token any more; to be called at least every quarter of a second.
-    """
+    #: Whether a user takes part, who can be asked for more.
+    interactive = False
+    #: The only authorization server that is trusted; None for the one that the MCP server names.
+    issuer: Optional[str]
+    #: That are wanted, besides those that the server asks for.
+    scopes: List[str]
+    #: Where tokens are kept.
+    store: Store
+    #: Whether tokens are bound to a key of this client's (RFC 9449).
+    dpop: bool
 
-    def __init__(self, web: Web, resource: ProtectedResource, server: AuthorizationServer, scopes: List[str],
-                 exchange: Exchange, proofs: "Optional[Proofs]") -> None:
-        self.web = web
-        self.resource = resource
-        self.server = server
-        self.scopes = scopes
-        self.proofs = proofs
-        self.left = exchange.left
-        #: Whether a user has agreed; what fails from then on is not for lack of that.
-        self.agreed = False
+    @property
+    def given_urls(self) -> Sequence[str]:
+        """The URLs that the caller has given, which no server has chosen."""
+        raise NotImplementedError
+
+    def obtain(self, request: TokenRequest) -> Credentials:
+        """Obtain a token, from the beginning.
+
+        :raises AuthError: no token could be obtained.
+        """
+        raise NotImplementedError
+
+    def accepts(self, credentials: Credentials) -> bool:
+        """Return whether stored credentials are such as this flow obtains."""
+        raise NotImplementedError
+
+    def endpoint(self, web: Web, server: AuthorizationServer, proofs: Optional[Proofs]) -> TokenEndpoint:
+        """Return the token endpoint of a server."""
+        raise NotImplementedError
+
+    def on_refresh_refused(self, error: str, issuer: str) -> None:
+        """Called when an authorization server has refused a refresh for good.
+
+        :param error: its error code.
+        """
+        raise NotImplementedError

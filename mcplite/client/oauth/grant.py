@@ -1,49 +1,53 @@
-"""What all ways to a token have in common; ``connect(..., auth=)`` takes any of them."""
+"""Grants: what all ways to obtain tokens have in common; ``connect(..., auth=)`` takes any of them."""
 
 import threading
-from typing import TYPE_CHECKING, Any, Dict, Optional, Sequence, Tuple, Union
+from typing import Dict, Optional, Sequence, Tuple, Union
 
 from ...errors import AuthError, TransportError
 from ...net.exchange import Exchange
 from ...net.link import Link
+from ...net.settings import HTTPSettings, Verify
+from ...net.tokens import TokenProvider
 from ...protocol.http.challenges import Challenge, find, parse
 from ...protocol.http.wellknown import canonical
 from ...protocol.show import shown
 from ...rpc.deadline import Deadline
+from .access import Access
 from .discovery import AuthorizationServer, ProtectedResource, find_resource
+from .flow import Flow
+from .keys import Proofs
 from .stores.base import MemoryStore, Store
 from .token_endpoint import Credentials, TokenEndpoint
 from .web import Web
 
-if TYPE_CHECKING:
-    from .access import Access
-    from .flow import Flow
-    from .keys import Proofs
-
 __all__ = ["Grant", "find_authorization"]
 
+#: Seconds that a read or write blocks at most.
 _SLICE = 0.25
-_KNOCK_SECONDS = 30.0
-#: Servers that one grant remembers, the one that was used last at the end (AUTH-45); the store knows more.
+#: Seconds for the request that finds out whether a server wants a token.
+_PROBE_SECONDS = 30.0
+#: Servers that one grant remembers, the one that was used last at the end (AUTH-45); the store has more.
 _MOST_SERVERS = 1000
-#: Asks nothing of a server but whether we may ask.
+#: Serves to see the answer to a request without a token.
 _PING = b'{"jsonrpc":"2.0","id":0,"method":"ping"}'
 _HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
 
-class Grant:
+def _slice() -> float:
+    return _SLICE
+
+
+class Grant(Flow, TokenProvider):
     """A way to get tokens; one object serves any number of servers and clients, from any thread.
 
-    :param issuer: the only authorization server that is trusted; None for whichever the MCP server names.
+    :param issuer: the only authorization server that is trusted; None for the one that the MCP server names.
     :param scopes: that are wanted, besides those that the server asks for; a list, or one text with blanks.
     :param store: where tokens are kept; by default in memory.
     :param dpop: binds tokens to a key of this client's (RFC 9449).
     :raises ValueError: an option cannot be used.
     """
 
-    #: Whether there is a user who can be asked.
-    interactive = False
-    #: The extension of the protocol that it is; None for none.
+    #: The protocol extension that this grant is; None when it is part of the protocol.
     extension: Optional[str] = None
 
     def __init__(self, *, issuer: Optional[str] = None, scopes: Union[str, Sequence[str]] = (), store: Optional[Store] = None,
@@ -56,110 +60,104 @@ class Grant:
         self.dpop = dpop
         #: Guards ``_accesses``; held for dictionary work.
         self._lock = threading.Lock()
-        self._accesses: "Dict[str, Access]" = {}
+        self._accesses: Dict[str, Access] = {}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}{'' if self.issuer is None else f' at {self.issuer}'}>"
 
-    def access(self, url: str, *, verify: Any = None, proxies: Optional[Dict[str, str]] = None) -> "Access":
-        """Return the way to a token for one server, which is the same for all of its clients.
+    def access(self, url: str, settings: HTTPSettings = HTTPSettings()) -> Access:
+        """Return the token source of one server, which is the same for all of its clients.
 
+        :param settings: how authorization servers are reached, from now on by all of those clients.
         :raises ValueError: a token would travel in the clear to that URL.
         """
-        from .access import Access
-
         name = canonical(url)
         with self._lock:
-            known = self._accesses.pop(name) if name in self._accesses else Access(self, url)
+            known = self._accesses.pop(name) if name in self._accesses else Access(self, url, settings)
             self._accesses[name] = known
             if len(self._accesses) > _MOST_SERVERS:
                 del self._accesses[next(iter(self._accesses))]
-            known.use(verify, proxies)
+            known.settings = settings  # those that were given last are those that work
             return known
 
     @property
     def given_urls(self) -> Sequence[str]:
-        """The URLs that the caller has given, which no server has chosen."""
         return [self.issuer] if self.issuer else []
 
-    def obtain(self, flow: "Flow") -> Credentials:
-        """Get a token, from the beginning.
-
-        :raises AuthError: there is none to be had.
-        """
-        raise NotImplementedError
-
-    def takes(self, credentials: Credentials) -> bool:
-        """Whether stored credentials are of this grant's making."""
+    def accepts(self, credentials: Credentials) -> bool:
         if self.issuer is None or self.issuer == credentials.issuer:
             return True
         return not credentials.described and self.issuer.rstrip("/") == credentials.issuer.rstrip("/")
 
-    def endpoint(self, web: Web, server: AuthorizationServer, proofs: "Optional[Proofs]") -> TokenEndpoint:
-        """Return the token endpoint of a server."""
+    def endpoint(self, web: Web, server: AuthorizationServer, proofs: Optional[Proofs]) -> TokenEndpoint:
         return TokenEndpoint(web, server, proofs)
 
-    def spent(self, error: str, issuer: str) -> None:
-        """Called when a refresh was refused for good, with what was said."""
+    def on_refresh_refused(self, error: str, issuer: str) -> None:
+        pass
 
-    # --- without a client of MCP ------------------------------------------------------------------------
+    # --- without an MCP client --------------------------------------------------------------------------
 
-    def login(self, url: str, *, verify: Any = None, proxies: Optional[Dict[str, str]] = None) -> Credentials:
-        """Get a token for a server now, whatever is stored; return it.
+    def login(self, url: str, *, verify: Verify = None, proxies: Optional[Dict[str, str]] = None) -> Credentials:
+        """Obtain a token for a server now, whatever is stored; return it.
 
-        :raises AuthError: there is none to be had, or the server wants none.
-        :raises TransportError: it cannot be reached.
+        :param verify: as for :func:`connect`; so is *proxies*.
+        :raises AuthError: no token could be obtained, or the server wants none.
+        :raises TransportError: the server cannot be reached.
         """
-        access = self.access(url, verify=verify, proxies=proxies)
-        exchange = Exchange(lambda: _SLICE)
-        status, challenge, address = _knock(url, verify, proxies)
-        # Some servers guard a few operations only; their description says that there is something to log in to.
+        settings = HTTPSettings(verify=verify, proxies=proxies)
+        access = self.access(url, settings)
+        status, challenge, address = _probe(url, settings)
+        # Some servers require a token for a few operations only; their metadata says that there is something to log in to.
         if status not in (401, 403) and not find_authorization(url, verify=verify, proxies=proxies).described:
             raise AuthError(f"{shown(url)} wants no authorization (it answered {status} to a request without)")
-        return access.log_in(challenge, exchange, address)
+        return access.log_in(challenge, Exchange(_slice), address)
 
-    def logout(self, url: str, *, verify: Any = None, proxies: Optional[Dict[str, str]] = None) -> bool:
+    def logout(self, url: str, *, verify: Verify = None, proxies: Optional[Dict[str, str]] = None) -> bool:
         """Drop the tokens for a server, and have them revoked; return whether there were any.
 
+        :param verify: as for :func:`connect`; so is *proxies*.
         :raises AuthError: they are dropped, but could not be revoked.
         """
-        return self.access(url, verify=verify, proxies=proxies).forget(Exchange(lambda: _SLICE))
+        return self.access(url, HTTPSettings(verify=verify, proxies=proxies)).forget(Exchange(_slice))
 
-    def token(self, url: str, *, verify: Any = None, proxies: Optional[Dict[str, str]] = None) -> Optional[str]:
-        """Return the stored token for a server, refreshed if it has expired; None when there is none that is good.
+    def token(self, url: str, *, verify: Verify = None, proxies: Optional[Dict[str, str]] = None) -> Optional[str]:
+        """Return the stored token for a server, refreshed if it has expired; None when there is no valid one.
 
+        :param verify: as for :func:`connect`; so is *proxies*.
         :raises AuthError: it could not be refreshed.
         """
-        return self.access(url, verify=verify, proxies=proxies).token(Exchange(lambda: _SLICE))
+        return self.access(url, HTTPSettings(verify=verify, proxies=proxies)).token(Exchange(_slice))
 
 
-def find_authorization(url: str, *, verify: Any = None, proxies: Optional[Dict[str, str]] = None) -> ProtectedResource:
+def find_authorization(url: str, *, verify: Verify = None, proxies: Optional[Dict[str, str]] = None) -> ProtectedResource:
     """Return what the MCP server at *url* says of its authorization: its resource, its authorization servers, its scopes.
 
-    For people who want to know which ``issuer=`` to trust; programs that believe it unseen have gained nothing by it.
+    For people who want to know which ``issuer=`` to trust; a program that trusts the result unseen gains nothing by it.
 
-    :raises AuthError: it says nothing that can be used.
+    :param verify: as for :func:`connect`; so is *proxies*.
+    :raises AuthError: the server says nothing that can be used.
     :raises TransportError: it cannot be reached.
     """
-    _, challenge, address = _knock(url, verify, proxies)
-    with Web(url, verify=verify, proxies=proxies, address=address) as web:
+    settings = HTTPSettings(verify=verify, proxies=proxies)
+    _, challenge, address = _probe(url, settings)
+    with Web(url, settings, address=address) as web:
         return find_resource(web, url, challenge, {})
 
 
-def _knock(url: str, verify: Any, proxies: Optional[Dict[str, str]]) -> Tuple[int, Optional[Challenge], Optional[str]]:
+def _probe(url: str, settings: HTTPSettings) -> Tuple[int, Optional[Challenge], Optional[str]]:
     """Return status and challenge of a server's answer to a request without a token, and the address that it came from.
 
     :raises TransportError: it cannot be reached, or does not answer.
     """
-    deadline = Deadline(_KNOCK_SECONDS)
+    deadline = Deadline(_PROBE_SECONDS)
 
-    def left() -> float:
+    def next_timeout() -> float:
         if deadline.expired:
-            raise TransportError(f"{shown(url)} did not answer within {_KNOCK_SECONDS:g} s")
+            raise TransportError(f"{shown(url)} did not answer within {_PROBE_SECONDS:g} s")
         return _SLICE
 
-    link, exchange = Link(url, verify=verify, proxies=proxies), Exchange(left, deadline.remaining)
-    exchange.notes_address = True
+    link, exchange = Link(url, settings), Exchange(next_timeout, deadline.remaining)
+    exchange.records_address = True
     try:
         reply = link.fetch(exchange, "POST", None, _HEADERS, _PING)
         reply.close()

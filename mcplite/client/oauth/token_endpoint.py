@@ -4,15 +4,13 @@ import base64
 import math
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 from urllib.parse import quote_plus
 
 from ...errors import AuthError
 from .discovery import AuthorizationServer
+from .keys import Proofs, SigningKey, client_assertion
 from .web import Answer, Web
-
-if TYPE_CHECKING:
-    from .keys import Proofs, SigningKey
 
 __all__ = ["ClientIdentity", "Credentials", "TokenEndpoint"]
 
@@ -97,8 +95,8 @@ class TokenEndpoint:
     :param signing_key: by which a client of "private_key_jwt" says who it is.
     """
 
-    def __init__(self, web: Web, server: AuthorizationServer, proofs: "Optional[Proofs]" = None,
-                 signing_key: "Optional[SigningKey]" = None) -> None:
+    def __init__(self, web: Web, server: AuthorizationServer, proofs: Optional[Proofs] = None,
+                 signing_key: Optional[SigningKey] = None) -> None:
         self._web, self._server, self._proofs, self._signing_key = web, server, proofs, signing_key
 
     def request(self, client: ClientIdentity, resource: str, fields: Mapping[str, Optional[str]], scopes: List[str],
@@ -143,8 +141,6 @@ class TokenEndpoint:
         if client.method == "client_secret_post":
             return {}, {"client_id": client.client_id, "client_secret": secret}
         if client.method == "private_key_jwt":
-            from .keys import client_assertion
-
             if self._signing_key is None:
                 raise AuthError(f"{client.client_id} shows {self._server.issuer} who it is by a private key, which is not at hand"
                                 " here; use the same ClientCredentials(private_key=...) as before")
@@ -175,7 +171,7 @@ class TokenEndpoint:
 
         :raises AuthError: it refused; ``error`` is ``invalid_grant`` when the refresh token is good no more.
         """
-        with self._web.to_the_end():
+        with self._web.uninterrupted():
             new = self.request(old.client, old.resource, {"grant_type": "refresh_token", "refresh_token": old.refresh_token},
                                old.scopes, old.described)
         new.refresh_token = new.refresh_token or old.refresh_token

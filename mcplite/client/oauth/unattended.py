@@ -3,20 +3,18 @@
 Nobody looks at where they send their secrets, so each insists on the one authorization server that is meant (AUTH-31).
 """
 
-from typing import TYPE_CHECKING, Callable, Optional, Sequence, Union
+from typing import Callable, Optional, Sequence, Union
 
 from ...errors import AuthError
 from ...protocol.http.wellknown import check_url
 from .discovery import AuthorizationServer
+from .flow import TokenRequest
 from .grant import Grant
+from .keys import Proofs, SigningKey
 from .registration import choose_method
 from .stores.base import Store
 from .token_endpoint import ClientIdentity, Credentials, TokenEndpoint
 from .web import Web
-
-if TYPE_CHECKING:
-    from .flow import Flow
-    from .keys import Proofs, SigningKey
 
 __all__ = ["ClientCredentials", "EnterpriseManaged", "WorkloadIdentity"]
 
@@ -43,8 +41,8 @@ class _Unattended(Grant):
         super().__init__(issuer=issuer, scopes=scopes, store=store, dpop=dpop)
         self._client_id, self._client_secret = client_id, client_secret
 
-    def takes(self, credentials: Credentials) -> bool:
-        return super().takes(credentials) and credentials.client.client_id == self._client_id
+    def accepts(self, credentials: Credentials) -> bool:
+        return super().accepts(credentials) and credentials.client.client_id == self._client_id
 
     def _client(self, server: AuthorizationServer) -> ClientIdentity:
         method = choose_method(server.methods, True, server.issuer) if self._client_secret else "none"
@@ -75,13 +73,11 @@ class ClientCredentials(_Unattended):
         if (client_secret is None) == (private_key is None):
             raise ValueError("give client_secret= or private_key=, one of them")
         super().__init__(client_id, client_secret, issuer, scopes, store, dpop)
-        self._key: "Optional[SigningKey]" = None
+        self._key: Optional[SigningKey] = None
         if private_key is not None:
-            from .keys import SigningKey
-
             self._key = SigningKey.load(private_key, algorithm, key_id)
 
-    def endpoint(self, web: Web, server: AuthorizationServer, proofs: "Optional[Proofs]") -> TokenEndpoint:
+    def endpoint(self, web: Web, server: AuthorizationServer, proofs: Optional[Proofs]) -> TokenEndpoint:
         return TokenEndpoint(web, server, proofs, self._key)
 
     def _client(self, server: AuthorizationServer) -> ClientIdentity:
@@ -89,11 +85,11 @@ class ClientCredentials(_Unattended):
             return ClientIdentity(server.issuer, self._client_id, method="private_key_jwt")
         return super()._client(server)
 
-    def obtain(self, flow: "Flow") -> Credentials:
+    def obtain(self, request: TokenRequest) -> Credentials:
         """Ask for a token in the program's own name."""
-        fields = {"grant_type": "client_credentials", "scope": " ".join(flow.scopes) or None}
-        return self.endpoint(flow.web, flow.server, flow.proofs).request(
-            self._client(flow.server), flow.resource.resource, fields, flow.scopes, flow.resource.described)
+        fields = {"grant_type": "client_credentials", "scope": " ".join(request.scopes) or None}
+        return self.endpoint(request.web, request.server, request.proofs).request(
+            self._client(request.server), request.resource.resource, fields, request.scopes, request.resource.described)
 
 
 class WorkloadIdentity(_Unattended):
@@ -114,11 +110,11 @@ class WorkloadIdentity(_Unattended):
         super().__init__(client_id, client_secret, issuer, scopes, store, dpop)
         self._assertion = assertion
 
-    def obtain(self, flow: "Flow") -> Credentials:
+    def obtain(self, request: TokenRequest) -> Credentials:
         """Ask for a token, once: an assertion that was refused is refused again."""
-        fields = {"grant_type": _JWT_BEARER, "assertion": _text(self._assertion), "scope": " ".join(flow.scopes) or None}
-        return self.endpoint(flow.web, flow.server, flow.proofs).request(
-            self._client(flow.server), flow.resource.resource, fields, flow.scopes, flow.resource.described)
+        fields = {"grant_type": _JWT_BEARER, "assertion": _text(self._assertion), "scope": " ".join(request.scopes) or None}
+        return self.endpoint(request.web, request.server, request.proofs).request(
+            self._client(request.server), request.resource.resource, fields, request.scopes, request.resource.described)
 
 
 class EnterpriseManaged(_Unattended):
@@ -154,22 +150,22 @@ class EnterpriseManaged(_Unattended):
     def given_urls(self) -> Sequence[str]:
         return [*super().given_urls, self._idp]
 
-    def obtain(self, flow: "Flow") -> Credentials:
+    def obtain(self, request: TokenRequest) -> Credentials:
         """Ask the identity provider for a grant, and the authorization server for a token."""
-        scope = " ".join(flow.scopes) or None
-        answer = flow.web.post_form(self._idp, "the identity provider", {
+        scope = " ".join(request.scopes) or None
+        answer = request.web.post_form(self._idp, "the identity provider", {
             "grant_type": _EXCHANGE, "requested_token_type": _ID_JAG, "subject_token": _text(self._id_token),
-            "subject_token_type": _ID_TOKEN, "audience": flow.server.issuer, "resource": flow.resource.resource, "scope": scope,
+            "subject_token_type": _ID_TOKEN, "audience": request.server.issuer, "resource": request.resource.resource, "scope": scope,
             "client_id": self._idp_client_id, "client_secret": self._idp_client_secret})
         grant = answer.document.get("access_token")
         if answer.status != 200 or answer.error or not isinstance(grant, str):
-            raise AuthError(f"the identity provider gave no grant for {flow.resource.resource}: {answer.explain()}",
+            raise AuthError(f"the identity provider gave no grant for {request.resource.resource}: {answer.explain()}",
                             error=answer.error)
         if answer.document.get("issued_token_type", _ID_JAG) != _ID_JAG:
             raise AuthError("the identity provider gave something else than a grant for another server (id-jag)")
-        return self.endpoint(flow.web, flow.server, flow.proofs).request(
-            self._client(flow.server), flow.resource.resource, {"grant_type": _JWT_BEARER, "assertion": grant, "scope": scope},
-            flow.scopes, flow.resource.described)
+        return self.endpoint(request.web, request.server, request.proofs).request(
+            self._client(request.server), request.resource.resource, {"grant_type": _JWT_BEARER, "assertion": grant, "scope": scope},
+            request.scopes, request.resource.described)
 
 
 def _text(assertion: Assertion) -> str:

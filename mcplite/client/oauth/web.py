@@ -1,7 +1,7 @@
-"""Requests to authorization servers: bounded in size and time, and never where they must not go.
+"""Requests to authorization servers: bounded in size and time, and guarded against SSRF.
 
-Metadata comes from whoever the MCP server names, so nothing of it is believed before it is looked at: only https (or
-this machine), no private networks, a megabyte, half a minute (AUTH-35 to AUTH-38).
+The MCP server chooses where they go, so each URL is checked before it is used: https only (or this machine), no private
+networks, a megabyte, half a minute (AUTH-35 to AUTH-38).
 """
 
 import contextlib
@@ -16,38 +16,40 @@ from urllib.parse import urlencode, urlsplit
 
 from ...errors import AuthError, MCPError, TransportError
 from ...net.exchange import Exchange, Stopped
-from ...net.link import Link, Reply
+from ...net.link import Link
+from ...net.reply import Reply
+from ...net.settings import HTTPSettings
 from ...protocol.http.wellknown import base_of, check_url, is_loopback, origin_of
 from ...protocol.show import printable, shown
 
-__all__ = ["Answer", "Web", "is_address", "is_public", "make_guard", "plain"]
+__all__ = ["AddressGuard", "Answer", "Web", "is_address", "is_public", "plain"]
 
 _Address = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-#: What Python takes for global: the shared space of carriers (RFC 6598), the sites of old (RFC 3879), and translation
-#: within a network, where nobody outside knows which bits are the other address (RFC 8215).
-_INNER = tuple(map(ipaddress.ip_network, ("100.64.0.0/10", "fec0::/10", "64:ff9b:1::/48")))
+#: Private networks that Python takes for global: the shared space of carriers (RFC 6598), site-local addresses (RFC 3879),
+#: and translation within a network, where the bits of the IPv4 address are not known outside (RFC 8215).
+_PRIVATE = tuple(map(ipaddress.ip_network, ("100.64.0.0/10", "fec0::/10", "64:ff9b:1::/48")))
 
 
 def is_public(text: str) -> bool:
-    """Whether an address belongs to the internet; forms of IPv6 that carry an IPv4 address are judged by that."""
+    """Return whether an address belongs to the internet; an IPv6 address that embeds an IPv4 address is judged by that."""
     try:
         address: _Address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return False
-    if any(address in network for network in _INNER):
+    if any(address in network for network in _PRIVATE):
         return False
     if isinstance(address, ipaddress.IPv6Address):
-        inside = _carried(address)
-        if inside:
-            return all(is_public(str(one)) for one in inside)
+        embedded = _embedded(address)
+        if embedded:
+            return all(is_public(str(one)) for one in embedded)
         if (int(address) >> 32) & 0xFCFF_FFFF == 0x0000_5EFE and not is_public(str(_low(address))):
-            return False  # ISATAP, which is of any network
+            return False  # ISATAP, which any network can use
     return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
 
 
-def _carried(address: ipaddress.IPv6Address) -> List[ipaddress.IPv4Address]:
-    """Return the IPv4 addresses that an IPv6 address stands for, whose own network says nothing."""
+def _embedded(address: ipaddress.IPv6Address) -> List[ipaddress.IPv4Address]:
+    """Return the IPv4 addresses that an IPv6 address stands for."""
     if address.ipv4_mapped is not None:
         return [address.ipv4_mapped]
     if address.sixtofour is not None:
@@ -63,7 +65,7 @@ def _low(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address:
 
 
 def is_address(host: str) -> bool:
-    """Whether a host is no name."""
+    """Return whether a host is an address, and not a name."""
     try:
         ipaddress.ip_address(host.strip("[]").partition("%")[0])
     except ValueError:
@@ -71,48 +73,53 @@ def is_address(host: str) -> bool:
     return True
 
 
-def make_guard(server: str, address: Optional[str] = None, given: Sequence[str] = ()) -> Callable[[str, int], List[str]]:
-    """Return what looks at each address before it is connected to.
+class AddressGuard:
+    """The guard against server-side request forgery (SSRF): checks the addresses of each new connection (AUTH-36).
 
-    :param server: URL of the server that names where to go. Its own host is always allowed; when that is at a private
-        address, all others are.
-    :param address: that it was found at; by default its name is looked up, which may lead elsewhere by now, so that this
-        machine is allowed then only to a server that is here by its very name.
+    The MCP server names the URLs of its authorization servers, so that it could send the client to hosts of the client's
+    own network. A public server may name public addresses only; a server at a private address may name any. What is returned
+    is connected to without a second lookup, since the name may lead elsewhere by then (DNS rebinding).
+
+    :param server: URL of the MCP server. Its own host is always allowed.
+    :param address: where it was met. By default its name is looked up, which may lead elsewhere by now; so this machine is
+        allowed then only if the URL itself names it.
     :param given: URLs that the caller has given, and not the server; their hosts are allowed as well.
-    :returns: for :func:`make_adapter`: takes a host and a port, returns the addresses to connect to, and raises OSError
-        when one of them may not be used.
     """
-    home = origin_of(server)[1]
-    allowed = {home, *(origin_of(url)[1] for url in given)}
-    private: Optional[bool] = None if address is None else not is_public(address)
-    # Whoever names the server can have the name lead here whenever they like (AUTH-36).
-    keeps_out = address is None and not (is_loopback(home) or is_address(home))
 
-    def guard(host: str, port: int) -> List[str]:
-        nonlocal private
+    def __init__(self, server: str, address: Optional[str] = None, given: Sequence[str] = ()) -> None:
+        self._home = home = origin_of(server)[1]
+        self._allowed = {home, *(origin_of(url)[1] for url in given)}
+        #: Whether the server is at a private address; None before that is looked up.
+        self._is_private: Optional[bool] = None if address is None else not is_public(address)
+        # The owner of the server's name can have it lead to this machine at any moment.
+        self._keeps_out = address is None and not (is_loopback(home) or is_address(home))
+
+    def __call__(self, host: str, port: int) -> List[str]:
+        """Return the addresses to connect to.
+
+        :raises OSError: one of them is not allowed, or there is none.
+        """
         name = host.strip("[]")
-        if name.lower() in allowed:
+        if name.lower() in self._allowed:
             return [name]
-        if private is None:
-            private = _is_private(home, port)
+        if self._is_private is None:
+            self._is_private = _is_private(self._home, port)
         addresses = _resolve(name, port)
-        if not private and not all(map(is_public, addresses)) or keeps_out and any(map(_is_here, addresses)):
-            # Not the address itself: what a name means inside of our network is none of the server's business.
+        if not self._is_private and not all(map(is_public, addresses)) or self._keeps_out and any(map(_is_here, addresses)):
+            # Without the address itself: the server must not learn what a name means in our network.
             raise OSError(f"{name} is at an address of a private network, where a public server has nothing to send us to")
         return addresses
-
-    return guard
 
 
 def _is_here(text: str) -> bool:
     address = ipaddress.ip_address(text.partition("%")[0])
-    inside = _carried(address) if isinstance(address, ipaddress.IPv6Address) else []
-    return any(one.is_loopback or one.is_unspecified for one in (address, *inside))
+    embedded = _embedded(address) if isinstance(address, ipaddress.IPv6Address) else []
+    return any(one.is_loopback or one.is_unspecified for one in (address, *embedded))
 
 
 def _is_private(host: str, port: int) -> bool:
     try:
-        # One address of several proves nothing: whoever names the server can add any.
+        # A single private address proves nothing: the owner of the name can add any.
         return not any(map(is_public, _resolve(host, port)))
     except OSError:
         return False  # it is known to a proxy only
@@ -125,58 +132,59 @@ def _resolve(host: str, port: int) -> List[str]:
 
 _BYTES = 1 << 20
 _SECONDS = 30.0
+#: Seconds that a read or write blocks at most before it checks whether the caller still waits.
 _SLICE = 0.25
 _FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
 _JSON = {"Content-Type": "application/json", "Accept": "application/json"}
-_SHOWN = 200
-#: Fields of a form that nobody else may see.
+#: Characters of an error's description that are shown.
+_LONGEST_DESCRIPTION = 200
+#: Fields of a form that are secret.
 _SECRETS = frozenset({"assertion", "client_assertion", "client_secret", "code", "code_verifier", "refresh_token", "subject_token",
                       "token"})
 
 
 @dataclass
 class Answer:
-    """What an authorization server has answered."""
+    """The answer of an authorization server."""
 
     status: int
-    #: The JSON object of the body; empty when there is none.
+    #: The JSON object of the body; empty when the body is something else.
     document: Dict[str, Any] = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
 
     @property
     def error(self) -> str:
-        """The code of an OAuth error, or nothing."""
+        """The code of an OAuth error; empty for none."""
         code = self.document.get("error")
         return code[:100] if isinstance(code, str) else ""
 
     def explain(self) -> str:
-        """Return what it said of an error, for people."""
+        """Return the server's description of an error, for people."""
         text = self.document.get("error_description")
-        parts = [plain(self.error), plain(text)[:_SHOWN] if isinstance(text, str) else ""]
+        parts = [plain(self.error), plain(text)[:_LONGEST_DESCRIPTION] if isinstance(text, str) else ""]
         return ": ".join(filter(None, parts)) or f"status {self.status}"
 
 
 def plain(text: str) -> str:
-    """Return what another said in one line that steers no terminal."""
+    """Return a foreign text as one line without control characters, which could steer a terminal."""
     return printable(" ".join(text.split()))
 
 
 class Web:
     """The requests of one attempt to get a token; connections last as long as the ``with`` block.
 
-    :param server: URL of the MCP server for whose sake all this is done.
-    :param verify: as for ``requests``.
-    :param proxies: as for ``requests``.
-    :param address: of that server, if it is known.
+    :param server: URL of the MCP server that the token is for.
+    :param settings: without credentials, which are for the MCP server alone.
+    :param address: where that server was met, if it is known.
     :param given: URLs that the caller has given, which may be at private addresses.
-    :param left: raises when nobody waits for the outcome any more.
+    :param check: called before each read and write; raises when the caller no longer waits.
     """
 
-    def __init__(self, server: str, *, verify: Any = None, proxies: Optional[Dict[str, str]] = None,
-                 address: Optional[str] = None, given: Sequence[str] = (), left: Callable[[], object] = bool) -> None:
-        self._guard = make_guard(server, address, given)
-        self._options: Dict[str, Any] = {"verify": verify, "proxies": proxies, "guard": self._guard}
-        self._left = left
+    def __init__(self, server: str, settings: HTTPSettings = HTTPSettings(), *, address: Optional[str] = None,
+                 given: Sequence[str] = (), check: Optional[Callable[[], object]] = None) -> None:
+        self._guard = AddressGuard(server, address, given)
+        self._settings = settings
+        self._check = check
         self._links: Dict[str, Link] = {}
 
     def __enter__(self) -> "Web":
@@ -188,22 +196,22 @@ class Web:
             link.close()
 
     @contextlib.contextmanager
-    def to_the_end(self) -> Iterator[None]:
-        """Let requests in the block end, within their own time, also when nobody waits any more.
+    def uninterrupted(self) -> Iterator[None]:
+        """Complete the requests of the block, within their own time, even when the caller no longer waits.
 
-        A refresh token is used up by the request, whoever hears the answer (AUTH-34).
+        A refresh token is used up by the request, so that its answer must not be lost (AUTH-34).
         """
-        left, self._left = self._left, bool
+        check, self._check = self._check, None
         try:
             yield
         finally:
-            self._left = left
+            self._check = check
 
     def get(self, url: str, what: str, headers: Optional[Mapping[str, str]] = None) -> Optional[Dict[str, Any]]:
         """Return the JSON object at *url*; None when there is nothing (any status of 4xx).
 
-        :param what: whose it is, for errors.
-        :raises AuthError: it cannot be fetched, or is no JSON object.
+        :param what: describes it in errors.
+        :raises AuthError: it cannot be fetched, or is not a JSON object.
         """
         reply = self._send("GET", url, what, {"Accept": "application/json", **(headers or {})}, None)
         if 400 <= reply.status < 500:
@@ -214,28 +222,28 @@ class Web:
             raise AuthError(f"{what}, {shown(url)}, was answered with {reply.status}")
         document = self._document(reply, what)
         if document is None:
-            raise AuthError(f"{what}, {shown(url)}, is no JSON object")
+            raise AuthError(f"{what}, {shown(url)}, is not a JSON object")
         return document
 
     def post_form(self, url: str, what: str, fields: Mapping[str, Optional[str]],
                   headers: Optional[Mapping[str, str]] = None) -> Answer:
         """Post a form, without the fields that are None, and return the answer, whatever its status.
 
-        :raises AuthError: there is none.
+        :raises AuthError: no answer came.
         """
         body = urlencode({name: value for name, value in fields.items() if value is not None}).encode("ascii")
         answer = self._post(url, what, {**_FORM, **(headers or {})}, body)
-        said = answer.document.get("error_description")
-        if isinstance(said, str):  # some say what they have got, and it goes into an error (AUTH-19)
+        description = answer.document.get("error_description")
+        if isinstance(description, str):  # some servers repeat what they were sent, and it goes into an error (AUTH-19)
             for name in _SECRETS & fields.keys():
-                said = said.replace(fields[name] or "***", "***")
-            answer.document["error_description"] = said
+                description = description.replace(fields[name] or "***", "***")
+            answer.document["error_description"] = description
         return answer
 
     def post_json(self, url: str, what: str, document: Dict[str, Any]) -> Answer:
         """Post a JSON object and return the answer, whatever its status.
 
-        :raises AuthError: there is none.
+        :raises AuthError: no answer came.
         """
         return self._post(url, what, _JSON, json.dumps(document).encode("utf-8"))
 
@@ -252,7 +260,7 @@ class Web:
             return self._link(url).fetch(self._exchange(url, what), method, url, headers, body)
         except AuthError:
             raise
-        except (TransportError, OSError, ValueError) as error:  # requests has its own idea of which hosts there are
+        except (TransportError, OSError, ValueError) as error:  # requests refuses some hosts that check_url allows
             raise AuthError(f"{what} could not be reached: {error}") from error
 
     def _document(self, reply: Reply, what: str) -> Optional[Dict[str, Any]]:
@@ -266,7 +274,7 @@ class Web:
             reply.close()
         try:
             document = json.loads(data)
-            # Lone surrogates could not be sent on: as a scope, or a client's id.
+            # Lone surrogates could not be sent in a later request: as a scope, or a client's id.
             json.dumps(document, ensure_ascii=False).encode("utf-8")
         except (ValueError, RecursionError):
             return None
@@ -275,24 +283,25 @@ class Web:
     def _exchange(self, url: str, what: str) -> Exchange:
         end = time.monotonic() + _SECONDS
 
-        def in_all() -> float:
+        def remaining() -> float:
             return end - time.monotonic()
 
-        def left() -> float:
-            self._left()
-            remaining = in_all()
-            if remaining <= 0:
+        def next_timeout() -> float:
+            if self._check is not None:
+                self._check()
+            seconds = remaining()
+            if seconds <= 0:
                 raise AuthError(f"{what}, {shown(url)}, was not answered within {_SECONDS:g} s")
-            return min(remaining, _SLICE)
+            return min(seconds, _SLICE)
 
-        return Exchange(left, in_all)
+        return Exchange(next_timeout, remaining)
 
     def _link(self, url: str) -> Link:
         base, (_, host, port) = base_of(url), origin_of(url)
         link = self._links.get(base)
         if link is None:
             if is_address(host):
-                self._guard(host, port)  # also where a proxy connects, and would find it
-            # A path: requests writes one for a bare origin, and each request says its own.
-            link = self._links[base] = Link(base + (urlsplit(url).path or "/"), **self._options)
+                self._guard(host, port)  # the link does not check addresses behind a proxy
+            # With a path: requests adds one to a bare origin, and each request has its own.
+            link = self._links[base] = Link(base + (urlsplit(url).path or "/"), self._settings, self._guard)
         return link

@@ -197,9 +197,9 @@ def test_a_notification_waits_for_a_login(auth, script, user, grant):
 
 
 def test_a_stream_of_2024_waits_for_a_login(old, user, grant, monkeypatch):
-    from mcplite.client.http import legacy_sse as httpsse
+    from mcplite.client.http import legacy_sse
 
-    monkeypatch.setattr(httpsse, "_ENDPOINT_SECONDS", SHORT)
+    monkeypatch.setattr(legacy_sse, "_ENDPOINT_SECONDS", SHORT)
     take_long(user)
     with connect(old, grant, type="sse") as client:
         client.ping()
@@ -278,7 +278,7 @@ def test_a_client_is_closed_in_the_middle_of_its_first_login(request, user, gran
 def test_a_user_who_never_comes_back(script, user):
     user.may.clear()
     grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, timeout=0.1)
-    with pytest.raises(mcplite.AuthError, match="nobody logged in .* within 0.1 s"):
+    with pytest.raises(mcplite.AuthError, match="the user did not log in at .* within 0.1 s"):
         legacy(script, grant).open()
 
 
@@ -443,9 +443,9 @@ def test_a_response_that_nobody_may_go_on_with_costs_one_login(auth, script, use
 
 
 def test_a_stream_that_nobody_may_listen_to_costs_one_login(auth, script, user, grant, monkeypatch):
-    from mcplite.client.http.resumption import Following
+    from mcplite.client.http.resumption import ResumableStream
 
-    monkeypatch.setattr(Following, "delay", lambda following: 0.0)
+    monkeypatch.setattr(ResumableStream, "delay", lambda stream: 0.0)
     script.on_request = lambda request, token: (401, script.challenge()) if request.method == "GET" else None
     with legacy(script, grant, listen=True) as client:
         for thread in threading.enumerate():
@@ -457,9 +457,9 @@ def test_a_stream_that_nobody_may_listen_to_costs_one_login(auth, script, user, 
 
 
 def test_a_user_who_says_no_is_not_asked_again_by_what_listens(auth, script, user, grant, monkeypatch):
-    from mcplite.client.http.resumption import Following
+    from mcplite.client.http.resumption import ResumableStream
 
-    monkeypatch.setattr(Following, "delay", lambda following: 0.02)
+    monkeypatch.setattr(ResumableStream, "delay", lambda stream: 0.02)
     grant.login(script.url)
     auth.denies = True
     auth.refreshable.clear()
@@ -483,9 +483,9 @@ def test_a_user_who_says_no_is_not_asked_again_by_a_subscription(auth, real, use
 
 def test_what_listens_goes_on_when_the_network_is_back(auth, script, user, grant, monkeypatch):
     # A token cannot be refreshed by somebody who has no network; that is no reason to give up.
-    from mcplite.client.http.resumption import Following
+    from mcplite.client.http.resumption import ResumableStream
 
-    monkeypatch.setattr(Following, "delay", lambda following: 0.05)
+    monkeypatch.setattr(ResumableStream, "delay", lambda stream: 0.05)
     opened, cuts = threading.Event(), []
 
     def stream(request, answer):

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 import mcplite
-from mcplite.client.oauth import access, web as webs
+from mcplite.client.oauth import stepup, token_lock, web as webs
 from mcplite.client.oauth.discovery import AuthorizationServer
-from mcplite.net.link import Exchange, Link, Stopped
+from mcplite.net.exchange import Exchange, Stopped
+from mcplite.net.link import Link
+from mcplite.net.settings import HTTPSettings
 from tests.support.authserver import REDIRECT, AuthServer, follow, refuse
 from tests.support.webscript import WebScript
 
@@ -55,7 +57,9 @@ FORK = """
 import os, sys, threading
 import mcplite
 from tests.support.authserver import REDIRECT, follow
-from mcplite.net.link import Exchange, Link
+from mcplite.net.exchange import Exchange
+from mcplite.net.link import Link
+from mcplite.net.settings import HTTPSettings
 
 url, path = sys.argv[1], sys.argv[2]
 parent, asked, may = os.getpid(), threading.Event(), threading.Event()
@@ -69,7 +73,7 @@ def ask(url):
 grant = mcplite.OAuth(ask=ask, redirect_uri=REDIRECT, store=mcplite.FileStore(path) if path else mcplite.MemoryStore())
 
 def use():
-    link = Link(url, auth=grant)
+    link = Link(url, HTTPSettings(auth=grant))
     link.send(Exchange(lambda: 30.0), "POST", None, {"Content-Type": "application/json", "Accept": "application/json"},
               b'{"jsonrpc":"2.0","id":1,"method":"ping"}').excerpt()
     link.close()
@@ -98,7 +102,7 @@ def connect(script, grant, **options):
 
 @contextlib.contextmanager
 def linked(script, grant):
-    link = Link(script.url, auth=grant)
+    link = Link(script.url, HTTPSettings(auth=grant))
     try:
         yield lambda exchange=None: link.send(exchange or Exchange(lambda: LIMIT), "POST", None, JSON, PING).excerpt()
     finally:
@@ -243,16 +247,16 @@ class _Told(Exchange):
     def __init__(self):
         super().__init__(lambda: LIMIT)
         self.waits = threading.Event()
-        self._stands = False
+        self._paused = False
 
-    def standing(self):
-        self._stands = True
-        return super().standing()
+    def paused(self):
+        self._paused = True
+        return super().paused()
 
-    def left(self):
-        if self._stands:
+    def next_timeout(self):
+        if self._paused:
             self.waits.set()
-        return super().left()
+        return super().next_timeout()
 
 
 def begin_to_wait(ping, count):
@@ -347,7 +351,7 @@ def test_what_is_none_of_the_others_affair_does_not_fail_them(auth, script, user
 
 def test_a_failure_is_over_when_somebody_has_a_token(auth, script, user, grant):
     # Who waits through a login that fails, and one that does not, has no reason to complain.
-    grant.access(script.url)._turn = _Order("fails", "works", "late")
+    grant.access(script.url)._lock._threads = _Order("fails", "works", "late")
     late = _Told()
     with linked(script, grant) as ping:
         end = begin([lambda: ping(late)], "late")
@@ -492,7 +496,7 @@ def test_a_process_takes_over_when_the_one_that_refreshes_is_killed(auth, script
 
 def test_a_process_that_was_stopped_in_the_middle_is_not_waited_for_without_end(script, user, tmp_path, monkeypatch):
     # Such as a login on a terminal that somebody has put aside.
-    monkeypatch.setattr(access, "_PATIENCE", 0.1)
+    monkeypatch.setattr(token_lock, "_MOST_SECONDS", 0.1)
     path = tmp_path / "private" / "credentials.json"
     grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, store=mcplite.FileStore(path))
     with linked(script, grant) as ping:
@@ -561,7 +565,7 @@ def test_401_for_ever_ends_after_a_refresh_and_a_login(auth, script, user, grant
 def test_a_token_that_is_never_accepted_costs_one_login_and_not_one_each_call(auth, script, user, grant, monkeypatch):
     # AUTH-48
     now = [0.0]
-    monkeypatch.setattr(access, "time", _Time(now))
+    monkeypatch.setattr(stepup, "time", _Time(now))
     with connect(script, grant) as client:
         script.on_request = lambda request, token: (
             (401, script.challenge(error="invalid_token")) if request.does == "ping" else None)
@@ -638,7 +642,7 @@ def test_scopes_that_are_never_granted_are_not_asked_for_again(auth, script, use
     auth.grants = lambda scopes: [scope for scope in scopes if scope != "admin"]
     grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, scopes=["read"])
     now = [0.0]
-    monkeypatch.setattr(access, "time", _Time(now))
+    monkeypatch.setattr(stepup, "time", _Time(now))
     with connect(script, grant) as client:
         for _ in range(3):
             with pytest.raises(mcplite.AuthError, match="admin"):

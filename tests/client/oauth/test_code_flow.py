@@ -365,7 +365,7 @@ def test_a_redirect_uri_whose_port_is_taken_is_an_error_before_anybody_is_asked(
         redirect = f"http://127.0.0.1:{taken.getsockname()[1]}/callback"
         grant = mcplite.OAuth(client_id="me", issuer=auth.issuer, redirect_uri=redirect,
                               ask=mcplite.Browser(opened.append, out=io.StringIO()))
-        with pytest.raises(mcplite.AuthError, match=f"nobody can come back to {redirect}: its port is taken"):
+        with pytest.raises(mcplite.AuthError, match=f"the browser cannot come back to {redirect}: its port is taken"):
             grant.login(script.url)
     assert opened == []
 

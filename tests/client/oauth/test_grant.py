@@ -13,6 +13,7 @@ import pytest
 import mcplite
 from mcplite.client.oauth import grant as grants
 from mcplite.client.oauth.grant import Grant
+from mcplite.net.settings import HTTPSettings
 from mcplite.protocol.http.challenges import Challenge
 from tests.support.authserver import REDIRECT, User, follow, refuse
 from tests.support.webscript import WebScript
@@ -163,7 +164,7 @@ def test_what_a_server_says_of_its_authorization(auth, script):
 
 
 def test_a_server_that_never_answers_is_not_waited_for_without_end(grant, monkeypatch):
-    monkeypatch.setattr(grants, "_KNOCK_SECONDS", 0.2)
+    monkeypatch.setattr(grants, "_PROBE_SECONDS", 0.2)
     with WebScript(lambda request, answer: answer.hold()) as script:
         for ask in (mcplite.find_authorization, grant.login):
             with pytest.raises(mcplite.TransportError, match="0.2 s"):
@@ -177,7 +178,7 @@ def test_who_is_asked_first_is_remembered_by_its_address(auth, script, last):
     if last:
         refuses = script.refuses
         script.refuses = lambda request, answer: (refuses(request, answer), answer.cut())[0]
-    status, challenge, address = grants._knock(script.url, None, None)
+    status, challenge, address = grants._probe(script.url, HTTPSettings())
     assert (status, challenge.scopes, address) == (401, ["read"], "127.0.0.1")
 
 
@@ -191,7 +192,7 @@ def test_a_name_that_leads_here_after_the_first_answer_sends_us_nowhere(monkeypa
         "127.0.0.1" if host == "evil.example" else host, *arguments, **options))
     with WebScript(lambda request, answer: answer.status(404)) as script:
         challenge = Challenge("bearer", {"resource_metadata": f"{script.origin}/admin"})
-        monkeypatch.setattr(grants, "_knock", lambda url, verify, proxies: (401, challenge, "93.184.216.34"))
+        monkeypatch.setattr(grants, "_probe", lambda url, settings: (401, challenge, "93.184.216.34"))
         with pytest.raises(mcplite.AuthError, match="a private network"):
             ask(grant, "https://evil.example/mcp")
         assert script.connections == 0
@@ -199,10 +200,10 @@ def test_a_name_that_leads_here_after_the_first_answer_sends_us_nowhere(monkeypa
 
 
 def test_the_certificates_that_were_given_last_count(grant):
-    first = grant.access("https://s.example/mcp", verify="/nowhere.pem")
-    again = grant.access("https://S.example:443/mcp/", verify="/ca.pem", proxies={"https": "http://p.example"})
+    first = grant.access("https://s.example/mcp", HTTPSettings(verify="/nowhere.pem"))
+    again = grant.access("https://S.example:443/mcp/", HTTPSettings(verify="/ca.pem", proxies={"https": "http://p.example"}))
     assert first is again
-    assert again._options == {"verify": "/ca.pem", "proxies": {"https": "http://p.example"}}
+    assert again.settings == HTTPSettings(verify="/ca.pem", proxies={"https": "http://p.example"})
 
 
 def test_threads_that_ask_for_the_same_server_get_the_same_access(grant):

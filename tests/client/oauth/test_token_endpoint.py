@@ -14,7 +14,7 @@ from mcplite.client.oauth.keys import Proofs, SigningKey
 from mcplite.client.oauth.stores.base import MemoryStore
 from mcplite.client.oauth.token_endpoint import ClientIdentity, Credentials, TokenEndpoint
 from mcplite.client.oauth.web import Web
-from mcplite.net.link import Stopped
+from mcplite.net.exchange import Stopped
 from tests.support.webscript import WebScript
 
 RESOURCE = "https://mcp.example/mcp"
@@ -429,10 +429,10 @@ def test_what_another_version_has_kept_is_passed_over(record):
 
 def test_a_refresh_is_not_cut_short_by_who_leaves(counter):
     # AUTH-34: the refresh token is used up, whoever hears the answer.
-    def left():
+    def check():
         raise Stopped
 
-    with Web(counter.url, left=left) as web:
+    with Web(counter.url, check=check) as web:
         endpoint = TokenEndpoint(web, counter.server())
         counter.said = [{**TOKEN, "refresh_token": "r2"}]
         old = Credentials(counter.origin, RESOURCE, counter.client(), "old", refresh_token="r1")

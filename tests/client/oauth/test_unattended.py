@@ -195,7 +195,7 @@ def test_nobody_can_be_asked_for_more_scopes(auth, script, provider):
     # AUC-42
     script.needs_for = {"ping": ["write"]}
     for number, grant in enumerate(grants(auth, provider)):
-        with pytest.raises(mcplite.AuthError, match="write.*nobody can be asked") as caught:
+        with pytest.raises(mcplite.AuthError, match="write.*no user to ask for more") as caught:
             use(script, grant)
         assert caught.value.error == "insufficient_scope" and len(auth.asked) == number + 1
 

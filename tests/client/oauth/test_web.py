@@ -13,7 +13,8 @@ import pytest
 import mcplite
 from mcplite.client.oauth import web as module
 from mcplite.client.oauth.web import Answer, Web
-from mcplite.net.link import Stopped
+from mcplite.net.exchange import Stopped
+from mcplite.net.settings import HTTPSettings
 from tests.support.webscript import WebScript
 
 LIMIT = 30
@@ -126,14 +127,14 @@ def test_another_status_is_an_error_that_does_not_repeat_the_body(status):
     b'{"a": ' + b"1" * 10_000 + b"}",
 ], ids=lambda body: repr(body[:12]))
 def test_what_is_no_json_object_is_an_error(body):
-    with Pages(page=says(body, "text/html")) as script, pytest.raises(mcplite.AuthError, match="is no JSON object"):
+    with Pages(page=says(body, "text/html")) as script, pytest.raises(mcplite.AuthError, match="is not a JSON object"):
         fetch(script)
 
 
 def test_text_that_cannot_be_sent_on_is_no_document():
     # A lone surrogate has no bytes: as a scope or a client's id it would break the next request instead.
     for body in (b'{"scopes_supported": ["\\ud800"]}', b'{"\\udfff": 1}'):
-        with Pages(page=says(body)) as script, pytest.raises(mcplite.AuthError, match="is no JSON object"):
+        with Pages(page=says(body)) as script, pytest.raises(mcplite.AuthError, match="is not a JSON object"):
             fetch(script)
     with Pages(page=says(b'{"name": "\\ud83d\\ude00"}')) as script:
         assert fetch(script) == {"name": "\U0001f600"}
@@ -231,10 +232,10 @@ def test_the_time_is_for_a_request_with_all_its_redirects(monkeypatch):
 # --- giving up ---------------------------------------------------------------------------------------
 
 def test_nobody_is_asked_when_nobody_waits():
-    left = Seconds()
-    left.over.set()
+    check = Seconds()
+    check.over.set()
     with Pages(page={}) as script, pytest.raises(Stopped):
-        fetch(script, left=left)
+        fetch(script, check=check)
     assert script.requests == []
 
 
@@ -242,11 +243,11 @@ def test_nobody_is_asked_when_nobody_waits():
                                   b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"a'],
                          ids=["before", "headers", "body"])
 def test_a_read_is_left_when_nobody_waits_any_more(sent):
-    left, closed = Seconds(), threading.Event()
+    check, closed = Seconds(), threading.Event()
 
     def page(request, answer):
         answer.raw(sent)
-        left.over.set()
+        check.over.set()
         try:
             assert answer._sock.recv(1) == b""
         except ConnectionError:
@@ -256,22 +257,22 @@ def test_a_read_is_left_when_nobody_waits_any_more(sent):
 
     with Pages(page=page) as script:
         with pytest.raises(Stopped):
-            fetch(script, left=left)
+            fetch(script, check=check)
         assert closed.wait(LIMIT)
 
 
 def test_whoever_waits_is_asked_again_and_again():
-    left = Seconds()
+    check = Seconds()
 
     def page(request, answer):
         answer.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{")
-        while left.calls < 5 and not script.closing.wait(0.01):
+        while check.calls < 5 and not script.closing.wait(0.01):
             continue
         answer.raw(b"}")
 
     with Pages(page=page) as script:
-        assert fetch(script, left=left) == {}
-    assert left.calls >= 5
+        assert fetch(script, check=check) == {}
+    assert check.calls >= 5
 
 
 # --- where to -----------------------------------------------------------------------------------------
@@ -435,7 +436,7 @@ def test_a_name_that_also_leads_here_sends_nothing_to_this_machine(monkeypatch, 
 def test_a_proxy_is_used_where_one_is_given():
     with Pages() as proxy:
         proxy.pages["http://localhost:1/page"] = {"a": 1}
-        with Web("http://localhost:1/mcp", proxies={"http": proxy.origin}) as web:
+        with Web("http://localhost:1/mcp", HTTPSettings(proxies={"http": proxy.origin})) as web:
             assert web.get("http://localhost:1/page", WHAT) == {"a": 1}
 
 
@@ -509,15 +510,15 @@ def test_what_an_error_says_moves_no_terminal():
 # --- to the end --------------------------------------------------------------------------------------
 
 def test_what_must_not_be_cut_short_ends_when_nobody_waits_any_more():
-    left = Seconds()
-    with Pages(page={"a": 1}) as script, Web(script.url, left=left) as web:
-        left.over.set()
-        with web.to_the_end():
+    check = Seconds()
+    with Pages(page={"a": 1}) as script, Web(script.url, check=check) as web:
+        check.over.set()
+        with web.uninterrupted():
             assert web.get(f"{script.origin}/page", WHAT) == {"a": 1}
             assert web.post_form(f"{script.origin}/page", WHAT, {}).document == {"a": 1}
         with pytest.raises(Stopped):
             web.get(f"{script.origin}/page", WHAT)
-        with pytest.raises(KeyError), web.to_the_end():
+        with pytest.raises(KeyError), web.uninterrupted():
             raise KeyError
         with pytest.raises(Stopped):
             web.get(f"{script.origin}/page", WHAT)
@@ -526,7 +527,7 @@ def test_what_must_not_be_cut_short_ends_when_nobody_waits_any_more():
 
 def test_what_must_not_be_cut_short_has_its_own_time(monkeypatch):
     monkeypatch.setattr(module, "_SECONDS", 0.1)
-    with Pages(page=lambda request, answer: answer.hold()) as script, Web(script.url) as web, web.to_the_end():
+    with Pages(page=lambda request, answer: answer.hold()) as script, Web(script.url) as web, web.uninterrupted():
         with pytest.raises(mcplite.AuthError, match="not answered within 0.1 s"):
             web.get(f"{script.origin}/page", WHAT)
 

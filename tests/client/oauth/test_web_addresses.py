@@ -6,7 +6,7 @@ import socket
 import pytest
 from hypothesis import example, given, strategies as st
 
-from mcplite.client.oauth.web import is_public, make_guard
+from mcplite.client.oauth.web import AddressGuard, is_public
 
 PUBLIC, OTHER, PUBLIC6 = "93.184.216.34", "1.1.1.1", "2606:4700:4700::1111"
 addresses = st.integers(0, (1 << 32) - 1).map(ipaddress.IPv4Address)
@@ -118,7 +118,7 @@ def test_no_text_is_an_error(text):
 
 def test_a_public_server_may_name_public_ones(names):
     names.update({"mcp.example": [PUBLIC], "as.example": [OTHER, PUBLIC6]})
-    assert make_guard("https://mcp.example/mcp")("as.example", 443) == [OTHER, PUBLIC6]
+    assert AddressGuard("https://mcp.example/mcp")("as.example", 443) == [OTHER, PUBLIC6]
 
 
 @pytest.mark.parametrize("found", [
@@ -129,7 +129,7 @@ def test_a_public_server_may_name_public_ones(names):
 def test_each_address_of_a_name_is_looked_at(names, found):
     names.update({"mcp.example": [PUBLIC], "as.example": found})
     with pytest.raises(OSError, match="as.example is at an address of a private network") as caught:
-        make_guard("https://mcp.example/mcp")("as.example", 443)
+        AddressGuard("https://mcp.example/mcp")("as.example", 443)
     assert not any(address in str(caught.value) for address in found)
 
 
@@ -140,13 +140,13 @@ def test_each_address_of_a_name_is_looked_at(names, found):
 def test_a_number_is_an_address_however_it_is_written(names, host):
     names["mcp.example"] = [PUBLIC]
     with pytest.raises(OSError, match="a private network"):
-        make_guard("https://mcp.example/mcp")(host, 443)
+        AddressGuard("https://mcp.example/mcp")(host, 443)
 
 
 @pytest.mark.parametrize("home", ["10.1.2.3", "127.0.0.1", "::1", "fd00::1", "100.64.0.1"])
 def test_a_private_server_may_name_any(names, home):
     names.update({"mcp.example": [home], "inner.example": ["10.0.0.1"], "as.example": [OTHER]})
-    guard = make_guard("https://mcp.example/mcp", home)
+    guard = AddressGuard("https://mcp.example/mcp", home)
     assert guard("inner.example", 443) == ["10.0.0.1"]
     assert guard("as.example", 443) == [OTHER]
     assert guard("127.0.0.1", 443) == ["127.0.0.1"]
@@ -158,7 +158,7 @@ def test_a_private_server_may_name_any(names, home):
 def test_a_name_that_is_looked_up_again_leads_nobody_to_this_machine(names, home, found):
     # AUTH-36: it meant a public address when the server was asked, and this machine a moment later.
     names.update({"mcp.example": home, "as.example": [OTHER, found]})
-    guard = make_guard("https://mcp.example/mcp")
+    guard = AddressGuard("https://mcp.example/mcp")
     for host in (found, "as.example"):
         with pytest.raises(OSError, match="a private network"):
             guard(host, 443)
@@ -166,12 +166,12 @@ def test_a_name_that_is_looked_up_again_leads_nobody_to_this_machine(names, home
 
 def test_a_server_in_an_inner_network_may_name_others_there_without_an_address(names):
     names.update({"mcp.example": ["10.1.2.3"], "inner.example": ["10.0.0.1"]})
-    assert make_guard("https://mcp.example/mcp")("inner.example", 443) == ["10.0.0.1"]
+    assert AddressGuard("https://mcp.example/mcp")("inner.example", 443) == ["10.0.0.1"]
 
 
 def test_where_a_server_was_met_counts_and_not_what_its_name_means_now(names):
     names.update({"mcp.example": ["127.0.0.1"], "inner.example": ["10.0.0.1"]})
-    guard = make_guard("https://mcp.example/mcp", PUBLIC)
+    guard = AddressGuard("https://mcp.example/mcp", PUBLIC)
     for host in ("127.0.0.1", "inner.example"):
         with pytest.raises(OSError, match="a private network"):
             guard(host, 443)
@@ -181,7 +181,7 @@ def test_where_a_server_was_met_counts_and_not_what_its_name_means_now(names):
 @pytest.mark.parametrize("url", ["http://localhost:8000/mcp", "http://127.0.0.1:8000/mcp", "http://[::1]:8000/mcp",
                                  "https://10.0.0.1/", "https://[fd00::1]/"])
 def test_a_server_without_a_name_is_judged_by_its_address(names, url):
-    assert make_guard(url)("127.0.0.1", 443) == ["127.0.0.1"]
+    assert AddressGuard(url)("127.0.0.1", 443) == ["127.0.0.1"]
 
 
 def test_a_server_with_a_public_address_is_public_whatever_else_it_has(names):
@@ -189,14 +189,14 @@ def test_a_server_with_a_public_address_is_public_whatever_else_it_has(names):
     for mixed in ([PUBLIC, "10.0.0.1"], ["10.0.0.1", PUBLIC], [PUBLIC6, "127.0.0.1"]):
         names.update({"mcp.example": mixed, "inner.example": ["10.0.0.2"]})
         with pytest.raises(OSError, match="a private network"):
-            make_guard("https://mcp.example/mcp")("inner.example", 443)
+            AddressGuard("https://mcp.example/mcp")("inner.example", 443)
 
 
 def test_the_server_itself_may_be_anywhere(names):
     names["mcp.example"] = [PUBLIC]
-    guard = make_guard("https://MCP.example/mcp")
+    guard = AddressGuard("https://MCP.example/mcp")
     assert guard("mcp.example", 443) == ["mcp.example"] and guard("MCP.EXAMPLE", 8443) == ["MCP.EXAMPLE"]
-    assert make_guard("http://[::1]:8000/mcp")("[::1]", 9000) == ["::1"]
+    assert AddressGuard("http://[::1]:8000/mcp")("[::1]", 9000) == ["::1"]
     assert names.asked == []
 
 
@@ -204,12 +204,12 @@ def test_the_server_itself_may_be_anywhere(names):
 def test_only_the_very_name_is_the_server_itself(names, host):
     names.update({"mcp.example": [PUBLIC], host: ["10.0.0.1"]})
     with pytest.raises(OSError, match="a private network"):
-        make_guard("https://mcp.example/mcp")(host, 443)
+        AddressGuard("https://mcp.example/mcp")(host, 443)
 
 
 def test_what_was_looked_at_is_what_is_connected_to(names):
     names.update({"mcp.example": [PUBLIC], "as.example": [[OTHER], ["10.0.0.1"]]})
-    guard = make_guard("https://mcp.example/mcp")
+    guard = AddressGuard("https://mcp.example/mcp")
     assert guard("as.example", 443) == [OTHER]
     assert names.asked.count("as.example") == 1
     with pytest.raises(OSError, match="a private network"):  # each connection is looked at anew
@@ -218,7 +218,7 @@ def test_what_was_looked_at_is_what_is_connected_to(names):
 
 def test_where_the_server_is_does_not_change_on_the_way(names):
     names.update({"mcp.example": [[PUBLIC], ["10.0.0.1"]], "inner.example": ["10.0.0.2"]})
-    guard = make_guard("https://mcp.example/mcp")
+    guard = AddressGuard("https://mcp.example/mcp")
     for _ in range(2):
         with pytest.raises(OSError, match="a private network"):
             guard("inner.example", 443)
@@ -227,7 +227,7 @@ def test_where_the_server_is_does_not_change_on_the_way(names):
 
 def test_an_address_is_given_once(names):
     names.update({"mcp.example": [PUBLIC], "as.example": [OTHER, OTHER, PUBLIC6, OTHER]})
-    assert make_guard("https://mcp.example/mcp")("as.example", 443) == [OTHER, PUBLIC6]
+    assert AddressGuard("https://mcp.example/mcp")("as.example", 443) == [OTHER, PUBLIC6]
 
 
 def test_a_name_that_nobody_knows_is_an_error(names, monkeypatch):
@@ -236,4 +236,4 @@ def test_a_name_that_nobody_knows_is_an_error(names, monkeypatch):
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     with pytest.raises(OSError, match="not known"):
-        make_guard("https://mcp.example/mcp")("as.example", 443)
+        AddressGuard("https://mcp.example/mcp")("as.example", 443)

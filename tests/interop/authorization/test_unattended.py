@@ -120,7 +120,7 @@ def test_nobody_is_there_to_grant_more(revision, authorization_server, protected
     at = authorization_server([ROBOT])
     server = protected(at)
     with mcplite.connect(server.url, auth=robot(at), revision=revision) as client:
-        with pytest.raises(mcplite.AuthError, match="mcp:write.*nobody can be asked for more") as caught:
+        with pytest.raises(mcplite.AuthError, match="mcp:write.*no user to ask for more") as caught:
             client.call_tool("write")
         assert caught.value.error == "insufficient_scope"
         assert client.call_tool("whoami").text == READER

@@ -1,0 +1,137 @@
+"""One endpoint of Streamable HTTP, as a client sees it: it posts messages, opens streams and keeps the session id.
+
+The channel writes by it, its reading reads answers by it, and the GET stream listens by it.
+"""
+
+import re
+from typing import Callable, Dict, Mapping, Optional
+
+from ...errors import HTTPStatusError, ProtocolError, SessionLost, remote_error
+from ...net.exchange import Exchange
+from ...net.link import Link
+from ...net.reply import Reply
+from ...net.settings import HTTPSettings
+from ...protocol import jsonrpc
+from ...protocol.show import shown
+
+__all__ = ["HTTPEndpoint"]
+
+_POST_HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+_SESSION_ID = re.compile(r"[\x21-\x7e]{1,4096}")
+
+
+class HTTPEndpoint:
+    """A server behind a URL, and the session with it; any thread may use it.
+
+    :param line_limit: bytes that one message may have.
+    :raises ValueError: the URL is not one of a server, or a header cannot be sent.
+    """
+
+    def __init__(self, url: str, settings: HTTPSettings, line_limit: int) -> None:
+        self._link = Link(url, settings)
+        #: How errors and logs call the server.
+        self.name = shown(url)
+        self.line_limit = line_limit
+        #: The server's name for the session; empty without one.
+        self.session_id = ""
+        #: The revision, when requests have to repeat it (HDR-01).
+        self.version: Optional[str] = None
+
+    def post(self, exchange: Exchange, data: bytes, first: bool = False, beside: Optional[Mapping[str, str]] = None) -> Reply:
+        """Send a message and return the response.
+
+        :param first: whether it is ``initialize``, which begins a session (SESS-09).
+        :param beside: the headers of a message without a session; None for one of the session.
+        :raises SessionLost: the server does not know the session any more; it did not serve the message.
+        :raises TransportError, AuthError, Stopped: as for :meth:`Link.send`.
+        """
+        session = "" if first or beside is not None else self.session_id
+        if beside is not None:
+            headers = {**_POST_HEADERS, **beside}
+        else:
+            headers = _POST_HEADERS if first else {**_POST_HEADERS, **self._session_headers(session)}
+        reply = self._link.send(exchange, "POST", None, headers, data)
+        if first and reply.status == 200:
+            self.session_id = self._given_session_id(reply)
+        elif reply.status == 404 and session:
+            reply.close()
+            raise self._session_lost(session, unserved=True)
+        return reply
+
+    def get(self, exchange: Exchange, last_id: Optional[str]) -> Reply:
+        """Ask for an event stream and return the response.
+
+        :param last_id: of the last event that was read, to resume behind it; None for a new stream.
+        :raises SessionLost: the server does not know the session any more.
+        :raises TransportError, AuthError, Stopped: as for :meth:`Link.send`.
+        """
+        session = self.session_id
+        headers = {"Accept": "text/event-stream", **self._session_headers(session)}
+        if last_id is not None:
+            headers["Last-Event-ID"] = last_id
+        reply = self._link.send(exchange, "GET", None, headers)
+        if reply.status == 404 and session:
+            reply.close()
+            raise self._session_lost(session, unserved=False)
+        return reply
+
+    def end_session(self, exchange: Exchange) -> None:
+        """Tell the server that the session is over (SESS-10); it may refuse to hear it (SESS-11).
+
+        :raises TransportError, AuthError, Stopped: as for :meth:`Link.send`.
+        """
+        self._link.send(exchange, "DELETE", None, self._session_headers(self.session_id)).excerpt()
+
+    def handle_refusal(self, reply: Reply, what: str, id: Optional[int], receive: Callable[[bytes], None]) -> None:
+        """Deal with the response to a message that was not accepted.
+
+        :param what: the message, for errors.
+        :param id: of the request, whose answer may be in the response all the same (HTTP-42).
+        :param receive: takes that answer.
+        :raises RemoteError: the server said why, in JSON-RPC.
+        :raises HTTPStatusError: it did not.
+        """
+        status, kind = reply.status, reply.kind
+        # An error in JSON-RPC is read whole, however long it is (HTTP-42).
+        text = reply.read(self.line_limit).decode("utf-8", "replace") if kind == "application/json" else reply.excerpt()
+        if kind == "application/json":
+            message = jsonrpc.parse(text.encode("utf-8"))
+            if isinstance(message, jsonrpc.Failure) and id is not None and message.id == id:
+                error = remote_error(message.code, message.message, message.data)
+                error.http_status = status
+                raise error
+            if isinstance(message, jsonrpc.Response) and id is not None and message.id == id:
+                receive(text.encode("utf-8"))
+                return
+            if isinstance(message, jsonrpc.Failure):
+                raise HTTPStatusError(f"{self.name} answered {what!r} with {status}: {str(message.message)[:500]}",
+                                      status=status, body=text) from remote_error(message.code, message.message, message.data)
+        excerpt = " ".join(text.split())[:200]
+        raise HTTPStatusError(f"{self.name} answered {what!r} with {status}{': ' + excerpt if excerpt else ''}",
+                              status=status, body=text)
+
+    def close(self) -> None:
+        """Close all idle connections."""
+        self._link.close()
+
+    def _session_headers(self, session: str) -> Dict[str, str]:
+        headers = {}
+        if session:
+            headers["Mcp-Session-Id"] = session  # SESS-05
+        if self.version is not None:
+            headers["MCP-Protocol-Version"] = self.version  # HDR-01
+        return headers
+
+    def _given_session_id(self, reply: Reply) -> str:
+        """Return the session id that a response assigns; empty for none.
+
+        :raises ProtocolError: it has characters that cannot stand in a header (SESS-03).
+        """
+        session = reply.headers.get("Mcp-Session-Id", "")
+        if session and not _SESSION_ID.fullmatch(session):
+            reply.close()
+            raise ProtocolError(f"{self.name} gave a session id that cannot be sent back in a header")
+        return session
+
+    def _session_lost(self, session: str, unserved: bool) -> SessionLost:
+        return SessionLost(f"{self.name} does not know our session any more", session=session, unserved=unserved)

@@ -1,0 +1,129 @@
+"""One HTTP response whose body is read in pieces, each within the deadline of its exchange."""
+
+from typing import Any, List, Mapping, Optional
+
+from ..errors import AuthError, ProtocolError, TransportError
+from ..protocol.show import shown
+from .exchange import Exchange, Stopped
+
+__all__ = ["Reply"]
+
+_PIECE = 65_536
+#: How much of an error's body is read and shown.
+_EXCERPT = 2000
+
+
+class Reply:
+    """One response; its body is not read yet.
+
+    :param raw: urllib3's response.
+    """
+
+    def __init__(self, raw: Any, exchange: Exchange, url: str) -> None:
+        self._raw = raw
+        self._exchange = exchange
+        self._url = shown(url)
+        self.status: int = raw.status
+        self.headers: Mapping[str, str] = raw.headers
+        #: The token that the request was sent with, if a :class:`TokenSource` gave one.
+        self.token: Optional[str] = None
+        #: The address that it came from; None when there is a proxy in between.
+        self.address: Optional[str] = None
+        exchange.answered = True
+        # Past urllib3, whose reads block until they have all that was asked for.
+        self._body: Any = getattr(raw, "_fp", None) or raw
+        self._over = False
+
+    @property
+    def kind(self) -> str:
+        """The media type, without parameters and in lower case."""
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    def read1(self) -> bytes:
+        """Return what has come, at least one byte; nothing at the end of the body.
+
+        :raises TransportError: the connection broke in the middle.
+        :raises Stopped: the caller no longer waits.
+        """
+        try:
+            data: bytes = self._body.read1(_PIECE)
+        except (Stopped, AuthError):  # of the exchange
+            raise
+        except Exception as error:  # of http.client, of the socket, of TLS: in each case the body has no end
+            self.close()
+            if self._exchange.interrupted:
+                raise Stopped from error
+            reason = (str(error) or type(error).__name__)[:300]
+            raise TransportError(f"the connection to {self._url} broke in the middle of an answer: {reason}") from error
+        if not data:
+            self._check_whole()
+        return data
+
+    def _check_whole(self) -> None:
+        missing = getattr(self._body, "length", None)
+        if self._exchange.interrupted:
+            self.close()
+            raise Stopped
+        if missing:
+            self.close()
+            raise TransportError(f"the connection to {self._url} broke in the middle of an answer: {missing} bytes are missing")
+        self.release()
+
+    def read(self, limit: int) -> bytes:
+        """Return the whole body.
+
+        :raises ProtocolError: it has more than *limit* bytes, or is compressed although that was not asked for.
+        :raises TransportError, Stopped: as for :meth:`read1`.
+        """
+        self.check_plain()
+        pieces: List[bytes] = []
+        size = 0
+        while True:
+            data = self.read1()
+            if not data:
+                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            pieces.append(data)
+            size += len(data)
+            if size > limit:
+                self.close()
+                raise ProtocolError(f"{self._url} answered with more than {limit} bytes (line_limit=)")
+
+    def check_plain(self) -> None:
+        """Refuse a compressed body, whose size is not known before it is decompressed (SEC-10)."""
+        coding = self.headers.get("Content-Encoding", "identity").lower()
+        if coding not in ("identity", ""):
+            self.close()
+            raise ProtocolError(f"{self._url} answered with a body that is compressed ({coding[:40]}), although"
+                                " 'Accept-Encoding: identity' was sent")
+
+    def excerpt(self) -> str:
+        """Return the beginning of the body as text, for an error, and end the response."""
+        data = b""
+        try:
+            while len(data) < _EXCERPT:
+                piece = self.read1()
+                if not piece:
+                    break
+                data += piece
+        except (TransportError, Stopped):
+            pass  # what has come until then is shown
+        finally:
+            self.close()
+        return data[:_EXCERPT].decode("utf-8", "replace")
+
+    def release(self) -> None:
+        """Give the connection back to the pool: the body was read to its end."""
+        if not self._over:
+            self._over = True
+            self._exchange.detach()
+            # http.client takes a response with a length for unread until it is closed.
+            self._body.close()
+            release = getattr(self._raw, "release_conn", None)
+            if release is not None:
+                release()
+
+    def close(self) -> None:
+        """End the response; its connection is closed if the body was not read to its end. Idempotent."""
+        if not self._over:
+            self._over = True
+            self._raw.close()
