@@ -8,15 +8,15 @@ import contextlib
 import copy
 import logging
 import threading
-from typing import Any, Callable, Dict, Iterator, Optional, Union
+from typing import Any, Callable, Dict, Iterator, Optional
 
-from ..errors import Cancelled, ProtocolError, RequestTimeout, TransportError, remote_error
+from ..errors import Cancelled, RequestTimeout, TransportError, remote_error
 from ..protocol import jsonrpc
 from .cancel import CancelToken
 from .incoming import Handler
 from .interfaces import Channel, Delivery, Outlet, Reading
 from .pending import Clock, Pending
-from .tracing import Counters, RateLog, Trace
+from .tracing import Counters, Trace
 
 __all__ = ["Caller"]
 
@@ -38,7 +38,6 @@ class Caller:
         self._handler = handler
         self._reading = reading
         self._trace = trace
-        self._warnings = RateLog(_log)
         #: Guards ``_pending``, ``_next_id``, ``_error`` and what is counted as sent; held for dictionary work only.
         self._lock = threading.Lock()
         self._pending: Dict[int, Pending] = {}
@@ -109,7 +108,8 @@ class Caller:
             self.counters.bytes_sent += len(data)
         uncancel = None if cancel is None else cancel.add_callback(lambda: self._interrupt(pending))
         try:
-            self._note("->", data)
+            if self._trace is not None:
+                self._trace("->", data)
             if outlet is not None:
                 outlet.send(data)
             else:
@@ -222,23 +222,6 @@ class Caller:
         finally:
             self._clock.go()
 
-    def _on_response(self, message: Union[jsonrpc.Response, jsonrpc.Failure]) -> None:
-        pending = self._pending.get(message.id) if type(message.id) is int else None
-        if pending is None:
-            self.counters.refused += 1
-            self._warnings.warning("%s sent a response to no pending call: %s", self.name, jsonrpc.describe(message))
-        else:
-            pending.complete(message)
-
-    def _on_invalid_response(self, invalid: jsonrpc.Invalid) -> bool:
-        """Fail the call that an invalid response belongs to; False if it belongs to none."""
-        pending = self._pending.get(invalid.id) if type(invalid.id) is int else None
-        if pending is None:
-            return False
-        pending.complete(ProtocolError(f"{self.name} answered {pending.method!r} with something that is not a"
-                                       f" JSON-RPC response: {invalid.message}"))
-        return True
-
     def _end_calls(self, error: Exception) -> bool:
         """Note the end of the connection, and make every waiting call raise *error*; False if it was noted before."""
         with self._lock:
@@ -255,9 +238,5 @@ class Caller:
         with self._lock:
             self.counters.messages_sent += 1
             self.counters.bytes_sent += len(data)
-        self._note("->", data)
-
-    def _note(self, direction: str, data: bytes) -> None:
-        """Called with every message; tests replace it to record the wire."""
         if self._trace is not None:
-            self._trace(direction, data)
+            self._trace("->", data)

@@ -15,7 +15,7 @@ from .interfaces import Channel, Outlet, Reading, Sender
 from .outgoing import Caller
 from .reading import CallerReading, LeaderFollowerReading
 from .threads import Workers
-from .tracing import Counters, Trace
+from .tracing import Counters, RateLog, Trace
 
 __all__ = ["Counters", "Peer"]
 
@@ -42,6 +42,7 @@ class Peer(Caller, Sender):
         self._serving = serving
         self._limits = limits
         self._shared = shared
+        self._warnings = RateLog(_log)
         self._in_flight: Dict[Any, Incoming] = {}
         self._ended = threading.Event()
         reading: Optional[Reading] = channel.create_reading(self._receive, self._fail, workers)
@@ -114,7 +115,8 @@ class Peer(Caller, Sender):
         :param inline: whether a handler may run on this thread, if this is a server's side.
         :param sender: who sent it, for its handler; compared by identity if this peer is shared.
         """
-        self._note("<-", data)
+        if self._trace is not None:
+            self._trace("<-", data)
         counters = self.counters
         counters.messages_received += 1
         counters.bytes_received += len(data)
@@ -151,6 +153,14 @@ class Peer(Caller, Sender):
         else:
             self._reject(message, batch, outlet)
 
+    def _on_response(self, message: Union[jsonrpc.Response, jsonrpc.Failure]) -> None:
+        pending = self._pending.get(message.id) if type(message.id) is int else None
+        if pending is None:
+            self.counters.refused += 1
+            self._warnings.warning("%s sent a response to no pending call: %s", self.name, jsonrpc.describe(message))
+        else:
+            pending.complete(message)
+
     def _on_request(self, request: jsonrpc.Request, batch: Optional[BatchResponses], outlet: Optional[Outlet],
                     inline: bool, sender: Any) -> None:
         key = (sender, request.id) if self._shared else request.id
@@ -183,8 +193,12 @@ class Peer(Caller, Sender):
                 outlet: Optional[Outlet] = None) -> None:
         self.counters.refused += 1
         self._last_invalid = invalid.message
-        if invalid.answers and self._on_invalid_response(invalid):
-            return
+        if invalid.answers:
+            pending = self._pending.get(invalid.id) if type(invalid.id) is int else None
+            if pending is not None:
+                pending.complete(ProtocolError(f"{self.name} answered {pending.method!r} with something that is not a"
+                                               f" JSON-RPC response: {invalid.message}"))
+                return
         self._warnings.warning("%s sent something that is not a message: %s", self.name, invalid.message)
         # A client does not answer noise on a server's stdout (STD-25); a server says what was wrong.
         if invalid.answers or (invalid.code == PARSE_ERROR and not self._serving) or not self._handler.answers_noise():
@@ -228,8 +242,8 @@ class Peer(Caller, Sender):
             if data is not None:
                 self.counters.messages_sent += 1
                 self.counters.bytes_sent += len(data)
-        if data is not None:
-            self._note("->", data)
+        if data is not None and self._trace is not None:
+            self._trace("->", data)
         if outlet is not None:
             outlet.finish(data, code)
         elif data is not None:

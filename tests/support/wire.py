@@ -164,7 +164,7 @@ class Recorder:
         self.judged = set()
 
     def observe(self, peer, direction, data):
-        """Note one message; what :meth:`Peer._note` is replaced by."""
+        """Note one message of a peer."""
         try:
             message = json.loads(data)
         except (ValueError, RecursionError):
@@ -314,6 +314,25 @@ def _judge(sender, message, revision, answers, questions, own):
     schemas.check_answers(revision, questions, _responses(message))
 
 
+class _Traced:
+    """Stands for ``Peer._trace`` of every peer: shows each message to a recorder, and to the peer's own trace."""
+
+    def __init__(self, recorder):
+        self._recorder = recorder
+
+    def __get__(self, peer, owner):
+        def trace(direction, data):
+            self._recorder.observe(peer, direction, data)
+            own = peer.__dict__["_trace"]
+            if own is not None:
+                own(direction, data)
+
+        return trace
+
+    def __set__(self, peer, trace):
+        peer.__dict__["_trace"] = trace
+
+
 @contextlib.contextmanager
 def recording(both=False):
     """Record every peer and every exchange of this process for the time of the block.
@@ -321,11 +340,7 @@ def recording(both=False):
     :param both: whether every peer's other side is one of ours.
     """
     recorder = Recorder(both)
-    note, handle = Peer._note, Exchange.handle
-
-    def noted(peer, direction, data):
-        recorder.observe(peer, direction, data)
-        note(peer, direction, data)
+    before, handle = Peer.__dict__.get("_trace"), Exchange.handle
 
     def handled(exchange, request):
         read, data = request.read, []
@@ -339,9 +354,13 @@ def recording(both=False):
         recorder.refused(exchange, request, b"".join(data), response)
         return response
 
-    Peer._note = noted
+    Peer._trace = _Traced(recorder)
     Exchange.handle = handled
     try:
         yield recorder
     finally:
-        Peer._note, Exchange.handle = note, handle
+        Exchange.handle = handle
+        if before is None:
+            del Peer._trace
+        else:
+            Peer._trace = before
