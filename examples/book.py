@@ -13,7 +13,7 @@ bookings: List[str] = []
 
 @dataclass
 class Details:
-    """What the user fills in."""
+    """The form that the user fills in."""
 
     name: Annotated[str, "In which name?"]
     window: Annotated[bool, "A table at the window?"] = False

@@ -27,7 +27,7 @@ def ask_model(messages: List[Dict[str, Any]], tools: List[Dict[str, Any]]) -> Di
 
 
 def use_tool(client: mcplite.Client, name: str, arguments: Dict[str, Any]) -> Dict[str, Any]:
-    """Call a tool if the user agrees; return what the model gets to read."""
+    """Call a tool if the user agrees; return the text for the model."""
     if input(f"[{name} {arguments}] allow? (y/n) ").strip().lower() != "y":
         return {"content": "The user did not allow this call.", "is_error": True}
     result = client.call_tool(name, arguments)

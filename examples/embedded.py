@@ -23,10 +23,10 @@ def unpaid() -> List[Dict[str, object]]:
 
 @mcp.tool()
 def ship(ctx: mcplite.Context) -> int:
-    """Ship everything that is paid; returns how many."""
+    """Ship all paid orders; return their number."""
     paid = [order for order in orders if order["paid"]]
     for number, order in enumerate(paid, 1):
-        time.sleep(0.01)  # a handler may block; nobody else waits for it
+        time.sleep(0.01)  # a handler may block; other calls do not wait for it
         ctx.report_progress(number, len(paid), f"shipped {order['item']}")
     return len(paid)
 

@@ -1,4 +1,4 @@
-"""Notes as resources: read them, list them, and be told when one changes.
+"""Notes as resources: read them, list them, and get a notification when one changes.
 
     python -m mcplite read examples/notes.py note://shopping
 """
@@ -35,7 +35,7 @@ def complete_title(value: str) -> List[str]:
 
 @mcp.tool()
 def write_note(title: str, text: str) -> str:
-    """Write a note, or write over one."""
+    """Write a note, or replace one."""
     with lock:
         is_new = title not in notes
         notes[title] = text

@@ -13,7 +13,7 @@ HELLO = Path(__file__).with_name("hello.py")
 
 
 def main(path: str) -> None:
-    """Call a tool from sixteen threads, then call one off."""
+    """Call a tool from sixteen threads, then cancel a call."""
     with mcplite.connect([sys.executable, str(HELLO)]) as client:
 
         def top(count: int) -> dict:
@@ -30,7 +30,7 @@ def main(path: str) -> None:
         try:
             client.call_tool("top_words", {"path": path}, cancel=token)
         except mcplite.Cancelled as error:
-            print("called off:", error.reason)
+            print("cancelled:", error.reason)
 
 
 if __name__ == "__main__":

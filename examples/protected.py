@@ -1,8 +1,8 @@
-"""A server for two people, one of whom may only read; the script is the client of both.
+"""A server for two users, one of whom may only read; the script is the client of both.
 
     python examples/protected.py
 
-To serve it alone, put tokens of your own into ANN_TOKEN and BOB_TOKEN, and then:
+To run only the server, put tokens of your own into ANN_TOKEN and BOB_TOKEN, and then:
 
     python -m mcplite.server examples/protected.py --http 8000
 """
@@ -12,7 +12,7 @@ from typing import Dict
 
 import mcplite
 
-# New ones, that nobody else knows, where there are none: a token in the source is one for everybody who reads it.
+# Without tokens in the environment, random ones: a token in the source would be known to all its readers.
 ANN = os.environ.get("ANN_TOKEN") or secrets.token_urlsafe(32)
 BOB = os.environ.get("BOB_TOKEN") or secrets.token_urlsafe(32)
 
@@ -25,30 +25,30 @@ notes: Dict[str, str] = {"milk": "two bottles"}
 
 @mcp.tool()
 def read_notes() -> Dict[str, str]:
-    """Return all notes; everybody who has a token may."""
+    """Return all notes; any valid token is enough."""
     return dict(notes)
 
 
 @mcp.tool(scopes=["notes:write"])
 def add_note(title: str, text: str, ctx: mcplite.Context) -> str:
-    """Add a note; that takes the scope."""
+    """Add a note; this needs the scope."""
     notes[title] = text
     return f"{ctx.principal.subject} added {title}"
 
 
 def show(url: str, token: str) -> None:
-    """Call both tools with a token, and print what comes of it."""
+    """Call both tools with a token, and print the results."""
     try:
         with mcplite.connect(url, auth=token) as client:
             print(client.call_tool("read_notes").structured_content)
             print(client.call_tool("add_note", {"title": "bread", "text": "a loaf"}).text)
     except mcplite.AuthError as error:
-        print("refused:", error.error or "no good token")
+        print("refused:", error.error or "invalid token")
 
 
 def main() -> None:
     with mcplite.serve(mcp) as server:
-        for token in (ANN, BOB, "a-token-that-nobody-has"):
+        for token in (ANN, BOB, "a-token-that-is-unknown"):
             show(server.url, token)
 
 

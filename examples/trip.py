@@ -1,4 +1,4 @@
-"""One tool asks twice, and does something in between: the same code for every revision, transport and host.
+"""One tool asks twice, and does something in between: the same code for every revision and transport.
 
     python -m mcplite call examples/trip.py plan_trip city=Rome
 """
@@ -10,7 +10,7 @@ import mcplite
 
 KEYS = os.environ.get("TRIP_KEYS", "").split()  # shared by the processes of a fleet; none for one process
 mcp = mcplite.Server("trips", fleet=bool(KEYS), state_keys=KEYS)
-held: List[str] = []  # what waits for its booking; a database in real life
+held: List[str] = []  # trips that wait for their booking; a database in real life
 booked: List[str] = []
 
 
@@ -41,7 +41,7 @@ def plan_trip(city: str, ctx: mcplite.Context) -> str:
     if not wish.accepted:
         return "No trip was planned."
     trip = f"{city} on {wish.data.day} for {wish.data.seats}"
-    number = ctx.once("hold", lambda: hold(trip))  # a fleet enters this function anew with each answer
+    number = ctx.once("hold", lambda: hold(trip))  # a fleet runs this function again with each answer
     sure = ctx.elicit(f"{trip} is held as number {number}. Book it?", Sure)
     if not sure.accepted or not sure.data.ok:
         return f"Number {number} is not booked."
@@ -51,7 +51,7 @@ def plan_trip(city: str, ctx: mcplite.Context) -> str:
 
 @mcp.tool()
 def trips() -> Dict[str, List[str]]:
-    """Tell what is held and what is booked."""
+    """Return the trips that are held and those that are booked."""
     return {"held": held, "booked": booked}
 
 

@@ -180,7 +180,7 @@ def test_book_takes_no_for_an_answer():
 def test_pool_makes_a_hundred_calls(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text(" ".join(f"word{number}" for number in range(200)), encoding="utf-8")
-    assert run("pool.py", str(text)) == "100 answers, the longest with 100 words\ncalled off: changed my mind\n"
+    assert run("pool.py", str(text)) == "100 answers, the longest with 100 words\ncancelled: changed my mind\n"
 
 
 def test_embedded_is_its_own_client():
@@ -203,7 +203,7 @@ def test_protected_lets_each_do_what_their_token_allows():
     assert run("protected.py").splitlines() == [
         "{'milk': 'two bottles'}", "ann added bread",
         "{'milk': 'two bottles', 'bread': 'a loaf'}", "refused: insufficient_scope",
-        "refused: no good token"]
+        "refused: invalid token"]
 
 
 def test_protected_is_served_with_tokens_of_ones_own():

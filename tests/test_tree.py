@@ -48,6 +48,7 @@ TESTED_ELSEWHERE = {
     "net/settings": "a dataclass: tests/net/test_link.py",
     "net/tokens": "abstract classes: tests/client/oauth/test_access.py",
     "rpc/interfaces": "abstract classes: test_channels.py and test_reading.py",
+    "rpc/outgoing": "tests/rpc/test_peer.py, through the peer",
     "server/catalog/checks": "tests/server/catalog/test_registry.py, through registration",
     "server/functions/nodes": "dataclasses: test_schemas.py and test_scalars.py",
     "server/handling/back_channel": "tests/server/handling/test_asker.py",
