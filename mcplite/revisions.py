@@ -51,22 +51,10 @@ class Revision:
     modern: bool
     #: JSON arrays on the wire (RPC-21 to RPC-29).
     batches: bool
-    #: "sse" (two endpoints) or "streamable".
-    http: str
-    #: ``Mcp-Session-Id``, GET stream, DELETE.
-    sessions: bool
-    #: Event ids and ``Last-Event-ID``.
-    resumable: bool
     #: An empty first event, so that a cut stream can be polled.
     priming_event: bool
     #: "unknown", "checked" or "must-match-body".
     version_header: str
-    #: ``Mcp-Method``, ``Mcp-Name``, ``Mcp-Param-*``.
-    routing_headers: bool
-    #: Closing the response stream is the cancel signal.
-    disconnect_cancels: bool
-    #: A log level in each request instead of ``logging/setLevel``.
-    log_opt_in: bool
     #: The code for a resource that does not exist.
     not_found: int
     #: Arguments that break a tool's schema: an "error" (-32602) or a "result" with ``isError`` (TOOL-32).
@@ -118,62 +106,67 @@ class Revision:
 
 
 NOVEMBER_2024 = Revision(
-    name="2024-11-05", rank=0, modern=False, batches=False, http="sse", sessions=False, resumable=False,
-    priming_event=False, version_header="unknown", routing_headers=False, disconnect_cancels=False,
-    log_opt_in=False, not_found=RESOURCE_NOT_FOUND, bad_arguments="error", structured_output=False,
-    object_output_only=True, content_kinds=frozenset({"text", "image", "resource"}), progress_message=False, sampling_tools=False,
-    elicitation_modes=False, elicitation_ids=False, elicitation_enums="none", completions_capability=False,
-    completion_context=False, error_id_optional=False,
-    client_requests=_LEGACY_CLIENT_REQUESTS, client_notifications=_LEGACY_CLIENT_NOTIFICATIONS,
-    server_requests=_SERVER_REQUESTS, server_notifications=_SERVER_NOTIFICATIONS,
+    name="2024-11-05", rank=0, modern=False, batches=False,
+    priming_event=False, version_header="unknown", not_found=RESOURCE_NOT_FOUND, bad_arguments="error",
+    structured_output=False, object_output_only=True, progress_message=False, sampling_tools=False,
+    content_kinds=frozenset({"text", "image", "resource"}),
+    elicitation_modes=False, elicitation_ids=False, elicitation_enums="none",
+    completions_capability=False, completion_context=False, error_id_optional=False,
+    client_requests=_LEGACY_CLIENT_REQUESTS,
+    client_notifications=_LEGACY_CLIENT_NOTIFICATIONS,
+    server_requests=_SERVER_REQUESTS,
+    server_notifications=_SERVER_NOTIFICATIONS,
 )
 MARCH_2025 = Revision(
-    name="2025-03-26", rank=1, modern=False, batches=True, http="streamable", sessions=True, resumable=True,
-    priming_event=False, version_header="unknown", routing_headers=False, disconnect_cancels=False,
-    log_opt_in=False, not_found=RESOURCE_NOT_FOUND, bad_arguments="error", structured_output=False,
-    object_output_only=True, content_kinds=frozenset({"text", "image", "audio", "resource"}),
-    progress_message=True, sampling_tools=False, elicitation_modes=False, elicitation_ids=False, elicitation_enums="none",
+    name="2025-03-26", rank=1, modern=False, batches=True,
+    priming_event=False, version_header="unknown", not_found=RESOURCE_NOT_FOUND, bad_arguments="error",
+    structured_output=False, object_output_only=True, progress_message=True, sampling_tools=False,
+    content_kinds=frozenset({"text", "image", "audio", "resource"}),
+    elicitation_modes=False, elicitation_ids=False, elicitation_enums="none",
     completions_capability=True, completion_context=False, error_id_optional=False,
-    client_requests=_LEGACY_CLIENT_REQUESTS, client_notifications=_LEGACY_CLIENT_NOTIFICATIONS,
-    server_requests=_SERVER_REQUESTS, server_notifications=_SERVER_NOTIFICATIONS,
+    client_requests=_LEGACY_CLIENT_REQUESTS,
+    client_notifications=_LEGACY_CLIENT_NOTIFICATIONS,
+    server_requests=_SERVER_REQUESTS,
+    server_notifications=_SERVER_NOTIFICATIONS,
 )
 JUNE_2025 = Revision(
-    name="2025-06-18", rank=2, modern=False, batches=False, http="streamable", sessions=True, resumable=True,
-    priming_event=False, version_header="checked", routing_headers=False, disconnect_cancels=False,
-    log_opt_in=False, not_found=RESOURCE_NOT_FOUND, bad_arguments="error", structured_output=True,
-    object_output_only=True,
+    name="2025-06-18", rank=2, modern=False, batches=False,
+    priming_event=False, version_header="checked", not_found=RESOURCE_NOT_FOUND, bad_arguments="error",
+    structured_output=True, object_output_only=True, progress_message=True, sampling_tools=False,
     content_kinds=frozenset({"text", "image", "audio", "resource", "resource_link"}),
-    progress_message=True, sampling_tools=False, elicitation_modes=False, elicitation_ids=False, elicitation_enums="names",
+    elicitation_modes=False, elicitation_ids=False, elicitation_enums="names",
     completions_capability=True, completion_context=True, error_id_optional=False,
-    client_requests=_LEGACY_CLIENT_REQUESTS, client_notifications=_LEGACY_CLIENT_NOTIFICATIONS,
-    server_requests=_SERVER_REQUESTS | {"elicitation/create"}, server_notifications=_SERVER_NOTIFICATIONS,
+    client_requests=_LEGACY_CLIENT_REQUESTS,
+    client_notifications=_LEGACY_CLIENT_NOTIFICATIONS,
+    server_requests=_SERVER_REQUESTS | {"elicitation/create"},
+    server_notifications=_SERVER_NOTIFICATIONS,
 )
 NOVEMBER_2025 = Revision(
-    name="2025-11-25", rank=3, modern=False, batches=False, http="streamable", sessions=True, resumable=True,
-    priming_event=True, version_header="checked", routing_headers=False, disconnect_cancels=False,
-    log_opt_in=False, not_found=RESOURCE_NOT_FOUND, bad_arguments="result", structured_output=True,
-    object_output_only=True,
+    name="2025-11-25", rank=3, modern=False, batches=False,
+    priming_event=True, version_header="checked", not_found=RESOURCE_NOT_FOUND, bad_arguments="result",
+    structured_output=True, object_output_only=True, progress_message=True, sampling_tools=True,
     content_kinds=frozenset({"text", "image", "audio", "resource", "resource_link"}),
-    progress_message=True, sampling_tools=True, elicitation_modes=True, elicitation_ids=True, elicitation_enums="titled",
+    elicitation_modes=True, elicitation_ids=True, elicitation_enums="titled",
     completions_capability=True, completion_context=True, error_id_optional=True,
-    client_requests=_LEGACY_CLIENT_REQUESTS, client_notifications=_LEGACY_CLIENT_NOTIFICATIONS,
+    client_requests=_LEGACY_CLIENT_REQUESTS,
+    client_notifications=_LEGACY_CLIENT_NOTIFICATIONS,
     server_requests=_SERVER_REQUESTS | {"elicitation/create"},
     server_notifications=_SERVER_NOTIFICATIONS | {"notifications/elicitation/complete"},
 )
 JULY_2026 = Revision(
-    name="2026-07-28", rank=4, modern=True, batches=False, http="streamable", sessions=False, resumable=False,
-    priming_event=False, version_header="must-match-body", routing_headers=True, disconnect_cancels=True,
-    log_opt_in=True, not_found=INVALID_PARAMS, bad_arguments="result", structured_output=True,
-    object_output_only=False,
+    name="2026-07-28", rank=4, modern=True, batches=False,
+    priming_event=False, version_header="must-match-body", not_found=INVALID_PARAMS, bad_arguments="result",
+    structured_output=True, object_output_only=False, progress_message=True, sampling_tools=True,
     content_kinds=frozenset({"text", "image", "audio", "resource", "resource_link"}),
-    progress_message=True, sampling_tools=True, elicitation_modes=True, elicitation_ids=False, elicitation_enums="titled",
+    elicitation_modes=True, elicitation_ids=False, elicitation_enums="titled",
     completions_capability=True, completion_context=True, error_id_optional=True,
     client_requests=_CLIENT_REQUESTS | {"server/discover", "subscriptions/listen"},
     client_notifications=frozenset({"notifications/cancelled"}),
     server_requests=frozenset(),
     server_notifications=_SERVER_NOTIFICATIONS | {"notifications/subscriptions/acknowledged"},
     input_requests=frozenset({"elicitation/create", "sampling/createMessage", "roots/list"}),
-    asking_methods=frozenset({"tools/call", "prompts/get", "resources/read"}), capability_errors=True,
+    asking_methods=frozenset({"tools/call", "prompts/get", "resources/read"}),
+    capability_errors=True,
     http_status={HEADER_MISMATCH: 400, MISSING_CAPABILITY: 400, UNSUPPORTED_VERSION: 400, METHOD_NOT_FOUND: 404},
 )
 

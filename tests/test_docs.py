@@ -139,7 +139,7 @@ NONE = "–"
 FACTS = [
     ("Session begins with", lambda r: NONE if r.modern else "handshake"),
     ("Arrays of messages", lambda r: "yes" if r.batches else NONE),
-    ("HTTP transport", lambda r: r.http),
+    ("HTTP transport", lambda r: "sse" if r is revisions.NOVEMBER_2024 else "streamable"),
     ("Audio", lambda r: "yes" if "audio" in r.content_kinds else NONE),
     ("Resource links", lambda r: "yes" if "resource_link" in r.content_kinds else NONE),
     ("Structured output", lambda r: NONE if not r.structured_output else "object" if r.object_output_only else "any"),
@@ -151,7 +151,7 @@ FACTS = [
     ("... by URL", lambda r: "yes" if r.elicitation_modes else NONE),
     ("... choices", lambda r: NONE if r.elicitation_enums == "none" else r.elicitation_enums),
     ("Tools in sampling", lambda r: "yes" if r.sampling_tools else NONE),
-    ("Log level", lambda r: "request" if r.log_opt_in else "session"),
+    ("Log level", lambda r: "session" if "logging/setLevel" in r.client_requests else "request"),
 ]
 MARKS = ".. table of revisions\n\n", "\n.. end of table\n"
 

@@ -22,7 +22,7 @@ def check_meta(meta: Mapping[Any, Any], revision: Optional[Revision] = None, res
     """Return when every key may be used by somebody who is not the protocol's author.
 
     A key is a name, by default behind a prefix: labels with dots between, then a slash, such as
-    ``com.example/colour``. Which prefixes are the protocol's own has changed (META-03, 2.5 item 25): in
+    ``com.example/colour``. Which prefixes are the protocol's own has changed (META-03): in
     June 2025 those with the label ``mcp`` or ``modelcontextprotocol`` next to last, such as
     ``mcp.dev/``; from November 2025 on those with it in the second place, such as ``dev.mcp/``. Before
     June 2025 there are no rules.

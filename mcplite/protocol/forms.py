@@ -122,7 +122,7 @@ def adapt_form(schema: Mapping[str, Any], revision: Revision) -> Dict[str, Any]:
     """Return the form as *revision* can read it; the original is left alone.
 
     Where titled choices do not exist they become ``enum`` with ``enumNames``, and only booleans keep
-    their defaults (2.5 item 18).
+    their defaults (ELIC-10).
 
     :raises ValueError: it asks for a choice of several, which has no form in this revision.
     """

@@ -274,7 +274,7 @@ class Server:
         what = f"resource {uri!r}"
         scheme, colon, _ = uri.partition(":")
         if not colon or not scheme[:1].isalpha():
-            raise RegistrationError(f"{what}: a resource URI needs a scheme, as in 'config://settings' (RSRC-26)")
+            raise RegistrationError(f"{what}: a resource URI needs a scheme, as in 'config://settings'")  # RSRC-26
         if isinstance(annotations, dict):
             annotations = codec.decode(Annotations, annotations)
         common: Dict[str, Any] = dict(

@@ -109,7 +109,7 @@ class SamplingMessage(_Blocks):
     """One message of a sampling conversation.
 
     :param content: one block or a list of blocks; the attribute is always a list. On the wire a single
-        block stands alone, and several need November 2025 or later (SAMP-05, 2.5 item 30).
+        block stands alone, and several need November 2025 or later (SAMP-05).
     """
 
     role: str

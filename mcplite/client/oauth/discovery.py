@@ -1,6 +1,6 @@
 """From an MCP server to the authorization server that it trusts, by the metadata of both.
 
-Every revision has its own way, and each is a part of one order (2.5): the metadata of the protected resource, named in
+Every revision has its own way, and each is a part of one order (AUC-05): the metadata of the protected resource, named in
 the challenge or at its well-known places; then the authorization server's, by RFC 8414 or OpenID; and, for servers of
 2025 that have no metadata of their own, the authorization server at the root of their host.
 """

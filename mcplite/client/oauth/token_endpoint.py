@@ -133,7 +133,7 @@ class TokenEndpoint:
         :raises AuthError: it is of another authorization server, or its key is not at hand.
         """
         if client.issuer != self._server.issuer:
-            raise AuthError(f"a client of {client.issuer} is never shown to {self._server.issuer} (AUC-33)")
+            raise AuthError(f"a client of {client.issuer} is never shown to {self._server.issuer}")  # AUC-33
         secret = client.secret or ""
         if client.method == "client_secret_basic":
             pair = f"{quote_plus(client.client_id)}:{quote_plus(secret)}"  # RFC 6749, section 2.3.1

@@ -90,7 +90,7 @@ def checked_scopes(scopes: Union[str, Iterable[str]], what: str, offline: bool =
     for scope in named:
         if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
             raise ValueError(f"{what}: {scope!r} is not a scope; a scope has no spaces, quotes or backslashes")
-        if scope == _OFFLINE and not offline:
+        if scope == _OFFLINE and not offline:  # AUS-22
             raise ValueError(f"{what}: {_OFFLINE!r} is requested by clients from the authorization server; leave it out")
     return tuple(dict.fromkeys(named))
 

@@ -54,7 +54,7 @@ def find_marks(function: Function, what: str) -> "Sequence[Mark]":
         raise RegistrationError(f"{what}: {error}") from error
     for mark in found:
         if any(word in mark.path[-1].lower() for word in ("password", "secret", "token", "key", "credential")):
-            _log.warning("%s: the parameter %r looks like a secret, which should not travel in a header (MHDR-30)",
+            _log.warning("%s: the parameter %r looks like a secret, which should not travel in a header",  # MHDR-30
                          what, mark.path[-1])
     return found
 

@@ -134,7 +134,7 @@ class Registry:
         with self._lock:
             state = self._kinds[kind]
             if name in state.entries:
-                raise RegistrationError(f"{kind[:-1]} {name!r} is registered already (TOOL-14);"
+                raise RegistrationError(f"{kind[:-1]} {name!r} is registered already;"  # TOOL-14
                                         f" remove it first, or choose another name")
             self.scoped = self.scoped or bool(getattr(entry, "scopes", ()))  # before anybody can find the entry
             state.entries = {**state.entries, name: entry}
@@ -231,7 +231,7 @@ def check_name(kind: str, name: Any) -> str:
     if not isinstance(name, str) or not name:
         raise RegistrationError(f"a {kind} needs a name; give name='...' (got {name!r})")
     if len(name) > 128 or not _NAME_CHARACTERS.issuperset(name):
-        _log.warning("the %s name %.200r should have 1 to 128 characters from A-Z a-z 0-9 _ - . (TOOL-11, TOOL-12)",
+        _log.warning("the %s name %.200r should have 1 to 128 characters from A-Z a-z 0-9 _ - .",  # TOOL-11, TOOL-12
                      kind, name)
     return name
 

@@ -85,7 +85,7 @@ class Asker:
             return False
         if mode == "url":
             return revision.elicitation_modes and "url" in declared.elicitation
-        # An empty object means forms (ELIC-02), and is all there was before there were modes (2.5, 19).
+        # An empty object means forms (ELIC-02), and is all there was before there were modes.
         return "form" in declared.elicitation or "url" not in declared.elicitation
 
     def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
@@ -133,7 +133,7 @@ class Asker:
         form = form_type(question.schema)
         forms.check_form(form.schema)
         for name in forms.sensitive_names(form.schema):
-            _log.warning("the form field %r looks like a secret; ask for secrets by url= instead (ELIC-16)", name)
+            _log.warning("the form field %r looks like a secret; ask for secrets by url= instead", name)  # ELIC-16
         request = ElicitRequest(message=question.message, requested_schema=forms.adapt_form(form.schema, self._revision))
 
         def read(answer: Dict[str, Any]) -> "Elicited[Any]":
@@ -152,10 +152,10 @@ class Asker:
         url = question.url or ""
         scheme, separator, rest = url.partition("://")
         if scheme.lower() not in ("http", "https") or not rest or len(url) > _MAX_URL or not url.isprintable():
-            raise ValueError(f"a URL question needs an absolute http or https URL, not {url[:200]!r} (URLE-03)")
+            raise ValueError(f"a URL question needs an absolute http or https URL, not {url[:200]!r}")  # URLE-03
         host = rest.split("/", 1)[0].rsplit("@", 1)[-1]
         if scheme.lower() == "http" and not host.startswith(("localhost", "127.", "[::1]")):
-            _log.warning("URL questions should use https outside development (URLE-19): %.200r", host)
+            _log.warning("URL questions should use https outside development: %.200r", host)  # URLE-19
         self._require("elicitation/create", {"elicitation": {"url": {}}}, "url")
         identity = None
         if self._revision.elicitation_ids:

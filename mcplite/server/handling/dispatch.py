@@ -96,7 +96,7 @@ def _strings(params: Mapping[str, Any], name: str) -> Dict[str, str]:
         raise InvalidParams(f"params.{name} must be an object")
     for key, item in value.items():
         if not isinstance(item, str):
-            raise InvalidParams(f"params.{name}.{key} must be a string (PRMT-17)")
+            raise InvalidParams(f"params.{name}.{key} must be a string")  # PRMT-17
     return value
 
 

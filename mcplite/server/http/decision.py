@@ -204,7 +204,7 @@ def decide(request: HTTPRequest, rules: Rules) -> Decision:
         return Listen(session)
     stream, separator, event = last.partition("-")
     if not separator or not (_is_number(stream) and _is_number(event)):
-        # 404 would tell the client that its session is over (2.7).
+        # 404 would tell the client that its session is over (RES-09).
         return Reject(400, "Last-Event-ID is no event of this session")
     return Resume(session, int(stream), int(event))
 
@@ -270,7 +270,7 @@ def names_modern(headers: Headers) -> bool:
 
 
 def _stateless(request: HTTPRequest, data: bytes, message: Any, rules: Rules) -> Decision:
-    """Return what is to be done with a message that stands for itself (2.7: the order of the checks)."""
+    """Return what is to be done with a message that stands for itself; the order of the checks is fixed."""
     if type(message) is jsonrpc.Notification:
         return Note(data, message)
     if type(message) is not jsonrpc.Request:

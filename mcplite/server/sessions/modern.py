@@ -124,5 +124,5 @@ class ModernSession(Session):
             _log.error("a handler raised the code %d, which is the protocol's own; use one outside of -32768 to -32000", code)
             return InternalError(error.message, data=error.data)
         if code not in _OPEN and -32768 <= code <= -32000:
-            _log.warning("a handler raised the code %d; those from -32768 to -32000 are JSON-RPC's to define (ERR-04)", code)
+            _log.warning("a handler raised the code %d; those from -32768 to -32000 are JSON-RPC's to define", code)  # ERR-04
         return error

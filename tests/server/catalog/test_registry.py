@@ -62,7 +62,7 @@ def test_changes_are_told_by_the_name_that_clients_know(registry, changes, kind,
 
 def test_a_name_that_is_taken_is_refused(registry, changes):
     registry.add("tools", "a", 1)
-    with pytest.raises(RegistrationError, match=r"^tool 'a' is registered already \(TOOL-14\); remove it first, or choose"):
+    with pytest.raises(RegistrationError, match=r"^tool 'a' is registered already; remove it first, or choose"):
         registry.add("tools", "a", 2)
     assert registry.get("tools", "a") == 1 and changes == ["tools"]
     registry.add("prompts", "a", 2)
