@@ -111,7 +111,7 @@ def serve(acts, **options):
 def test_a_page_of_others_reaches_nothing(visit, acts, page, name):
     with serve(acts) as server:
         found = visit(page, f"http://{name}:{server.port}/mcp", "stranger")
-        assert len(server.exchange.sessions) == 0
+        assert len(server.endpoint.sessions) == 0
     blocked = {"json": "TypeError", "stream": "TypeError", "end": "TypeError", "source": "error"}
     if page == "127.0.0.1":
         # A name of our own is no stranger's; still it may not read a thing, since it was not named.
@@ -132,6 +132,6 @@ def test_a_page_of_an_allowed_origin_can_use_the_server(visit, site, acts):
 def test_a_page_of_another_origin_than_the_allowed_one_cannot(visit, site, acts):
     with serve(acts, allowed_origins=[f"http://app.example:{site.port}"]) as server:
         found = visit("evil.example", server.url, "friend")
-        assert len(server.exchange.sessions) == 0
+        assert len(server.endpoint.sessions) == 0
     assert found["session"] == found["events"] == "TypeError"
     assert acts == []

@@ -517,11 +517,11 @@ def shrink() -> str:
 def serve_http(stateless: bool) -> None:
     """Serve until stdin ends; a second path tells how many sessions there are."""
     def count_sessions(request: Any) -> Tuple[int, str, bytes]:
-        return 200, "text/plain", b"%d" % len(server.exchange.sessions)
+        return 200, "text/plain", b"%d" % len(server.endpoint.sessions)
 
     options = {"stateless": stateless, "legacy_sse": mcp.runtime.catalog.speaks_legacy}
     with mcplite.serve(mcp, routes={"/sessions": count_sessions}, **options) as server:
-        handle = server.exchange.handle
+        handle = server.endpoint.handle
 
         def handle_and_note(request: Any) -> Any:
             # A handler does not see the headers; the test wants to know whether they came.
@@ -530,7 +530,7 @@ def serve_http(stateless: bool) -> None:
                                 if name.lower().startswith("mcp-")})
             return handle(request)
 
-        server.exchange.handle = handle_and_note  # type: ignore[method-assign]
+        server.endpoint.handle = handle_and_note  # type: ignore[method-assign]
         print(server.url, flush=True)
         sys.stdin.read()
 

@@ -352,7 +352,7 @@ def test_the_warning_about_an_open_server_is_shown_at_any_log_level(folder, leve
     finally:
         child.kill()
         child.communicate()
-    assert said.count("asks nobody for a token") == 1 and "WARNING" in said
+    assert said.count("requires no token") == 1 and "WARNING" in said
 
 
 def test_help_shows_how_to_create_a_token(capsys):

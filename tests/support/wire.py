@@ -1,6 +1,6 @@
 """Everything that our side sends, held against the official schemas of the revision that it was sent in.
 
-``recording()`` puts a recorder into every ``Peer`` and every ``Exchange`` for the time of a block;
+``recording()`` puts a recorder into every ``Peer`` and every ``Endpoint`` for the time of a block;
 ``Recorder.problems()`` then says what was wrong. What the other side sends is followed, to know the revision
 and which request an answer is for, but not judged: tests play peers that behave badly. ``recording(both=True)``
 is for conversations between two of ours of which one is another process.
@@ -21,7 +21,7 @@ import weakref
 from mcplite.protocol.envelope import VERSION
 from mcplite.revisions import NEWEST, NEWEST_LEGACY, REVISIONS, find
 from mcplite.rpc.peer import Peer
-from mcplite.server.http.endpoint import Exchange
+from mcplite.server.http.endpoint import Endpoint
 
 from . import schemas
 
@@ -340,7 +340,7 @@ def recording(both=False):
     :param both: whether every peer's other side is one of ours.
     """
     recorder = Recorder(both)
-    before, handle = Peer.__dict__.get("_trace"), Exchange.handle
+    before, handle = Peer.__dict__.get("_trace"), Endpoint.handle
 
     def handled(exchange, request):
         read, data = request.read, []
@@ -355,11 +355,11 @@ def recording(both=False):
         return response
 
     Peer._trace = _Traced(recorder)
-    Exchange.handle = handled
+    Endpoint.handle = handled
     try:
         yield recorder
     finally:
-        Exchange.handle = handle
+        Endpoint.handle = handle
         if before is None:
             del Peer._trace
         else:

@@ -59,7 +59,8 @@ class JWTVerifier:
         unknown = [name for name in self._algorithms if name not in ALGORITHMS]
         if unknown or not self._algorithms:
             raise ValueError(f"algorithms={list(self._algorithms)!r}: supported are {', '.join(sorted(ALGORITHMS))};"
-                             " algorithms with a shared secret are not, since a server that verifies such tokens could also issue them")
+                             " algorithms with a shared secret are not, since a server that verifies such tokens could also"
+                             " issue them")
         if not 0 <= leeway <= _MOST_LEEWAY:
             raise ValueError(f"leeway must be 0 to {_MOST_LEEWAY:g} seconds, not {leeway!r}")
         self._leeway = leeway

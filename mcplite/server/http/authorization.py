@@ -1,7 +1,6 @@
-"""The guard of an endpoint: who comes in, what they may do, and where the others are told to get a token.
+"""Authorization of an endpoint: bearer tokens, scopes, challenges, and the protected resource metadata (RFC 9728).
 
-Every request to every door of the endpoint passes here, right behind the gate (AUTH-12, AUS-24). The description of
-the endpoint as a protected resource (RFC 9728) is open to all.
+Every request to the endpoint is checked here, after the origin policy (AUTH-12, AUS-24); only the metadata is public.
 """
 
 import json
@@ -17,73 +16,72 @@ from ...protocol.http.wellknown import PROTECTED_RESOURCE, base_of
 from ..auth.principals import all_scopes, least_scopes
 from ..catalog.scopes import needed_scopes
 from ..runtime.runtime import Runtime
-from .decision import Reject, names_modern
-from .messages import HTTPRequest, HTTPResponse
-from .origins import Gate
+from .messages import HTTPRequest, HTTPResponse, Reject, names_modern
+from .origins import OriginPolicy
 
 if TYPE_CHECKING:
     from ..auth.bearer import BearerAuth, Refused
     from ..auth.principals import Principal
 
-__all__ = ["Guard"]
+__all__ = ["Authorization"]
 
 _log = logging.getLogger(__name__)
-_DOCUMENT_METHODS = "GET, HEAD, OPTIONS"
+_METADATA_METHODS = "GET, HEAD, OPTIONS"
 
 
-class Guard:
-    """The guard of one endpoint.
+class Authorization:
+    """Authenticates and authorizes the requests to one endpoint.
 
     :param runtime: of the server.
-    :param gate: which names and origins the endpoint answers to.
+    :param origins: the origin policy of the endpoint.
     :param path: of the endpoint.
-    :raises ValueError: the endpoint's URL is needed and not known.
+    :raises ValueError: the endpoint's URL is required and not given.
     """
 
-    def __init__(self, runtime: Runtime, gate: Gate, path: str) -> None:
+    def __init__(self, runtime: Runtime, origins: OriginPolicy, path: str) -> None:
         self._runtime = runtime
         self._catalog = runtime.catalog
-        self._gate = gate
+        self._origins = origins
         self._path = path
         auth = self._auth = runtime.auth
-        if auth is not None and auth.issuers and auth.resource is None and not gate.loopback_only:
-            raise ValueError("clients have to be told which URL their tokens are for: say BearerAuth(...,"
+        if auth is not None and auth.issuers and auth.resource is None and not origins.loopback_only:
+            raise ValueError("clients must be told which URL their tokens are for; give BearerAuth(...,"
                              " resource='https://mcp.example.com/mcp')")
 
     @property
     def publishes(self) -> bool:
-        """Whether there is a description of the endpoint: without an authorization server there is nothing to say."""
+        """Whether protected resource metadata is served; without an authorization server there is none."""
         return self._auth is not None and bool(self._auth.issuers)
 
     def routes(self) -> Dict[str, Callable[[HTTPRequest], HTTPResponse]]:
-        """Return where the description is served (AUS-07)."""
+        """Return the handlers of the metadata by path (AUS-07)."""
         if not self.publishes:
             return {}
         ours = urlsplit((self._auth and self._auth.resource) or "").path.rstrip("/")
-        return {PROTECTED_RESOURCE + path: self._describe for path in ("", self._path, ours)}
+        return {PROTECTED_RESOURCE + path: self._serve_metadata for path in ("", self._path, ours)}
 
-    # --- who comes in ---------------------------------------------------------------------------------------
+    # --- authentication -------------------------------------------------------------------------------------
 
-    def admit(self, request: HTTPRequest) -> Optional[Reject]:
-        """Note who sends a request, or return its refusal; its body is not read yet (AUS-10)."""
+    def authenticate(self, request: HTTPRequest) -> Optional[Reject]:
+        """Set the principal of a request, or return its refusal; does not read the body (AUS-10)."""
         auth = self._auth
         if auth is None:
             return None
-        if request.method == "OPTIONS" and self._gate.preflight(request.headers) is not None:
-            return None  # a browser asks without a token whether it may send one
+        if request.method == "OPTIONS" and self._origins.preflight(request.headers) is not None:
+            return None  # browsers send preflight requests without a token
         from ..auth.bearer import Refused, bearer_token
 
         resource = self._resource(request)
-        request.principal = None  # a host that says something itself does not count beside a token
+        request.principal = None  # with tokens required, a principal from the host is ignored
         try:
             token = bearer_token(request.headers.all("authorization"))
             if token is None:
-                raise Refused(401, "", "this server needs an access token: send 'Authorization: Bearer ...'")
+                raise Refused(401, "", "this server requires an access token; send 'Authorization: Bearer ...'")
             request.principal = auth.identify(token, resource)
         except Refused as refusal:
             return self._refused(refusal, auth, resource, request)
-        # What is posted is judged with what it needs besides, so that one challenge names all of it (AUS-18).
-        return None if request.method == "POST" else self.permit(request, None)
+        # A POST is authorized with its message, so that one challenge names all required scopes (AUS-18).
+        return None if request.method == "POST" else self.authorize(request, None)
 
     def _refused(self, refusal: "Refused", auth: "BearerAuth", resource: Optional[str], request: HTTPRequest) -> Reject:
         if refusal.status >= 500:
@@ -94,12 +92,12 @@ class Guard:
                                     auth.scopes)
         return Reject(refusal.status, refusal.description, INVALID_REQUEST, headers=[challenge], close=True)
 
-    # --- what they may do -----------------------------------------------------------------------------------
+    # --- authorization --------------------------------------------------------------------------------------
 
-    def permit(self, request: HTTPRequest, message: Optional[jsonrpc.Message]) -> Optional[Reject]:
-        """Return the refusal of a request whose sender lacks a scope; None for one that may be served.
+    def authorize(self, request: HTTPRequest, message: Optional[jsonrpc.Message]) -> Optional[Reject]:
+        """Return the refusal of a request whose sender lacks a scope; None if it may be served.
 
-        :param message: what was posted.
+        :param message: the body of a POST.
         """
         auth, catalog = self._auth, self._catalog
         needed: Tuple[str, ...] = () if auth is None else auth.scopes
@@ -111,12 +109,12 @@ class Guard:
         if principal is not None and principal.scopes.issuperset(needed):
             return None
         id = message.id if type(message) is jsonrpc.Request else None
-        text = f"this needs the scopes: {' '.join(needed)}"
+        text = f"this requires the scopes: {' '.join(needed)}"
         if principal is None:
-            _log.error("a request was refused that needs the scopes %s, since nobody tells who sends it: give the server"
-                       " auth=, or a host that does", " ".join(needed))
+            _log.error("a request that requires the scopes %s was refused, since requests are not authenticated: give the"
+                       " server auth=, or use a host that authenticates", " ".join(needed))
             return Reject(403, text, id=id)
-        _log.info("a request of %r was refused: it needs the scopes %s, and has %s", principal.subject, " ".join(needed),
+        _log.info("a request of %r was refused: it requires the scopes %s, and has %s", principal.subject, " ".join(needed),
                   " ".join(sorted(principal.scopes)) or "none")
         challenge = self._challenge(auth, self._resource(request), request, "insufficient_scope", text,
                                     [*needed, *self._granted(principal, request)])
@@ -137,48 +135,49 @@ class Guard:
 
     def _challenge(self, auth: "Optional[BearerAuth]", resource: Optional[str], request: HTTPRequest, error: str,
                    description: Optional[str], scopes: Iterable[str]) -> Tuple[str, str]:
-        """Return the header that says what is missing (RFC 6750, section 3)."""
+        """Return the header with the challenge (RFC 6750, section 3)."""
         return "WWW-Authenticate", challenges.write("Bearer", {
             "realm": None if auth is None else auth.realm, "error": error or None, "error_description": description,
             "scope": " ".join(dict.fromkeys(scopes)) or None,
-            "resource_metadata": self._described_at(resource, request) if resource is not None and self.publishes else None})
+            "resource_metadata": self._metadata_url(resource, request) if resource is not None and self.publishes else None})
 
-    # --- what they are told -----------------------------------------------------------------------------------
+    # --- metadata -------------------------------------------------------------------------------------------
 
     def _resource(self, request: HTTPRequest) -> Optional[str]:
-        """Return the endpoint's URL; None when it cannot be known.
+        """Return the endpoint's URL; None if it is not known.
 
-        What a client calls us says nothing of who we are, but on this machine, to which the gate has kept it (AUTH-15).
-        Even there a token for a server at another port is none for this one.
+        The Host header is chosen by the client and proves nothing, except where the origin policy only accepts loopback
+        names (AUTH-15). Even then the port must be ours: a token for a server at another port is not for this one.
         """
         if self._auth is None or self._auth.resource is not None:
             return None if self._auth is None else self._auth.resource
-        host = parse_host(request.headers.get("host") or "") if self._gate.loopback_only else None
+        host = parse_host(request.headers.get("host") or "") if self._origins.loopback_only else None
         if host is None or request.port != (host[1] or 80):
             return None
         name, port = host
         return f"http://{name}" + (f":{port}" if port not in (None, 80) else "") + request.mount + self._path
 
-    def _described_at(self, resource: str, request: HTTPRequest) -> str:
-        """Return a URL of the description that is really served, as seen from outside."""
+    def _metadata_url(self, resource: str, request: HTTPRequest) -> str:
+        """Return the public URL of the metadata, at a path that this server really serves."""
         base, path = base_of(resource), urlsplit(resource).path.rstrip("/")
         if path == self._path or not path.endswith(self._path):
             return base + PROTECTED_RESOURCE + path
-        # Mounted, or behind something that takes a prefix off: only what is below the prefix comes here for sure.
+        # Mounted, or behind a proxy that strips a prefix: only paths below the prefix are sure to arrive here.
         above = path[:len(path) - len(self._path)]
         return base + above + PROTECTED_RESOURCE + self._path
 
-    def _describe(self, request: HTTPRequest) -> HTTPResponse:
+    def _serve_metadata(self, request: HTTPRequest) -> HTTPResponse:
         auth, resource = self._auth, self._resource(request)
         if request.method == "OPTIONS":
-            allowed = self._gate.preflight(request.headers)
+            allowed = self._origins.preflight(request.headers)
             if allowed is not None:
                 return HTTPResponse(204, allowed)
         if request.method not in ("GET", "HEAD"):
-            return HTTPResponse(405, [("Content-Type", "text/plain"), ("Allow", _DOCUMENT_METHODS), ("Connection", "close")])
+            return HTTPResponse(405, [("Content-Type", "text/plain"), ("Allow", _METADATA_METHODS), ("Connection", "close")])
         assert auth is not None
         if resource is None:
-            return HTTPResponse(404, [("Content-Type", "text/plain")], [b"this server is not known by this name and port\n"])
+            return HTTPResponse(404, [("Content-Type", "text/plain")],
+                                [b"this server does not know its URL under this host and port\n"])
         scopes = self._scopes() if auth.scopes_supported is None else auth.scopes_supported
         info = self._catalog.description.info
         document: Dict[str, Any] = {

@@ -1,57 +1,39 @@
-"""The ladder: which rung an HTTP request fails on, or what is to be done with it.
+"""Decides what to do with an HTTP request to the endpoint, after the origin and authorization checks.
 
-Nothing is changed here and nothing is run: ``decide`` looks, and returns one of the decisions below. The
-first rung that fails is the one that is answered, and no body is read before all rungs that need none.
+:func:`decide` changes nothing and runs nothing: it returns one of the decisions below. The first check that fails decides
+the response, and all checks that do not need the body come before it is read.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Callable, FrozenSet, List, Optional, Sequence, Tuple, Union
 
-from ...errors import INVALID_REQUEST, UNSUPPORTED_VERSION, RemoteError
+from ...errors import UNSUPPORTED_VERSION, RemoteError
 from ...protocol import envelope as envelopes, jsonrpc
 from ...protocol.envelope import Envelope
 from ...protocol.http.headers import Headers, accepts, media_type
 from ...protocol.http.routing_headers import Mark, check_parameters, check_standard
 from ...revisions import DEFAULT_HTTP, Revision, find
-from .messages import HTTPRequest, UnreadableBody
-from .origins import Gate
-from .session_ids import Ticket
+from .messages import SESSION, VERSION, HTTPRequest, Reject, UnreadableBody, names_modern
+from .origins import OriginPolicy
+from .session_ids import ClientDescription
 from .sessions import HTTPSession
 
 __all__ = [
-    "Accept", "Decision", "End", "Listen", "Note", "Preflight", "Reject", "Resume", "Rules", "Run", "SESSION", "Serve", "Start",
-    "check_gate", "decide", "names_modern", "unreadable",
+    "Accept", "Decision", "End", "Listen", "Note", "Preflight", "Resume", "Rules", "Run", "Serve", "Start", "decide",
+    "unreadable",
 ]
-
-SESSION = "mcp-session-id"
-VERSION = "mcp-protocol-version"
-
-
-@dataclass
-class Reject:
-    """Answer with an error: a JSON-RPC error as body, without an id unless one could be read (HTTP-07)."""
-
-    status: int
-    message: str
-    code: int = INVALID_REQUEST
-    id: Optional[jsonrpc.Id] = None
-    headers: List[Tuple[str, str]] = field(default_factory=list)
-    #: Error data.
-    data: object = None
-    #: Whether the connection cannot be used any more, because a body was not read.
-    close: bool = False
 
 
 @dataclass
 class Preflight:
-    """Answer a browser's question about what is allowed."""
+    """Answer a CORS preflight request."""
 
     headers: List[Tuple[str, str]]
 
 
 @dataclass
 class Start:
-    """Begin a session with this ``initialize``."""
+    """Start a session with this ``initialize`` request."""
 
     data: bytes
     message: jsonrpc.Message
@@ -59,31 +41,30 @@ class Start:
 
 @dataclass
 class Run:
-    """Give a message with requests to a session and answer with what comes of it.
+    """Pass a message with requests to a session, and answer with the responses.
 
-    ``session`` is None where there are none: the message is served on its own then, for the client that
-    ``ticket`` describes.
+    Without sessions, ``session`` is None: the message is served on its own, for the client described by ``client``.
     """
 
     data: bytes
     message: jsonrpc.Message
     session: Optional[HTTPSession]
-    ticket: Optional[Ticket] = None
+    client: Optional[ClientDescription] = None
 
 
 @dataclass
 class Accept:
-    """Give a message without requests to a session and answer 202 (HTTP-06)."""
+    """Pass a message without requests to a session, and answer 202 (HTTP-06)."""
 
     data: bytes
     message: jsonrpc.Message
     session: Optional[HTTPSession]
-    ticket: Optional[Ticket] = None
+    client: Optional[ClientDescription] = None
 
 
 @dataclass
 class Serve:
-    """Serve a request that stands for itself, and whose headers say what its body says."""
+    """Serve a sessionless request, whose headers match its body."""
 
     data: bytes
     message: jsonrpc.Request
@@ -93,7 +74,7 @@ class Serve:
 
 @dataclass
 class Note:
-    """Take a notification that belongs to no session, and answer 202 (H26-05)."""
+    """Pass on a sessionless notification, and answer 202 (H26-05)."""
 
     data: bytes
     message: jsonrpc.Notification
@@ -108,7 +89,7 @@ class Listen:
 
 @dataclass
 class Resume:
-    """Go on with a stream behind an event."""
+    """Resume a stream after an event."""
 
     session: HTTPSession
     stream: int
@@ -124,25 +105,31 @@ class End:
 
 Decision = Union[Reject, Preflight, Start, Run, Accept, Serve, Note, Listen, Resume, End]
 
+_NO_ID = "this request needs the Mcp-Session-Id that the response to 'initialize' had"
+_NO_SESSION = "there is no such session, or it has ended; send 'initialize' without a session id to start one"
+
 
 @dataclass
 class Rules:
-    """What one endpoint allows.
+    """The rules of one endpoint.
 
-    :param find: returns the session with an id that belongs to an owner.
-    :param read_ticket: reads an id that is a ticket, for an owner.
-    :param mode: "sessions" (kept here), "tickets" (the id says all that is known, any process can serve it) or
-        "stateless" (there is no id): how clients are served that begin with a handshake.
-    :param revisions: what is spoken, oldest first.
-    :param modern_methods: what only clients without a handshake ask.
-    :param marks: returns the marked parameters of the tool with a name.
+    :param origins: answers preflight requests.
+    :param body_bytes: the limit of a request body.
+    :param json: the limits of the JSON in it.
+    :param find: returns the session with an id, if it belongs to an owner.
+    :param read_id: reads a self-contained session id, for an owner.
+    :param mode: how clients that begin with a handshake are served: "sessions" (stored in this process),
+        "self-contained" (the session id holds all facts, any process can serve it) or "stateless" (no session id).
+    :param revisions: the supported revisions, oldest first.
+    :param marks: returns the marked parameters of a tool by its name.
+    :param modern_methods: methods that only clients without a handshake use.
     """
 
-    gate: Gate
+    origins: OriginPolicy
     body_bytes: int
     json: jsonrpc.JSONLimits
     find: Callable[[str, Optional[str]], Optional[HTTPSession]]
-    read_ticket: Callable[[str, Optional[str]], Optional[Ticket]]
+    read_id: Callable[[str, Optional[str]], Optional[ClientDescription]]
     mode: str
     revisions: Sequence[Revision]
     marks: Callable[[Any], Sequence[Mark]]
@@ -150,40 +137,29 @@ class Rules:
 
     @property
     def sessions(self) -> bool:
-        """Whether there are sessions with streams of their own."""
+        """Whether this process stores sessions, with their streams."""
         return self.mode == "sessions" and self.legacy
 
     @property
     def legacy(self) -> bool:
-        """Whether clients are served that begin with a handshake."""
+        """Whether clients that begin with a handshake are served."""
         return not self.revisions[0].modern
 
     @property
     def modern(self) -> bool:
-        """Whether clients are served whose requests each stand for themselves."""
+        """Whether sessionless clients are served."""
         return self.revisions[-1].modern
 
     @property
     def methods(self) -> str:
-        """The methods of the endpoint, as ``Allow`` says them."""
+        """The HTTP methods of the endpoint, for the header ``Allow``."""
         return "POST, GET, DELETE" if self.sessions else "POST"
 
 
-def check_gate(request: HTTPRequest, gate: Gate) -> Optional[Reject]:
-    """Return the refusal of a request that came under a foreign name or from a foreign page."""
-    if not gate.admits_host(request.headers.get("host")):
-        return Reject(421, f"this server does not answer to the host {(request.headers.get('host') or '')[:100]!r};"
-                           " its allowed_hosts says which names it has", close=True)
-    if not gate.admits_origin(request.headers.get("origin")):
-        return Reject(403, f"pages of the origin {(request.headers.get('origin') or '')[:100]!r} may not use this server;"
-                           " its allowed_origins says which may", close=True)
-    return None
-
-
 def decide(request: HTTPRequest, rules: Rules) -> Decision:
-    """Return what is to be done with a request to the endpoint, whose gate it has passed."""
+    """Return what to do with a request to the endpoint that has passed the origin policy."""
     if request.method == "OPTIONS":
-        headers = rules.gate.preflight(request.headers)
+        headers = rules.origins.preflight(request.headers)
         if headers is not None:
             return Preflight(headers)
     if request.method == "POST":
@@ -204,8 +180,8 @@ def decide(request: HTTPRequest, rules: Rules) -> Decision:
         return Listen(session)
     stream, separator, event = last.partition("-")
     if not separator or not (_is_number(stream) and _is_number(event)):
-        # 404 would tell the client that its session is over (RES-09).
-        return Reject(400, "Last-Event-ID is no event of this session")
+        # Not 404, which would tell the client that its session has ended.
+        return Reject(400, "Last-Event-ID is not an event of this session")
     return Resume(session, int(stream), int(event))
 
 
@@ -216,7 +192,7 @@ def _is_number(text: str) -> bool:
 def _posted(request: HTTPRequest, rules: Rules) -> Decision:
     headers = request.headers
     if (headers.get("content-encoding") or "identity").lower() != "identity":
-        return Reject(415, "compressed bodies are not read", close=True)
+        return Reject(415, "compressed bodies are not supported", close=True)
     if media_type(headers.get("content-type")) != "application/json":
         return Reject(415, "a POST needs 'Content-Type: application/json'", close=True)
     if not accepts(headers.get("accept"), "application/json", "text/event-stream"):
@@ -236,45 +212,38 @@ def _posted(request: HTTPRequest, rules: Rules) -> Decision:
         refused = _version(request, rules)
         return refused if isinstance(refused, Reject) else Start(data, message)
     session: Optional[HTTPSession] = None
-    ticket: Optional[Ticket] = None
+    client: Optional[ClientDescription] = None
     if rules.sessions:
         found = _session(request, rules)
         if isinstance(found, Reject):
             return replace(found, id=id)
         session, revision = found, found.session.revision
     else:
-        known = _ticket(request, rules)
-        if isinstance(known, Reject):
-            return replace(known, id=id)
-        ticket, revision = known, known.revision
+        described = _client(request, rules)
+        if isinstance(described, Reject):
+            return replace(described, id=id)
+        client, revision = described, described.revision
     if kind is jsonrpc.Request:
-        return Run(data, message, session, ticket)
+        return Run(data, message, session, client)
     if kind is not jsonrpc.Batch:
-        return Accept(data, message, session, ticket)
-    return _batch(data, message, session, ticket, revision)
+        return Accept(data, message, session, client)
+    return _batch(data, message, session, client, revision)
 
 
 def _is_modern(headers: Headers, message: Any, rules: Rules) -> bool:
-    """Whether a message claims a revision for itself, in its body or in its header, or could be nothing else (ERA-18)."""
+    """Whether a message is sessionless: it names such a revision in its body or header, or its method is (ERA-18)."""
     if type(message) is jsonrpc.Request and (envelopes.claims(message.params) or (
             SESSION not in headers and message.method in rules.modern_methods)):
         return True
     return names_modern(headers)
 
 
-def names_modern(headers: Headers) -> bool:
-    """Whether a request says in its header that it stands for itself."""
-    version = headers.get(VERSION)
-    named = None if version is None else find(version)
-    return named is not None and named.modern
-
-
 def _stateless(request: HTTPRequest, data: bytes, message: Any, rules: Rules) -> Decision:
-    """Return what is to be done with a message that stands for itself; the order of the checks is fixed."""
+    """Return what to do with a sessionless message; the order of the checks decides which error is reported."""
     if type(message) is jsonrpc.Notification:
         return Note(data, message)
     if type(message) is not jsonrpc.Request:
-        return Reject(400, "a body is one request or one notification in this revision")  # H26-03
+        return Reject(400, "in this revision a body must be one request or one notification")  # H26-03
     params = message.params or {}
     try:
         if message.method == "initialize" and not envelopes.claims(params):
@@ -291,20 +260,20 @@ def _stateless(request: HTTPRequest, data: bytes, message: Any, rules: Rules) ->
     return Serve(data, message, envelope, revision)
 
 
-def _batch(data: bytes, batch: jsonrpc.Batch, session: Optional[HTTPSession], ticket: Optional[Ticket],
+def _batch(data: bytes, batch: jsonrpc.Batch, session: Optional[HTTPSession], client: Optional[ClientDescription],
            revision: Revision) -> Decision:
     if not revision.batches:
         return Reject(400, "arrays of messages are not part of this revision")  # RPC-26
     answers = {type(item) in (jsonrpc.Response, jsonrpc.Failure) for item in batch.items}
     if len(answers) > 1:
-        return Reject(400, "a body holds requests and notifications, or answers, but not both")  # RPC-27
+        return Reject(400, "a batch must hold requests and notifications, or responses, but not both")  # RPC-27
     asks = any(type(item) is jsonrpc.Request or (type(item) is jsonrpc.Invalid and not item.answers)
                for item in batch.items)
-    return (Run if asks else Accept)(data, batch, session, ticket)
+    return (Run if asks else Accept)(data, batch, session, client)
 
 
 def unreadable(invalid: jsonrpc.Invalid) -> Reject:
-    """Return the refusal of a body that is no message."""
+    """Return the refusal of a body that is not a JSON-RPC message."""
     return Reject(413 if invalid.oversized else 400, invalid.message, invalid.code, None if invalid.answers else invalid.id)
 
 
@@ -314,47 +283,47 @@ def _session(request: HTTPRequest, rules: Rules) -> Union[HTTPSession, Reject]:
         refused = _version(request, rules)
         if isinstance(refused, Reject):
             return refused
-        return Reject(400, "this request needs the Mcp-Session-Id that the answer to 'initialize' came with")  # SESS-06
+        return Reject(400, _NO_ID)  # SESS-06
     session = rules.find(id, request.owner)
     if session is None:
-        return Reject(404, "there is no such session (any more); send 'initialize' without a session id to begin one")
+        return Reject(404, _NO_SESSION)
     version = _version(request, rules)
     if isinstance(version, Reject):
         return version
     return session if version in (None, session.session.revision) or not _checks(session.session.revision) else Reject(
-        400, f"MCP-Protocol-Version says {version}, but the session agreed on {session.session.revision}")  # HDR-08
+        400, f"MCP-Protocol-Version is {version}, but the session uses {session.session.revision}")  # HDR-08
 
 
 def _checks(revision: Revision) -> bool:
     return revision.version_header == "checked"
 
 
-def _ticket(request: HTTPRequest, rules: Rules) -> Union[Ticket, Reject]:
+def _client(request: HTTPRequest, rules: Rules) -> Union[ClientDescription, Reject]:
     version = _version(request, rules)
     if isinstance(version, Reject):
         return version
     if rules.mode == "stateless":
-        return Ticket(version or DEFAULT_HTTP)  # HDR-03
+        return ClientDescription(version or DEFAULT_HTTP)  # HDR-03
     id = request.headers.get(SESSION)
     if id is None:
-        return Reject(400, "this request needs the Mcp-Session-Id that the answer to 'initialize' came with")
-    ticket = rules.read_ticket(id, request.owner)
-    if ticket is None:
-        return Reject(404, "there is no such session (any more); send 'initialize' without a session id to begin one")
-    if version not in (None, ticket.revision) and _checks(ticket.revision):
-        return Reject(400, f"MCP-Protocol-Version says {version}, but the session agreed on {ticket.revision}")
-    return ticket
+        return Reject(400, _NO_ID)
+    client = rules.read_id(id, request.owner)
+    if client is None:
+        return Reject(404, _NO_SESSION)
+    if version not in (None, client.revision) and _checks(client.revision):
+        return Reject(400, f"MCP-Protocol-Version is {version}, but the session uses {client.revision}")
+    return client
 
 
 def _version(request: HTTPRequest, rules: Rules) -> Union[Revision, Reject, None]:
-    """Return the revision that the header names; None when there is no header (HDR-03, HDR-05)."""
+    """Return the revision that the header names; None if there is no header (HDR-03, HDR-05)."""
     named = request.headers.get(VERSION)
     if named is None:
         return None
     revision = find(named)
     if revision is None or revision.modern:
         supported = [known.name for known in reversed(rules.revisions)]
-        return Reject(400, f"MCP-Protocol-Version: {named[:50]!r} is not supported; this server speaks"
+        return Reject(400, f"MCP-Protocol-Version: {named[:50]!r} is not supported; this server supports"
                            f" {', '.join(supported)}", UNSUPPORTED_VERSION,
                       data={"supported": supported, "requested": named[:200]})
     return revision

@@ -1,4 +1,7 @@
-"""The HTTP core: one request in, one response out, whoever the host is."""
+"""The HTTP endpoint of a server: one request in, one response out, independent of the host.
+
+A request passes three checks, in this order: the origin policy, authorization, and the decision what it asks for.
+"""
 
 import logging
 import threading
@@ -14,56 +17,43 @@ from ...rpc.peer import Peer
 from ..runtime.runtime import Runtime
 from ..sessions.modern import Visitor
 from ..sessions.opening import create_sessionless_peer
-from .authorization import Guard
-from .decision import (
-    Accept,
-    End,
-    Listen,
-    Note,
-    Preflight,
-    Reject,
-    Resume,
-    Rules,
-    Run,
-    Serve,
-    Start,
-    check_gate,
-    decide,
-    names_modern,
-)
+from .authorization import Authorization
+from .decision import Accept, End, Listen, Note, Preflight, Resume, Rules, Run, Serve, Start, decide
 from .event_store import EventStore, MemoryEventStore
-from .messages import HTTPRequest, HTTPResponse
-from .origins import Gate
-from .session_ids import Ticket, Tickets
-from .sessions import HTTPChannel, HTTPSession, SessionTable, open_session, visit
+from .messages import HTTPRequest, HTTPResponse, Reject, do_nothing, names_modern
+from .origins import OriginPolicy
+from .session_ids import ClientDescription, SessionIds
+from .sessions import HTTPSession, SessionTable, StreamsChannel, create_session_for_one_message, open_session
 from .streams import EventBody, EventStream, StreamSet
 
-__all__ = ["Exchange", "Route"]
+__all__ = ["Endpoint", "Route"]
 
 _log = logging.getLogger(__name__)
-#: Answers a plain request: gives the status, the media type and the body.
+#: Answers a plain request: returns the status, the media type and the body.
 Route = Callable[[HTTPRequest], Tuple[int, str, bytes]]
 _JSON = ("Content-Type", "application/json")
 _EVENTS = [("Content-Type", "text/event-stream"), ("Cache-Control", "no-store, no-transform"),
            ("X-Accel-Buffering", "no")]
 _BUSY = [("Retry-After", "1")]
-#: How often a request that has not been answered yet looks whether its client is still there, where that matters.
+_QUEUED_TOO_LONG = "Server busy: the request was queued for too long; try again later"
+_EVENT_NOT_KEPT = "Last-Event-ID is not an event that is still kept"
+#: Seconds between two checks whether the client of an unanswered request has disconnected, if that cancels the call.
 _PROBE_SECONDS = 0.25
 
 
-class Exchange:
-    """A server's endpoint.
+class Endpoint:
+    """The HTTP endpoint of a server.
 
     :param runtime: of the server.
     :param path: of the endpoint.
-    :param allowed_hosts: the names that clients may call this server by; by default the loopback names. See :class:`Gate`.
-    :param allowed_origins: the origins whose pages may use it.
-    :param stateless: serves every message on its own, without session ids: any number of processes can share
-        the work, and no handler can ask the client anything. Also for clients that skip the handshake.
+    :param allowed_hosts: the accepted host names; by default the loopback names. See :class:`OriginPolicy`.
+    :param allowed_origins: the origins whose web pages may use the endpoint.
+    :param stateless: serves every message on its own, without session ids: any number of processes can share the work,
+        and handlers cannot ask the client questions. Also serves clients that skip the handshake.
     :param event_store: keeps events for resumption; in memory by default.
-    :param routes: other paths, by path; each is called with the request and returns status, media type and body. They
-        are open to everybody, without a token too: a place for the health checks of a load balancer.
-    :raises ValueError: a path, host or origin is not written as one.
+    :param routes: handlers of other paths, by path; each is called with the request and returns status, media type and
+        body. They are public, even if the endpoint requires tokens: for example the health checks of a load balancer.
+    :raises ValueError: a path, host or origin is malformed.
     """
 
     def __init__(self, runtime: Runtime, *, path: str = "/mcp", allowed_hosts: Optional[Sequence[str]] = None,
@@ -74,80 +64,81 @@ class Exchange:
         self.runtime = runtime
         self._catalog = catalog = runtime.catalog
         self.path = path.rstrip("/")
-        self.gate = Gate(allowed_hosts, allowed_origins)
-        self.guard = Guard(runtime, self.gate, self.path)
+        self.origins = OriginPolicy(allowed_hosts, allowed_origins)
+        self.authorization = Authorization(runtime, self.origins, self.path)
         limits = self.limits = runtime.limits
         self._store = event_store or MemoryEventStore(limits)
         self._tables: List[SessionTable] = []
-        self.sessions = self.side_table()
-        self._tickets: Optional[Tickets] = None
+        self.sessions = self.add_table()
+        self._session_ids: Optional[SessionIds] = None
         mode = "sessions"
         if stateless:
             mode = "stateless"
         elif runtime.fleet is not None:
-            mode = "tickets"
-            self._tickets = Tickets(runtime.fleet.keys, catalog.name, limits.session_seconds)
-        self._rules = Rules(self.gate, limits.message_bytes, runtime.json_limits, self.sessions.find, self._read_ticket, mode,
+            mode = "self-contained"
+            self._session_ids = SessionIds(runtime.fleet.keys, catalog.name, limits.session_seconds)
+        self._rules = Rules(self.origins, limits.message_bytes, runtime.json_limits, self.sessions.find, self._read_id, mode,
                             catalog.revisions, catalog.marks, catalog.modern_methods)
-        #: What is served to everybody: the description of the endpoint, and what the user adds.
-        self._open: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {
-            **self.guard.routes(), **{at.rstrip("/"): _plain(route) for at, route in (routes or {}).items()}}
-        #: What is served to whom the guard admits.
-        self._doors: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {self.path: self._endpoint}
+        #: Public handlers, by path: the protected resource metadata, and the user's routes.
+        self._public: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {
+            **self.authorization.routes(), **{at.rstrip("/"): _plain(route) for at, route in (routes or {}).items()}}
+        #: Handlers that require authorization, by path.
+        self._protected: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {self.path: self._handle_endpoint}
         #: Guards the fields below; held for arithmetic and assignments.
         self._lock = threading.Lock()
-        #: Speaks for all clients without a session; made with the first.
-        self._visitors: Optional[Peer] = None
-        self._unkept = StreamSet("", None, limits)
-        self._streams = 0
-        #: Held while the lifespan is entered, so that nobody is served without it.
+        #: The peer of all sessionless clients; created for the first request.
+        self._sessionless_peer: Optional[Peer] = None
+        self._sessionless_streams = StreamSet("", None, limits)
+        #: The number of open GET streams.
+        self._open_streams = 0
+        #: Held while the lifespan is entered, so that no request is served before.
         self._entering = threading.Lock()
         self._entered = False
         self._closed = False
 
     def add_routes(self, routes: Mapping[str, Callable[[HTTPRequest], HTTPResponse]]) -> None:
-        """Serve more paths to whom the guard admits."""
-        self._doors.update(routes)
+        """Add handlers that require authorization, by path."""
+        self._protected.update(routes)
 
     # --- one request ----------------------------------------------------------------------------------
 
     def handle(self, request: HTTPRequest) -> HTTPResponse:
         """Answer a request; never raises.
 
-        The host sends what is returned, and calls ``close()`` on it in any case.
+        The host sends the response, and calls ``close()`` on it in any case.
         """
         try:
             response = self._handle(request)
         except Exception:
             _log.exception("%s %s failed", request.method, request.path)
             response = self.refuse(Reject(500, "Internal error", INTERNAL_ERROR, close=True), request)
-        response.headers.extend(self.gate.cors(request.headers.get("origin")))
+        response.headers.extend(self.origins.cors(request.headers.get("origin")))
         return response
 
     def _handle(self, request: HTTPRequest) -> HTTPResponse:
-        refused = check_gate(request, self.gate)
+        refused = self.origins.check(request)
         if refused is not None:
             return self.refuse(refused, request)
         if self._closed:
             return self.refuse(_stopping(), request)
         path = request.path.rstrip("/")
-        route = self._open.get(path)
-        if route is not None:
-            return route(request)
-        door = self._doors.get(path)
-        if door is None:
+        public = self._public.get(path)
+        if public is not None:
+            return public(request)
+        protected = self._protected.get(path)
+        if protected is None:
             return self.refuse(Reject(404, f"nothing is served at {request.path[:100]!r}; the endpoint is"
                                            f" {request.mount + (self.path or '/')}", close=True), request)
-        refused = self.guard.admit(request)
-        return door(request) if refused is None else self.refuse(refused, request)
+        refused = self.authorization.authenticate(request)
+        return protected(request) if refused is None else self.refuse(refused, request)
 
-    def _endpoint(self, request: HTTPRequest) -> HTTPResponse:
+    def _handle_endpoint(self, request: HTTPRequest) -> HTTPResponse:
         decision = decide(request, self._rules)
         if isinstance(decision, (Start, Run, Accept, Serve, Note)):
-            refused = self.guard.permit(request, decision.message)
+            refused = self.authorization.authorize(request, decision.message)
             decision = decision if refused is None else refused
         if self._closed and not isinstance(decision, Reject):
-            return self.refuse(_stopping(), request)  # its body was on the way for so long
+            return self.refuse(_stopping(), request)  # stopped while the body was read
         if type(decision) is Run:
             return self._run(request, decision)
         if type(decision) is Accept:
@@ -155,14 +146,14 @@ class Exchange:
         if isinstance(decision, Reject):
             return self.refuse(decision, request)
         if type(decision) is Serve:
-            return self._serve_visitor(request, decision)
+            return self._serve_sessionless(request, decision)
         if isinstance(decision, Start):
             return self._start(request, decision)
         if isinstance(decision, Note):
             self._peer().receive(decision.data, decision.message)
             return HTTPResponse(202)
         if isinstance(decision, Listen):
-            return self._listen(request, decision)
+            return self._open_get_stream(request, decision)
         if isinstance(decision, Resume):
             return self._resume(request, decision)
         if isinstance(decision, End):
@@ -172,9 +163,9 @@ class Exchange:
         return HTTPResponse(204, decision.headers)
 
     def refuse(self, rejection: Reject, request: Optional[HTTPRequest] = None) -> HTTPResponse:
-        """Return the response for a request that was refused.
+        """Return the response for a refused request.
 
-        :param request: decides how an error is written that belongs to no message.
+        :param request: its revision decides the form of an error without an id.
         """
         modern = not self._rules.legacy or (request is not None and self._rules.modern and names_modern(request.headers))
         data = jsonrpc.dump(jsonrpc.Failure(rejection.id, rejection.code, rejection.message, rejection.data),
@@ -193,14 +184,14 @@ class Exchange:
         if lasting and not self.sessions.room():
             return self.refuse(self._busy(decision.message, "too many sessions are open"))
         opened = (open_session(self.runtime, self._store, request.principal, self.sessions.now) if lasting
-                  else visit(self.runtime, None))
+                  else create_session_for_one_message(self.runtime, None))
         stream = EventStream(opened.streams)
         opened.peer.receive(decision.data, decision.message, stream, sender=request.principal)
         revision = opened.session.agreed
         kept = False
-        if revision is not None and self._tickets is not None:
-            ticket = Ticket(revision, opened.session.client_info, opened.session.client_capabilities)
-            headers.append(("Mcp-Session-Id", self._tickets.issue(ticket, request.owner)))
+        if revision is not None and self._session_ids is not None:
+            client = ClientDescription(revision, opened.session.client_info, opened.session.client_capabilities)
+            headers.append(("Mcp-Session-Id", self._session_ids.issue(client, request.owner)))
         elif revision is not None and lasting:
             opened.streams.priming = revision.priming_event
             kept = self.sessions.add(opened)
@@ -209,7 +200,7 @@ class Exchange:
                 return self.refuse(self._busy(decision.message, "too many sessions are open"))
             headers.append(("Mcp-Session-Id", opened.id))
         if not kept:
-            opened.end("the session was for one message")  # what was refused leaves nothing behind (SEC-53)
+            opened.end("the session was for one message")  # a refused initialize leaves no session behind (SEC-53)
         return self._answered(stream, headers)
 
     def _run(self, request: HTTPRequest, decision: Run) -> HTTPResponse:
@@ -217,17 +208,17 @@ class Exchange:
         message = decision.message
         if session is None:
             self.enter()
-            visitor = visit(self.runtime, decision.ticket)
-            response = self._serve(request, visitor, decision)
+            temporary = create_session_for_one_message(self.runtime, decision.client)
+            response = self._serve(request, temporary, decision)
             if response.streaming:
                 body = response.body
                 assert isinstance(body, EventBody)
-                body.on_close = lambda: visitor.end("the client has left")
+                body.on_close = lambda: temporary.end("the client has disconnected")
             else:
-                visitor.end("the message is answered")
+                temporary.end("the message has been answered")
             return response
         if session.peer.in_flight >= self.limits.running_per_session:
-            return self.refuse(self._busy(message, "this session has too many requests in work"))
+            return self.refuse(self._busy(message, "this session has too many requests in progress"))
         return self._serve(request, session, decision)
 
     def _serve(self, request: HTTPRequest, session: HTTPSession, decision: Run) -> HTTPResponse:
@@ -239,41 +230,40 @@ class Exchange:
         if stream.wait_first(limits.commit_seconds):
             return self._answered(stream, [], request)
         if not stream.begun and type(message) is jsonrpc.Request:
-            # It still waits for a place, and must not do so without end (REL-37).
+            # The request is still queued, and must not be queued forever (REL-37).
             if not stream.wait_first(limits.queue_seconds - limits.commit_seconds) and not stream.begun:
-                peer.refuse_incoming(message.id, SERVER_BUSY, "Server busy: no place became free in time; try again later")
+                peer.refuse_incoming(message.id, SERVER_BUSY, _QUEUED_TOO_LONG)
         stream.commit()
         return self._answered(stream, [], request)
 
     def _peer(self) -> Peer:
-        peer = self._visitors
+        peer = self._sessionless_peer
         if peer is None:
             self.enter()
             with self._lock:
-                peer = self._visitors = self._visitors or create_sessionless_peer(
-                    self.runtime, HTTPChannel(self._unkept))
+                peer = self._sessionless_peer = self._sessionless_peer or create_sessionless_peer(
+                    self.runtime, StreamsChannel(self._sessionless_streams))
         return peer
 
-    def _serve_visitor(self, request: HTTPRequest, decision: Serve) -> HTTPResponse:
+    def _serve_sessionless(self, request: HTTPRequest, decision: Serve) -> HTTPResponse:
         limits, message, peer = self.limits, decision.message, self._peer()
         visitor = Visitor(decision.envelope, decision.revision, request.principal, request.alone)
-        stream = EventStream(self._unkept)
-        # H26-10: who closes the response does not want the answer any more.
+        stream = EventStream(self._sessionless_streams)
+        # H26-10: closing the response stream cancels the call.
         stream.on_hang_up = lambda: peer.drop_incoming(message.id, visitor, "the client has closed the connection")
         if message.method == "subscriptions/listen":
-            _end_in_time(stream.first, request, lambda: self.runtime.subscriptions.end(peer, visitor))
+            _end_at_expiry(stream.first, request, lambda: self.runtime.subscriptions.end(peer, visitor))
         inline = request.inline and self._catalog.runs_inline(message.method, message.params)
         peer.receive(decision.data, message, stream, inline, sender=visitor)
         waited = 0.0
         while not stream.wait_first(min(_PROBE_SECONDS, limits.commit_seconds)):
             waited += min(_PROBE_SECONDS, limits.commit_seconds)
-            if request.departed():
+            if request.disconnected():
                 stream.hang_up()
             if stream.begun and waited >= limits.commit_seconds:
                 stream.commit()
             elif waited >= limits.queue_seconds:
-                peer.refuse_incoming(message.id, SERVER_BUSY, "Server busy: no place became free in time; try again later",
-                                     sender=visitor)
+                peer.refuse_incoming(message.id, SERVER_BUSY, _QUEUED_TOO_LONG, sender=visitor)
         return self._answered(stream, [], request, decision.revision)
 
     def _answered(self, stream: EventStream, headers: List[Tuple[str, str]], request: Optional[HTTPRequest] = None,
@@ -282,15 +272,15 @@ class Exchange:
             body = stream.first
             assert body is not None
             if request is not None:
-                body.departed = request.departed
+                body.disconnected = request.disconnected
             return HTTPResponse(200, [*_EVENTS, *headers], body, streaming=True)
         if stream.answer is None:
-            return HTTPResponse(202, headers)  # it was cancelled, so that nobody waits for an answer
+            return HTTPResponse(202, headers)  # the request was cancelled, and has no response
         if stream.code is None:
             return HTTPResponse(200, [_JSON, *headers], [stream.answer])
         if stream.code == SERVER_BUSY:
             return HTTPResponse(503, [_JSON, *_BUSY, *headers], [stream.answer])
-        # A handler's own errors are answers like any other, but for what the client lacks (STAT-15, H26-24).
+        # Errors of handlers have status 200, except for capabilities that the client lacks (STAT-15, H26-24).
         fixed = revision is not None and (not stream.begun or stream.code == MISSING_CAPABILITY)
         status = revision.http_status.get(stream.code, 200) if revision is not None and fixed else 200
         return HTTPResponse(status, [_JSON, *headers], [stream.answer])
@@ -300,9 +290,9 @@ class Exchange:
         if session is not None:
             session.peer.receive(decision.data, decision.message)
         elif type(decision.message) in (jsonrpc.Notification, jsonrpc.Batch):
-            visitor = visit(self.runtime, decision.ticket)
-            visitor.peer.receive(decision.data, decision.message)
-            visitor.end("the message is dealt with")
+            temporary = create_session_for_one_message(self.runtime, decision.client)
+            temporary.peer.receive(decision.data, decision.message)
+            temporary.end("the message has been handled")
         return HTTPResponse(202)
 
     def _busy(self, message: Any, why: str) -> Reject:
@@ -311,71 +301,72 @@ class Exchange:
 
     # --- GET --------------------------------------------------------------------------------------------
 
-    def _listen(self, request: HTTPRequest, decision: Listen) -> HTTPResponse:
+    def _open_get_stream(self, request: HTTPRequest, decision: Listen) -> HTTPResponse:
         common = decision.session.streams.common
         reader = common.reader
         if reader is not None:
-            if not reader.departed():
-                # Two readers would each miss what the other gets (HTTP-31, SEC-55).
+            if not reader.disconnected():
+                # Each of two readers would miss the other's messages (HTTP-31, SEC-55).
                 return self.refuse(Reject(409, "this session has a GET stream already"))
-            common.leave(reader)
-        return self.streamed(request, common.attach)
+            common.detach(reader)
+        return self.open_stream(request, common.attach)
 
     def _resume(self, request: HTTPRequest, decision: Resume) -> HTTPResponse:
         stream = decision.session.streams.find(decision.stream)
         if stream is None:
-            return self.refuse(Reject(400, "Last-Event-ID is no event that is still kept"))
+            return self.refuse(Reject(400, _EVENT_NOT_KEPT))
         if stream.is_over(decision.event):
-            # A call that was cancelled has no answer. After an empty stream clients would come back again and again;
-            # this is how an event source says that there is nothing to come back for.
+            # A cancelled call has no response. After an empty stream clients would reconnect again and again; status 204
+            # tells an event source to stop reconnecting.
             return HTTPResponse(204)
-        known = stream
-        return self.streamed(request, lambda: known.attach(decision.event))
+        resumed = stream
+        return self.open_stream(request, lambda: resumed.attach(decision.event))
 
-    def streamed(self, request: HTTPRequest, attach: Callable[[], Optional[EventBody]],
-                 on_close: Callable[[], object] = bool) -> HTTPResponse:
-        """Return the response to a GET: an event stream, if there is a place for one more.
+    def open_stream(self, request: HTTPRequest, attach: Callable[[], Optional[EventBody]],
+                    on_close: Callable[[], object] = do_nothing) -> HTTPResponse:
+        """Return the response to a GET: an event stream, unless too many are open.
 
-        :param on_close: called when the response is over.
+        :param attach: returns the body; None if its events are not kept any more.
+        :param on_close: called when the response has ended.
         """
         with self._lock:
-            full = self._streams >= self.limits.streams
+            full = self._open_streams >= self.limits.streams
             if not full:
-                self._streams += 1
+                self._open_streams += 1
         if full:
             return self.refuse(Reject(503, "Server busy: too many streams are open; try again later", SERVER_BUSY,
                                       headers=_BUSY))
         body = attach()
         if body is None:
-            self._left()
-            return self.refuse(Reject(400, "Last-Event-ID is no event that is still kept"))
-        body.departed = request.departed
-        _end_in_time(body, request)
+            self._count_closed_stream()
+            return self.refuse(Reject(400, _EVENT_NOT_KEPT))
+        body.disconnected = request.disconnected
+        _end_at_expiry(body, request)
 
-        def left() -> None:
-            self._left()
+        def closed() -> None:
+            self._count_closed_stream()
             on_close()
 
-        body.on_close = left
+        body.on_close = closed
         return HTTPResponse(200, list(_EVENTS), body, streaming=True)
 
-    def _left(self) -> None:
+    def _count_closed_stream(self) -> None:
         with self._lock:
-            self._streams -= 1
+            self._open_streams -= 1
 
     # --- life -----------------------------------------------------------------------------------------
 
-    def _read_ticket(self, id: str, owner: Optional[str]) -> Optional[Ticket]:
-        return None if self._tickets is None else self._tickets.read(id, owner)
+    def _read_id(self, id: str, owner: Optional[str]) -> Optional[ClientDescription]:
+        return None if self._session_ids is None else self._session_ids.read(id, owner)
 
-    def side_table(self) -> SessionTable:
-        """Return one more table of sessions, which ends with the exchange."""
+    def add_table(self) -> SessionTable:
+        """Return a new table of sessions, which is closed with the endpoint."""
         table = SessionTable(self.limits)
         self._tables.append(table)
         return table
 
     def enter(self) -> None:
-        """Called before the first client is served."""
+        """Enter the lifespan, before the first client is served. Idempotent."""
         if not self._entered:
             with self._entering:
                 if not self._entered:
@@ -383,9 +374,9 @@ class Exchange:
                     self._entered = True
 
     def close(self, grace: Optional[float] = None) -> None:
-        """Take no more requests, let handlers end, cancel those that do not, and end every session; idempotent.
+        """Stop: refuse new requests, let handlers finish, cancel those that do not, and end every session. Idempotent.
 
-        :param grace: seconds that handlers get before they are cancelled, and after; by default the server's.
+        :param grace: seconds that handlers get before they are cancelled, and again after; by default ``Limits.grace``.
         """
         with self._lock:
             if self._closed:
@@ -394,27 +385,27 @@ class Exchange:
             entered, self._entered = self._entered, False
         seconds = self.limits.grace if grace is None else grace
         workers = self.runtime.workers if entered else None
-        visitors = self._visitors
-        if visitors is not None:
-            self.runtime.subscriptions.end(visitors)
-            self.runtime.cancel_waiting(visitors, "the server is stopping")
+        sessionless = self._sessionless_peer
+        if sessionless is not None:
+            self.runtime.subscriptions.end(sessionless)
+            self.runtime.cancel_waiting(sessionless, "the server is stopping")
         if workers is not None:
             workers.drain(Deadline(seconds))
         for table in self._tables:
             table.close("the server is stopping")
-        if visitors is not None:
-            visitors.close()
-            self.runtime.cancel_waiting(visitors, "the server is stopping")  # those who have asked since
+        if sessionless is not None:
+            sessionless.close()
+            self.runtime.cancel_waiting(sessionless, "the server is stopping")  # handlers that began to wait since
         if workers is None:
             return
         if not workers.drain(Deadline(seconds), waiting=True):
             for where in workers.stuck():
-                _log.warning("a handler still runs at the end, in %s", where)
+                _log.warning("a handler is still running at the end, in %s", where)
         self.runtime.leave()
 
 
-def _end_in_time(body: Optional[EventBody], request: HTTPRequest, end: Callable[[], object] = bool) -> None:
-    """Have a stream that lasts end when the token does that it was asked for with (AUS-31)."""
+def _end_at_expiry(body: Optional[EventBody], request: HTTPRequest, end: Callable[[], object] = do_nothing) -> None:
+    """End a long-lived stream when the token of its request expires (AUS-31)."""
     if body is not None and request.principal is not None and request.principal.expires_at is not None:
         body.end_after(request.principal.expires_at - time.time(), end)
 

@@ -1,4 +1,4 @@
-"""What was sent on event streams, kept for clients that come back for it."""
+"""Keeps the events of streams, for clients that resume a stream."""
 
 import threading
 import time
@@ -9,28 +9,28 @@ from ..limits import Limits
 
 __all__ = ["EventStore", "MemoryEventStore"]
 
-#: What an event and a stream cost beside their bytes, roughly, so that many small ones are bounded as well.
+#: Bytes that an event and a stream cost besides their content, roughly, so that many small ones are bounded as well.
 _EVENT_COST = 200
 _STREAM_COST = 1000
 
 
 class EventStore:
-    """Keeps the events of streams; the interface to write for a store of one's own.
+    """Keeps the events of streams; the interface for custom stores.
 
-    Streams are named by text that means nothing to the store, events of a stream are numbered upwards
-    from 1. All three methods are called from any thread, and must not block for long.
+    The name of a stream is an opaque string. The events of a stream are numbered from 1. All methods are called from any
+    thread, and must not block for long.
     """
 
     def append(self, stream: str, number: int, event: bytes) -> None:
-        """Keep an event of a stream."""
+        """Store an event of a stream."""
         raise NotImplementedError
 
     def after(self, stream: str, number: int) -> Optional[List[bytes]]:
-        """Return the events behind *number* in order; None when not all of them are there any more."""
+        """Return the events after *number* in order; None if some of them are not kept any more."""
         raise NotImplementedError
 
     def forget(self, stream: str) -> None:
-        """Drop a stream; nothing happens when there is none."""
+        """Drop a stream, if it is there."""
         raise NotImplementedError
 
 
@@ -40,7 +40,7 @@ class _Log:
     def __init__(self) -> None:
         self.events: Deque[Tuple[int, bytes]] = deque()
         self.bytes = _STREAM_COST
-        #: The number of the last event that is not there any more.
+        #: The number of the last event that was dropped.
         self.dropped = 0
         self.touched = 0.0
 
@@ -56,7 +56,7 @@ class MemoryEventStore(EventStore):
         self._clock = clock
         #: Guards the two fields below.
         self._lock = threading.Lock()
-        #: Longest untouched first.
+        #: In the order of their last events, oldest first.
         self._logs: "OrderedDict[str, _Log]" = OrderedDict()
         self._bytes = 0
 
@@ -66,7 +66,7 @@ class MemoryEventStore(EventStore):
             log = self._logs.get(stream)
             if log is None:
                 log = self._logs[stream] = _Log()
-                # A stream that was forgotten goes on with a gap before its next event.
+                # The stream is new, or was dropped: then its earlier events are missing.
                 log.dropped = number - 1
                 self._bytes += log.bytes
             else:

@@ -1,6 +1,6 @@
-"""The two endpoints of HTTP+SSE, the oldest transport over HTTP: a stream, and a place to post to.
+"""The two endpoints of the deprecated HTTP+SSE transport: an event stream, and a path for POST requests.
 
-Deprecated: for clients that know nothing newer. A session lasts as long as its stream (LSSE-10).
+For clients that do not support Streamable HTTP. A session lasts as long as its stream (LSSE-10).
 """
 
 import posixpath
@@ -11,83 +11,83 @@ from ...errors import SERVER_BUSY
 from ...protocol import jsonrpc
 from ...protocol.http.headers import accepts, media_type
 from ...protocol.http.sse import encode_event
-from .decision import Reject, unreadable
-from .endpoint import Exchange
-from .messages import HTTPRequest, HTTPResponse, UnreadableBody
+from .decision import unreadable
+from .endpoint import Endpoint
+from .messages import HTTPRequest, HTTPResponse, Reject, UnreadableBody
 from .sessions import open_session
 
 __all__ = ["LegacySSE"]
 
 
 class LegacySSE:
-    """The old endpoints beside a new one.
+    """The HTTP+SSE endpoints beside an endpoint of Streamable HTTP.
 
-    :param exchange: of the server.
-    :raises ValueError: it is not served to clients with a handshake.
+    :param endpoint: of the server.
+    :raises ValueError: the server does not serve clients with a handshake.
     """
 
-    def __init__(self, exchange: Exchange) -> None:
-        if not exchange.runtime.catalog.speaks_legacy:
-            raise ValueError("legacy_sse=True is for clients that begin with a handshake, and the server has era='modern'")
-        self._exchange = exchange
-        # A table of its own: an id of one transport must not open a session of the other.
-        self._sessions = exchange.side_table()
-        beside = posixpath.dirname(exchange.path).rstrip("/")
+    def __init__(self, endpoint: Endpoint) -> None:
+        if not endpoint.runtime.catalog.speaks_legacy:
+            raise ValueError("legacy_sse=True is for clients that begin with a handshake, but the server has era='modern'")
+        self._endpoint = endpoint
+        # A table of its own: an id of one transport must not be valid for the other.
+        self._sessions = endpoint.add_table()
+        beside = posixpath.dirname(endpoint.path).rstrip("/")
         self._stream_path, self._post_path = beside + "/sse", beside + "/messages"
 
     def routes(self) -> Dict[str, Callable[[HTTPRequest], HTTPResponse]]:
-        """Return what is served at which path."""
+        """Return the handlers by path."""
         return {self._stream_path: self._connect, self._post_path: self._post}
 
     def _connect(self, request: HTTPRequest) -> HTTPResponse:
-        exchange, table = self._exchange, self._sessions
+        endpoint, table = self._endpoint, self._sessions
         if request.method != "GET":
-            return exchange.refuse(Reject(405, f"{request.method[:20]} is not offered here", headers=[("Allow", "GET")],
+            return endpoint.refuse(Reject(405, f"{request.method[:20]} is not offered here", headers=[("Allow", "GET")],
                                           close=True))
         if not accepts(request.headers.get("accept"), "text/event-stream"):
-            return exchange.refuse(Reject(406, "a GET needs 'Accept: text/event-stream'"))
+            return endpoint.refuse(Reject(406, "a GET needs 'Accept: text/event-stream'"))
         busy = Reject(503, "Server busy: too many sessions are open; try again later", SERVER_BUSY,
                       headers=[("Retry-After", "1")])
         if not table.room():
-            return exchange.refuse(busy)
-        exchange.enter()
-        session = open_session(exchange.runtime, None, request.principal, table.now)
+            return endpoint.refuse(busy)
+        endpoint.enter()
+        session = open_session(endpoint.runtime, None, request.principal, table.now)
         if not table.add(session):
             session.end("too many sessions are open")
-            return exchange.refuse(busy)
-        place = f"{request.mount}{self._post_path}?session_id={session.id}"
-        session.streams.common.say(encode_event(place.encode("ascii"), event="endpoint"))  # LSSE-02
-        response = exchange.streamed(request, session.streams.common.attach,
-                                     lambda: table.end(session, "the client has closed its stream"))
+            return endpoint.refuse(busy)
+        path = f"{request.mount}{self._post_path}?session_id={session.id}"
+        session.streams.common.send_event(encode_event(path.encode("ascii"), event="endpoint"))  # LSSE-02
+        response = endpoint.open_stream(request, session.streams.common.attach,
+                                        lambda: table.end(session, "the client has closed its stream"))
         if not response.streaming:
             table.end(session, "too many streams are open")
         return response
 
     def _post(self, request: HTTPRequest) -> HTTPResponse:
-        exchange = self._exchange
+        endpoint = self._endpoint
         if request.method != "POST":
-            return exchange.refuse(Reject(405, f"{request.method[:20]} is not offered here", headers=[("Allow", "POST")],
+            return endpoint.refuse(Reject(405, f"{request.method[:20]} is not offered here", headers=[("Allow", "POST")],
                                           close=True))
         if media_type(request.headers.get("content-type")) != "application/json":
-            return exchange.refuse(Reject(415, "a POST needs 'Content-Type: application/json'", close=True))
+            return endpoint.refuse(Reject(415, "a POST needs 'Content-Type: application/json'", close=True))
         named = parse_qs(request.query).get("session_id", [""])
         session = self._sessions.find(named[0], request.owner)
         if session is None:
-            return exchange.refuse(Reject(404, "there is no such session; open one at " + self._stream_path, close=True))
+            return endpoint.refuse(Reject(404, "there is no such session; open one at " + self._stream_path, close=True))
         try:
-            data = request.read(exchange.limits.message_bytes)
+            data = request.read(endpoint.limits.message_bytes)
         except UnreadableBody as error:
-            return exchange.refuse(Reject(error.status, str(error), close=True))
-        message = jsonrpc.parse(data, exchange.runtime.json_limits)
+            return endpoint.refuse(Reject(error.status, str(error), close=True))
+        message = jsonrpc.parse(data, endpoint.runtime.json_limits)
         if isinstance(message, jsonrpc.Invalid):
-            return exchange.refuse(unreadable(message))
-        if isinstance(message, jsonrpc.Request) and session.peer.in_flight >= exchange.limits.running_per_session:
-            return exchange.refuse(Reject(503, "Server busy: this session has too many requests in work", SERVER_BUSY,
+            return endpoint.refuse(unreadable(message))
+        if isinstance(message, jsonrpc.Request) and session.peer.in_flight >= endpoint.limits.running_per_session:
+            return endpoint.refuse(Reject(503, "Server busy: this session has too many requests in progress", SERVER_BUSY,
                                           message.id, headers=[("Retry-After", "1")]))
-        refused = exchange.guard.permit(request, message)
+        refused = endpoint.authorization.authorize(request, message)
         if refused is not None:
-            return exchange.refuse(refused)
-        # Not inline: the answer goes out on the stream, and this request is over at once (LSSE-08).
+            return endpoint.refuse(refused)
+        # Not inline: the response is sent on the stream, and this request is answered at once (LSSE-08).
         session.peer.receive(data, message, None, inline=False, sender=request.principal)
         return HTTPResponse(202, [("Content-Type", "text/plain")], [b"Accepted"])
 

@@ -1,20 +1,33 @@
-"""What passes between an HTTP host and the exchange: a request and a response, with no server in sight."""
+"""The HTTP request and response that hosts and the endpoint exchange, and the refusal of a request.
 
+The hosts are :mod:`mcplite.server.transports`: our own HTTP server and WSGI.
+"""
+
+from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Iterable, List, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Iterable, List, Optional, Tuple
 
+from ...errors import INVALID_REQUEST
+from ...protocol import jsonrpc
 from ...protocol.http.headers import Headers
+from ...revisions import find
 
 if TYPE_CHECKING:
     from ..auth.principals import Principal
 
-__all__ = ["HTTPRequest", "HTTPResponse", "UnreadableBody"]
+__all__ = [
+    "HTTPRequest", "HTTPResponse", "Reject", "SESSION", "StreamingBody", "UnreadableBody", "VERSION", "do_nothing",
+    "names_modern", "never_disconnected",
+]
+
+SESSION = "mcp-session-id"
+VERSION = "mcp-protocol-version"
 
 
 class UnreadableBody(Exception):
-    """A request's body is too large, too slow, or not what its headers said.
+    """A request's body is too large, too slow, or does not match its headers.
 
-    :param status: to answer with; the connection is closed then, since what follows cannot be told apart.
+    :param status: of the response; the connection is closed after it, since the end of the body is not known.
     """
 
     def __init__(self, status: int, message: str) -> None:
@@ -22,60 +35,114 @@ class UnreadableBody(Exception):
         self.status = status
 
 
-def _nothing(limit: int) -> bytes:
+def _no_body(limit: int) -> bytes:
     return b""
+
+
+def do_nothing() -> None:
+    """The default of optional callbacks."""
+
+
+def never_disconnected() -> bool:
+    """For hosts that cannot tell whether a client has disconnected."""
+    return False
 
 
 @dataclass
 class HTTPRequest:
-    """One request, its body not read yet."""
+    """One request, with its body unread."""
 
     method: str
     #: Decoded, and relative to where the application is mounted.
     path: str
     headers: Headers
-    #: Not shown: somebody may have put a token there.
+    #: Not shown by repr, since it may hold a token.
     query: str = field(default="", repr=False)
     #: Where the application is mounted; empty at the root.
     mount: str = ""
-    #: Reads the whole body; raises :class:`UnreadableBody`, also when it has more bytes than it is given.
-    read: Callable[[int], bytes] = _nothing
+    #: Called with a limit; returns the whole body, or raises :class:`UnreadableBody`.
+    read: Callable[[int], bytes] = _no_body
     #: The peer's address, for the log.
     remote: str = ""
-    #: Who has sent it, as the host says or, where tokens are asked for, as the token says; None for nobody.
+    #: The sender, from the host or, where tokens are required, from the token; None if not authenticated.
     principal: "Optional[Principal]" = None
-    #: The port that it came in at, where that is known.
+    #: The port that the request arrived at, if it is known.
     port: Optional[int] = None
-    #: Tells whether the client has gone, as far as the host can.
-    departed: Callable[[], bool] = bool
+    #: Returns whether the client has disconnected, as far as the host can tell.
+    disconnected: Callable[[], bool] = never_disconnected
     #: Whether a handler may run on this thread.
     inline: bool = False
-    #: Whether all requests come to this process, so that what one of them left here is there for the next.
+    #: Whether this process gets all requests, so that state of one request is there for the next.
     alone: bool = True
 
     @property
     def owner(self) -> Optional[str]:
-        """Whose sessions, streams and waiting calls it may reach: the key of its principal; None for nobody's."""
+        """The owner of the sessions, streams and waiting calls that the request may use: its principal's key, or None."""
         return None if self.principal is None else self.principal.key
+
+
+class StreamingBody(Iterable[bytes]):
+    """The body of a streaming response; each piece is sent at once.
+
+    One thread iterates and closes it.
+    """
+
+    #: Whether the piece returned last is the final one, so that the end of the response can be sent with it.
+    last: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether all pieces are already there, so that iterating does not block."""
+        return False
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End the iteration, from any thread, because the client has disconnected."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the body, after the response has been sent or has failed. Idempotent."""
 
 
 @dataclass
 class HTTPResponse:
-    """One response; whoever sends it calls ``close()`` on a body that has one, however the sending ends."""
+    """One response; the host that sends it calls :meth:`close` in any case."""
 
     status: int
     headers: List[Tuple[str, str]] = field(default_factory=list)
+    #: A :class:`StreamingBody` if ``streaming``.
     body: Iterable[bytes] = ()
-    #: Whether ``body`` is a stream: its length is not known, and each piece is sent at once.
+    #: Whether the length of the body is not known, and each piece is sent at once.
     streaming: bool = False
 
     @property
     def content(self) -> bytes:
-        """The body of a response that is no stream."""
+        """The whole body of a response that is not streaming."""
         return b"".join(self.body)
 
     def close(self) -> None:
         """Release the body."""
-        close: Any = getattr(self.body, "close", None)
-        if close is not None:
-            close()
+        if isinstance(self.body, StreamingBody):
+            self.body.close()
+
+
+@dataclass
+class Reject:
+    """The refusal of a request: a JSON-RPC error as body, without an id unless one could be read (HTTP-07)."""
+
+    status: int
+    message: str
+    code: int = INVALID_REQUEST
+    id: Optional[jsonrpc.Id] = None
+    headers: List[Tuple[str, str]] = field(default_factory=list)
+    #: Error data.
+    data: object = None
+    #: Whether the connection cannot be reused, because the body was not read.
+    close: bool = False
+
+
+def names_modern(headers: Headers) -> bool:
+    """Whether a request's header names a revision without sessions, in which each request stands alone."""
+    version = headers.get(VERSION)
+    named = None if version is None else find(version)
+    return named is not None and named.modern

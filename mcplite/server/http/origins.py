@@ -1,7 +1,8 @@
-"""Who may knock: the Host and Origin rules of one endpoint, and CORS for origins that are named.
+"""The origin policy of an endpoint: checks of the Host and Origin headers, and CORS.
 
-A page in somebody's browser can send requests to a server on the same machine; the two headers say that
-it did (HTTP-32 to HTTP-34). The rules hold for every path and every method.
+Protects against DNS rebinding and cross-site requests: a web page in a browser can send requests to a server on the
+same machine, and the two headers reveal it (HTTP-32 to HTTP-34). This is the first check of every request, for every
+path and method; :mod:`.authorization` is the second, :mod:`.decision` the third.
 """
 
 import re
@@ -9,61 +10,73 @@ from typing import List, Optional, Sequence, Tuple
 
 from ...protocol.http.headers import Headers, parse_host, parse_origin
 from ...protocol.http.wellknown import is_loopback
+from .messages import HTTPRequest, Reject
 
-__all__ = ["Gate"]
+__all__ = ["LOOPBACK", "OriginPolicy"]
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _METHODS = "POST, GET, DELETE, OPTIONS"
 _REQUEST_HEADERS = ("Content-Type, Accept, Authorization, Last-Event-ID, Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method,"
                     " Mcp-Name")
-#: Headers of marked parameters, whose names are the server's tools'.
+#: Headers of marked parameters; the tools of a server define their names.
 _PARAMETER = re.compile(r"mcp-param-[!#$%&'*+\-.^_`|~0-9a-z]+")
 _RESPONSE_HEADERS = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
 _DAY = "86400"
 
 
-class Gate:
-    """The rules of one endpoint.
+class OriginPolicy:
+    """The hosts and origins that one endpoint accepts.
 
-    :param hosts: the names that clients may call this server by, without a port for any port; ``"*"`` for
-        any. By default the loopback names.
-    :param origins: the origins whose pages may talk to it, such as ``https://app.example``. They get CORS headers.
-        Pages that come from one of *hosts* are let in besides, without.
-    :raises ValueError: a host or an origin is not written as one.
+    :param hosts: the accepted host names, without a port for any port; ``"*"`` accepts any host. Default: the loopback
+        names.
+    :param origins: the origins whose web pages may use the endpoint, such as ``https://app.example``; they get CORS
+        headers. Pages of an origin on one of *hosts* are accepted as well, without CORS headers.
+    :raises ValueError: a host or an origin is malformed.
     """
 
     def __init__(self, hosts: Optional[Sequence[str]] = None, origins: Sequence[str] = ()) -> None:
         if isinstance(hosts, str) or isinstance(origins, str):
-            raise ValueError("allowed_hosts and allowed_origins are lists of names, not one string")
+            raise ValueError("allowed_hosts and allowed_origins must be lists of names, not one string")
         self._any_host = hosts is not None and "*" in hosts
         self._hosts = set()
         for name in LOOPBACK if hosts is None else hosts:
             parsed = parse_host(name)
             if parsed is None and name != "*":
-                raise ValueError(f"{name!r} in allowed_hosts is no host name; write 'example.com' or 'example.com:8443'")
+                raise ValueError(f"{name!r} in allowed_hosts is not a host name; write 'example.com' or 'example.com:8443'")
             if parsed is not None:
                 self._hosts.add(parsed)
         self._origins = set()
         for origin in origins:
             known = parse_origin(origin)
             if known is None:
-                raise ValueError(f"{origin!r} in allowed_origins is no origin; write 'https://app.example'")
+                raise ValueError(f"{origin!r} in allowed_origins is not an origin; write 'https://app.example'")
             self._origins.add(known)
 
     @property
     def loopback_only(self) -> bool:
-        """Whether only clients on this machine can mean us by a name of ours."""
+        """Whether all accepted hosts are loopback names, so that only clients on this machine can use the endpoint."""
         return not self._any_host and all(is_loopback(host) for host, _ in self._hosts)
 
+    def check(self, request: HTTPRequest) -> Optional[Reject]:
+        """Return the refusal of a request to a host, or from an origin, that is not accepted; else None."""
+        host, origin = request.headers.get("host"), request.headers.get("origin")
+        if not self.admits_host(host):
+            return Reject(421, f"this server does not accept requests for the host {(host or '')[:100]!r};"
+                               " its allowed_hosts lists the accepted names", close=True)
+        if not self.admits_origin(origin):
+            return Reject(403, f"web pages of the origin {(origin or '')[:100]!r} may not use this server;"
+                               " its allowed_origins lists the accepted origins", close=True)
+        return None
+
     def admits_host(self, value: Optional[str]) -> bool:
-        """Whether a request with this ``Host`` is for us (HTTP-34)."""
+        """Whether a request with this ``Host`` header is accepted (HTTP-34)."""
         if self._any_host:
             return True
         host = parse_host(value or "")
         return host is not None and (host in self._hosts or (host[0], None) in self._hosts)
 
     def admits_origin(self, value: Optional[str]) -> bool:
-        """Whether a request with this ``Origin``, or without one, may come in (HTTP-32, HTTP-33)."""
+        """Whether a request with this ``Origin`` header, or without one, is accepted (HTTP-32, HTTP-33)."""
         if value is None:
             return True
         origin = parse_origin(value)
@@ -73,17 +86,17 @@ class Gate:
         return origin in self._origins or (host, port) in self._hosts or (host, None) in self._hosts
 
     def cors(self, value: Optional[str]) -> List[Tuple[str, str]]:
-        """Return the headers that let a named origin's page read the response."""
+        """Return the CORS headers that let a page of an allowed origin read the response; empty for other origins."""
         if value is None or parse_origin(value) not in self._origins:
             return []
         return [("Access-Control-Allow-Origin", value), ("Access-Control-Expose-Headers", _RESPONSE_HEADERS),
                 ("Vary", "Origin")]
 
     def preflight(self, headers: Headers) -> Optional[List[Tuple[str, str]]]:
-        """Return what answers a browser's question before a request, besides :meth:`cors`; None when it is none."""
+        """Return the CORS preflight headers, besides those of :meth:`cors`; None if this is not a preflight request."""
         if not self.cors(headers.get("origin")) or "access-control-request-method" not in headers:
             return None
-        asked = [name.strip(" \t") for name in (headers.get("access-control-request-headers") or "").lower().split(",")]
-        allowed = [_REQUEST_HEADERS, *filter(_PARAMETER.fullmatch, asked[:100])]
+        requested = [name.strip(" \t") for name in (headers.get("access-control-request-headers") or "").lower().split(",")]
+        allowed = [_REQUEST_HEADERS, *filter(_PARAMETER.fullmatch, requested[:100])]
         return [("Access-Control-Allow-Methods", _METHODS), ("Access-Control-Allow-Headers", ", ".join(allowed)),
                 ("Access-Control-Max-Age", _DAY)]

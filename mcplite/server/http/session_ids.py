@@ -1,4 +1,4 @@
-"""Session ids that say themselves what is known of a client, so that any process with the key can serve it."""
+"""Self-contained, signed session ids: any process with the key can serve the session."""
 
 import json
 import secrets
@@ -7,31 +7,33 @@ from dataclasses import dataclass, field
 from typing import Callable, Optional, Sequence
 
 from ...errors import ProtocolError
-from ...protocol import codec, state as seal
+from ...protocol import codec
+from ...protocol.state import open_sealed, seal
 from ...revisions import Revision, find
 from ...types import ClientCapabilities, Implementation
 
-__all__ = ["Ticket", "Tickets"]
+__all__ = ["ClientDescription", "SessionIds"]
 
-#: Of an id; a header line has room for twice as much.
+#: Bytes of an id; a header line can have twice as many.
 _MAX_BYTES = 4096
 
 
 @dataclass
-class Ticket:
-    """What is known of a client without a session."""
+class ClientDescription:
+    """The facts about a client that a self-contained session id holds."""
 
     revision: Revision
     info: Optional[Implementation] = None
     capabilities: ClientCapabilities = field(default_factory=ClientCapabilities)
 
 
-class Tickets:
-    """Makes and reads such ids.
+class SessionIds:
+    """Issues and reads self-contained session ids.
 
-    :param keys: secrets; the first seals, all of them open, so that a key can be replaced without a break.
-    :param purpose: what else an id is bound to: the server's name.
-    :param seconds: how long an id is good for.
+    :param keys: the secret keys. The first one signs, all of them verify, so that a key can be rotated.
+    :param purpose: an id is only valid for the same purpose, which is the server's name.
+    :param seconds: how long an id is valid.
+    :param clock: returns seconds since 1970.
     """
 
     def __init__(self, keys: Sequence[bytes], purpose: str, seconds: float,
@@ -39,27 +41,27 @@ class Tickets:
         self._keys = list(keys)
         self._purpose = purpose
         self._seconds = seconds
-        # Not the monotonic clock: another process, perhaps on another machine, reads the ticket.
+        # Not the monotonic clock: another process, perhaps on another machine, reads the id.
         self._clock = clock
 
-    def issue(self, ticket: Ticket, owner: Optional[str]) -> str:
+    def issue(self, client: ClientDescription, owner: Optional[str]) -> str:
         """Return an id for a client.
 
-        :param owner: the key of who may use it; None for everybody who is not known.
+        :param owner: the key of the principal that may use it; None for clients that are not authenticated.
         """
-        content = {"r": ticket.revision.name, "e": int(self._clock() + self._seconds), "n": secrets.token_hex(8)}
-        if ticket.info is not None:
-            content["i"] = {"name": ticket.info.name, "version": ticket.info.version}
-        known = codec.encode(ticket.capabilities, ticket.revision)
-        if known and len(json.dumps(known)) < _MAX_BYTES // 2:
-            content["c"] = known
-        return seal.seal(json.dumps(content).encode("utf-8"), self._keys[0], self._bound(owner))
+        content = {"r": client.revision.name, "e": int(self._clock() + self._seconds), "n": secrets.token_hex(8)}
+        if client.info is not None:
+            content["i"] = {"name": client.info.name, "version": client.info.version}
+        capabilities = codec.encode(client.capabilities, client.revision)
+        if capabilities and len(json.dumps(capabilities)) < _MAX_BYTES // 2:
+            content["c"] = capabilities
+        return seal(json.dumps(content).encode("utf-8"), self._keys[0], self._binding(owner))
 
-    def read(self, id: str, owner: Optional[str]) -> Optional[Ticket]:
-        """Return what an id says; None when it was not issued for this owner, or is too old."""
+    def read(self, id: str, owner: Optional[str]) -> Optional[ClientDescription]:
+        """Return the client that an id describes; None if it was not issued for this owner, or has expired."""
         if len(id) > 2 * _MAX_BYTES:
             return None
-        opened = seal.open_sealed(id, self._keys, self._bound(owner))
+        opened = open_sealed(id, self._keys, self._binding(owner))
         if opened is None:
             return None
         content = json.loads(opened)
@@ -68,9 +70,9 @@ class Tickets:
             return None
         try:
             info = codec.decode(Implementation, content["i"]) if "i" in content else None
-            return Ticket(revision, info, codec.decode(ClientCapabilities, content.get("c") or {}))
+            return ClientDescription(revision, info, codec.decode(ClientCapabilities, content.get("c") or {}))
         except ProtocolError:
             return None
 
-    def _bound(self, owner: Optional[str]) -> str:
+    def _binding(self, owner: Optional[str]) -> str:
         return json.dumps([self._purpose, owner])

@@ -1,6 +1,6 @@
-"""The sessions of clients that come over HTTP: what belongs to one, and the table that finds them.
+"""HTTP sessions: their creation, and the table that finds them by id.
 
-Sessions expire when somebody looks for one; there is no thread that watches them.
+Sessions are expired when the table is used; no thread watches them.
 """
 
 import secrets
@@ -18,18 +18,18 @@ from ..runtime.runtime import Runtime
 from ..sessions.legacy import LegacySession
 from ..sessions.opening import create_session
 from .event_store import EventStore
-from .session_ids import Ticket
+from .session_ids import ClientDescription
 from .streams import StreamSet
 
 if TYPE_CHECKING:
     from ..auth.principals import Principal
 
 
-__all__ = ["HTTPChannel", "HTTPSession", "SessionTable", "open_session", "visit"]
+__all__ = ["HTTPSession", "SessionTable", "StreamsChannel", "create_session_for_one_message", "open_session"]
 
 
-class HTTPChannel(Channel):
-    """The way to a client for what belongs to none of its requests: the common event stream."""
+class StreamsChannel(Channel):
+    """Sends the messages that belong to no request of the client, on the common event stream."""
 
     def __init__(self, streams: StreamSet, name: str = "the client") -> None:
         self._streams = streams
@@ -42,7 +42,7 @@ class HTTPChannel(Channel):
 
     def write(self, data: bytes, timeout: Optional[float] = None) -> None:
         if self._closed or not self._streams.common.send(data):
-            raise ConnectionClosed(f"the session of {self.name} is over")
+            raise ConnectionClosed(f"the session of {self.name} has ended")
 
     def close(self) -> None:
         if not self._closed:
@@ -53,8 +53,10 @@ class HTTPChannel(Channel):
 class HTTPSession:
     """One client's session over HTTP.
 
-    :param id: what the client shows with each request.
-    :param owner: the key of who opened it; nobody else may use it (SESS-15). None when nobody is authenticated.
+    :param id: the session id, which the client sends with each request.
+    :param owner: the key of the principal that opened the session; only that one may use it (SESS-15). None without
+        authentication.
+    :param now: when it was opened, in the time of its table.
     """
 
     def __init__(self, id: str, owner: Optional[str], session: LegacySession, peer: Peer, streams: StreamSet,
@@ -69,11 +71,11 @@ class HTTPSession:
 
     @property
     def busy(self) -> bool:
-        """Whether the client is there: it waits for an answer, or listens."""
+        """Whether the client is connected: it waits for a response, or reads the common stream."""
         return self.peer.in_flight > 0 or self.streams.common.reader is not None
 
     def end(self, why: str) -> None:
-        """End the session: its calls are cancelled, its streams end, its events are forgotten (SESS-12)."""
+        """End the session: cancel its calls, end its streams, drop its events (SESS-12)."""
         self.peer.close(ConnectionClosed(why))
 
 
@@ -95,16 +97,16 @@ class SessionTable:
 
     @property
     def now(self) -> float:
-        """The table's time."""
+        """The table's time in seconds."""
         return self._clock()
 
     @staticmethod
     def new_id() -> str:
-        """Return an id that nobody can guess (SESS-02, SESS-03)."""
+        """Return an id that cannot be guessed (SESS-02, SESS-03)."""
         return secrets.token_urlsafe(24)
 
     def add(self, session: HTTPSession) -> bool:
-        """Put a session in; False when there are too many."""
+        """Add a session; return False if there are too many."""
         with self._lock:
             full = len(self._sessions) >= self._limits.sessions
             if not full:
@@ -112,7 +114,7 @@ class SessionTable:
         return not full
 
     def room(self) -> bool:
-        """Make room by ending what has expired; return whether there is some."""
+        """Return whether there is room for one more session; end expired ones if necessary."""
         if len(self._sessions) < self._limits.sessions:
             return True
         for session in self.expired():
@@ -120,33 +122,33 @@ class SessionTable:
         return len(self._sessions) < self._limits.sessions
 
     def expired(self) -> List[HTTPSession]:
-        """Return the sessions whose time is over."""
+        """Return the sessions that have expired."""
         with self._lock:
             sessions = list(self._sessions.values())
-        return [session for session in sessions if self._over(session)]
+        return [session for session in sessions if self._has_expired(session)]
 
-    def _over(self, session: HTTPSession) -> bool:
+    def _has_expired(self, session: HTTPSession) -> bool:
         now, limits = self._clock(), self._limits
         if now - session.opened > limits.session_seconds:
             return True
         return now - session.touched > limits.session_idle_seconds and not session.busy
 
     def find(self, id: str, owner: Optional[str]) -> Optional[HTTPSession]:
-        """Return a session; None for one that never was, is over, or is somebody else's: nobody learns which."""
+        """Return a session; None if it is unknown, has ended, or has another owner, so that these look alike."""
         session = self._sessions.get(id)
         if session is None or session.owner != owner:
             return None
         if session.peer.closed:
-            self.end(session, "the session is over")
+            self.end(session, "the session has ended")
             return None
-        if self._over(session):
+        if self._has_expired(session):
             self.end(session, "the session has expired")
             return None
         session.touched = self._clock()
         return session
 
     def end(self, session: HTTPSession, why: str) -> None:
-        """Take a session out and end it."""
+        """Remove a session and end it."""
         with self._lock:
             if self._sessions.pop(session.id, None) is None:
                 return
@@ -163,21 +165,27 @@ class SessionTable:
 
 def open_session(runtime: Runtime, store: Optional[EventStore], principal: "Optional[Principal]", now: float,
                  id: Optional[str] = None) -> HTTPSession:
-    """Return a session that lasts; it is not in the table yet.
+    """Return a new session for many messages, which is not in a table yet.
 
-    :param principal: who opens it, and alone may use it.
+    :param store: keeps the events of its streams for resumption.
+    :param principal: its owner.
+    :param now: the time of the table that it will be in.
+    :param id: by default a new one.
     """
     id = id or SessionTable.new_id()
     streams = StreamSet(id, store, runtime.limits)
-    session, peer = create_session(runtime, HTTPChannel(streams), piped=False)
+    session, peer = create_session(runtime, StreamsChannel(streams), piped=False)
     session.principal = principal
     return HTTPSession(id, None if principal is None else principal.key, session, peer, streams, now)
 
 
-def visit(runtime: Runtime, ticket: Optional[Ticket]) -> HTTPSession:
-    """Return a session for one message, for the client that *ticket* describes; None for one that introduces itself."""
+def create_session_for_one_message(runtime: Runtime, client: Optional[ClientDescription]) -> HTTPSession:
+    """Return a new session for one message.
+
+    :param client: the client's facts; None if the message is its ``initialize``.
+    """
     streams = StreamSet("", None, runtime.limits)
-    session, peer = create_session(runtime, HTTPChannel(streams), lasting=False, piped=False)
-    if ticket is not None:
-        session.assume(ticket.revision, ticket.info, ticket.capabilities)
+    session, peer = create_session(runtime, StreamsChannel(streams), lasting=False, piped=False)
+    if client is not None:
+        session.assume(client.revision, client.info, client.capabilities)
     return HTTPSession("", None, session, peer, streams, 0.0)

@@ -1,44 +1,45 @@
-"""Event streams: what one request, or none, has to say to a client, and the response bodies that carry it.
+"""Event streams: the messages for one request, or for the session's GET stream, and the response bodies that send them.
 
-A stream is written by handlers and read by one body at a time, which the thread of an HTTP request
-iterates. The body may end and the stream live on: the handler's messages are kept then, and another
-body takes over when the client comes back (RES-05, HTTP-20).
+Handlers write to a stream. One body at a time reads it, iterated by the thread of an HTTP request. When the body ends
+before the stream, messages are kept in the event store, and another body continues when the client reconnects (RES-05,
+HTTP-20).
 """
 
 import threading
 import time
 from collections import deque
-from typing import Callable, Deque, Dict, Iterator, List, Optional
+from typing import Callable, Deque, Dict, List, Optional
 
 from ...protocol.http.sse import encode_event
 from ...rpc.interfaces import Outlet
 from ..limits import Limits
 from .event_store import EventStore
+from .messages import StreamingBody, do_nothing, never_disconnected
 
 __all__ = ["EventBody", "EventStream", "StreamSet"]
 
 _KEEP_ALIVE = b": keep-alive\n\n"
 _OPENING = b": open\n\n"
-#: How often a body that waits looks whether its client is still there.
+#: Seconds between two checks whether the client of a waiting body has disconnected.
 _PROBE_SECONDS = 5.0
-#: The same where somebody has to be told.
+#: The same if the disconnection cancels a call.
 _SOON_SECONDS = 0.5
-#: Finished streams of one session that can still be resumed; one more forgets the oldest.
+#: Finished streams of one session that can still be resumed; beyond that the oldest is dropped.
 _FINISHED = 64
 
 
 class StreamSet:
-    """The streams of one session, by number; the one that belongs to no request has the number 0.
+    """The streams of one session, by number. Number 0 is the common stream, which belongs to no request.
 
     :param key: names the session in the store.
-    :param store: keeps events for resumption; None when nothing can be resumed.
+    :param store: keeps events for resumption; None if streams cannot be resumed.
     """
 
     def __init__(self, key: str, store: Optional[EventStore], limits: Limits) -> None:
         self.key = key
         self.store = store
         self.limits = limits
-        #: Whether a stream begins with an empty event, so that it can be resumed before it says anything (HTTP-15).
+        #: Whether a stream begins with an empty event, so that it can be resumed before its first message (HTTP-15).
         self.priming = False
         #: Guards the three fields below; held for dictionary work only.
         self._lock = threading.Lock()
@@ -49,28 +50,28 @@ class StreamSet:
         self._streams[0] = self.common
 
     def add(self, stream: "EventStream") -> int:
-        """Note a stream that has something to say before its answer, and return its number."""
+        """Add a stream that has messages before its response, and return its number."""
         with self._lock:
             self._count += 1
             self._streams[self._count] = stream
             return self._count
 
     def find(self, number: int) -> "Optional[EventStream]":
-        """Return the stream with this number, if it can be resumed."""
+        """Return the stream with this number; None if it cannot be resumed."""
         return self._streams.get(number)
 
     def name(self, number: int) -> str:
-        """Return what the store calls a stream."""
+        """Return the name of a stream in the store."""
         return f"{self.key}/{number}"
 
     def finished(self, number: int) -> None:
-        """Keep a finished stream for a while."""
-        forget: List[int] = []
+        """Note that a stream has finished; it can be resumed until enough others have finished."""
+        expired: List[int] = []
         with self._lock:
             self._finished.append(number)
             while len(self._finished) > _FINISHED:
-                forget.append(self._finished.popleft())
-        for old in forget:
+                expired.append(self._finished.popleft())
+        for old in expired:
             self._forget(old)
 
     def _forget(self, number: int) -> None:
@@ -80,7 +81,7 @@ class StreamSet:
             self.store.forget(self.name(number))
 
     def close(self) -> None:
-        """End every stream and forget what was kept (SESS-12)."""
+        """End every stream and drop its events (SESS-12)."""
         with self._lock:
             streams = list(self._streams.items())
         for number, stream in streams:
@@ -91,36 +92,36 @@ class StreamSet:
 class EventStream(Outlet):
     """One stream of messages.
 
-    :param home: the streams of the session.
-    :param common: True for the stream that belongs to no request: nobody reads it at first, and it
-        never has an answer.
+    :param streams: the streams of the session.
+    :param common: True for the common stream, which belongs to no request: it has no body at first, and never a
+        response.
     """
 
-    def __init__(self, home: StreamSet, common: bool = False) -> None:
-        self._home = home
+    def __init__(self, streams: StreamSet, common: bool = False) -> None:
+        self._streams = streams
         self._common = common
-        #: Guards every field below; a body waits on it for messages, a handler for room.
+        #: Guards every field below. A body waits on it for messages, a handler for room in the queue.
         self._changed = threading.Condition(threading.Lock())
-        #: None as long as the answer may be all that is said.
+        #: None until the stream has a message before its response.
         self._number: Optional[int] = 0 if common else None
         self._event = 0
         self._queue: Deque[bytes] = deque()
         self._queued = 0
-        #: The body that reads the stream. One is there from the start for the request that began it.
+        #: The body that reads the stream. The request that begins the stream has one from the start.
         self._body: Optional[EventBody] = None if common else EventBody(self)
-        #: The same, for that request's thread, whoever reads by then.
+        #: That first body, for the request's thread; another body may read by then.
         self.first = self._body
         self._finished = False
-        #: Whether the client has not read for so long that nobody waits for it any more.
+        #: Whether the client has not read for so long that it is considered gone.
         self._given_up = False
         self.begun = False
-        #: Called when the client has closed the response of an unfinished stream, where that means something.
+        #: Called when the client has closed the response of an unfinished stream, if that cancels something.
         self.on_hang_up: Optional[Callable[[], object]] = None
-        #: The answer, and the code of its error, when nothing else was said.
+        #: The response and its error code, if there was no message before it.
         self.answer: Optional[bytes] = None
         self.code: Optional[int] = None
 
-    # --- what handlers do -------------------------------------------------------------------------
+    # --- for handlers -----------------------------------------------------------------------------
 
     def begin(self) -> None:
         self.begun = True
@@ -140,15 +141,15 @@ class EventStream(Outlet):
         with self._changed:
             if self._finished:
                 return True
-            limits = self._home.limits
+            limits = self._streams.limits
             if self._queue and (len(self._queue) >= limits.unread_messages or self._queued + len(data) > limits.unread_bytes):
                 return False
             self._open()
             self._put(data)
             return True
 
-    def say(self, event: bytes) -> None:
-        """Send an event that is no message; it is not kept."""
+    def send_event(self, event: bytes) -> None:
+        """Send an event that is not a message; it is not kept for resumption."""
         with self._changed:
             self._queue.append(event)
             self._changed.notify_all()
@@ -164,46 +165,46 @@ class EventStream(Outlet):
             self._finish()
 
     def pause(self, retry: Optional[float]) -> bool:
-        """Tell the client when to come back, and end the body that reads the stream (HTTP-14, HTTP-16)."""
+        """Tell the client when to reconnect, and end the body that reads the stream (HTTP-14, HTTP-16)."""
         with self._changed:
-            if self._finished or not self._home.priming or self._home.store is None:
+            if self._finished or not self._streams.priming or self._streams.store is None:
                 return False
             self._open()
             body = self._body
             if body is not None:
-                seconds = self._home.limits.retry_seconds if retry is None else retry
+                seconds = self._streams.limits.retry_seconds if retry is None else retry
                 self._queue.append(b"retry: %d\n\n" % round(seconds * 1000))
                 body.ending = True
                 self._changed.notify_all()
             return True
 
     def end(self) -> None:
-        """End the stream without an answer; bodies end."""
+        """End the stream and its body without a response."""
         with self._changed:
             if not self._finished:
                 self._finish()
 
-    # --- inside, with the lock held ---------------------------------------------------------------
+    # --- with the lock held -----------------------------------------------------------------------
 
     def _finish(self) -> None:
         self._finished = True
         if self._number:
-            self._home.finished(self._number)
+            self._streams.finished(self._number)
         self._changed.notify_all()
 
     def _open(self) -> None:
         if self._number is None:
-            self._number = self._home.add(self)
+            self._number = self._streams.add(self)
             self._prime()
             self._changed.notify_all()
 
     def _prime(self) -> None:
-        if self._home.priming and self._home.store is not None:
-            retry = round(self._home.limits.retry_seconds * 1000)
+        if self._streams.priming and self._streams.store is not None:
+            retry = round(self._streams.limits.retry_seconds * 1000)
             self._queue.append(b"id: %s\nretry: %d\ndata:\n\n" % (self._id().encode("ascii"), retry))
 
     def _begin_body(self) -> None:
-        # Many a WSGI host sends the headers of a response with the first bytes of its body.
+        # Many WSGI hosts send the headers of a response with the first bytes of its body.
         if not self._queue:
             self._queue.append(_OPENING)
 
@@ -212,11 +213,11 @@ class EventStream(Outlet):
 
     def _put(self, data: bytes) -> bool:
         self._make_room(len(data))
-        store = self._home.store
+        store = self._streams.store
         self._event += 1
         event = encode_event(data, None if store is None else self._id())
         if store is not None:
-            store.append(self._home.name(self._number or 0), self._event, event)
+            store.append(self._streams.name(self._number or 0), self._event, event)
         if self._body is not None or self._common:
             self._queue.append(event)
             self._queued += len(event)
@@ -225,14 +226,14 @@ class EventStream(Outlet):
         return store is not None
 
     def _make_room(self, size: int) -> None:
-        limits = self._home.limits
+        limits = self._streams.limits
         deadline: Optional[float] = None
         while self._queue and (len(self._queue) >= limits.unread_messages or self._queued + size > limits.unread_bytes):
             if self._common:
-                # News must not wait for one client: a slow reader is cut off and can come back for what it
-                # missed; when nobody reads, the oldest goes.
+                # Notifications must not block on one client: a slow reader is cut off, and can resume the stream. Without
+                # a reader, the oldest message is dropped.
                 if self._body is not None:
-                    self._leave(self._body)
+                    self._detach(self._body)
                 else:
                     self._queued -= len(self._queue.popleft())
                 continue
@@ -244,10 +245,10 @@ class EventStream(Outlet):
             if left > 0:
                 self._changed.wait(left)
                 continue
-            self._leave(self._body)  # a client that does not read is as good as gone
+            self._detach(self._body)  # a client that does not read is considered gone
             self._given_up = True
 
-    def _leave(self, body: "EventBody") -> None:
+    def _detach(self, body: "EventBody") -> None:
         if self._body is body:
             self._body = None
             if not self._common:
@@ -255,23 +256,23 @@ class EventStream(Outlet):
                 self._queued = 0
             self._changed.notify_all()
 
-    # --- what the threads of HTTP requests do --------------------------------------------------------
+    # --- for the threads of HTTP requests ------------------------------------------------------------
 
     def wait_first(self, timeout: float) -> bool:
-        """Wait until it is known how the response begins; return whether it is.
+        """Wait until it is known whether the HTTP response is a stream; return whether it is known.
 
-        Afterwards :attr:`streaming` says whether it is a stream; if not, :attr:`answer` is all.
+        Then :attr:`streaming` tells. If it is not a stream, :attr:`answer` is the whole response.
         """
         with self._changed:
             return self._changed.wait_for(lambda: self._finished or self._number is not None, timeout)
 
     @property
     def streaming(self) -> bool:
-        """Whether something was said before the answer."""
+        """Whether there was a message before the response."""
         return self._number is not None
 
     def commit(self) -> bool:
-        """Make it a stream although nothing was said yet; False when it is finished."""
+        """Make the HTTP response a stream although there is no message yet; False if the response is already there."""
         with self._changed:
             if self._finished and self._number is None:
                 return False
@@ -281,29 +282,29 @@ class EventStream(Outlet):
 
     @property
     def finished(self) -> bool:
-        """Whether everything was said."""
+        """Whether no more messages follow."""
         return self._finished
 
     @property
     def reader(self) -> "Optional[EventBody]":
-        """The body that reads the stream now."""
+        """The body that reads the stream at present."""
         return self._body
 
     def attach(self, after: Optional[int] = None) -> "Optional[EventBody]":
-        """Return a new body for the stream; the one before it ends.
+        """Return a new body for the stream; the present one ends.
 
-        :param after: the number of the last event that the client has; None for a client that has none.
-        :returns: None when the events behind it are not there any more.
+        :param after: the number of the last event that the client has received; None if it has received none.
+        :returns: None if the events after that one are not kept any more.
         """
         with self._changed:
             replay: List[bytes] = []
-            store = self._home.store
+            store = self._streams.store
             if after is not None:
                 if after == self._event:
                     kept: Optional[List[bytes]] = []
                 else:
                     kept = None if store is None or after > self._event else store.after(
-                        self._home.name(self._number or 0), after)
+                        self._streams.name(self._number or 0), after)
                 if kept is None:
                     return None
                 replay = kept
@@ -322,20 +323,20 @@ class EventStream(Outlet):
             return body
 
     def is_over(self, after: int) -> bool:
-        """Whether nothing is behind the event with this number, and nothing will be."""
+        """Whether the event with this number is the last one, and the stream has finished."""
         with self._changed:
             return self._finished and after == self._event
 
     def take(self, body: "EventBody") -> Optional[bytes]:
         """Return the next bytes for *body*; None at its end."""
-        quiet_until = time.monotonic() + self._home.limits.keep_alive_seconds
+        quiet_until = time.monotonic() + self._streams.limits.keep_alive_seconds
         with self._changed:
             while True:
                 if self._body is not body:
                     return None
                 due = body.left
                 if due is not None and due <= 0:
-                    return None  # the body knows what is to be said at its end
+                    return None  # the body sends its last messages then
                 if self._queue:
                     data = b"".join(self._queue)
                     self._queue.clear()
@@ -344,7 +345,7 @@ class EventStream(Outlet):
                     self._changed.notify_all()
                     return data
                 if self._finished or body.ending:
-                    self._leave(body)
+                    self._detach(body)
                     return None
                 left = quiet_until - time.monotonic()
                 if left <= 0:
@@ -352,17 +353,17 @@ class EventStream(Outlet):
                 if due is not None:
                     left = min(left, due)
                 probe = _PROBE_SECONDS if self.on_hang_up is None else _SOON_SECONDS
-                if not self._changed.wait(min(left, probe)) and body.departed():
+                if not self._changed.wait(min(left, probe)) and body.disconnected():
                     break
-        self.leave(body)
+        self.detach(body)
         return None
 
-    def leave(self, body: "EventBody") -> None:
-        """Note that *body* is not read any more; the stream lives on, unless its client wants it no more (H26-10)."""
+    def detach(self, body: "EventBody") -> None:
+        """End *body*. The stream continues, unless closing its response cancels the call (H26-10)."""
         with self._changed:
-            left = self._body is body
-            self._leave(body)
-            hung_up = left and not self._finished
+            attached = self._body is body
+            self._detach(body)
+            hung_up = attached and not self._finished
         if hung_up:
             self.hang_up()
 
@@ -372,36 +373,35 @@ class EventStream(Outlet):
             self.on_hang_up()
 
 
-class EventBody(Iterator[bytes]):
-    """The body of one response: what a stream says from now on, with comments in between to keep it alive."""
+class EventBody(StreamingBody):
+    """The body of one response: the messages of a stream from now on, and keep-alive comments."""
 
     def __init__(self, stream: EventStream) -> None:
         self._stream = stream
-        #: Set when the stream wants this body to end once it has said what there is.
+        #: Set by the stream to end this body after the queued messages.
         self.ending = False
-        #: When it has to end at the latest, by the monotonic clock, and who is told before.
+        #: When the body must end, by the monotonic clock, and what is called before.
         self._due: Optional[float] = None
-        self._on_due: Callable[[], object] = bool
-        #: Whether what was given last is all, so that the end can be sent along.
+        self._on_due: Callable[[], object] = do_nothing
         self.last = False
-        #: Tells whether the client has gone; the host knows.
-        self.departed: Callable[[], bool] = bool
-        #: Called once when the body is over.
+        #: Returns whether the client has disconnected, as far as the host can tell.
+        self.disconnected: Callable[[], bool] = never_disconnected
+        #: Called once when the response has ended.
         self.on_close: Optional[Callable[[], object]] = None
 
     def __iter__(self) -> "EventBody":
         return self
 
     def end_after(self, seconds: float, end: Callable[[], object]) -> None:
-        """Have the body end after a time; before anybody reads it.
+        """End the body after a time; called before it is iterated.
 
-        :param end: called then: what it has the stream say still goes out.
+        :param end: called at that time; messages that it sends are still delivered.
         """
         self._due, self._on_due = time.monotonic() + seconds, end
 
     @property
     def left(self) -> Optional[float]:
-        """The seconds until it has to end; None for no such time."""
+        """The seconds until the body must end; None for no limit."""
         return None if self._due is None or self.ending else self._due - time.monotonic()
 
     def __next__(self) -> bytes:
@@ -416,16 +416,13 @@ class EventBody(Iterator[bytes]):
 
     @property
     def complete(self) -> bool:
-        """Whether there is nothing more to come than what is there."""
         return self._stream.finished
 
-    def leave(self) -> None:
-        """End the body, whose client has gone, from any thread; its thread closes it."""
-        self._stream.leave(self)
+    def stop(self) -> None:
+        self._stream.detach(self)
 
     def close(self) -> None:
-        """Called by the host when the response is over or the client is gone; idempotent."""
-        self._stream.leave(self)
+        self._stream.detach(self)
         callback, self.on_close = self.on_close, None
         if callback is not None:
             callback()

@@ -1,30 +1,32 @@
-"""The socket of one client: bytes in and out, by a thread that may wait for them or by one that may not."""
+"""A client socket for threads that may block and for threads that may not."""
 
 import logging
 import select
 import socket
 from typing import Callable, Optional
 
-__all__ = ["ClientSocket", "Gone"]
+from ..http.messages import do_nothing
+
+__all__ = ["ClientGone", "ClientSocket"]
 
 _log = logging.getLogger(__name__)
-#: Bytes that any socket takes at once when nothing waits to be sent.
+#: Bytes that every socket takes at once when its send buffer is empty.
 _SMALL = 4096
 
 
-class Gone(Exception):
-    """The client has closed the connection, or takes too long; there is nobody to answer."""
+class ClientGone(Exception):
+    """The client has closed the connection, or is too slow; there is no client to answer."""
 
 
 class ClientSocket:
     """One connected socket.
 
-    A thread that may not wait reads and sends what goes at once; before it has to wait all the same it steps
-    down, and may from then on.
+    While ``may_block`` is False, the socket is read and written without blocking. Before an operation has to block
+    all the same, ``before_blocking`` is called, and ``may_block`` is True from then on.
 
     :param sock: connected; this object closes it.
-    :param remote: the other end, for the log.
-    :param write_seconds: for each step of sending; a client may be slow, but not stand still.
+    :param remote: the peer's address, for the log.
+    :param write_seconds: the timeout of each step of sending.
     """
 
     def __init__(self, sock: socket.socket, remote: str, write_seconds: float) -> None:
@@ -32,44 +34,44 @@ class ClientSocket:
         self.remote = remote
         self._write_seconds = write_seconds
         self._timeout: Optional[float] = -1.0
-        #: What has come and was not used yet.
+        #: Bytes that were received and not used yet.
         self.buffer = bytearray()
-        #: Whether the thread that serves may wait.
-        self.patient = True
-        #: What to call before it waits although it may not.
-        self.step_down: Callable[[], object] = bool
+        #: Whether the serving thread may block.
+        self.may_block = True
+        #: Called before the first operation that blocks while ``may_block`` is False.
+        self.before_blocking: Callable[[], object] = do_nothing
 
     def recv(self, size: int, seconds: float) -> bytes:
-        """Return what comes; nothing at the end.
+        """Return received bytes; empty at the end of the stream.
 
-        :raises socket.timeout: nothing came within so many seconds.
+        :raises socket.timeout: nothing was received within *seconds*.
         :raises OSError: the connection is broken.
         """
-        if not self.patient:
+        if not self.may_block:
             self._set_timeout(0.0)
             try:
                 return self.sock.recv(size)
             except BlockingIOError:
-                self.wait(seconds)
+                self.allow_blocking(seconds)
         self._set_timeout(seconds)
         return self.sock.recv(size)
 
     def send_all(self, data: bytes) -> None:
         """Send *data*.
 
-        :raises Gone: the client takes nothing.
+        :raises ClientGone: the client takes no bytes.
         :raises OSError: the connection is broken.
         """
-        # One call for all of it, so that small responses are one segment. What fits into the kernel's buffer does not
-        # wait, so that the time is not set, and reset for the next request, for nothing.
+        # One send() for everything, so that a small response is one segment. Data that fits into the kernel's buffer
+        # does not block, so that the timeout need not be set, and reset for the next request.
         sent = 0
-        if not self.patient:
+        if not self.may_block:
             sent = self._send_now(data)
             if sent == len(data):
                 return
-            self.wait_to_send()
+            self.allow_blocking_send()
         elif len(data) > _SMALL:
-            self.wait_to_send()
+            self.allow_blocking_send()
         try:
             sent = sent or self.sock.send(data)
             if sent < len(data):
@@ -77,7 +79,7 @@ class ClientSocket:
                 while rest:
                     rest = rest[self.sock.send(rest):]
         except socket.timeout:
-            raise Gone(f"it took no byte of a response for {self._write_seconds:g} s") from None
+            raise ClientGone(f"it took no byte of a response for {self._write_seconds:g} s") from None
 
     def _send_now(self, data: bytes) -> int:
         self._set_timeout(0.0)
@@ -86,34 +88,34 @@ class ClientSocket:
         except BlockingIOError:
             return 0
 
-    def wait(self, seconds: float) -> None:
-        """From here on reading and writing may wait, each so many seconds."""
-        if not self.patient:
-            self.patient = True
-            self.step_down()
+    def allow_blocking(self, seconds: float) -> None:
+        """Let reads and writes block from here on, each for *seconds* at most."""
+        if not self.may_block:
+            self.may_block = True
+            self.before_blocking()
         self._set_timeout(seconds)
 
-    def wait_to_send(self) -> None:
-        """From here on sending may wait."""
-        self.wait(self._write_seconds)
+    def allow_blocking_send(self) -> None:
+        """Let writes block from here on."""
+        self.allow_blocking(self._write_seconds)
 
     def _set_timeout(self, seconds: float) -> None:
         if seconds != self._timeout:
             self._timeout = seconds
             self.sock.settimeout(seconds)
 
-    def hasten(self, size: int) -> None:
-        """Take in what has come already."""
+    def receive_pending(self, size: int) -> None:
+        """Move bytes that have already arrived into the buffer."""
         try:
             self._set_timeout(0.0)
             self.buffer += self.sock.recv(size)
         except OSError as error:
             _log.debug("the connection of %s ended: %s", self.remote, error)
 
-    def departed(self) -> bool:
+    def disconnected(self) -> bool:
         """Whether the client has closed its side, as far as that can be seen."""
         if self.buffer:
-            return False  # there is another request; what is behind it cannot be seen yet
+            return False  # a pipelined request is pending; an end behind it cannot be seen
         try:
             if not _readable(self.sock):
                 return False
@@ -122,7 +124,7 @@ class ClientSocket:
             return True
 
     def shut(self, how: int) -> None:
-        """Close one direction or both, from any thread: a read or a write that blocks returns."""
+        """Shut down one direction or both, from any thread: a blocked read or write returns."""
         try:
             self.sock.shutdown(how)
         except OSError as error:
@@ -135,7 +137,7 @@ class ClientSocket:
 
 def _readable(sock: socket.socket) -> bool:
     if hasattr(select, "poll"):
-        poll = select.poll()  # select() cannot look at descriptors above 1023
+        poll = select.poll()  # select() does not support descriptors above 1023
         poll.register(sock, select.POLLIN)
         return bool(poll.poll(0))
     return bool(select.select([sock], [], [], 0)[0])

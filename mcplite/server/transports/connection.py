@@ -1,9 +1,9 @@
-"""One connection of an HTTP client to our own server: requests off the socket, responses onto it.
+"""One connection of an HTTP client to our own server: reads requests from the socket and writes responses to it.
 
-Between requests a connection waits in the lobby, without a thread. What has come is read, answered and sent
-by whoever leads there, as long as nothing of that has to wait for the client; before it has to, the leader
-steps down and is the connection's own thread until the response is out. Nothing of a request is believed before
-the strict parser has seen it, and whatever cannot be told apart from the next request ends the connection.
+Between requests a connection is parked in the poller, without a thread. The poller's leader reads, handles and answers a
+request without blocking. Before it has to block on the client, it gives up the leader role and serves only this
+connection until the response is sent. A strict parser checks every request, and the connection is closed whenever the
+end of a request is in doubt.
 """
 
 import logging
@@ -13,51 +13,52 @@ from http import HTTPStatus
 from typing import Any, Callable, Dict, Optional
 
 from ...protocol.http.http1 import BadRequest, HeadLimits, RequestHead, body_plan, find_head, parse_head
-from ..http.messages import HTTPRequest, HTTPResponse
+from ..http.messages import HTTPRequest, HTTPResponse, StreamingBody, do_nothing
 from ..limits import Limits
-from .client_socket import ClientSocket, Gone
+from .client_socket import ClientGone, ClientSocket
 from .request_body import RequestBody
 
 __all__ = ["Connection"]
 
 _log = logging.getLogger(__name__)
-#: One line a request, at INFO.
+#: The access log: one line for each request, at INFO.
 _access = logging.getLogger(__name__.rpartition(".server.")[0] + ".access")
 _PIECE = 65_536
-#: What a client still sends is read for so long before the connection is closed, so that the kernel does
-#: not throw our last answer away.
+#: Lingering close: what the client still sends is read for so long, since the kernel would otherwise reset the
+#: connection and drop our last response.
 _LINGER_SECONDS = 2.0
 _LINGER_BYTES = 1 << 20
 _REASONS: Dict[int, str] = {status.value: status.phrase for status in HTTPStatus}
 _BODILESS = frozenset({204, 304})
-#: How long a thread of one's own waits for the next request before the connection may rest.
-_REST_SECONDS = 1.0
+#: Seconds that a thread of its own waits for the next request before the connection can be parked.
+_PARK_AFTER_SECONDS = 1.0
 Watch = Callable[[socket.socket, Callable[[], object]], Callable[[], object]]
 
 
-class Resting(Exception):
-    """No request has come for a moment, and none need be waited for on a thread."""
+class Parked(Exception):
+    """No request has arrived for a moment, so that the connection can be parked instead of waiting on a thread."""
 
 
 def _never() -> bool:
     return False
 
 
-def _unwatched(sock: socket.socket, gone: Callable[[], object]) -> Callable[[], object]:
-    return bool
+def _do_not_watch(sock: socket.socket, on_disconnect: Callable[[], object]) -> Callable[[], object]:
+    return do_nothing
 
 
 class Connection:
     """One connection.
 
     :param sock: connected; this object closes it.
+    :param remote: the peer's address, for the log.
     :param handle: answers a request; never raises.
-    :param closing: tells whether the server stops, so that this response is the last.
-    :param watch: calls a function when a socket is closed by its client; returns what ends that.
+    :param closing: returns whether the server is stopping, so that the current response is the last.
+    :param watch: calls a function when the client closes a socket; returns a function that stops watching.
     """
 
     def __init__(self, sock: socket.socket, remote: str, handle: Callable[[HTTPRequest], HTTPResponse],
-                 limits: Limits, closing: Callable[[], bool], watch: Watch = _unwatched) -> None:
+                 limits: Limits, closing: Callable[[], bool], watch: Watch = _do_not_watch) -> None:
         self._client = ClientSocket(sock, remote, limits.write_seconds)
         self._remote = remote
         self._handle = handle
@@ -65,57 +66,58 @@ class Connection:
         self._closing = closing
         self._watch = watch
         self._head_limits = HeadLimits(limits.header_line_bytes, limits.header_bytes, limits.headers)
-        #: Tells whether the connection may rest between requests.
-        self._may_rest: Callable[[], bool] = _never
-        #: Whether it waits for a request, and may be closed without a loss.
+        #: Whether the connection may be parked between requests.
+        self._may_park: Callable[[], bool] = _never
+        #: Whether it waits for a request, so that closing it loses nothing.
         self.idle = True
-        #: Since when it has waited in the lobby.
+        #: When it was parked, or last served by the leader.
         self.since = 0.0
-        #: Clients repeat themselves: the last head, as bytes and parsed.
+        #: A cache, since clients repeat their headers: the last head as bytes, and parsed.
         self._block = b""
         self._head: Optional[RequestHead] = None
-        #: The time of the last response, and the same as text.
+        #: A cache: the time of the last response in seconds, and as text.
         self._second, self._time = 0, ""
 
     @property
     def sock(self) -> socket.socket:
-        """For whoever waits until it is readable."""
+        """The socket, for the poller."""
         return self._client.sock
 
     def serve(self) -> bool:
-        """Serve requests on this thread until the connection rests between two of them, which is True, or is closed."""
-        self._client.patient = True
-        again = self._guarded(self._serve_on)
+        """Serve requests on this thread, which may block, until the connection can be parked (True) or is closed (False)."""
+        self._client.may_block = True
+        again = self._guarded(self._serve_blocking)
         if not again:
             self.close()
         return again
 
-    def _serve_on(self) -> bool:
-        while self._client.buffer or not self._may_rest():
+    def _serve_blocking(self) -> bool:
+        while self._client.buffer or not self._may_park():
             if not self._serve_one():
                 self._linger()
                 return False
         return True
 
-    def enter_lobby(self, step_down: Callable[[], object], may_rest: Callable[[], bool]) -> None:
-        """Note that the connection waits among others, and that whoever serves it there may not wait for its client.
+    def park(self, before_blocking: Callable[[], object], may_park: Callable[[], bool]) -> None:
+        """Note that the connection is parked in the poller; the thread that serves it from there must not block on it.
 
-        :param step_down: called when that has to wait all the same; the thread is the connection's own from then on.
-        :param may_rest: tells whether the connection may come back between two requests.
+        :param before_blocking: called before that thread has to block all the same; it serves only this connection
+            from then on.
+        :param may_park: returns whether the connection may be parked again between two requests.
         """
-        self._client.step_down, self._may_rest = step_down, may_rest
+        self._client.before_blocking, self._may_park = before_blocking, may_park
         self.idle, self.since = True, time.monotonic()
 
     def serve_ready(self) -> bool:
-        """Serve what has come, as far as that needs no waiting; False when the connection is over, and to be closed."""
-        self._client.patient = False
+        """Serve the requests that have arrived, without blocking; False if the connection has ended and must be closed."""
+        self._client.may_block = False
         again = self._guarded(self._serve_ready)
         self.since = time.monotonic()
         return again
 
     def _serve_ready(self) -> bool:
         while self._serve_one():
-            if self._client.patient or not self._client.buffer:
+            if self._client.may_block or not self._client.buffer:
                 return True
         self._linger()
         return False
@@ -124,68 +126,74 @@ class Connection:
         try:
             if serve():
                 return True
-        except Resting:
+        except Parked:
             return True
-        except (Gone, OSError) as error:
+        except (ClientGone, OSError) as error:
             _log.debug("the connection of %s ended: %s", self._remote, error)
         except Exception:
-            # A response that cannot be sent, or a stream that fails: what has gone out is all that can be said.
+            # A response that cannot be sent, or a stream that fails. Part of it may be sent already, so only closing is left.
             _log.exception("a response to %s failed", self._remote)
         return False
 
-    def hasten(self) -> None:
-        """Take in what has come already, so that it is served although the server stops."""
-        self._client.hasten(_PIECE)
+    def receive_pending(self) -> None:
+        """Read what has arrived already, so that it is still served although the server stops."""
+        self._client.receive_pending(_PIECE)
 
     def close(self) -> None:
         """Close the socket; idempotent."""
         self._client.close()
 
     def hang_up(self) -> None:
-        """End the connection from another thread: a read or a write that blocks returns."""
+        """End the connection from another thread: a blocked read or write returns."""
         self._client.shut(socket.SHUT_RDWR)
 
     def stop_reading(self) -> None:
-        """Have an idle connection end; what was sent already is still served."""
+        """End an idle connection; a request that has arrived already is still served."""
         self._client.shut(socket.SHUT_RD)
 
     # --- one request ------------------------------------------------------------------------------------
 
     def _serve_one(self) -> bool:
-        """Serve the next request; False when it was the last."""
+        """Serve the next request; False if it was the last."""
         try:
             head = self._read_head()
             if head is None:
                 return False
             plan = body_plan(head)
         except BadRequest as error:
-            # Not what it was, which may hold a query (SEC-13).
+            # Without the request line, whose query may hold secrets (SEC-13).
             _access.info("%s - %d", self._remote, error.status)
             self._client.send_all(_plain(error.status, str(error)))
             return False
         started = time.monotonic()
         body = RequestBody(self._client, head, plan, self._limits)
         request = HTTPRequest(head.method, head.path, head.headers, head.query, read=body.read, remote=self._remote,
-                              departed=self._client.departed, inline=True)
+                              disconnected=self._client.disconnected, inline=True)
         response = self._handle(request)
         try:
             again = self._respond(head, body, response)
         finally:
             response.close()
         if _access.isEnabledFor(logging.INFO):
-            # Without the query, which may hold what nobody else should see.
+            # Without the query, which may hold secrets.
             _access.info("%s %s %.200r %d %.1f ms", self._remote, head.method, head.path, response.status,
                          (time.monotonic() - started) * 1000)
         return again and not self._closing()
 
     def _read_head(self) -> Optional[RequestHead]:
+        """Return the head of the next request; None if none comes in time, or the server is stopping.
+
+        :raises BadRequest: it is malformed or too slow.
+        :raises ClientGone: the client has closed the connection.
+        :raises Parked: no request has arrived, and the connection can be parked.
+        """
         limits, buffer = self._limits, self._client.buffer
         deadline: Optional[float] = None
         waited = 0.0
         while True:
             if buffer:
                 while buffer[:2] == b"\r\n":
-                    del buffer[:2]  # some clients end a body with a line end too many
+                    del buffer[:2]  # some clients send an extra line end after a body
                 end = find_head(buffer, self._head_limits)
                 if end is not None:
                     break
@@ -193,11 +201,11 @@ class Connection:
                     deadline = time.monotonic() + limits.header_seconds
                 seconds = deadline - time.monotonic()
                 if seconds <= 0:
-                    raise BadRequest(408, f"the headers did not come within {limits.header_seconds:g} s")
+                    raise BadRequest(408, f"the headers did not arrive within {limits.header_seconds:g} s")
             else:
                 seconds = limits.idle_seconds - waited
-                if self._may_rest is not _never:
-                    seconds = min(seconds, _REST_SECONDS)
+                if self._may_park is not _never:
+                    seconds = min(seconds, _PARK_AFTER_SECONDS)
                 self.idle = True
                 if self._closing():
                     return None
@@ -207,15 +215,20 @@ class Connection:
                 if buffer:
                     continue
                 waited += seconds
-                if self._may_rest():
-                    raise Resting from None
+                if self._may_park():
+                    raise Parked from None
                 if waited >= limits.idle_seconds:
-                    return None  # idle, also behind empty lines
+                    return None  # also after empty lines
                 continue
             self.idle = False
             if not data:
-                raise Gone("it closed in the middle of a request" if buffer else "it closed")
+                raise ClientGone("it closed in the middle of a request" if buffer else "it closed")
             buffer += data
+        return self._take_head(end)
+
+    def _take_head(self, end: int) -> RequestHead:
+        """Remove the head from the buffer and return it parsed."""
+        buffer = self._client.buffer
         block = bytes(buffer[:end])
         del buffer[:end]
         if self._head is None or block != self._block:
@@ -225,10 +238,10 @@ class Connection:
     # --- the response -----------------------------------------------------------------------------------
 
     def _respond(self, head: RequestHead, asked: RequestBody, response: HTTPResponse) -> bool:
-        """Send a response; return whether the connection can go on."""
+        """Send a response; return whether the connection can be used for another request."""
         status = response.status
         chunked = response.streaming and head.version == (1, 1)
-        # A body that nobody has read would be taken for the next request.
+        # An unread body would be parsed as the next request.
         again = (head.keep_alive and not asked.unread and not self._closing()
                  and (chunked or not response.streaming))
         lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}", f"Date: {self._date()}"]
@@ -249,7 +262,7 @@ class Connection:
             lines.append("Connection: keep-alive")
         joined = "\r\n".join(lines)
         if joined.count("\n") >= len(lines) or joined.count("\r") >= len(lines) or "\0" in joined:
-            raise ValueError("a header of the response has a line break or NUL in it")  # SEC-18
+            raise ValueError("a header of the response contains a line break or NUL")  # SEC-18
         top = joined.encode("latin-1") + b"\r\n\r\n"
         if head.method == "HEAD":
             body = b""
@@ -259,18 +272,19 @@ class Connection:
         return again
 
     def _stream(self, response: HTTPResponse, chunked: bool) -> None:
-        body: Any = response.body
-        if getattr(body, "complete", False):
-            unwatch: Callable[[], object] = bool  # all of it is there, so that nobody waits for more
+        body = response.body
+        assert isinstance(body, StreamingBody)
+        if body.complete:
+            unwatch: Callable[[], object] = do_nothing  # all pieces are there, so this does not wait for more
         else:
-            self._client.wait_to_send()
-            unwatch = self._watch(self._client.sock, getattr(body, "leave", bool))
+            self._client.allow_blocking_send()
+            unwatch = self._watch(self._client.sock, body.stop)
         try:
             for piece in body:
                 if chunked:
                     piece = b"%x\r\n%b\r\n" % (len(piece), piece)
-                    if getattr(body, "last", False):
-                        # Together: a client that reads as far as its answer finds the end there too.
+                    if body.last:
+                        # In one segment: a client that reads up to its answer has received the end, too.
                         self._client.send_all(piece + b"0\r\n\r\n")
                         return
                 self._client.send_all(piece)
@@ -280,7 +294,7 @@ class Connection:
             unwatch()
 
     def _linger(self) -> None:
-        """Close our side, and read what is still on its way."""
+        """Shut down our side, and read what the client still sends."""
         self._client.sock.shutdown(socket.SHUT_WR)
         end = time.monotonic() + _LINGER_SECONDS
         left = _LINGER_BYTES
@@ -296,11 +310,12 @@ class Connection:
             self._second, self._time = now, _date(now)
         return self._time
 
+
 def _plain(status: int, message: str) -> bytes:
-    """Return a whole response to what was no request."""
+    """Return a whole response to a malformed request."""
     body = message.encode("utf-8") + b"\n"
-    head = (f"HTTP/1.1 {status} {_REASONS[status]}\r\nDate: {_date(int(time.time()))}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n")
+    head = (f"HTTP/1.1 {status} {_REASONS[status]}\r\nDate: {_date(int(time.time()))}\r\n"
+            f"Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n")
     return head.encode("latin-1") + body
 
 
@@ -309,7 +324,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def _date(now: int) -> str:
-    """Return a time as HTTP writes it; strftime would write the names of the user's language."""
+    """Return a time in the format of HTTP. Not by strftime, which uses the names of the locale."""
     at: Any = time.gmtime(now)
     return (f"{_DAYS[at.tm_wday]}, {at.tm_mday:02d} {_MONTHS[at.tm_mon - 1]} {at.tm_year} "
             f"{at.tm_hour:02d}:{at.tm_min:02d}:{at.tm_sec:02d} GMT")

@@ -1,11 +1,11 @@
-"""Where connections wait between requests, and who serves the one that is ready: no thread for each of them.
+"""Waits for all idle connections on one thread, and serves those that become readable.
 
-One thread, the leader, waits for all of them, and serves a request itself when it comes: to hand it to another
-thread costs more than most requests do, and many threads that each want the interpreter for a moment cost more
-than that. When a request takes longer than five milliseconds, or is about to wait for its client, the role of
-the leader goes to another thread, and the first stays with its connection until the request is served.
+One thread, the leader, waits on the selector and serves a request itself when it comes: handing it to another thread
+costs more than most requests do, and many threads that each need the interpreter for a moment cost more than that.
+When a request takes longer than five milliseconds, or is about to block on its client, the leader role passes to
+another thread, and the first one stays with its connection until the request is served (leader/followers).
 
-Requests that take long come together. So for a while after one, connections that are ready get a thread each.
+Slow requests come in bursts. For a while after one, each connection that becomes readable gets a thread of its own.
 """
 
 import functools
@@ -18,64 +18,67 @@ from typing import Callable, Dict, List, Optional
 
 from ...rpc.threads import Workers
 from ...rpc.watchdog import Watchdog
+from ..http.messages import do_nothing
 from .connection import Connection
 
-__all__ = ["Lobby"]
+__all__ = ["Poller"]
 
 _log = logging.getLogger(__name__)
-#: Seconds that a request may take before another thread leads. To look whether it does takes the interpreter from the
-#: leader for a moment, which is why they are no fewer: two milliseconds would cost a tenth of what it gets done.
+#: Seconds that a request may take before another thread leads. The check takes the interpreter from the leader for a
+#: moment, so a shorter time costs throughput: two milliseconds would cost a tenth.
 _TICK = 0.005
-#: For how long each connection gets a thread of its own after a request that took long; each time that this turns
-#: out to have been too short it is doubled, up to the longest.
-_CROWDED_SECONDS = 0.1
-_CROWDED_LONGEST = 5.0
-#: For how long nobody is let in after that has failed.
-_DEAF_SECONDS = 0.1
-#: Threads that are kept without work.
+#: Seconds for which each connection gets a thread of its own after a slow request. Doubled each time that this proves
+#: too short, up to the longest.
+_BURST_SECONDS = 0.1
+_BURST_LONGEST = 5.0
+#: Seconds without accepting after accepting has failed.
+_ACCEPT_PAUSE_SECONDS = 0.1
+#: Idle threads that are kept.
 _KEEP_THREADS = 4
-#: How often connections are looked at that may have been idle for too long.
+#: Seconds between two searches for connections that have been idle for too long.
 _SWEEP_SECONDS = 1.0
 
 
-class Lobby:
+class Poller:
     """The connections of one server that wait for a request.
 
-    :param idle_seconds: after which one is closed.
-    :param left: called with each connection that is over.
+    :param idle_seconds: after which an idle connection is closed.
+    :param on_closed: called with each connection after it was closed.
     """
 
-    def __init__(self, idle_seconds: float, left: Callable[[Connection], object]) -> None:
+    def __init__(self, idle_seconds: float, on_closed: Callable[[Connection], object]) -> None:
         self._idle_seconds = idle_seconds
-        #: For its threads alone, a few of which are kept for a while between two tasks.
+        #: Only for its threads, a few of which are kept for a while between two tasks.
         self._threads = Workers(1, 0, "mcplite connection", keep=_KEEP_THREADS)
         self._pause = min(_SWEEP_SECONDS, idle_seconds)
-        self._left = left
+        self._on_closed = on_closed
         self._selector = selectors.DefaultSelector()
-        #: Whether what is registered while somebody selects is not seen, so that it has to be woken.
-        self._rings = not hasattr(self._selector, "fileno")
-        self._alarm, self._bell = socket.socketpair()
-        self._alarm.setblocking(False)
-        self._selector.register(self._alarm, selectors.EVENT_READ, self._silence)
-        #: Guards the fields below and who is in the selector; held for dictionary work and for registering.
+        #: Whether a running select() does not see what is registered meanwhile, so that it must be woken.
+        self._needs_wakeup = not hasattr(self._selector, "fileno")
+        self._wakeup_reader, self._wakeup_writer = socket.socketpair()
+        self._wakeup_reader.setblocking(False)
+        self._selector.register(self._wakeup_reader, selectors.EVENT_READ, self._drain_wakeup)
+        #: Guards the fields below and the selector's registrations; held for dictionary work and for registering.
         self._lock = threading.Lock()
-        self._guests: Dict[socket.socket, Connection] = {}
-        #: The clients on a stream, and what to call when one has left.
+        #: The parked connections, and the one that the leader serves.
+        self._idle: Dict[socket.socket, Connection] = {}
+        #: The clients of event streams, and what to call when one disconnects.
         self._watched: Dict[socket.socket, Callable[[], object]] = {}
-        self._served: Optional[Connection] = None
-        #: Its ticket stands for the leader's role.
+        #: The connection that the leader is serving.
+        self._serving: Optional[Connection] = None
+        #: Its ticket stands for the leader role.
         self._watchdog = Watchdog(self._lock, _TICK, lambda ticket: self._spawn(
-            functools.partial(self._succeed, ticket, late=True)))
-        self._crowded_until = 0.0
-        self._crowded_for = _CROWDED_SECONDS
+            functools.partial(self._take_over, ticket, late=True)))
+        self._burst_until = 0.0
+        self._burst_for = _BURST_SECONDS
         self._closing = False
-        #: Set when nobody leads any more, and nobody will.
+        #: Set when no thread leads any more, after close().
         self._ended = threading.Event()
         self._ended.set()
-        #: The leader's own: when it swept, and when it listens again, by which function, after a rest.
+        #: The leader's own: when it last swept, until when accepting is paused, and what resumes it.
         self._swept = 0.0
-        self._deaf_until = 0.0
-        self._hear: Optional[Callable[[], None]] = None
+        self._accept_paused_until = 0.0
+        self._resume_accepting: Optional[Callable[[], None]] = None
 
     def start(self) -> None:
         """Start the first leader and the watchdog, which end with :meth:`close`."""
@@ -87,93 +90,93 @@ class Lobby:
         try:
             self._threads.spawn(task)
         except RuntimeError as error:
-            # The system gives no more threads: those who are here go on (REL-39).
+            # No more threads can be started: the existing ones carry on (REL-39).
             _log.warning("a connection gets no thread of its own: %s", error)
             return False
         return True
 
-    # --- who waits --------------------------------------------------------------------------------------
+    # --- registering ------------------------------------------------------------------------------------
 
-    def listen(self, sock: socket.socket, accept: Callable[[], bool]) -> None:
-        """Have the leader call *accept* whenever somebody knocks; before :meth:`start`.
+    def add_listener(self, sock: socket.socket, accept: Callable[[], bool]) -> None:
+        """Have the leader call *accept* whenever a connection can be accepted; before :meth:`start`.
 
-        :param accept: must not wait; False asks to be left alone for a moment.
+        :param accept: must not block; returns False to pause accepting for a moment.
         """
-        def knocked() -> None:
+        def readable() -> None:
             if not accept():
                 self._selector.unregister(sock)
-                self._deaf_until = time.monotonic() + _DEAF_SECONDS
-                self._hear = hear
+                self._accept_paused_until = time.monotonic() + _ACCEPT_PAUSE_SECONDS
+                self._resume_accepting = register
 
-        def hear() -> None:
-            self._selector.register(sock, selectors.EVENT_READ, knocked)
+        def register() -> None:
+            self._selector.register(sock, selectors.EVENT_READ, readable)
 
-        hear()
+        register()
 
-    def watch(self, sock: socket.socket, gone: Callable[[], object]) -> Callable[[], object]:
-        """Have *gone* called when a client, whose response is still on its way, closes the connection.
+    def watch(self, sock: socket.socket, on_disconnect: Callable[[], object]) -> Callable[[], object]:
+        """Call *on_disconnect* when the client closes a connection whose response is still being sent.
 
-        :returns: what ends that.
+        :returns: a function that stops watching.
         """
         with self._lock:
             if self._closing:
-                return bool
-            if self._guests.pop(sock, None) is not None:
-                self._selector.unregister(sock)  # the leader watches its own connection, until another one leads
-            self._watched[sock] = gone
-            self._selector.register(sock, selectors.EVENT_READ, lambda: self._readable(sock, gone))
-        self._ring()
+                return do_nothing
+            if self._idle.pop(sock, None) is not None:
+                # The connection that the leader serves stays registered until the leader hands over.
+                self._selector.unregister(sock)
+            self._watched[sock] = on_disconnect
+            self._selector.register(sock, selectors.EVENT_READ, lambda: self._readable(sock, on_disconnect))
+        self._wake_up()
         return lambda: self._unwatch(sock)
 
-    def _readable(self, sock: socket.socket, gone: Callable[[], object]) -> None:
+    def _readable(self, sock: socket.socket, on_disconnect: Callable[[], object]) -> None:
         with self._lock:
-            if self._watched.get(sock) is not gone:
-                return  # the stream has ended meanwhile, and the socket is closed or at its next request
+            if self._watched.get(sock) is not on_disconnect:
+                return  # the stream has ended meanwhile, and the socket is closed or serves its next request
             del self._watched[sock]
             self._selector.unregister(sock)
             try:
-                # This does not wait, since nobody else reads from it until it is not watched any more.
-                left = not sock.recv(1, socket.MSG_PEEK)
+                # Does not block: no other thread reads from the socket while it is watched.
+                disconnected = not sock.recv(1, socket.MSG_PEEK)
             except OSError:
-                left = True
-        if left:  # if not, it has sent its next request already, behind which nothing can be seen
-            gone()
+                disconnected = True
+        if disconnected:  # otherwise the client has sent its next request already, and a later end cannot be seen
+            on_disconnect()
 
     def _unwatch(self, sock: socket.socket) -> None:
         with self._lock:
             if self._watched.pop(sock, None) is not None:
                 self._selector.unregister(sock)
 
-    def welcome(self, connection: Connection) -> None:
+    def park(self, connection: Connection) -> None:
         """Let a connection wait for its next request."""
         with self._lock:
             closing = self._closing
             if not closing:
-                connection.enter_lobby(lambda: self._step_down(connection), self._may_rest)
-                self._put_in(connection)
+                connection.park(lambda: self._step_down(connection), self._may_park)
+                self._register(connection)
         if closing:
-            connection.close()
-            self._left(connection)
+            self._close(connection)
         else:
-            self._ring()
+            self._wake_up()
 
-    def _ring(self) -> None:
-        if self._rings:
-            self._bell.send(b"x")
+    def _wake_up(self) -> None:
+        if self._needs_wakeup:
+            self._wakeup_writer.send(b"x")
 
-    def _silence(self) -> None:
+    def _drain_wakeup(self) -> None:
         try:
-            self._alarm.recv(4096)
+            self._wakeup_reader.recv(4096)
         except BlockingIOError:
-            return  # somebody else has heard it
+            return  # another thread has read it
 
     # --- the leader -------------------------------------------------------------------------------------
 
     def _lead(self) -> None:
-        # A leader: started by start() or in the place of another; it blocks on the selector, and on what a request does,
-        # and ends when another leads, or with close().
+        # A leader: started by start(), or by the watchdog or the last leader to take over. It blocks on the selector and
+        # on what a request does, and ends when another thread leads, or with close().
         while not self._closing:
-            pause = _DEAF_SECONDS if self._hear is not None else self._pause if self._guests else None
+            pause = _ACCEPT_PAUSE_SECONDS if self._resume_accepting is not None else self._pause if self._idle else None
             for key, _ in self._selector.select(pause):
                 try:
                     if type(key.data) is not Connection:
@@ -181,132 +184,133 @@ class Lobby:
                     elif not self._serve(key.data):
                         return
                 except Exception:
-                    _log.exception("the listener met an error")
+                    _log.exception("serving a connection failed")
             self._sweep()
         self._ended.set()
 
     def _serve(self, connection: Connection) -> bool:
-        """Serve what a connection has sent; False when another thread leads by then."""
-        if self._crowded_until and time.monotonic() < self._crowded_until and self._give_thread(connection):
+        """Serve a readable connection; False if another thread leads by then."""
+        if self._burst_until and time.monotonic() < self._burst_until and self._serve_on_thread(connection):
             return True
         watchdog = self._watchdog
         with self._lock:
             ticket = watchdog.begin()
-            self._served = connection
+            self._serving = connection
         again = connection.serve_ready()
         with self._lock:
             leading = watchdog.end(ticket)
             if leading:
-                self._served = None
+                self._serving = None
                 if not again:
-                    self._take_out(connection)
-                elif connection.sock not in self._guests:
-                    self._put_in(connection)
+                    self._unregister(connection)
+                elif connection.sock not in self._idle:
+                    self._register(connection)
         if not leading:
-            self._stay(connection, again)
+            self._serve_until_idle(connection, again)
         elif not again:
-            self._over(connection)
+            self._close(connection)
         return leading
 
-    def _give_thread(self, connection: Connection) -> bool:
+    def _serve_on_thread(self, connection: Connection) -> bool:
         with self._lock:
-            self._take_out(connection)
-        if self._spawn(functools.partial(self._stay, connection)):
+            self._unregister(connection)
+        if self._spawn(functools.partial(self._serve_until_idle, connection)):
             return True
         with self._lock:
-            self._put_in(connection)
+            self._register(connection)
         return False
 
-    def _over(self, connection: Connection) -> None:
+    def _close(self, connection: Connection) -> None:
         connection.close()
-        self._left(connection)
+        self._on_closed(connection)
 
-    def _stay(self, connection: Connection, again: bool = True) -> None:
-        """Serve a connection on this thread until it rests or is over."""
+    def _serve_until_idle(self, connection: Connection, again: bool = True) -> None:
+        """Serve a connection on this thread until it can be parked or is closed."""
         if again and connection.serve():
-            self.welcome(connection)
+            self.park(connection)
         else:
-            self._over(connection)
+            self._close(connection)
 
-    def _may_rest(self) -> bool:
-        """Whether connections may wait here, and not each on a thread."""
-        return not self._closing and time.monotonic() >= self._crowded_until
+    def _may_park(self) -> bool:
+        """Whether connections may be parked, instead of each waiting on a thread."""
+        return not self._closing and time.monotonic() >= self._burst_until
 
     def _step_down(self, connection: Connection) -> None:
-        """Called by who serves *connection* and is about to wait: another shall lead, if this thread still does."""
+        """Called just before the serving thread blocks: pass the leader role on if this thread holds it."""
         with self._lock:
-            ticket = self._watchdog.ticket if self._served is connection else 0
+            ticket = self._watchdog.ticket if self._serving is connection else 0
         if ticket:
-            self._spawn(lambda: self._succeed(ticket, late=False))
+            self._spawn(lambda: self._take_over(ticket, late=False))
 
-    def _succeed(self, ticket: int, late: bool) -> None:
-        """Lead in the place of who is at *ticket*; nothing happens when it has come back meanwhile.
+    def _take_over(self, ticket: int, late: bool) -> None:
+        """Lead in place of the thread that holds *ticket*, unless that has finished meanwhile.
 
-        :param late: whether it took long.
+        :param late: whether its request took long.
         """
         with self._lock:
-            if self._served is None or not self._watchdog.end(ticket):
+            if self._serving is None or not self._watchdog.end(ticket):
                 return
-            self._take_out(self._served)
-            self._served = None
+            self._unregister(self._serving)
+            self._serving = None
             if late:
-                self._crowd()
+                self._extend_burst()
         self._lead()
 
     def _sweep(self) -> None:
         now = time.monotonic()
-        if self._hear is not None and now >= self._deaf_until:
-            hear, self._hear = self._hear, None
-            hear()
+        if self._resume_accepting is not None and now >= self._accept_paused_until:
+            resume, self._resume_accepting = self._resume_accepting, None
+            resume()
         if now - self._swept < self._pause:
             return
         self._swept = now
         with self._lock:
-            idle: List[Connection] = [guest for guest in self._guests.values() if now - guest.since > self._idle_seconds]
-            for connection in idle:
-                self._take_out(connection)
-        for connection in idle:
-            self._over(connection)
+            expired: List[Connection] = [connection for connection in self._idle.values()
+                                         if now - connection.since > self._idle_seconds]
+            for connection in expired:
+                self._unregister(connection)
+        for connection in expired:
+            self._close(connection)
 
     # --- with the lock held -----------------------------------------------------------------------------
 
-    def _put_in(self, connection: Connection) -> None:
-        self._guests[connection.sock] = connection
+    def _register(self, connection: Connection) -> None:
+        self._idle[connection.sock] = connection
         self._selector.register(connection.sock, selectors.EVENT_READ, connection)
 
-    def _take_out(self, connection: Connection) -> None:
-        if self._guests.pop(connection.sock, None) is not None:
+    def _unregister(self, connection: Connection) -> None:
+        if self._idle.pop(connection.sock, None) is not None:
             self._selector.unregister(connection.sock)
 
-    def _crowd(self) -> None:
+    def _extend_burst(self) -> None:
         now = time.monotonic()
-        recently = now - self._crowded_until < _CROWDED_SECONDS
-        self._crowded_for = min(2 * self._crowded_for, _CROWDED_LONGEST) if recently else _CROWDED_SECONDS
-        self._crowded_until = now + self._crowded_for
+        recently = now - self._burst_until < _BURST_SECONDS
+        self._burst_for = min(2 * self._burst_for, _BURST_LONGEST) if recently else _BURST_SECONDS
+        self._burst_until = now + self._burst_for
 
     # --- the end ----------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let nobody wait any more: who has sent a request is served, and who has not is sent away; idempotent."""
+        """Stop: serve the connections that have sent a request, close the others. Idempotent."""
         with self._lock:
             if self._closing:
                 return
             self._closing = True
-        self._bell.send(b"x")
-        self._ended.wait()  # the watchdog sees to it that this is soon
+        self._wakeup_writer.send(b"x")
+        self._ended.wait()  # soon: the watchdog passes the role on if the leader is busy
         self._watchdog.stop()
         with self._lock:
-            guests = list(self._guests.values())
-            self._guests.clear()
-            ready = {key.data for key, _ in self._selector.select(0)} if guests else set()
+            parked = list(self._idle.values())
+            self._idle.clear()
+            ready = {key.data for key, _ in self._selector.select(0)} if parked else set()
             self._selector.close()
             self._watched.clear()
-        self._alarm.close()
-        self._bell.close()
-        for connection in guests:
+        self._wakeup_reader.close()
+        self._wakeup_writer.close()
+        for connection in parked:
             if connection in ready:
-                connection.hasten()
-                self._spawn(functools.partial(self._stay, connection))
+                connection.receive_pending()
+                self._spawn(functools.partial(self._serve_until_idle, connection))
             else:
-                self._over(connection)
+                self._close(connection)
         self._threads.stop()

@@ -1,4 +1,4 @@
-"""The body of one request off its socket: within its size and its time."""
+"""Reads the body of one request from its socket, within limits of size and time."""
 
 import socket
 import time
@@ -12,14 +12,14 @@ from .client_socket import ClientSocket
 __all__ = ["RequestBody"]
 
 _PIECE = 65_536
-#: A slow body is measured after so many seconds.
+#: Seconds after which the rate of a body is checked.
 _RATE_AFTER = 5.0
 
 
 class RequestBody:
-    """A body that nobody has read yet.
+    """The unread body of a request.
 
-    :param plan: its bytes; None when it comes in chunks.
+    :param plan: its length in bytes; None if it is chunked.
     """
 
     __slots__ = ("_client", "_head", "_plan", "_limits", "_started", "_bytes", "unread")
@@ -31,17 +31,17 @@ class RequestBody:
         self._limits = limits
         self._started = 0.0
         self._bytes = 0
-        #: Whether something of it may still be on its way, so that what follows cannot be told apart.
+        #: Whether part of the body may still follow on the socket, so that it cannot be reused.
         self.unread = plan != 0
 
     def read(self, limit: int) -> bytes:
         """Return the whole body.
 
-        :raises UnreadableBody: it has more than *limit* bytes, comes too slowly, or is not what the head says.
+        :raises UnreadableBody: it has more than *limit* bytes, comes too slowly, or does not match the headers.
         """
         plan, client, head = self._plan, self._client, self._head
         if plan is not None and plan > limit:
-            raise UnreadableBody(413, f"the body has {plan} bytes; {limit} are read at most")
+            raise UnreadableBody(413, f"the body has {plan} bytes; the limit is {limit}")
         buffer = client.buffer
         if plan is not None and len(buffer) >= plan:
             body = bytes(buffer[:plan])
@@ -80,21 +80,21 @@ class RequestBody:
         try:
             data = self._client.recv(size, self._left())
         except socket.timeout:
-            return b""  # the time says next whether that was too long
+            return b""  # the next call of _left() checks the time
         if not data:
             raise UnreadableBody(400, "the body ended early")
         self._bytes += len(data)
         return data
 
     def _left(self) -> float:
-        """Return the seconds until it must be looked at again.
+        """Return the seconds until the time and the rate must be checked again.
 
-        :raises UnreadableBody: it is too slow (SEC-08).
+        :raises UnreadableBody: the body is too slow (SEC-08).
         """
         limits = self._limits
         passed = time.monotonic() - self._started
         if passed >= limits.body_seconds:
-            raise UnreadableBody(408, f"the body did not come within {limits.body_seconds:g} s")
+            raise UnreadableBody(408, f"the body did not arrive within {limits.body_seconds:g} s")
         if passed > _RATE_AFTER and self._bytes < limits.body_rate * passed:
-            raise UnreadableBody(408, f"the body comes slower than {limits.body_rate} bytes a second")
+            raise UnreadableBody(408, f"the body arrives at less than {limits.body_rate} bytes a second")
         return min(limits.body_seconds - passed, 1.0)

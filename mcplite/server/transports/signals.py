@@ -1,4 +1,4 @@
-"""The signals that ask a process to stop, for as long as it serves."""
+"""Stops a server on the signals that ask a process to stop."""
 
 import contextlib
 import queue
@@ -6,21 +6,21 @@ import signal
 import threading
 from typing import Any, Callable, Dict, Iterator
 
-__all__ = ["sleep_until_told", "stop_signals"]
+__all__ = ["stop_signals", "wait_for_stop"]
 
-#: A thread that is just starting another one may get a signal in place of the main thread, whose sleep goes on then;
-#: what is to be done about the signal is done by the main thread alone, when it wakes for whatever reason.
-_LOOK_SECONDS = 0.5
+#: A signal can be delivered to a thread that is just starting another one, instead of interrupting the main thread's
+#: sleep. Python runs the handler on the main thread only, the next time that it wakes.
+_WAKE_SECONDS = 0.5
 
 
 @contextlib.contextmanager
 def stop_signals(stop: Callable[[], object]) -> Iterator[None]:
-    """Have the first SIGINT or SIGTERM call *stop*; the second does what it always did.
+    """Call *stop* on the first SIGINT or SIGTERM within the block; the second has its former effect.
 
-    :param stop: may run between any two steps of the main thread, so it takes no lock.
+    :param stop: can run between any two steps of the main thread, so it must not take a lock.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set handlers; whoever runs a server elsewhere keeps their own
+        yield  # only the main thread can set handlers; a server on another thread leaves them alone
         return
     before: Dict[int, Any] = {}
 
@@ -30,7 +30,7 @@ def stop_signals(stop: Callable[[], object]) -> Iterator[None]:
         stop()
 
     for which in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(which) is not None:  # else it was not set from Python, and could not be put back
+        if signal.getsignal(which) is not None:  # None: not set from Python, so that it could not be restored
             before[which] = signal.signal(which, first)
     try:
         yield
@@ -39,10 +39,10 @@ def stop_signals(stop: Callable[[], object]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def sleep_until_told(told: "queue.SimpleQueue[None]") -> None:
-    """Return when something is put into *told*, by another thread or by what a signal calls."""
+def wait_for_stop(stopped: "queue.SimpleQueue[None]") -> None:
+    """Return when something is put into *stopped*, by another thread or by a signal handler."""
     while True:
         try:
-            return told.get(timeout=_LOOK_SECONDS)
+            return stopped.get(timeout=_WAKE_SECONDS)
         except queue.Empty:
             continue

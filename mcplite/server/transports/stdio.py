@@ -1,8 +1,8 @@
-"""The stdio host: one client on stdin and stdout, which it keeps from everybody else.
+"""The stdio transport: serves one client on stdin and stdout.
 
-From the start on, descriptor 0 is the null device and descriptor 1 is stderr, so that neither
-``print`` nor a C library nor a child process can write between the messages or eat one (STD-03,
-REL-19, REL-20). The main thread only waits for the end, so signals never wait behind a handler.
+While it serves, descriptor 0 is the null device and descriptor 1 is stderr, so that neither ``print`` nor a C library
+nor a child process can write between the messages or consume one (STD-03, REL-19, REL-20). The main thread only waits
+for the end, so that signals are not delayed by a handler.
 """
 
 import contextlib
@@ -17,24 +17,27 @@ from ...rpc.deadline import Deadline
 from ...rpc.pipes import PipeChannel
 from ..runtime.runtime import Runtime
 from ..sessions.opening import serve_channel
-from .signals import sleep_until_told, stop_signals
+from .signals import stop_signals, wait_for_stop
 
 __all__ = ["own_streams", "serve"]
 
 _log = logging.getLogger(__name__)
-#: Descriptors 0 and 1 belong to the process, so there is one claim on them for the whole process.
+#: Held by the server that uses descriptors 0 and 1, which exist once in a process.
 _CLAIM = threading.Lock()
 
 
 @contextlib.contextmanager
 def own_streams() -> Iterator[Tuple[int, int]]:
-    """Move stdin and stdout to descriptors of our own for the time of the block."""
+    """Move stdin and stdout to new descriptors, which only we use, within the block.
+
+    :raises RuntimeError: another server in this process uses them.
+    """
     if not _CLAIM.acquire(blocking=False):
-        raise RuntimeError("stdin and stdout already serve another server in this process; only one can have them")
+        raise RuntimeError("another server in this process already uses stdin and stdout")
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
-        # Copies are not inherited by children; what children inherit are the stand-ins.
+        # Children do not inherit the duplicates; they inherit the replacements.
         read_fd, write_fd = os.dup(0), os.dup(1)
         saved = os.dup(0), os.dup(1)
         null = os.open(os.devnull, os.O_RDONLY)
@@ -54,17 +57,17 @@ def own_streams() -> Iterator[Tuple[int, int]]:
 
 
 def serve(runtime: Runtime, *, streams: Optional[Tuple[int, int]] = None) -> None:
-    """Serve one client on stdin and stdout until it leaves or the process is told to stop.
+    """Serve one client on stdin and stdout until it disconnects, or until SIGINT or SIGTERM.
 
-    At the end every running handler finds its token cancelled and has ``Limits.grace`` seconds to
-    return; one that does not is named in the log and left behind, since its thread is a daemon.
+    At the end the tokens of running handlers are cancelled, and the handlers have ``Limits.grace`` seconds to return.
+    A handler that does not is logged and abandoned; its thread is a daemon.
 
     :param runtime: of the server.
-    :param streams: the descriptors, when the caller has taken them with :func:`own_streams` already.
-    :raises RuntimeError: stdin and stdout are taken already.
+    :param streams: the descriptors, if the caller has already taken them with :func:`own_streams`.
+    :raises RuntimeError: another server in this process uses stdin and stdout.
     """
-    # No Event: a signal that interrupts the main thread on its way into wait(), where it holds the
-    # event's lock, could never set it. The put() of this queue may interrupt its get().
+    # Not an Event: a signal handler that interrupts the main thread inside wait(), while it holds the event's lock,
+    # would deadlock in set(). This queue's put() may interrupt its get().
     ended: "queue.SimpleQueue[None]" = queue.SimpleQueue()
 
     def stop() -> None:
@@ -77,15 +80,16 @@ def serve(runtime: Runtime, *, streams: Optional[Tuple[int, int]] = None) -> Non
         workers = runtime.workers
         peer = serve_channel(runtime, channel, on_close=stop)
         try:
-            sleep_until_told(ended)
+            wait_for_stop(ended)
         finally:
             if len(runtime.subscriptions):
-                # A client that does not read must not hold this up; the thread ends with the pipe.
-                ending = threading.Thread(target=runtime.subscriptions.end, args=(peer,), name="mcplite goodbye", daemon=True)
+                # A client that does not read must not block the end; the thread ends with the pipe.
+                ending = threading.Thread(target=runtime.subscriptions.end, args=(peer,), name="mcplite subscriptions",
+                                          daemon=True)
                 ending.start()
                 ending.join(runtime.limits.grace)
             peer.cancel_all("the server is stopping")
             if not workers.drain(Deadline(runtime.limits.grace)):
                 for where in workers.stuck():
-                    _log.warning("a handler still runs at the end, in %s", where)
+                    _log.warning("a handler is still running at the end, in %s", where)
             runtime.close()

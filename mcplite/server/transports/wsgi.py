@@ -1,7 +1,7 @@
-"""The WSGI host: the same exchange as a callable, for gunicorn, waitress, mod_wsgi, Flask and Django.
+"""The endpoint as a WSGI application, for gunicorn, waitress, mod_wsgi, Flask and Django.
 
-The host owns connections and their threads. One thread is busy for as long as a response takes, event
-streams too, so the host needs threads: ``gunicorn -k gthread --threads 32``, ``waitress-serve --threads 32``.
+The WSGI host owns the connections and their threads. Each response, event streams included, occupies one thread, so the
+host needs many: ``gunicorn -k gthread --threads 32``, ``waitress-serve --threads 32``.
 """
 
 import atexit
@@ -16,8 +16,8 @@ from ...protocol.http.headers import Headers
 from ...protocol.http.wellknown import PROTECTED_RESOURCE
 from ..auth.principals import ISSUED_HERE, Principal
 from ..http import make_endpoint
-from ..http.endpoint import Exchange
-from ..http.messages import HTTPRequest, UnreadableBody
+from ..http.endpoint import Endpoint
+from ..http.messages import HTTPRequest, UnreadableBody, never_disconnected
 from ..runtime.runtime import Runtime
 
 __all__ = ["WSGIApp", "mount"]
@@ -26,7 +26,7 @@ Environ = Dict[str, Any]
 StartResponse = Callable[..., Any]
 Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
-#: What a WSGI application may not say about the connection, which is the host's (PEP 3333).
+#: Headers about the connection, which a WSGI application must not send (PEP 3333).
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding"})
 
 
@@ -39,15 +39,14 @@ class WSGIApp:
 
     :param runtime: of the server.
     :param path: of the endpoint below where the application is mounted.
-    :param principal: tells from the environment who the host says has sent the request: a :class:`Principal`, whose scopes
-        count, a name, or None for nobody; sessions belong to who opened them. By default ``REMOTE_USER``. A server with
-        ``auth=`` asks for tokens and does not ask the host.
+    :param principal: called with the WSGI environment; returns the user that the host has authenticated: a
+        :class:`Principal`, whose scopes count, a name, or None. A session belongs to the user that opened it. By default
+        ``REMOTE_USER``. Not called for a server with ``auth=``, which requires tokens instead.
     :param options: those of :func:`make_endpoint`.
-    :raises ValueError: an option is not written right.
+    :raises ValueError: an option is not valid.
 
-    Worker threads are made with the first request, in whichever process that is, so that a host may load the
-    application before it forks. Without ``fleet`` or ``stateless`` all requests of one client must reach one
-    process.
+    Worker threads start with the first request, so a host may load the application before it forks. Without ``fleet``
+    or ``stateless`` all requests of one client must reach the same process.
     """
 
     def __init__(self, runtime: Runtime, *, path: str = "", principal: Callable[[Environ], Union[None, str, Principal]] = _user,
@@ -58,19 +57,19 @@ class WSGIApp:
         self._principal = principal
         #: Guards the two fields below, for the first request in a process.
         self._lock = threading.Lock()
-        #: The process that the exchange is for; None until the first request.
+        #: The process that the endpoint serves in; None until the first request.
         self._pid: Optional[int] = None
-        self.exchange = self._exchange()
+        self.endpoint = self._make_endpoint()
 
-    def _exchange(self) -> Exchange:
+    def _make_endpoint(self) -> Endpoint:
         return make_endpoint(self._runtime, path=self._path, **self._options)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request (PEP 3333)."""
         if self._pid != os.getpid():
-            self._settle()
+            self._enter_process()
         request = self._request(environ)
-        response = self.exchange.handle(request)
+        response = self.endpoint.handle(request)
         headers = [(name, value) for name, value in response.headers if name.lower() not in _HOP_BY_HOP]
         content: Iterable[bytes] = response.body
         if not response.streaming:
@@ -79,59 +78,59 @@ class WSGIApp:
                 headers.append(("Content-Length", str(len(data))))
             content = [] if request.method == "HEAD" else [data]
             if response.status == 202 and not data:
-                headers.append(("Content-Type", "text/plain"))  # hosts may insist on one, also without a body (REL-41)
+                headers.append(("Content-Type", "text/plain"))  # some hosts require it even without a body (REL-41)
         try:
             start_response(f"{response.status} {_REASONS.get(response.status, 'Status')}", headers)
         except BaseException:
-            response.close()  # the host closes only what it has got
+            response.close()  # the host closes only a body that it has received
             raise
         return content
 
-    def _settle(self) -> None:
-        """Note that this process serves."""
+    def _enter_process(self) -> None:
+        """Prepare to serve in this process."""
         with self._lock:
             if self._pid == os.getpid():
                 return
             if self._pid is None:
-                atexit.register(self.close)  # hosts do not say when they are done, and a lifespan wants its end
+                atexit.register(self.close)  # a host does not tell when it stops, but a lifespan must be left
             else:
-                # Forked after the first request: sessions are those of the parent, whose threads did not come along.
+                # Forked after the first request: the sessions belong to the parent, whose threads do not exist here.
                 self._runtime.forked()
-                self.exchange = self._exchange()
+                self.endpoint = self._make_endpoint()
             self._pid = os.getpid()
 
     def _request(self, environ: Environ) -> HTTPRequest:
         return HTTPRequest(
             environ["REQUEST_METHOD"], _text(environ.get("PATH_INFO", "")), Headers(_headers(environ)),
-            environ.get("QUERY_STRING", ""), mount=_text(environ.get("SCRIPT_NAME", "")), read=_Body(environ).read,
-            remote=environ.get("REMOTE_ADDR", ""), principal=self._known(environ), departed=_departed(environ),
+            environ.get("QUERY_STRING", ""), mount=_text(environ.get("SCRIPT_NAME", "")), read=_InputBody(environ).read,
+            remote=environ.get("REMOTE_ADDR", ""), principal=self._principal_of(environ), disconnected=_disconnected(environ),
             alone=not environ.get("wsgi.multiprocess"), port=_port(environ.get("SERVER_PORT", "")))
 
-    def _known(self, environ: Environ) -> Optional[Principal]:
-        said: Any = None if self._runtime.auth is not None else self._principal(environ)
-        if said is None or isinstance(said, Principal):
-            return said
-        if not isinstance(said, str):
-            raise TypeError(f"principal= returned {type(said).__name__}; it returns a Principal, a name, or None for nobody")
-        return Principal(said, audience=ISSUED_HERE)
+    def _principal_of(self, environ: Environ) -> Optional[Principal]:
+        found: Any = None if self._runtime.auth is not None else self._principal(environ)
+        if found is None or isinstance(found, Principal):
+            return found
+        if not isinstance(found, str):
+            raise TypeError(f"principal= returned {type(found).__name__}; it must return a Principal, a name, or None")
+        return Principal(found, audience=ISSUED_HERE)
 
     @property
     def publishes(self) -> bool:
-        """Whether clients find out here where to get a token."""
-        return self.exchange.guard.publishes
+        """Whether protected resource metadata is served here."""
+        return self.endpoint.authorization.publishes
 
     def close(self, grace: Optional[float] = None) -> None:
-        """End every session and the lifespan; called at the end of the process, or before. Idempotent.
+        """End every session and leave the lifespan; called at the end of the process, or before. Idempotent.
 
-        :param grace: seconds for handlers that still run; by default the server's ``Limits.grace``.
+        :param grace: seconds for handlers that are still running; by default the server's ``Limits.grace``.
         """
         atexit.unregister(self.close)
         if self._pid in (None, os.getpid()):
-            self.exchange.close(grace)
+            self.endpoint.close(grace)
 
 
 def _text(value: str) -> str:
-    # WSGI gives bytes in the guise of Latin-1.
+    # WSGI passes bytes decoded as Latin-1.
     return value if value.isascii() else value.encode("latin-1").decode("utf-8", "replace")
 
 
@@ -147,8 +146,8 @@ def _headers(environ: Environ) -> List[Tuple[str, str]]:
     return pairs
 
 
-class _Body:
-    """The body of one request, which the host has not read yet, or has in a file."""
+class _InputBody:
+    """The unread body of a request, in ``wsgi.input``."""
 
     def __init__(self, environ: Environ) -> None:
         self._environ = environ
@@ -162,18 +161,18 @@ class _Body:
         length = self._environ.get("CONTENT_LENGTH")
         if length:
             if not (length.isascii() and length.isdigit()) or len(length) > 15:
-                raise UnreadableBody(400, f"no Content-Length: {length[:40]!r}")
+                raise UnreadableBody(400, f"not a Content-Length: {length[:40]!r}")
             size = int(length)
             if size > limit:
-                raise UnreadableBody(413, f"the body has {size} bytes; {limit} are read at most")
-            return self._exactly(source, size)
+                raise UnreadableBody(413, f"the body has {size} bytes; the limit is {limit}")
+            return self._read_length(source, size)
         if "HTTP_TRANSFER_ENCODING" not in self._environ:
             return b""
         if not self._environ.get("wsgi.input_terminated"):
-            raise UnreadableBody(411, "this server needs a Content-Length")
-        return self._terminated(source, limit)
+            raise UnreadableBody(411, "this server requires a Content-Length")
+        return self._read_to_end(source, limit)
 
-    def _exactly(self, source: Any, size: int) -> bytes:
+    def _read_length(self, source: Any, size: int) -> bytes:
         data = b""
         try:
             while len(data) < size:
@@ -187,7 +186,7 @@ class _Body:
             raise UnreadableBody(400, "the body ended early")
         return data
 
-    def _terminated(self, source: Any, limit: int) -> bytes:
+    def _read_to_end(self, source: Any, limit: int) -> bytes:
         data = bytearray()
         try:
             while len(data) <= limit:
@@ -200,13 +199,13 @@ class _Body:
         raise UnreadableBody(413, f"the body has more than {limit} bytes")
 
 
-def _departed(environ: Environ) -> Callable[[], bool]:
-    """Return what tells whether the client has gone, on the hosts that let us know."""
-    asked: Optional[Callable[[], bool]] = environ.get("waitress.client_disconnected")
-    if asked is not None:
-        return asked
+def _disconnected(environ: Environ) -> Callable[[], bool]:
+    """Return a function that tells whether the client has disconnected, on hosts that support it."""
+    of_waitress: Optional[Callable[[], bool]] = environ.get("waitress.client_disconnected")
+    if of_waitress is not None:
+        return of_waitress
     sock = environ.get("gunicorn.socket")
-    return bool if sock is None else lambda: _closed(sock)
+    return never_disconnected if sock is None else lambda: _closed(sock)
 
 
 def _closed(sock: Any) -> bool:
@@ -219,27 +218,27 @@ def _closed(sock: Any) -> bool:
 
 
 def mount(outer: Application, apps: Mapping[str, Application]) -> Application:
-    """Return a WSGI application that hands what is below a path to another application.
+    """Return a WSGI application that passes requests below certain paths to other applications.
 
     :param outer: gets all other requests: a Flask application's ``wsgi_app``, ``get_wsgi_application()`` of Django.
-    :param apps: applications by path, such as ``{"/mcp": mcp.wsgi()}``; the longest path that fits wins. What a
-        framework does for its own views (login, cookies, tokens against forgery) is not done for them. The description of
-        an MCP server that asks for tokens is served where clients look for it, beside the paths of *outer*.
+    :param apps: applications by path, such as ``{"/mcp": mcp.wsgi()}``; the longest matching path wins. What a framework
+        does for its own views (login, cookies, CSRF protection) is not done for them. The protected resource metadata of
+        an MCP server that requires tokens is served at the well-known path, outside of its own path.
     :raises ValueError: a path does not begin with a slash.
     """
     mounts = sorted(((at.rstrip("/"), app) for at, app in apps.items()), key=lambda item: -len(item[0]))
     for at, _ in mounts:
         if not at.startswith("/"):
-            raise ValueError(f"the path {at!r} must begin with a slash; for the root itself, give one application alone")
+            raise ValueError(f"the path {at!r} must begin with a slash; for the root, use the application without mount()")
 
     def application(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
         for at, app in mounts:
             within = path[len(at):] if path == at or path.startswith(at + "/") else None
-            # Clients look for it at the root, with the path of the endpoint behind it (RFC 9728, section 3.1).
-            described = PROTECTED_RESOURCE + at
-            if (path == described or path.startswith(described + "/")) and getattr(app, "publishes", False):
-                within = PROTECTED_RESOURCE + path[len(described):]
+            # The metadata's URL is the well-known path at the root, followed by the endpoint's path (RFC 9728, section 3.1).
+            metadata = PROTECTED_RESOURCE + at
+            if (path == metadata or path.startswith(metadata + "/")) and isinstance(app, WSGIApp) and app.publishes:
+                within = PROTECTED_RESOURCE + path[len(metadata):]
             if within is not None:
                 inner = {**environ, "SCRIPT_NAME": environ.get("SCRIPT_NAME", "") + at, "PATH_INFO": within}
                 return app(inner, start_response)

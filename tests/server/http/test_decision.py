@@ -11,8 +11,8 @@ from mcplite.revisions import LEGACY, NEWEST, NEWEST_LEGACY, REVISIONS
 from mcplite.server.http import decision
 from mcplite.server.http.decision import Accept, End, Listen, Note, Preflight, Reject, Resume, Run, Serve, Start
 from mcplite.server.http.messages import HTTPRequest, UnreadableBody
-from mcplite.server.http.origins import Gate
-from mcplite.server.http.session_ids import Ticket
+from mcplite.server.http.origins import OriginPolicy
+from mcplite.server.http.session_ids import ClientDescription
 from tests.support.stateless import BOTH, call, encode, headers, message
 
 ORIGIN = "https://app.example"
@@ -38,9 +38,9 @@ def rules(mode="sessions", revisions=REVISIONS, session=NEWEST_LEGACY):
     """Return the rules of an endpoint that knows the session id "known" of the principal "ann" and of no principal."""
     known = {("known", None), ("known", "ann")}
     return decision.Rules(
-        Gate(origins=[ORIGIN]), BODY_BYTES, jsonrpc.DEFAULT_LIMITS,
+        OriginPolicy(origins=[ORIGIN]), BODY_BYTES, jsonrpc.DEFAULT_LIMITS,
         find=lambda id, owner: Session(session) if (id, owner) in known else None,
-        read_ticket=lambda id, owner: Ticket(session) if (id, owner) in known else None,
+        read_id=lambda id, owner: ClientDescription(session) if (id, owner) in known else None,
         mode=mode, revisions=revisions,
         marks=lambda name: [Mark("Region", ("region",), "string")] if name == "routed" else (),
         modern_methods=frozenset({"server/discover"}))
@@ -62,7 +62,7 @@ def decide(method, given=None, body=b"", **options):
     ({"Host": "localhost", "Origin": "https://evil.example"}, 403), ({"Host": "localhost", "Origin": ORIGIN}, None),
 ])
 def test_foreign_hosts_and_origins_are_refused(given, status):
-    refused = decision.check_gate(HTTPRequest("POST", "/mcp", Headers(given.items())), Gate(origins=[ORIGIN]))
+    refused = OriginPolicy(origins=[ORIGIN]).check(HTTPRequest("POST", "/mcp", Headers(given.items())))
     assert (None if refused is None else refused.status) == status
     assert refused is None or refused.close
 
@@ -77,7 +77,7 @@ def test_foreign_hosts_and_origins_are_refused(given, status):
     ("GET", {**IN_SESSION, "Last-Event-ID": "7"}, "sessions", 400),
     ("GET", {**IN_SESSION, "Last-Event-ID": "1-"}, "sessions", 400),
     ("GET", {**IN_SESSION, "Last-Event-ID": "1-\u0661"}, "sessions", 400),
-    ("GET", IN_SESSION, "tickets", 405), ("GET", IN_SESSION, "stateless", 405), ("DELETE", IN_SESSION, "tickets", 405),
+    ("GET", IN_SESSION, "self-contained", 405), ("GET", IN_SESSION, "stateless", 405), ("DELETE", IN_SESSION, "self-contained", 405),
     ("GET", {**IN_SESSION, "MCP-Protocol-Version": NEWEST.name}, "sessions", 405),  # H26-02
     ("DELETE", JSON, "sessions", 400), ("DELETE", {**JSON, "Mcp-Session-Id": "unknown"}, "sessions", 404),
 ])
@@ -125,7 +125,7 @@ def test_a_body_that_is_no_message(body, status, close):
 def test_messages_of_a_session(given, body, kind):
     decided = decide("POST", given, body)
     assert type(decided) is kind
-    assert kind is Start or decided.session.revision is NEWEST_LEGACY and decided.ticket is None
+    assert kind is Start or decided.session.revision is NEWEST_LEGACY and decided.client is None
 
 
 @pytest.mark.parametrize("given, body, status, id", [
@@ -135,7 +135,7 @@ def test_messages_of_a_session(given, body, kind):
     ({**JSON, "MCP-Protocol-Version": "1999-01-01"}, INITIALIZE, 400, None),
     (IN_SESSION, [PING], 400, None),  # RPC-26
 ])
-@pytest.mark.parametrize("mode", ["sessions", "tickets"])
+@pytest.mark.parametrize("mode", ["sessions", "self-contained"])
 def test_messages_outside_a_session_are_refused(given, body, status, id, mode):
     refused = decide("POST", given, body, mode=mode)
     assert isinstance(refused, Reject) and (refused.status, refused.id) == (status, id)
@@ -151,15 +151,15 @@ def test_batches(body, kind):
 
 
 @pytest.mark.parametrize("mode, given, revision", [
-    ("tickets", IN_SESSION, NEWEST_LEGACY), ("stateless", {**JSON, "MCP-Protocol-Version": NEWEST_LEGACY.name}, NEWEST_LEGACY),
+    ("self-contained", IN_SESSION, NEWEST_LEGACY), ("stateless", {**JSON, "MCP-Protocol-Version": NEWEST_LEGACY.name}, NEWEST_LEGACY),
     ("stateless", JSON, BATCHES),  # HDR-03
 ])
 def test_clients_without_a_stored_session(mode, given, revision):
     run = decide("POST", given, PING, mode=mode)
-    assert isinstance(run, Run) and run.session is None and run.ticket.revision is revision
+    assert isinstance(run, Run) and run.session is None and run.client.revision is revision
 
 
-@pytest.mark.parametrize("mode", ["sessions", "tickets", "stateless"])
+@pytest.mark.parametrize("mode", ["sessions", "self-contained", "stateless"])
 @pytest.mark.parametrize("revisions", [REVISIONS, (NEWEST,)])
 def test_a_message_that_stands_for_itself(mode, revisions):
     request = call("add", {"a": 1})

@@ -411,7 +411,7 @@ def test_a_request_that_finds_no_place_in_time():
     thread.start()
     assert there.wait(LIMIT)
     busy = client.send(ask_tool("can", id=2))
-    assert busy.status == 503 and "no place" in body(busy)["error"]["message"]
+    assert busy.status == 503 and "queued for too long" in body(busy)["error"]["message"]
     going.set()
     thread.join(LIMIT)
     exchange.close(0.1)

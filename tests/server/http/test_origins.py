@@ -3,7 +3,7 @@
 import pytest
 
 from mcplite.protocol.http.headers import Headers
-from mcplite.server.http.origins import Gate
+from mcplite.server.http.origins import OriginPolicy
 
 APP = "https://app.example"
 
@@ -16,7 +16,7 @@ APP = "https://app.example"
 ])
 def test_hosts(hosts, value, admitted):
     # HTTP-34
-    assert Gate(hosts).admits_host(value) is admitted
+    assert OriginPolicy(hosts).admits_host(value) is admitted
 
 
 @pytest.mark.parametrize("hosts, only", [
@@ -24,7 +24,7 @@ def test_hosts(hosts, value, admitted):
     (["localhost", "example.com"], False), (["localhost.example.com"], False), (["0.0.0.0"], False),
 ])
 def test_names_that_only_mean_us_on_this_machine(hosts, only):
-    assert Gate(hosts).loopback_only is only
+    assert OriginPolicy(hosts).loopback_only is only
 
 
 @pytest.mark.parametrize("value, admitted", [
@@ -33,11 +33,11 @@ def test_names_that_only_mean_us_on_this_machine(hosts, only):
 ])
 def test_origins(value, admitted):
     # HTTP-32, HTTP-33
-    assert Gate(origins=[APP]).admits_origin(value) is admitted
+    assert OriginPolicy(origins=[APP]).admits_origin(value) is admitted
 
 
 def test_only_named_origins_are_told_that_they_may_read():
-    gate = Gate(origins=[APP])
+    gate = OriginPolicy(origins=[APP])
     assert dict(gate.cors(APP))["Access-Control-Allow-Origin"] == APP
     assert gate.cors("http://localhost:3000") == gate.cors(None) == gate.cors("null") == []
     asks = [("access-control-request-method", "POST")]
@@ -49,4 +49,4 @@ def test_only_named_origins_are_told_that_they_may_read():
 @pytest.mark.parametrize("hosts, origins", [("localhost", []), (["http://a"], []), (["a b"], []), (None, "https://a"), (None, ["a"])])
 def test_what_is_not_written_as_one(hosts, origins):
     with pytest.raises(ValueError):
-        Gate(hosts, origins)
+        OriginPolicy(hosts, origins)

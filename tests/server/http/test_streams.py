@@ -119,12 +119,12 @@ def test_a_body_ends_when_its_client_has_gone(monkeypatch):
     stream = EventStream(home())
     stream.commit()
     read(stream.first)
-    stream.first.departed = lambda: True
+    stream.first.disconnected = lambda: True
     assert list(stream.first) == []
     other = EventStream(home())
     other.commit()
     read(other.first)
-    thread = threading.Thread(target=other.first.leave)
+    thread = threading.Thread(target=other.first.stop)
     thread.start()
     assert list(other.first) == []
     thread.join(LIMIT)

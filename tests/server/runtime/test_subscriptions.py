@@ -49,7 +49,7 @@ class Stream:
         return self.messages.get(timeout=LIMIT)
 
     def leave(self):
-        self.response.body.leave()
+        self.response.body.stop()
         self._thread.join(LIMIT)
 
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from mcplite.server.transports.client_socket import ClientSocket, Gone
+from mcplite.server.transports.client_socket import ClientGone, ClientSocket
 from tests.support.children import LIMIT
 
 
@@ -21,21 +21,21 @@ def pair():
 def test_who_may_not_wait_steps_down_before_it_does(pair):
     client, theirs = pair
     steps = []
-    client.patient, client.step_down = False, lambda: steps.append("down")
+    client.may_block, client.before_blocking = False, lambda: steps.append("down")
     theirs.sendall(b"here")
-    assert client.recv(10, LIMIT) == b"here" and not steps and not client.patient
+    assert client.recv(10, LIMIT) == b"here" and not steps and not client.may_block
     client.send_all(b"answer")
     assert theirs.recv(10) == b"answer" and not steps
     threading.Timer(0.05, theirs.sendall, [b"later"]).start()
     assert client.recv(10, LIMIT) == b"later"
-    assert steps == ["down"] and client.patient
+    assert steps == ["down"] and client.may_block
 
 
 def test_a_large_piece_steps_down_when_the_kernel_takes_no_more(pair):
     client, theirs = pair
     steps, data = [], b"x" * (8 << 20)
     client._write_seconds = LIMIT
-    client.patient, client.step_down = False, lambda: steps.append("down")
+    client.may_block, client.before_blocking = False, lambda: steps.append("down")
     sender = threading.Thread(target=client.send_all, args=(data,))
     sender.start()
     left = len(data)
@@ -45,11 +45,11 @@ def test_a_large_piece_steps_down_when_the_kernel_takes_no_more(pair):
     assert steps == ["down"] and not sender.is_alive()
 
 
-@pytest.mark.parametrize("patient", [True, False])
-def test_who_takes_nothing_is_given_up(pair, patient):
+@pytest.mark.parametrize("may_block", [True, False])
+def test_who_takes_nothing_is_given_up(pair, may_block):
     client, _ = pair
-    client.patient = patient
-    with pytest.raises(Gone, match="took no byte"):
+    client.may_block = may_block
+    with pytest.raises(ClientGone, match="took no byte"):
         client.send_all(b"x" * (8 << 20))
 
 
@@ -61,16 +61,16 @@ def test_nothing_comes_in_time(pair):
 
 def test_who_has_left_is_seen_unless_there_is_more_before(pair):
     client, theirs = pair
-    assert not client.departed()
+    assert not client.disconnected()
     theirs.sendall(b"next")
-    assert not client.departed()
-    client.hasten(10)
+    assert not client.disconnected()
+    client.receive_pending(10)
     assert client.buffer == b"next"
     theirs.close()
-    assert not client.departed()  # nobody can look past what is still to be served
+    assert not client.disconnected()  # nobody can look past what is still to be served
     client.buffer.clear()
-    assert client.departed()
+    assert client.disconnected()
     client.close()
-    assert client.departed()
-    client.hasten(10)
+    assert client.disconnected()
+    client.receive_pending(10)
     client.shut(socket.SHUT_RDWR)

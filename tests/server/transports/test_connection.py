@@ -17,9 +17,9 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from mcplite.protocol.http.headers import Headers
-from mcplite.server.http.messages import HTTPResponse, UnreadableBody
+from mcplite.server.http.messages import HTTPResponse, StreamingBody, UnreadableBody
 from mcplite.server.limits import Limits
-from mcplite.server.transports import request_body as requestbody
+from mcplite.server.transports import request_body
 from mcplite.server.transports.connection import Connection
 from tests.support.children import wait_until
 from tests.support.rawhttp import LIMIT, Wire, chunked, request
@@ -57,7 +57,7 @@ def plain(status=200, text=b"fine", **headers):
     return lambda asked: HTTPResponse(status, list(headers.items()), [text])
 
 
-class Body:
+class Body(StreamingBody):
     """The body of a stream, which knows its last piece when it is a list; ``closed`` is set when it is released."""
 
     def __init__(self, pieces):
@@ -70,8 +70,8 @@ class Body:
             self.last = isinstance(self._pieces, list) and number == len(self._pieces)
             yield piece
 
-    def leave(self):
-        """Called by who watches the client, which nobody does here."""
+    def stop(self):
+        """Called when the client disconnects, which is not watched here."""
 
     def close(self):
         self.closed.set()
@@ -411,12 +411,12 @@ def test_a_body_that_stands_still(host, headers, body):
 
 
 def test_a_body_that_comes_too_slowly(host, monkeypatch):
-    monkeypatch.setattr(requestbody, "_RATE_AFTER", 0.2)
+    monkeypatch.setattr(request_body, "_RATE_AFTER", 0.2)
     made = host(body_rate=1000)
     with made.open() as wire:
         dribble(wire, request(headers={"Content-Length": "4000"}) + b"x" * 4000)
         reply = wire.reply()
-        assert reply.status == 408 and b"slower than 1000 bytes a second" in reply.body
+        assert reply.status == 408 and b"at less than 1000 bytes a second" in reply.body
         wire.finish()
         wire.rest()
     assert made.over()
@@ -521,9 +521,9 @@ def test_a_handler_can_tell_that_its_client_has_gone(host):
 
     def watch(asked):
         asked.read(BODY)
-        told.append(asked.departed())
+        told.append(asked.disconnected())
         go.set()
-        assert wait_until(asked.departed)
+        assert wait_until(asked.disconnected)
         return HTTPResponse(200, [], [b""])
 
     made.handler.answer = watch
@@ -539,7 +539,7 @@ def test_a_client_with_another_request_under_way_is_there(host):
     told = []
 
     def watch(asked):
-        told.append(asked.departed() if asked.path == "/1" else wait_until(asked.departed))
+        told.append(asked.disconnected() if asked.path == "/1" else wait_until(asked.disconnected))
         return HTTPResponse(200, [], [b""])
 
     made.handler.answer = watch

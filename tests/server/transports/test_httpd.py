@@ -284,7 +284,7 @@ def test_every_door_has_the_same_gate(served, name, value, status):
     with made.wire() as wire:
         session = begin(wire)
     routes = {path for _, path in DOORS}
-    assert {*made.http.exchange._doors, *made.http.exchange._open} <= routes  # a new door is not forgotten here
+    assert {*made.http.endpoint._protected, *made.http.endpoint._public} <= routes  # a new door is not forgotten here
     for method, path in DOORS:
         with made.wire() as wire:
             reply = wire.ask(method, path, headers={
@@ -354,7 +354,7 @@ def test_bodies_that_are_refused_leave_nothing(served, data, status):
         assert reply.status == status and reply.json["error"]["message"] and reply.json.get("id") is None
         wire.finish()
         assert wire.ended()
-    assert len(made.http.exchange.sessions) == 0
+    assert len(made.http.endpoint.sessions) == 0
     assert wait_until(lambda: made.open == 0)
 
 
@@ -368,7 +368,7 @@ def test_a_flood_of_sessions(served):
             reply = wire.post(initialize())
             assert (reply.status, reply.headers["retry-after"], reply.json["error"]["code"]) == (503, "1", mcplite.errors.SERVER_BUSY)
             assert reply.json["id"] == 0 and "mcp-session-id" not in reply.headers
-        assert len(made.http.exchange.sessions) == 5 and threading.active_count() == before
+        assert len(made.http.endpoint.sessions) == 5 and threading.active_count() == before
         assert all(wire.post(PING, session).status == 200 for session in sessions)
         assert wire.ask("DELETE", headers={"Mcp-Session-Id": sessions[0]}).status == 204
         begin(wire)  # there is room again
@@ -505,7 +505,7 @@ def test_a_client_with_a_request_behind_its_stream_is_looked_after(served):
         session = begin(control)
         with listen(made.port, session) as wire:
             wire.send(post(PING, session))
-            assert wait_until(lambda: not made.http._lobby._watched)
+            assert wait_until(lambda: not made.http._poller._watched)
             assert made.open == 2
             while wire.piece() != b": keep-alive\n\n":
                 continue
@@ -532,7 +532,7 @@ def test_clients_that_leave_when_the_last_word_is_said(served, caplog):
         thread.start()
     for thread in threads:
         thread.join(LIMIT)
-    assert wait_until(lambda: made.open == 0 and not made.http._lobby._watched)
+    assert wait_until(lambda: made.open == 0 and not made.http._poller._watched)
     with made.wire() as wire:
         begin(wire)  # the listener is there
     assert caplog.records == []
@@ -614,7 +614,7 @@ def test_a_stream_of_news_that_is_not_read_is_cut_off(served):
     made = served(unread_messages=10)
     with made.wire() as control:
         session = begin(control)
-        common = made.http.exchange.sessions.find(session, None).streams.common
+        common = made.http.endpoint.sessions.find(session, None).streams.common
         with listen(made.port, session, small=True):
             assert common.reader is not None
             one, = made.server.sessions
@@ -779,7 +779,7 @@ def test_a_handler_that_hangs_is_named_and_left(served, caplog):
         made.http.close(0.1)
         assert wire.ended()
         record, = caplog.records
-        assert record.getMessage().startswith("a handler still runs at the end, in ") and "in held" in record.getMessage()
+        assert record.getMessage().startswith("a handler is still running at the end, in ") and "in held" in record.getMessage()
         made.go.set()
         made.wait_ended()
 
@@ -805,7 +805,7 @@ def test_requests_that_come_late_are_refused(served, cut, message):
         closer = threading.Thread(target=made.http.close)
         closer.start()
         assert refuses(made.port)
-        assert wait_until(lambda: made.http.exchange._closed)
+        assert wait_until(lambda: made.http.endpoint._closed)
         reply = late.send(data[cut:]).reply()
         assert (reply.status, reply.headers["connection"], reply.headers["retry-after"]) == (503, "close", "1")
         assert late.ended()
@@ -1012,7 +1012,7 @@ def test_a_handler_that_hangs_is_named_and_the_process_ends(process, number):
         made.hold(wire, "held")
         made.child.send_signal(number)
         status, err = made.end()
-    assert status == 0 and "a handler still runs at the end" in err and "in held" in err and "clean end" in err
+    assert status == 0 and "a handler is still running at the end" in err and "in held" in err and "clean end" in err
     assert "Fatal Python error" not in err
 
 
@@ -1084,4 +1084,4 @@ def test_a_server_that_others_can_reach_and_that_asks_nobody_says_so(host, auth,
     said = [record for record in caplog.records if record.levelname == "WARNING"]
     assert len(said) == told
     for record in said:
-        assert "asks nobody for a token" in record.getMessage() and "--token-env" in record.getMessage()
+        assert "requires no token" in record.getMessage() and "--token-env" in record.getMessage()

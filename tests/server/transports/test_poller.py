@@ -9,29 +9,29 @@ import pytest
 
 from mcplite.server.http.messages import HTTPResponse
 from mcplite.server.limits import Limits
-from mcplite.server.transports import poller as module
+from mcplite.server.transports import poller as poller_module
 from mcplite.server.transports.connection import Connection
-from mcplite.server.transports.poller import Lobby
+from mcplite.server.transports.poller import Poller
 from tests.support.children import LIMIT, wait_until
 from tests.support.rawhttp import Wire, request
 
 
 class House:
-    """A lobby with a handler that notes which thread it runs on, and waits when it is told to."""
+    """A poller with a handler that notes which thread it runs on, and waits when it is told to."""
 
     def __init__(self, **limits):
         self.limits = Limits(**limits)
-        self.lobby = Lobby(self.limits.idle_seconds, self.left)
+        self.poller = Poller(self.limits.idle_seconds, self.left)
         self.gone = []
         self.threads = {}
         self.gates = {}
         self.closing = False
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.lobby.listen(self.listener, self.accept)
+        self.poller.add_listener(self.listener, self.accept)
 
     def accept(self):
         sock, _ = self.listener.accept()
-        self.lobby.welcome(Connection(sock, "the test", self.handle, self.limits, lambda: self.closing, self.lobby.watch))
+        self.poller.park(Connection(sock, "the test", self.handle, self.limits, lambda: self.closing, self.poller.watch))
 
     def left(self, connection):
         self.gone.append(connection)
@@ -51,7 +51,7 @@ class House:
         self.closing = True
         for gate in self.gates.values():
             gate.set()
-        self.lobby.close()
+        self.poller.close()
         self.listener.close()
 
 
@@ -61,7 +61,7 @@ def house():
 
     def make(**limits):
         made.append(House(**limits))
-        made[-1].lobby.start()
+        made[-1].poller.start()
         return made[-1]
 
     yield make
@@ -99,9 +99,9 @@ def test_nobody_waits_behind_a_request_that_takes_long(house):
 
 
 def test_while_requests_take_long_each_has_a_thread(house, monkeypatch):
-    monkeypatch.setattr(module, "_CROWDED_SECONDS", 1000)
+    monkeypatch.setattr(poller_module, "_BURST_SECONDS", 1000)
     made = house()
-    made.lobby._crowded_for = 1000
+    made.poller._burst_for = 1000
     made.gates["/slow"] = threading.Event()
     with contextlib.ExitStack() as stack:
         wires = [stack.enter_context(made.client()) for _ in range(10)]
@@ -117,16 +117,16 @@ def test_while_requests_take_long_each_has_a_thread(house, monkeypatch):
 
 
 def test_the_time_of_a_crowd_grows_while_it_proves_too_short_and_ends(house):
-    lobby = house().lobby
+    poller = house().poller
     lengths = []
     for _ in range(8):
-        lobby._crowd()
-        lengths.append(lobby._crowded_for)
-        lobby._crowded_until = time.monotonic() - 0.01  # it has just ended
+        poller._extend_burst()
+        lengths.append(poller._burst_for)
+        poller._burst_until = time.monotonic() - 0.01  # it has just ended
     assert lengths[:3] == [0.1, 0.2, 0.4] and lengths[-1] == 5.0
-    lobby._crowded_until = time.monotonic() - 60
-    lobby._crowd()
-    assert lobby._crowded_for == 0.1
+    poller._burst_until = time.monotonic() - 60
+    poller._extend_burst()
+    assert poller._burst_for == 0.1
 
 
 def test_who_waits_for_its_client_leads_no_more(house):
@@ -163,13 +163,13 @@ def test_the_end_serves_what_has_come_and_sends_the_others_away(house):
         slow.send(request("GET", "/slow"))
         assert wait_until(lambda: "/slow" in made.threads)
         made.closing = True
-        made.lobby.close()
-        made.lobby.close()
+        made.poller.close()
+        made.poller.close()
         assert idle.ended()
         gate.set()
         assert slow.reply().body == b"/slow" and slow.ended()
         late, ours = socket.socketpair()
-        made.lobby.welcome(Connection(ours, "late", made.handle, made.limits, bool))
+        made.poller.park(Connection(ours, "late", made.handle, made.limits, bool))
         with late:
             assert late.recv(1) == b""
     assert wait_until(lambda: len(made.gone) == 3)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mcplite.server.transports.signals import sleep_until_told, stop_signals
+from mcplite.server.transports.signals import stop_signals, wait_for_stop
 
 ROOT = Path(__file__).parents[3]
 BOTH = (signal.SIGINT, signal.SIGTERM)
@@ -106,7 +106,7 @@ def test_a_signal_that_another_thread_has_got_is_not_lost(theirs, which):
     thread = threading.Timer(0.1, lambda: signal.pthread_kill(threading.get_ident(), which))
     with stop_signals(lambda: told.put(None)):
         thread.start()
-        sleep_until_told(told)
+        wait_for_stop(told)
     thread.join(20)
     assert theirs == []
 
@@ -115,7 +115,7 @@ def test_another_thread_can_end_the_sleep():
     told = queue.SimpleQueue()
     thread = threading.Timer(0.01, told.put, [None])
     thread.start()
-    sleep_until_told(told)
+    wait_for_stop(told)
     thread.join(20)
     assert told.empty()
 

@@ -235,7 +235,7 @@ def test_a_hung_handler_does_not_hold_the_end_and_is_named(process):
     server.receive()
     server.child.stdin.close()
     status, stderr = server.end()
-    assert status == 0 and "a handler still runs at the end" in stderr and "in hang" in stderr
+    assert status == 0 and "a handler is still running at the end" in stderr and "in hang" in stderr
     assert "Fatal Python error" not in stderr
 
 

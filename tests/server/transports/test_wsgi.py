@@ -234,7 +234,7 @@ def test_bodies_that_cannot_be_read(app, length, pieces, status):
     app = app(make(limits=Limits(message_bytes=1000)))
     answer = Answer(app, b"", checked=False, CONTENT_LENGTH=length, **chunked, **{"wsgi.input": Input(*pieces)})
     assert (answer.status, answer.json["error"]["code"] < 0) == (status, True)
-    assert len(app.exchange.sessions) == 0  # SEC-53
+    assert len(app.endpoint.sessions) == 0  # SEC-53
 
 
 # --- who is asking -------------------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ def test_a_client_with_a_request_under_way_is_there(app):
         told = []
 
         def route(request):
-            told.append(request.departed())
+            told.append(request.disconnected())
             return 200, "text/plain", b""
 
         app = make().wsgi(routes={"/look": route})
@@ -421,7 +421,7 @@ def test_an_application_that_served_nobody_is_closed_too(app):
 
 def test_requests_on_many_threads_at_once_make_one_exchange(app):
     app = app()
-    before = app.exchange
+    before = app.endpoint
     app._pid = -1  # as if this process had been forked
     barrier = threading.Barrier(8)
     statuses = []
@@ -436,7 +436,7 @@ def test_requests_on_many_threads_at_once_make_one_exchange(app):
         thread.start()
     for thread in threads:
         thread.join(LIMIT)
-    assert statuses == [200] * 8 and app.exchange is not before
+    assert statuses == [200] * 8 and app.endpoint is not before
     before.close()
 
 
@@ -595,7 +595,7 @@ def test_a_stream_through_a_host_that_lets_nobody_look(app, hosted):
         received = b""
         while b"list_changed" not in received or b": keep-alive" not in received:
             received += wire.sock.recv(65536)
-        reader = made.exchange.sessions.find(session, None).streams.common
+        reader = made.endpoint.sessions.find(session, None).streams.common
         assert reader.reader is not None
     assert wait_until(lambda: reader.reader is None)
 
