@@ -1,8 +1,8 @@
-"""How fast mcplite is, beside a plain-stdlib floor and the official SDK, in the same run.
+"""How fast mcplite is, compared with a plain-stdlib floor and the official SDK in the same run.
 
 ``python -m benchmarks`` runs everything and prints a table; see ``__main__.py`` for the options and
-``targets.py`` for what is asked of the figures. A machine's speed moves within seconds, so only ratios
-count: peer and floor take turns, slice by slice, and a figure is the median over the slices.
+``targets.py`` for the targets. A machine's speed changes within seconds, so only ratios count: peer and
+floor take turns, slice by slice, and a figure is the median over the slices.
 
 ``python -m benchmarks.journeys`` does not measure time: it counts the files that one call passes through.
 """

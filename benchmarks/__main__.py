@@ -32,7 +32,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="exit status 1 when a requirement is missed")
     parser.add_argument("--official", metavar="PYTHON", help="a Python that has the official SDK 2")
     options = parser.parse_args()
-    # An installed package, such as the official SDK here, comes with compiled files; so do we.
+    # The official SDK is installed with compiled files, so mcplite is compiled too.
     compileall.compile_dir(str(ROOT / "mcplite"), quiet=2)
     peers = find_peers(options.official)
     if "mcp" not in peers:

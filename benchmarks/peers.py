@@ -1,4 +1,4 @@
-"""Who is measured, and how their programs are started and driven.
+"""The measured implementations, and how their programs are started and driven.
 
 A peer has programs below ``parts/``: a server for stdio, one for HTTP, and a driver. Any driver works with any
 server, so that a pair says what both cost together, and a half pair with the floor what one of them costs.
@@ -19,12 +19,12 @@ __all__ = ["Driver", "Failed", "Peer", "WebServer", "find_peers", "run"]
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = Path(__file__).resolve().parent / "parts"
-#: Seconds that one step of a workload may take; far above anything seen.
+#: Seconds that one step of a workload may take; far more than it needs.
 LIMIT = 300.0
 
 
 class Failed(Exception):
-    """A peer did not do what a workload asks; the text ends with its stderr."""
+    """A peer failed in a workload; the text ends with its stderr."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Peer:
     #: What to import for a server and for a client.
     server_import: str = "pass"
     client_import: str = "pass"
-    #: Whether it takes part over stdio; all do over HTTP.
+    #: Whether it is measured over stdio; all are over HTTP.
     stdio: bool = True
 
     def server(self, *arguments: str) -> List[str]:
@@ -72,14 +72,14 @@ def find_peers(official: Optional[str]) -> Dict[str, Peer]:
 
 
 def installed(name: str) -> Optional[str]:
-    """Return the Python of an environment that tests/interop/install.sh made; None when it is not there."""
+    """Return the Python of an environment that tests/interop/install.sh made; None if it does not exist."""
     home = Path(os.environ.get("MCPLITE_INTEROP") or ROOT / ".interop") / name
     found = [path for path in (home / "bin" / "python", home / "Scripts" / "python.exe") if path.exists()]
     return str(found[0]) if found else None
 
 
 def version(python: str, distribution: str) -> str:
-    """Return the version of what a Python has installed."""
+    """Return the version of a package that a Python has installed."""
     return run([python, "-c", f"import importlib.metadata as m; print(m.version({distribution!r}))"])
 
 
@@ -102,7 +102,7 @@ def run(command: List[str]) -> str:
 
 
 class WebServer:
-    """A server over HTTP that runs."""
+    """A running server over HTTP."""
 
     def __init__(self, peer: Peer, mode: str) -> None:
         self._stderr = tempfile.TemporaryFile()
@@ -153,7 +153,7 @@ class Driver:
             raise
 
     def ask(self, do: str, **arguments: Any) -> Any:
-        """Have the driver do one command and return its value.
+        """Let the driver run one command, and return its value.
 
         :raises Failed: it could not, or took longer than the limit.
         """

@@ -1,4 +1,4 @@
-"""Taking turns: floor, peer, floor, peer ..., and what comes out of it."""
+"""Measures in turns: floor, peer, floor, peer ...; medians and ratios of the slices."""
 
 import statistics
 from dataclasses import dataclass, field
@@ -9,10 +9,10 @@ __all__ = ["Figure", "Measurement", "take_turns"]
 
 @dataclass
 class Figure:
-    """What one peer measured, slice by slice."""
+    """The measurements of one peer, slice by slice."""
 
     values: List[float] = field(default_factory=list)
-    #: Each value by the mean of the floor's slices before and after it.
+    #: Each value divided by the mean of the floor's slices before and after it.
     ratios: List[float] = field(default_factory=list)
 
     @property
@@ -27,7 +27,7 @@ class Figure:
 
     @property
     def noisy(self) -> bool:
-        """Whether the slices differ so much that the median says little."""
+        """Whether the slices differ so much that the median means little."""
         middle = sorted(self.ratios or self.values)
         cut = len(middle) // 10
         middle = middle[cut:len(middle) - cut]
@@ -46,7 +46,7 @@ class Measurement:
     failures: Dict[str, str] = field(default_factory=dict)
 
     def ratio(self, to: str) -> Optional[float]:
-        """Return ours by the floor's or by another peer's, the latter by way of the floor if there is one."""
+        """Return the ratio of our figure to the floor's or another peer's, the latter through the floor if there is one."""
         ours, other = self.figures.get("ours"), self.figures.get(to)
         if ours is None or other is None:
             return None

@@ -1,4 +1,4 @@
-"""The workloads over HTTP without a handshake (2026-07-28): what each request costs that stands for itself.
+"""The workloads over HTTP without a handshake (2026-07-28): the cost of a request without a session.
 
 The floor of these is mcplite itself with a handshake (2025-11-25), the same call on the same server: the newest
 revision must not be slower than the one before it.
@@ -64,7 +64,7 @@ def questions(peers: Peers, counts: Counts) -> List[Measurement]:
 
 
 def load(peers: Peers, counts: Counts) -> List[Measurement]:
-    """Many clients that all call ``add``: calls a second; one wrong answer fails."""
+    """Many clients that all call ``add``: calls per second; a wrong answer is a failure."""
     rows: List[Measurement] = []
     generator = Peer("load", "load", peers["floor"].python)
     with contextlib.ExitStack() as stack:
@@ -101,7 +101,7 @@ def load(peers: Peers, counts: Counts) -> List[Measurement]:
     return rows
 
 
-#: By the name that ``--only`` takes.
+#: By the name for ``--only``.
 STATELESS_WORKLOADS: Dict[str, Callable[[Peers, Counts], List[Measurement]]] = {
     "stateless-add": add, "stateless-ask": questions, "stateless-load": load,
 }

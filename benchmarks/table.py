@@ -1,4 +1,4 @@
-"""The output: a table for people, JSON for programs."""
+"""The output: a table, or JSON."""
 
 import json
 import platform
@@ -37,7 +37,7 @@ def verdicts(row: Measurement) -> str:
 
 
 def as_table(rows: List[Measurement], peers: Mapping[str, Peer]) -> str:
-    """Return the table, and below it what failed."""
+    """Return the table, and the failures below it."""
     names = list(peers)
     lines = [["", "", *(peers[name].name for name in names), *(["ours : mcp"] if "mcp" in peers else []), "target"]]
     for row in rows:
@@ -74,6 +74,6 @@ def as_json(rows: List[Measurement], peers: Mapping[str, Peer]) -> str:
 
 
 def missed(rows: List[Measurement]) -> List[str]:
-    """Return the keys of the rows that miss a requirement, and of those in which we fail."""
+    """Return the keys of the rows that miss a required target or in which mcplite failed."""
     return [row.key for row in rows if "ours" in row.failures or any(
         target.required and target.met(row) is False for target in TARGETS if target.key == row.key)]

@@ -1,7 +1,7 @@
-"""What is asked of the figures.
+"""The targets for the figures.
 
-A target is required, or an aim that is reported beside the others. Bounds are ratios to the floor or to
-the official SDK in the same run, except where people or machines feel the absolute figure.
+A target is required, or an aim that is only reported. Bounds are ratios to the floor or to the official
+SDK in the same run, except where the absolute figure matters.
 """
 
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ class Target:
     least: bool = False
 
     def figure(self, row: Measurement) -> Optional[float]:
-        """Return what is compared with the bound; None when it was not measured."""
+        """Return the figure to compare with the bound; None if it was not measured."""
         if self.to:
             return row.ratio(self.to)
         ours = row.figures.get("ours")
         return None if ours is None else ours.value
 
     def met(self, row: Measurement) -> Optional[bool]:
-        """Whether the row meets it; None when it was not measured."""
+        """Whether the row meets the target; None if it was not measured."""
         if "ours" in row.failures:
             return False
         figure = self.figure(row)

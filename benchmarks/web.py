@@ -20,7 +20,7 @@ __all__ = ["WEB_WORKLOADS"]
 OWN = {**OWN, "fastmcp": ("fastmcp", "fastmcp")}
 CLIENTS = {**CLIENTS, "fastmcp": ("fastmcp", "floor")}
 SERVERS = {**SERVERS, "tuned": ("floor", "tuned"), "fastmcp": ("floor", "fastmcp")}
-#: What the four numbers of connections are called.
+#: Names of the four numbers of connections.
 SIZES = ("one", "few", "some", "many")
 
 
@@ -47,7 +47,7 @@ def web_pairs(peers: Peers, wanted: "Mapping[str, tuple[str, str]]", measurement
 
 @contextlib.contextmanager
 def loads(peers: Peers, counts: Counts, measurement: Measurement) -> "Iterator[Dict[str, tuple[Driver, WebServer]]]":
-    """Open every server, and a driver for each that is many clients."""
+    """Open every server, and for each a driver with many clients."""
     load = Peer("load", "load", peers["floor"].python)
     with contextlib.ExitStack() as stack:
         opened = {}
@@ -93,7 +93,7 @@ def add(peers: Peers, counts: Counts) -> List[Measurement]:
 
 
 def events(peers: Peers, counts: Counts) -> List[Measurement]:
-    """Answers that come as event streams: a short one, and one with much progress."""
+    """Responses as event streams: a short one, and one with much progress."""
     short = Measurement("http.events", "HTTP, one progress notification and a result: server, with http.client", "us")
     with web_pairs(peers, SERVERS, short, "events") as drivers:
         warm_up(drivers, short, lambda driver: driver.ask("stream", size=10))
@@ -110,7 +110,7 @@ def events(peers: Peers, counts: Counts) -> List[Measurement]:
 
 
 def load(peers: Peers, counts: Counts) -> List[Measurement]:
-    """Many clients that all call ``add``: calls a second; one wrong answer fails."""
+    """Many clients that all call ``add``: calls per second; a wrong answer is a failure."""
     rows: List[Measurement] = []
     opening = Measurement("", "", "")
     with loads(peers, counts, opening) as drivers:
@@ -216,7 +216,7 @@ def sessions(peers: Peers, counts: Counts) -> List[Measurement]:
 
 
 def status(pid: int, name: str) -> Optional[int]:
-    """Return a number that the system keeps of a process; None where it cannot be told."""
+    """Return a figure of the system about a process; None if it is not available."""
     try:
         with open(f"/proc/{pid}/status") as lines:
             return next((int(line.split()[1]) for line in lines if line.startswith(name + ":")), None)
@@ -225,7 +225,7 @@ def status(pid: int, name: str) -> Optional[int]:
 
 
 def cpu(pid: int) -> Optional[float]:
-    """Return the seconds that the threads of a process have run, exactly; None where it cannot be told."""
+    """Return the exact CPU seconds of the threads of a process; None if they are not available."""
     total = 0
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -237,7 +237,7 @@ def cpu(pid: int) -> Optional[float]:
 
 
 def cpu_with_ended_threads(pid: int) -> Optional[float]:
-    """Return the seconds that a process has run, in hundredths; None where it cannot be told."""
+    """Return the CPU seconds of a process, in hundredths; None if they are not available."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -246,7 +246,7 @@ def cpu_with_ended_threads(pid: int) -> Optional[float]:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-#: By the name that ``--only`` takes.
+#: By the name for ``--only``.
 WEB_WORKLOADS: Dict[str, Callable[[Peers, Counts], List[Measurement]]] = {
     "http-add": add, "http-events": events, "http-load": load, "http-sleep": sleepers, "http-payload": payloads,
     "http-sessions": sessions,

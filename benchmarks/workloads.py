@@ -1,4 +1,4 @@
-"""The workloads over stdio: what is done, with whom, and how often."""
+"""The workloads over stdio, and how often each is repeated."""
 
 import contextlib
 import statistics
@@ -18,7 +18,7 @@ Peers = Mapping[str, Peer]
 
 @dataclass(frozen=True)
 class Counts:
-    """How often things are done."""
+    """Numbers of repetitions."""
 
     starts: int
     rounds: int
@@ -45,7 +45,7 @@ FULL = Counts(starts=7, rounds=10, calls=200, warm_up=200, quick_calls=5, sleep=
               connections=(1, 8, 32, 128), load_rounds=3, load_seconds=1.0, sleepers=128, sessions=200, idle_seconds=3.0)
 #: The tools that each server has besides the many; all of them fit on one page.
 _OWN_TOOLS = 7
-#: To see that everything works; the figures mean nothing.
+#: For a test that everything works; the figures mean nothing.
 QUICK = Counts(starts=1, rounds=1, calls=10, warm_up=5, quick_calls=1, sleep=0.05, payload_rounds=1,
                megabytes=(1, 2), progress_rounds=1, notifications=100, tools=20, list_rounds=1, connections=(1, 2, 3, 4),
                load_rounds=1, load_seconds=0.1, sleepers=4, sessions=5, idle_seconds=0.1)
@@ -81,7 +81,7 @@ def close(driver: Driver) -> None:
 
 
 def warm_up(drivers: Dict[str, Driver], measurement: Measurement, step: Callable[[Driver], object]) -> None:
-    """Have each driver do something that is not measured; one that fails is noted and left out."""
+    """Run a step on each driver without measuring it; a driver that fails is noted and left out."""
     for name, driver in list(drivers.items()):
         try:
             step(driver)
@@ -102,7 +102,7 @@ def seconds(step: Callable[[], object]) -> float:
 
 
 def imports(peers: Peers, counts: Counts) -> List[Measurement]:
-    """A process that imports and ends, and the memory it took."""
+    """A process that imports and ends, and its memory."""
     peak = "\nfor line in open('/proc/self/status'):\n    if line.startswith('VmHWM'): print(line.split()[1])"
     statements = {
         "package": ("import, the package", {"ours": "import mcplite", "mcp": "import mcp"}),
@@ -219,7 +219,7 @@ def growth(key: str, title: str, counts: Counts, small: Measurement, large: Meas
 
 
 def peak_memory(key: str, prefix: str, drivers: Mapping[str, Driver]) -> List[Measurement]:
-    """Return the rows with the most memory that servers and clients have used so far."""
+    """Return the rows with the peak memory of servers and clients."""
     rows = []
     for side, command in (("server", "server_usage"), ("client", "usage")):
         row = Measurement(f"{key}.{side}", f"{prefix}peak memory of the {side} after all that", "MiB")
@@ -266,7 +266,7 @@ def many_tools(peers: Peers, counts: Counts) -> List[Measurement]:
     return rows
 
 
-#: By the name that ``--only`` takes.
+#: By the name for ``--only``.
 STDIO_WORKLOADS: Dict[str, Callable[[Peers, Counts], List[Measurement]]] = {
     "import": imports, "cold": cold_start, "add": add, "quick": quick_call, "payload": payloads, "progress": progress,
     "tools": many_tools,

@@ -1,4 +1,4 @@
-"""What holds for every test: nothing is left behind, nothing wrong is sent, no setting comes from outside.
+"""Checks for every test: no leftovers, no wrong messages, no settings from outside.
 
 - ``leaves_nothing`` (REL-69): after the test the same threads, descriptors and children are there as before.
 - ``sends_nothing_wrong``: what our side sent fits the official schemas; ``@pytest.mark.bad_wire`` is for
@@ -21,7 +21,7 @@ from tests.support import wire
 
 #: Variables that are for the tests themselves.
 TEST_SETTINGS = {"MCPLITE_INTEROP", "MCPLITE_SCHEMAS"}
-#: Seconds for threads and children that are on their way out.
+#: Seconds for threads and children that are ending.
 PATIENCE = 5
 
 
@@ -33,7 +33,7 @@ def pytest_configure(config):
 
 
 def pytest_collection_finish(session):
-    # What was collected stays to the end, and is not looked through again by each collection of garbage.
+    # The collected tests live to the end; garbage collection need not look at them again.
     gc.collect()
     gc.freeze()
 
@@ -68,7 +68,7 @@ def _children():
 
 
 def _left(before):
-    """Return what is there now and was not before, as sentences."""
+    """Return the new threads, descriptors and children, as sentences."""
     threads, descriptors, children = before
     left = [f"thread {thread.name}" for thread in threading.enumerate() if thread not in threads]
     left += [f"descriptor {fd} of {target}" for fd, target in _descriptors().items() if descriptors.get(fd) != target]
@@ -84,7 +84,7 @@ def leaves_nothing():
     left, pause = _left(before), 0.002
     while left and time.monotonic() < begun + PATIENCE:
         if time.monotonic() > begun + PATIENCE / 20:
-            gc.collect()  # it takes long, and most of what is left is only on its way out
+            gc.collect()  # slow, so only when something is still there after a wait
         time.sleep(pause)
         pause = min(2 * pause, 0.02)
         left = _left(before)

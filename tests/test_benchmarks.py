@@ -1,4 +1,4 @@
-"""The benchmarks work: every workload runs with a few calls and has a figure of ours; their speed is not judged here."""
+"""The benchmarks work: every workload runs with a few calls and gives a figure; the speed is not tested here."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def test_every_workload_runs():
     assert [row["failures"] for row in report["rows"] if row["failures"]] == []
     unsure = ("memory", "switches", "http.memory", "http.sessions", "http.cost")
     for key, row in rows.items():
-        # What only the system can tell is not there everywhere, or in hundredths of a second.
+        # Figures of the system are not available everywhere, or only in hundredths of a second.
         assert key.startswith(unsure) or row["figures"]["ours"]["value"] > 0, row
     targets = {row["key"] for row in report["rows"] if row["targets"]}
     assert targets == {target.key for target in import_module("benchmarks.targets").TARGETS}
@@ -111,7 +111,7 @@ def test_a_peer_that_fails_is_left_out_and_noted():
 
 
 @pytest.mark.parametrize("bound, met", [(5, True), (20, True), (21, False)])
-def test_some_figures_shall_be_high(bound, met):
+def test_a_target_may_be_a_minimum(bound, met):
     targets = import_module("benchmarks.targets")
     row = figures(ours=[20], floor=[10, 10])
     target = targets.Target("add.own", bound, least=True)
@@ -158,7 +158,7 @@ def test_many_clients_count_only_right_answers(floor_over_http, monkeypatch):
 
 
 @pytest.mark.parametrize("client", ["http.client", "socket"])
-def test_the_floors_clients_read_answers_and_events(floor_over_http, client):
+def test_the_clients_of_the_floor_read_responses_and_events(floor_over_http, client):
     url, _ = floor_over_http
     web = import_module("web_clients").CLIENTS[client](url)
     web.initialize()

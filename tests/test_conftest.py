@@ -1,4 +1,4 @@
-"""What ``conftest.py`` promises for every test, it keeps: each of these tests leaves or sends something wrong."""
+"""The checks of ``conftest.py`` work: each of these tests leaves something behind or sends a wrong message."""
 
 import os
 import subprocess
@@ -80,7 +80,7 @@ def outcome(tmp_path_factory):
 @pytest.mark.parametrize("name, words", [
     ("test_thread", "left behind: thread left over"), ("test_descriptor", "left behind: descriptor"),
     ("test_child", "child"), ("test_wire", "our side sent what the protocol forbids")])
-def test_what_is_wrong_is_an_error(outcome, name, words):
+def test_leftovers_and_invalid_messages_are_errors(outcome, name, words):
     if name == "test_wire" and schemas.FOLDER is None:
         pytest.skip(schemas.REASON)
     assert any(line.startswith("ERROR") and line.split("::")[-1].split(" ")[0] == name
@@ -89,6 +89,6 @@ def test_what_is_wrong_is_an_error(outcome, name, words):
 
 
 @pytest.mark.parametrize("name", ["test_wire_on_purpose", "test_settings", "test_nothing"])
-def test_what_is_right_passes(outcome, name):
+def test_a_clean_test_passes(outcome, name):
     lines = [line for line in outcome.splitlines() if line.endswith(f"::{name}")]
     assert [line.split(" ")[0] for line in lines] == ["PASSED"], outcome[-6000:]

@@ -33,7 +33,7 @@ def blocks(text):
 
 @pytest.fixture
 def logging_as_before():
-    """Take back what a page does to the loggers of the whole process."""
+    """Restore the loggers of the process after a page."""
     loggers = [logging.getLogger(name) for name in (None, "mcplite", "mcplite.access", "mcplite.wire")]
     before = [(logger, logger.level, list(logger.handlers)) for logger in loggers]
     yield
@@ -46,7 +46,7 @@ def logging_as_before():
 
 
 def exchanged(fields, answer):
-    """Exchange a user's ID token for a grant to somebody else's server; all other requests are none of ours."""
+    """Exchange a user's ID token for a grant to another server; other requests are not handled here."""
     if fields["grant_type"] != "urn:ietf:params:oauth:grant-type:token-exchange":
         return NotImplemented
     return answer.json({"access_token": "grant", "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag",
@@ -55,7 +55,7 @@ def exchanged(fields, answer):
 
 @contextlib.contextmanager
 def around(page):
-    """Give the names that a page speaks of and does not make itself: somebody else's servers, and what they gave."""
+    """Give the names that a page uses without defining them: the servers of others, and their credentials."""
     if page.stem != "authorization":
         yield {}
         return
@@ -106,7 +106,7 @@ def run(page, names, monkeypatch):
         if runs:
             exec(compiled, namespace)
     del sys.modules[namespace["__name__"]], namespace
-    gc.collect()  # what a page forgets to close is reported here and not in some other test
+    gc.collect()  # what a page forgets to close is reported in this test
 
 
 def test_every_block_of_python_is_found():
@@ -115,7 +115,7 @@ def test_every_block_of_python_is_found():
         assert len(list(blocks(text))) == text.count(".. code-block:: python"), page.name
 
 
-def test_pages_speak_of_names_that_exist():
+def test_names_on_pages_exist():
     for page in PAGES:
         for name in re.findall(r"\bmcplite\.([A-Za-z_]+)", page.read_text("utf-8")):
             if name not in ("wire", "access"):  # loggers

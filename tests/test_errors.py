@@ -1,4 +1,4 @@
-"""The tree of exceptions: what a caller can read from each, and which one an error from the wire becomes."""
+"""The tree of exceptions: their attributes, and the class of an error from the wire."""
 
 import copy
 import pickle
@@ -30,7 +30,7 @@ def test_a_code_that_is_no_integer_is_an_internal_error(code):
 
 
 @pytest.mark.parametrize("code, kind", CODES.items())
-def test_what_a_handler_raises_has_the_code_of_its_class(code, kind):
+def test_each_class_has_its_code(code, kind):
     error = kind("no")
     assert error.code == code and not error.received
     assert kind("no", code=5).code == 5
@@ -45,17 +45,17 @@ def test_what_a_handler_raises_has_the_code_of_its_class(code, kind):
     (errors.UrlElicitationRequired, "urls", {"elicitations": [{"url": "https://a"}, 1]}, [{"url": "https://a"}]),
     (errors.UrlElicitationRequired, "urls", {"elicitations": {}}, []),
 ])
-def test_error_data_is_read_with_care(kind, name, data, found):
+def test_malformed_error_data_is_ignored(kind, name, data, found):
     assert getattr(kind("no", data=data), name) == found
 
 
-def test_who_closed_and_what_it_said_last():
+def test_connection_closed_shows_stderr():
     error = errors.ConnectionClosed("it is gone", stderr_tail="Traceback\nValueError: x\n", returncode=1)
     assert str(error) == "it is gone\n--- last lines of its stderr ---\nTraceback\nValueError: x"
     assert str(errors.ConnectionClosed("it is gone")) == "it is gone"
 
 
-def test_what_came_over_http():
+def test_errors_of_http():
     error = errors.HTTPStatusError("502 from a proxy", status=502, body="<html>")
     assert (error.status, error.body, str(error)) == (502, "<html>", "502 from a proxy")
     assert errors.AuthError("log in", challenge="Bearer").challenge == "Bearer"
@@ -64,15 +64,15 @@ def test_what_came_over_http():
 @pytest.mark.parametrize("error, also", [
     (errors.RequestTimeout("late"), TimeoutError), (errors.RegistrationError("bad"), ValueError),
     (errors.ConnectionClosed("gone"), errors.TransportError), (errors.ResourceNotFound("no"), errors.InvalidParams)])
-def test_errors_are_also_what_callers_know(error, also):
+def test_errors_derive_from_builtin_errors(error, also):
     assert isinstance(error, also) and isinstance(error, errors.MCPError)
 
 
 @pytest.mark.parametrize("error", [
     errors.ConnectionClosed("gone", stderr_tail="x", returncode=3), errors.Cancelled("why"), errors.ProtocolError("bad", b"x"),
     RemoteError("no", code=5, data=[1])], ids=lambda error: type(error).__name__)
-def test_a_copy_says_the_same(error):
-    # Several threads wait for one connection: each raises a copy of what ended it.
+def test_a_copy_is_equal(error):
+    # Several threads wait for one connection: each raises a copy of its error.
     twin = copy.copy(error)
     assert type(twin) is type(error) and str(twin) == str(error) and vars(twin) == vars(error)
     assert str(pickle.loads(pickle.dumps(errors.ConnectionClosed("gone")))) == "gone"

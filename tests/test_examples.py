@@ -1,4 +1,4 @@
-"""Every example runs, as a child process and over real pipes; what it needs from outside is served here."""
+"""Every example runs, as a child process over real pipes; the services it needs run in this file."""
 
 import json
 import os
@@ -170,7 +170,7 @@ def test_book_asks_the_user_and_the_model():
     assert asked == ["A table for 4 is free. Book it?", "Cancel every booking?"]
 
 
-def test_book_takes_no_for_an_answer():
+def test_book_accepts_a_refusal():
     with connect("book.py", elicitation_handler=lambda request: mcplite.decline()) as client:
         assert client.call_tool("book_table", {"guests": 2}).text == "Nothing was booked."
     with connect("book.py") as client:
@@ -206,7 +206,7 @@ def test_protected_lets_each_do_what_their_token_allows():
         "refused: invalid token"]
 
 
-def test_protected_is_served_with_tokens_of_ones_own():
+def test_protected_is_served_with_tokens_of_the_environment():
     command = [sys.executable, "-m", "mcplite.server", "protected.py", "--http=PORT"]
     with serving(command, EXAMPLES, ANN_TOKEN="a-token-for-ann-alone", BOB_TOKEN="a-token-for-bob-alone") as url:
         with mcplite.connect(url + "mcp", auth="a-token-for-bob-alone") as client:
@@ -224,7 +224,7 @@ WISH = {"day": "2026-09-01", "seats": 2}
 
 @pytest.fixture(params=["stdio", "http", "fleet"])
 def trip(request):
-    """Give how the example is served, and what connects to it; in a fleet its handlers start anew with each answer."""
+    """Serve the example; give its name and a function that connects. In a fleet its handlers run again with each answer."""
     if request.param == "stdio":
         yield request.param, lambda **options: connect("trip.py", **options)
         return
@@ -248,13 +248,13 @@ def answers(sure):
 
 
 @pytest.mark.parametrize("revision", [revision.name for revision in revisions.REVISIONS])
-def test_trip_asks_twice_and_holds_once_or_says_what_it_lacks(trip, revision):
+def test_trip_asks_twice_and_holds_once_or_names_the_missing_capability(trip, revision):
     name, connect_to = trip
     user, asked = answers(sure=True)
     with connect_to(revision=revision, elicitation_handler=user) as client:
         result = client.call_tool("plan_trip", {"city": "Rome"})
         counted = json.loads(client.call_tool("trips").text)
-    # In a fleet only a client can be asked whose requests bring along what was asked before.
+    # A fleet can ask only clients whose requests carry the answers so far.
     if revision in ASKING and (name != "fleet" or revisions.find(revision).modern):
         assert result.text == "Booked number 1: Rome on 2026-09-01 for 2."
         assert asked == ["When do you want to go to Rome?", "Rome on 2026-09-01 for 2 is held as number 1. Book it?"]
@@ -264,7 +264,7 @@ def test_trip_asks_twice_and_holds_once_or_says_what_it_lacks(trip, revision):
         assert asked == [] and counted == {"held": [], "booked": []}
 
 
-def test_trip_takes_no_for_an_answer_to_either_question(trip):
+def test_trip_accepts_a_refusal_of_either_question(trip):
     connect_to = trip[1]
     newest = revisions.NEWEST.name
     user, asked = answers(sure=False)

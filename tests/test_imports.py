@@ -1,4 +1,4 @@
-"""What an import loads, pinned: a host application pays for what it uses and nothing else."""
+"""The modules that an import loads are pinned: an application pays only for what it uses."""
 
 import ast
 import subprocess
@@ -11,7 +11,7 @@ import mcplite
 
 ROOT = Path(mcplite.__file__).resolve().parent.parent
 
-#: Top-level modules that ``import mcplite`` may load: what ``typing`` and ``importlib`` are made of, on any
+#: Top-level modules that ``import mcplite`` may load: the parts of ``typing`` and ``importlib``, on any
 #: supported Python. Underscored modules are the interpreter's own and follow their public counterparts.
 FRONT_DOOR = {
     "mcplite",
@@ -19,13 +19,13 @@ FRONT_DOOR = {
     "itertools", "keyword", "ntpath", "operator", "os", "posixpath", "re", "reprlib", "sre_compile",
     "sre_constants", "sre_parse", "stat", "types", "typing", "warnings",
 }
-#: Both sides: ``dataclasses`` and what they bring along, threads, logging, JSON.
+#: Both sides: ``dataclasses`` and what they import, threads, logging, JSON.
 COMMON = FRONT_DOOR | {
     "ast", "atexit", "base64", "binascii", "bisect", "contextvars", "copy", "dataclasses", "dis", "errno", "hashlib",
     "inspect", "json", "linecache", "logging", "math", "opcode", "queue", "random", "select", "signal", "string",
     "struct", "textwrap", "threading", "time", "token", "tokenize", "traceback", "weakref",
 }
-#: The types that annotations may name, and what those load in turn on one Python or another.
+#: The types that annotations may name, and what they import on any Python.
 ANNOTATIONS = {
     "datetime", "decimal", "fnmatch", "glob", "grp", "hmac", "ipaddress", "numbers", "pathlib", "platform", "pwd",
     "secrets", "selectors", "subprocess", "urllib", "uuid",
@@ -39,7 +39,7 @@ FORBIDDEN = {"requests", "urllib3", "jsonschema", "referencing", "http", "asynci
 
 
 def modules(statement):
-    """Return what ``sys.modules`` holds after *statement*, with nothing but the standard library at hand."""
+    """Return the names in ``sys.modules`` after *statement*, with only the standard library installed."""
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); {statement}; print(' '.join(sys.modules))"
     ran = subprocess.run([sys.executable, "-I", "-S", "-c", code], stdout=subprocess.PIPE, timeout=60, check=True)
     return set(ran.stdout.decode().split())
@@ -73,7 +73,7 @@ def test_one_side_does_not_load_the_other(module, other):
     "import mcplite.client.http.channel", "import mcplite.client.oauth.code_flow",
 ])
 def test_requests_is_loaded_with_the_first_link_and_not_before(statement):
-    # There is no requests to load here: the adapter could not be imported.
+    # requests is not installed here, so the adapter could not be imported.
     assert "mcplite.net.adapter" not in modules(statement)
 
 

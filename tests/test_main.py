@@ -165,7 +165,7 @@ def test_list_of_a_server_without_anything(run, tmp_path):
     assert (status, out.splitlines()[1:]) == (0, ["it offers no tools, resources or prompts"])
 
 
-def test_a_label_bears_any_schema():
+def test_any_schema_has_a_label():
     def label(schema):
         return actions._label(mcplite.types.Tool(name="t", input_schema=schema))
 
@@ -201,7 +201,7 @@ def test_arguments_from_a_file_and_from_stdin(run, target, tmp_path, monkeypatch
 @pytest.mark.parametrize("words, saved", [
     (["call", "picture"], b"\x89PNG\x00"), (["call", "say", "text=a\x1b"], b"a\x1b"),
     (["read", "note://icon"], b"\x89PNG"), (["read", "note://today"], b"rain\x1b")])
-def test_output_saves_what_came_and_prints_nothing(run, target, tmp_path, words, saved):
+def test_output_saves_the_result_and_prints_nothing(run, target, tmp_path, words, saved):
     path = tmp_path / "saved"
     assert run(words[0], target, *words[1:], "--output", str(path)) == (0, "", "")
     assert path.read_bytes() == saved
@@ -306,7 +306,7 @@ def test_a_server_of_a_configuration(run, config, target, tmp_path):
     assert run("call", "--config", several, "--server", "weather", "add", "a=1")[1] == "2\n"
 
 
-def test_doubts_about_a_configuration_are_told(run, config, target, monkeypatch):
+def test_warnings_about_a_configuration_are_printed(run, config, target, monkeypatch):
     monkeypatch.chdir(os.path.dirname(target))
     status, out, err = run("call", "--config", config(weather=entry("weather.py")), "add", "a=1")
     assert (status, out) == (0, "2\n")
@@ -321,7 +321,7 @@ def test_doubts_about_a_configuration_are_told(run, config, target, monkeypatch)
     ({"a": {"command": "x"}, "b": {}}, ["--server", "b"], "server 'b': needs a 'command'"),
     ({"b": {}}, [], "server 'b': needs a 'command'"),
 ])
-def test_a_configuration_that_does_not_say_which(run, config, servers, options, problem):
+def test_an_ambiguous_configuration(run, config, servers, options, problem):
     status, out, err = run("list", "--config", config(**servers), *options)
     assert (status, out) == (2, "")
     assert problem in err
@@ -406,7 +406,7 @@ def test_5_no_answer_in_time(run, target):
 @pytest.mark.parametrize("error, status", [
     (RequestTimeout("x"), 5), (TransportError("x"), 4), (ConnectionClosed("x"), 4), (InvalidParams("x"), 3),
     (NotSupported("x"), 3), (Cancelled("x"), 3), (MCPError("x"), 3), (ValueError("x"), 2), (TypeError("x"), 2)])
-def test_each_error_has_its_status(monkeypatch, capsys, error, status):
+def test_each_error_has_its_exit_status(monkeypatch, capsys, error, status):
     def fail(options):
         raise error
 
@@ -444,7 +444,7 @@ def test_130_interrupted(target):
 
 
 @pytest.mark.parametrize("count", [10, 200_000])
-def test_a_reader_that_has_seen_enough_is_no_error(target, count):
+def test_a_closed_stdout_is_not_an_error(target, count):
     read, write = os.pipe()
     os.close(read)
     try:

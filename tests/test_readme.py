@@ -35,7 +35,7 @@ def blocks(language):
 
 
 def commands():
-    """Return what follows each prompt."""
+    """Return the commands after the prompts."""
     return [line[2:] for block in blocks("console") for line in block.splitlines() if line.startswith("$ ")]
 
 

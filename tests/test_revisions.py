@@ -19,13 +19,13 @@ def test_oldest_first():
 
 
 @pytest.mark.parametrize("revision", REVISIONS, ids=str)
-def test_a_row_is_found_by_its_name_and_says_it(revision):
+def test_a_revision_is_found_by_its_name(revision):
     assert find(revision.name) is revision
     assert str(revision) == revision.name and revision.name in repr(revision)
 
 
 @pytest.mark.parametrize("name", ["", "latest", "2024-11-06", None, 20241105, ["2024-11-05"], {}])
-def test_what_is_no_name_finds_nothing(name):
+def test_an_unknown_name_finds_nothing(name):
     assert find(name) is None
 
 

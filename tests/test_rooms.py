@@ -1,4 +1,4 @@
-"""The rooms of the package: who may import whom, what lives only in one place, how long a file may be.
+"""The rooms of the package: which may import which, heavy imports, dates, lengths of files.
 
 An import counts wherever it stands: at the top of a module, inside a function, or under ``TYPE_CHECKING``.
 """
@@ -67,7 +67,7 @@ LAYERS = {
     "__main__": "errors version protocol cli",
     "": "errors revisions types version net rpc server client",
 }
-#: Where one half of the package reaches over to the other; only when it is called.
+#: Imports from one half of the package into the other, inside a function.
 ACROSS = {"client.connect": {"server"}}
 
 #: What a room must never import from outside, whatever the reason.
@@ -79,7 +79,7 @@ NEVER = {
     "rpc": {"socket", "subprocess", "http", "ssl"},
     "server": {"subprocess"},
 }
-#: What no name in a room may speak of: the engine carries what travels beside a message without knowing what it is.
+#: Words that no name in a room may contain: the engine carries headers beside a message without knowing them.
 UNKNOWN = {"rpc": re.compile("header|http|cookie", re.IGNORECASE)}
 #: Heavy or third-party modules, and the only modules that may import them (inside a function).
 GUESTS = {
@@ -188,7 +188,7 @@ def upward(name, path, tree):
     """Return the imports of one module that its layer does not allow, as ``"module -> target"``."""
     room = layer_of(name)
     allowed = LAYERS[room].split() + ([room] if room else [])
-    # A test of the front door itself: "server" and "client" as rows of their own name their two packages alone.
+    # The rows "server" and "client" are for the two __init__ modules only.
     if room in ("server", "client"):
         allowed.remove(room)
     return sorted({f"{name} -> {target}" for node, lazy, _ in imports_of(tree) for target in ours(path, node)
@@ -303,7 +303,7 @@ def test_dates_of_revisions_are_in_one_file(module):
     if name == "revisions":
         return
     assert [line for line in text.splitlines() if DATE.search(line)] == []
-    # A date that is put together from pieces is found as a constant, when the pieces are joined by the parser.
+    # Strings that the parser joins from pieces are found as constants.
     constants = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
     assert [value for value in constants if isinstance(value, (str, bytes)) and DATE.search(str(value))] == []
 
@@ -317,7 +317,7 @@ def test_the_layer_rule_has_a_row_for_each_room_and_no_other():
     assert {layer_of(name) for name in MODULES} == set(LAYERS)
 
 
-# --- dangerous calls, in everything that a reader may copy ----------------------------------------
+# --- dangerous calls, also in texts that readers copy ----------------------------------------
 
 DANGEROUS_NAMES = {"eval", "exec", "__import__"}
 DANGEROUS_ATTRIBUTES = {ast.dump(ast.parse(name, mode="eval").body, annotate_fields=False)
@@ -360,7 +360,7 @@ def test_no_text_of_ours_teaches_to_run_strings(path):
 @pytest.mark.parametrize("code", [
     "eval('1')", "import pickle", "from yaml import load", "os.system('ls')", "subprocess.run('ls', shell=True)",
 ])
-def test_what_is_looked_for_would_be_found(code):
+def test_dangerous_code_would_be_found(code):
     assert len(list(dangers(ast.parse(code)))) == 1
     assert DANGEROUS_TEXT.search(code) or code == "from yaml import load"
 

@@ -1,4 +1,4 @@
-"""The oracle itself: it accepts what the authors of the protocol wrote, and refuses what they did not."""
+"""The schema oracle: it accepts the official examples and refuses other messages."""
 
 import json
 
@@ -72,7 +72,7 @@ def test_a_name_of_today_is_found_in_every_file(revision, name):
 
 
 @needs_schemas
-def test_what_a_revision_lacks_is_a_lookup_error():
+def test_a_name_that_a_revision_lacks_is_a_lookup_error():
     for name in ("AudioContent", "ElicitRequestFormParams", "Nonsense", "Icon"):
         assert not schemas.has(NOVEMBER_2024, name)
         with pytest.raises(LookupError, match=name):
@@ -185,7 +185,7 @@ def test_an_error_to_an_unreadable_id_has_null_or_no_id(revision):
     ("server", {**failure(-32601), "error": {"code": "x", "message": "m"}}, None, "not of type 'integer'"),
     ("server", {**failure(-32601), "more": 1}, None, "no such member"),
 ])
-def test_what_is_wrong_is_said(revision, direction, message, method, reason):
+def test_invalid_messages_are_explained(revision, direction, message, method, reason):
     with pytest.raises(AssertionError, match=reason):
         validate(revision, direction, message, method)
 

@@ -1,4 +1,4 @@
-"""The judge is judged: it finds what is wrong, and it does see what goes over the wire."""
+"""The recorder of messages: it finds wrong messages, and sees everything on the wire."""
 
 import contextlib
 import importlib.util
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(wire.schemas.FOLDER is None, reason=wire.schemas
 
 
 class Peer:
-    """Stands for a peer; the recorder only asks which one it is."""
+    """A stand-in for a peer; the recorder only needs its identity."""
 
 
 def conversation(side, revision=NOVEMBER_2025):
@@ -44,7 +44,7 @@ def conversation(side, revision=NOVEMBER_2025):
     return see
 
 
-def test_a_client_that_sends_what_it_may():
+def test_a_legacy_client_with_valid_messages():
     see = conversation("client")
     assert see("->", method="notifications/initialized") == []
     assert see("->", id=2, method="tools/call", params={"name": "x", "arguments": {"a": 1}}) == []
@@ -52,7 +52,7 @@ def test_a_client_that_sends_what_it_may():
     assert see("->", id=7, result={"roots": [{"uri": "file:///a"}]}) == []
 
 
-def test_a_client_that_does_not():
+def test_a_legacy_client_with_invalid_messages():
     see = conversation("client")
     assert "'name' is a required property" in see("->", id=2, method="tools/call", params={"arguments": {}})[0]
     assert "no request that a client may send" in see("->", id=3, method="roots/list")[0]
@@ -81,7 +81,7 @@ def test_numbers_out_of_bounds_are_found():
             {"type": "text", "text": "1", "annotations": {"priority": priority}}]})) == wrong
 
 
-def test_what_the_other_side_sends_and_methods_of_ones_own_are_not_judged():
+def test_messages_of_the_other_side_and_custom_methods_are_not_checked():
     see = conversation("server")
     assert see("<-", id=2, method="tools/call", params={}) == []
     assert see("<-", id="a", method="com.example/own", params={"x": 1}) == []
@@ -115,7 +115,7 @@ def modern(side, both=False):
     return see
 
 
-def test_a_modern_client_that_sends_what_it_may():
+def test_a_modern_client_with_valid_messages():
     see = modern("client")
     assert see("->", id=2, method="tools/call", params={"name": "x", "arguments": {"a": 1}}) == []
     assert see("<-", id=2, result={**ASKING, "inputRequests": {"a": FORM, "b": {"method": "roots/list"}}}) == []
@@ -141,7 +141,7 @@ def test_a_modern_client_that_sends_what_it_may():
     ("has nothing to answer", {"id": 7, "result": {"roots": []}}),
     ("has nothing to answer", {"id": 7, "error": {"code": -32601, "message": "m"}}),
 ])
-def test_a_modern_client_that_does_not(reason, message):
+def test_a_modern_client_with_invalid_messages(reason, message):
     see = modern("client")
     assert see("<-", id=7, method="roots/list") == []
     assert reason in see("->", **message)[0]
@@ -195,7 +195,7 @@ def test_a_modern_server_s_results(method, params, result, reason):
     ("None is not", {"id": None, "error": {"code": -32700, "message": "m"}}),
     (None, {"error": {"code": -32700, "message": "m"}}),
 ])
-def test_what_else_a_modern_server_says(reason, message):
+def test_other_invalid_messages_of_a_modern_server(reason, message):
     found = modern("server")("->", **message)
     assert (found == []) if reason is None else (reason in found[0])
 
@@ -210,7 +210,7 @@ def test_one_id_may_be_many_clients():
     assert "must say which method" in see("->", id=2, result=CALLED)[0], "everything was answered"
 
 
-def test_a_pipe_on_which_both_eras_are_spoken():
+def test_a_pipe_with_both_eras():
     see = modern("server")
     said = {"protocolVersion": NOVEMBER_2025.name, "capabilities": {}}
     see("<-", id=2, method="initialize", params={**said, "clientInfo": {"name": "test", "version": "1"}})
@@ -222,7 +222,7 @@ def test_a_pipe_on_which_both_eras_are_spoken():
     assert see("->", id=5, method="roots/list") == []
 
 
-def test_the_other_side_is_judged_where_it_is_one_of_ours():
+def test_both_sides_are_checked_if_both_are_mcplite():
     see = modern("client", both=True)
     assert "is a required property" in see("<-", id=1, result={"resultType": "complete"})[0]
     assert modern("client")("<-", id=1, result={"resultType": "complete"}) == []
@@ -234,7 +234,7 @@ FOLDER = Path(__file__).resolve().parent / "behaviour"
 LIMIT = 30
 
 
-def test_both_sides_of_a_real_conversation_are_seen(monkeypatch):
+def test_both_sides_of_a_real_conversation_are_recorded(monkeypatch):
     seen = []
     observe = wire.Recorder.observe
     monkeypatch.setattr(wire.Recorder, "observe", lambda self, peer, direction, data: (
@@ -252,7 +252,7 @@ def here():
     """Return the server of the behaviour tests, a new one in this process."""
     spec = importlib.util.spec_from_file_location("wire_server", FOLDER / "server.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look for the module of theirs
+    sys.modules[spec.name] = module  # dataclasses look up their module
     spec.loader.exec_module(module)
     yield module.mcp
     del sys.modules[spec.name]
@@ -280,7 +280,7 @@ def answer(request):
 
 
 def everything(client):
-    """Do all that a client can do, and have the server do all that it can."""
+    """Use every feature of the client and of the server."""
     heard, key = queue.Queue(), uuid.uuid4().hex
     asks = client.revision.modern or "elicitation/create" in client.revision.server_requests
     client.list_tools(), client.list_resources(), client.list_resource_templates(), client.list_prompts()
@@ -315,15 +315,15 @@ def everything(client):
 HOSTS = {"memory": here, "stdio": as_child, "http": over_http, "sse": over_sse}
 PAIRS = [(host, revision) for host in HOSTS for revision in REVISIONS
          if host in ("memory", "stdio") or (host == "sse") == (revision is REVISIONS[0])]
-#: What the server of these tests has no cause to say, and what it says only when it ends before its clients.
+#: Messages that the server of these tests never sends, or only when it ends before its clients.
 NEVER = {"notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/cancelled",
          "subscriptions/listen"}
 
 
 @pytest.mark.parametrize("host, revision", PAIRS, ids=str)
-def test_all_that_both_sides_say_is_of_the_revision(host, revision):
+def test_all_messages_of_both_sides_fit_the_revision(host, revision):
     options = {"env": {"PYTHONPATH": str(FOLDER.parent.parent)}} if host == "stdio" else {}
-    # In this process both sides have a peer that is seen.
+    # In this process the recorder sees the peers of both sides.
     with wire.recording(both=host == "stdio") as recorder, HOSTS[host]() as target, mcplite.connect(
             target, revision=revision, timeout=LIMIT, elicitation_handler=answer, log_handler=print,
             sampling_handler=lambda request: CreateMessageResult("assistant", TextContent("x"), "m"),
@@ -340,8 +340,8 @@ def test_all_that_both_sides_say_is_of_the_revision(host, revision):
         assert said - {"refusal"} == wanted - NEVER
 
 
-def test_what_an_endpoint_refuses_is_judged_too():
-    """Such requests do not get as far as the peer that answers all others."""
+def test_refusals_of_an_endpoint_are_checked():
+    """The endpoint answers such requests itself, without a peer."""
     def ask(body, **changes):
         given = {"Host": "localhost", "Content-Type": "application/json", "Accept": "*/*",
                  **standard("tools/list", {}, JULY_2026.name), **changes}
@@ -365,7 +365,7 @@ def test_what_an_endpoint_refuses_is_judged_too():
 
 @pytest.mark.parametrize("noise", [b"{", b"[]", b"{}", b'{"jsonrpc":"2.0","id":null,"method":"x"}', b"[{}]"])
 @pytest.mark.parametrize("era", ["modern", None])
-def test_a_modern_server_and_what_it_cannot_read(era, noise):
+def test_a_modern_server_with_unreadable_messages(era, noise):
     mcp = mcplite.Server("reading", **({} if era is None else {"era": era}))
     raw, theirs = MemoryChannel.pair()
     with wire.recording() as recorder:
@@ -384,8 +384,8 @@ def test_a_modern_server_and_what_it_cannot_read(era, noise):
     b"{", b"[]", b"[{}]", b'{"jsonrpc":"2.0","id":7,"method":5}', b'{"jsonrpc":"2.0","id":7,"method":"x","params":[]}',
     b'{"jsonrpc":"2.0","id":7,"method":"roots/list"}', b'[{"jsonrpc":"2.0","id":7,"method":"roots/list"}]',
 ])
-def test_a_modern_client_and_what_it_cannot_read(noise):
-    """It has nothing to answer, whatever comes (STAT-22)."""
+def test_a_modern_client_with_unreadable_messages(noise):
+    """It never answers (STAT-22)."""
     def serve():
         with contextlib.suppress(mcplite.ConnectionClosed):
             while True:

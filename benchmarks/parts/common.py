@@ -1,4 +1,4 @@
-"""What every part needs: the texts of the workloads, what a process has used, and the loop of a driver.
+"""Shared by all parts: the texts of the workloads, the resources of a process, and the loop of a driver.
 
 The parts are programs that the benchmarks start: for each peer a server (the tools of the workloads) and
 a driver (a client that does what it is told on stdin and measures itself). Standard library only, and
@@ -35,7 +35,7 @@ def make_tools(count):
 
 
 def peak_rss():
-    """Return the highest resident memory of this process in bytes; None where it cannot be told."""
+    """Return the peak resident memory of this process in bytes; None if it is not available."""
     try:
         with open("/proc/self/status") as status:
             for line in status:
@@ -52,7 +52,7 @@ def peak_rss():
 
 
 def usage():
-    """Return what this process has used so far: CPU seconds, peak memory, voluntary context switches."""
+    """Return the resources that this process has used: CPU seconds, peak memory, voluntary context switches."""
     switches = None
     try:
         import resource
@@ -64,10 +64,10 @@ def usage():
 
 
 def listener():
-    """Return a socket for a server on asyncio, at any free port; its address is printed, as the benchmarks want it."""
+    """Return a socket for a server on asyncio at a free port, and print its address for the benchmarks."""
     import socket
 
-    # asyncio switches Nagle's algorithm off only for sockets that say that they are TCP.
+    # asyncio turns Nagle's algorithm off only for sockets whose protocol is TCP.
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.bind(("127.0.0.1", 0))
     sock.listen(512)
@@ -87,13 +87,13 @@ def calls_in(run, count):
 
 
 def expect(what, wanted, got):
-    """Raise when an answer is not the right one; a fast wrong answer is worth nothing."""
+    """Raise AssertionError for a wrong answer."""
     if got != wanted:
         raise AssertionError("%s: wanted %.200r, got %.200r" % (what, wanted, got))
 
 
 def answer_commands(commands):
-    """Do what stdin says, one JSON object a line, until it ends; *commands* maps names to functions."""
+    """Run the commands on stdin, one JSON object on each line, until it ends; *commands* maps names to functions."""
     for line in sys.stdin:
         order = json.loads(line)
         name = order.pop("do")

@@ -7,7 +7,7 @@ from fastmcp import Client
 
 
 class Commands(official_driver.Commands):
-    """As with the official SDK, of which its client is a layer."""
+    """The commands of a driver; its client is a layer on the official SDK's."""
 
     progress_option = "progress_handler"
 

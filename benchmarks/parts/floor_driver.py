@@ -67,7 +67,7 @@ class Connection:
 
 
 class Commands:
-    """What the benchmarks ask of a driver; the other drivers have the same."""
+    """The commands of a driver; the other drivers have the same."""
 
     def __init__(self):
         self.connection = None

@@ -1,6 +1,6 @@
 """The floor as a server over HTTP: sockets, a thread for each connection, one write for each answer.
 
-It does the least that answers: no header is checked, sessions are numbers that nobody looks up.
+It does the minimum: it checks no header, and sessions are numbers that are not looked up.
 """
 
 import itertools

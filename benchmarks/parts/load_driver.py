@@ -15,7 +15,7 @@ from web_clients import META, SocketWeb
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _WAIT = 30
-#: Request numbers are so large from the start that they always have as many digits.
+#: Request ids start so high that all have the same number of digits.
 _FIRST = 1_000_000
 
 
@@ -79,8 +79,8 @@ def poll_of(callers, sleeps):
         return [by_number[number] for number, _ in events]
 
     def ready_at_once():
-        # One caller waits for one answer at a time. Asleep meanwhile, its processor dozes, and to wake it takes as long
-        # as what is measured.
+        # A single caller waits for one answer at a time. If it slept, its processor would become idle, and waking up
+        # takes as long as the call that is measured.
         end = time.perf_counter() + _WAIT
         while not poll.poll(0):
             if time.perf_counter() > end:
@@ -91,7 +91,7 @@ def poll_of(callers, sleeps):
 
 
 def run(callers, seconds):
-    """Have all of them call for so long; return latencies in nanoseconds, the seconds they stand for, and all calls."""
+    """Let all of them call for so long; return latencies in nanoseconds, the seconds of the measurement, and all calls."""
     clock = time.perf_counter_ns
     ready = poll_of(callers, not callers[0].adds)
     start = clock() + int(seconds * 2e8)  # the first calls of a connection are no measure
@@ -123,7 +123,7 @@ def run(callers, seconds):
 
 
 class Commands:
-    """What the benchmarks ask of it; ``open`` comes first."""
+    """The commands of this driver; ``open`` comes first."""
 
     def __init__(self):
         self.url = ""
@@ -143,7 +143,7 @@ class Commands:
             caller.web.close()
 
     def load(self, connections, seconds, sleep=None, stateless=False):
-        """Return calls a second of ``add``, or of a call that sleeps, what 99 of 100 calls took at most, and all calls."""
+        """Return calls per second of ``add``, or of a call that sleeps, the 99th percentile of their times, and all calls."""
         tool, arguments = ("add", '{"a":%d,"b":1}') if sleep is None else ("sleep", json.dumps({"seconds": sleep}))
         callers = []
         try:
@@ -157,7 +157,7 @@ class Commands:
         return {"rate": len(taken) / passed, "p99": taken[int(len(taken) * 0.99)], "calls": calls}
 
     def beside(self, seconds, calls):
-        """Return how long an ``add`` takes, when all is quiet and while another client's call sleeps."""
+        """Return the time of an ``add``, on an idle server and while another client's call sleeps."""
         sleeper, adder = Caller(self.url, "sleep", json.dumps({"seconds": seconds})), Caller(
             self.url, "add", '{"a":%d,"b":1}')
         try:
@@ -187,7 +187,7 @@ class Commands:
         return statistics.median(taken)
 
     def sessions(self, count):
-        """Have so many sessions, each with an open stream; they stay until ``close``."""
+        """Open so many sessions, each with a stream; they stay open until ``close``."""
         while len(self.webs) < count:
             web = SocketWeb(self.url)
             self.webs.append(web)

@@ -8,7 +8,7 @@ import anyio
 from common import expect, text_of, usage
 from mcp import Client, StdioServerParameters
 
-#: What the benchmarks' eras are called there.
+#: The SDK's names of the eras.
 MODES = {"legacy": "legacy", "modern": "2026-07-28"}
 
 
@@ -19,9 +19,9 @@ def connect(target, era="legacy"):
 
 
 class Commands:
-    """What the benchmarks ask of a driver, as in ``floor_driver.py``."""
+    """The commands of a driver, as in ``floor_driver.py``."""
 
-    #: What ``call_tool`` calls the function that gets progress.
+    #: The parameter of ``call_tool`` for progress.
     progress_option = "progress_callback"
 
     def __init__(self):

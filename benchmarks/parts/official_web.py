@@ -1,4 +1,4 @@
-"""The official SDK's server over HTTP, with the same tools as over stdio, on uvicorn as it does it itself."""
+"""The official SDK's server over HTTP, with the same tools as over stdio, on uvicorn, as the SDK runs it."""
 
 import sys
 

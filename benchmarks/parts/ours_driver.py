@@ -14,13 +14,13 @@ import mcplite
 
 
 class Commands:
-    """What the benchmarks ask of a driver, as in ``floor_driver.py``."""
+    """The commands of a driver, as in ``floor_driver.py``."""
 
     def __init__(self):
         self.client = None
 
     def open(self, target, era="legacy"):
-        # A 10 MB message is in both directions within the default; the time of a call is not the matter here.
+        # A 10 MB message is within the default limits; only the timeout has to be longer.
         self.client = mcplite.connect(target, era=era, elicitation_handler=lambda request: mcplite.accept({"n": 1})).open()
         return len(self.client.list_tools())
 

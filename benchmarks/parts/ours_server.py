@@ -5,7 +5,7 @@ import os
 import sys
 import time
 
-# Clients hand little of their environment on, so the checkout is found from here.
+# Clients pass on few environment variables, so the path of the checkout is computed here.
 sys.path.insert(1, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from common import make_tools, text_of, usage

@@ -13,7 +13,7 @@ def ask(n: int, ctx: mcplite.Context) -> str:
 
 
 def main(mode):
-    # It answers in JSON by itself, and with events what says more than its answer: both modes are one.
+    # It chooses JSON, or events if there is more than the result: both modes are one.
     with mcplite.serve(mcp) as server:
         print(server.url, flush=True)
         threading.Event().wait()

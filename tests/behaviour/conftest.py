@@ -1,4 +1,4 @@
-"""The hosts that the behaviour tests run over: real processes, one of each kind for the whole run."""
+"""The servers of the behaviour tests: real processes, one of each kind for the whole run."""
 
 import contextlib
 import importlib.util
@@ -24,7 +24,7 @@ def load_server():
     """Return a new copy of the server's module, with a server of its own."""
     spec = importlib.util.spec_from_file_location("behaviour_server", HERE / "server.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look for the module of theirs
+    sys.modules[spec.name] = module  # dataclasses look up their module
     spec.loader.exec_module(module)
     return module
 
@@ -67,7 +67,7 @@ def sse():
 
 
 def waitress():
-    # With the look-ahead it notices a client that has gone.
+    # With the look-ahead waitress notices that a client disconnected.
     return process("waitress", "--listen=127.0.0.1:PORT", "--threads=48", "--channel-request-lookahead=1",
                    "server:application")
 
@@ -84,7 +84,7 @@ if os.name == "posix":
 
 
 def pytest_generate_tests(metafunc):
-    """Run a test over each host, with each revision that its transport knows."""
+    """Run a test over each transport, with each revision that it supports."""
     if "revision" in metafunc.fixturenames:
         pairs = [(name, revision) for name, (_, revisions) in HOSTS.items() for revision in revisions]
         metafunc.parametrize(("host", "revision"), pairs, indirect=True)
@@ -106,7 +106,7 @@ def revision(request):
 
 @pytest.fixture
 def connect(host, revision):
-    """Return a client of the host, of one revision, not open yet."""
+    """Return a client of one revision, not open yet."""
     return lambda **options: host.connect(**{"revision": revision, "timeout": LIMIT, **options})
 
 

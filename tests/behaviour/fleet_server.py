@@ -1,4 +1,4 @@
-"""A server in several processes: each answer of a client may reach another one than has asked.
+"""A server in several processes: an answer may reach another process than the one that asked.
 
 Its effects are lines of files, which all processes see. Whether it is said to be a fleet, the environment decides.
 """
@@ -29,7 +29,7 @@ def note(key: str, what: str) -> int:
 
 @mcp.tool()
 def book(key: str, ctx: mcplite.Context) -> str:
-    """Ask, do something that must happen once, and ask again."""
+    """Ask, do a step that must happen once, and ask again."""
     note(key, "entered")
     where = ctx.elicit("Where to?", Trip)
     ctx.once("payment", lambda: note(key, "paid"))

@@ -1,4 +1,4 @@
-"""Protected servers: for our own host ``mcp``, and for a WSGI host three in ``application``.
+"""Protected servers: ``mcp`` for the server of the package, and three in ``application`` for WSGI servers.
 
 There they are below ``/mcp``, deeper below ``/deep/mcp``, and below ``/front`` behind something that knows its users by
 itself: those in USERS, with their passwords. Tokens are principals in base64, behind ``test.``, or what the
@@ -50,7 +50,7 @@ def make(name: str, auth: Optional[mcplite.BearerAuth] = None) -> mcplite.Server
 
 
 class Front:
-    """Knows users by their passwords, and lets nobody else through."""
+    """Authenticates users by their passwords, and refuses all others."""
 
     def __init__(self, inner: Callable[..., Iterable[bytes]]) -> None:
         self._inner = inner

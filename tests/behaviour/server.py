@@ -12,13 +12,13 @@ import mcplite
 
 mcp = mcplite.Server("behaviour", version="1.0", instructions="Use it for tests.",
                      limits=mcplite.Limits(running=128, connections=512, running_per_session=128))
-#: How often each effect has happened, and which calls were told to stop.
+#: How often each effect has happened, and which calls were cancelled.
 effects: "Counter[str]" = collections.Counter()
 stopped: Dict[str, threading.Event] = collections.defaultdict(threading.Event)
 
 
 def hit(key: str) -> int:
-    """Have an effect, and return how often there was one."""
+    """Have an effect, and return how often it has happened."""
     effects[key] += 1
     return effects[key]
 
@@ -61,13 +61,13 @@ def count_up(steps: int, ctx: mcplite.Context) -> str:
 def speak(words: List[str], ctx: mcplite.Context) -> int:
     for word in words:
         ctx.log("info", word)
-    ctx.log("debug", "not for everybody")
+    ctx.log("debug", "for some levels")
     return len(words)
 
 
 @mcp.tool()
 def book(key: str, ctx: mcplite.Context) -> str:
-    """Ask, do something that must happen once, and ask again."""
+    """Ask, do a step that must happen once, and ask again."""
     where = ctx.elicit("Where to?", Trip)
     if not where.accepted:
         return f"no trip: {where.action}"
@@ -93,7 +93,7 @@ def folders(ctx: mcplite.Context) -> List[str]:
 
 @mcp.tool()
 def reserve(key: str, trip: Annotated[Trip, mcplite.Elicit("Where to, and for how long?")], ctx: mcplite.Context) -> str:
-    """Have the question asked before anything is done, and note what is done once."""
+    """Run after a declared question, and count how often."""
     number = ctx.once("number", lambda: hit(key))
     extras = ctx.ask({"meal": mcplite.Elicit("A meal?"), "window": mcplite.Elicit("At the window?")})
     return f"{number}: {trip.city}, {extras['meal'].action}, {extras['window'].action}"
@@ -101,7 +101,7 @@ def reserve(key: str, trip: Annotated[Trip, mcplite.Elicit("Where to, and for ho
 
 @mcp.tool()
 def wizard(ctx: mcplite.Context) -> Any:
-    """Ask by what it returns, and be entered again with the answers."""
+    """Return a question, and run again with the answer."""
     if ctx.round == 0:
         return mcplite.InputRequired({"where": mcplite.Elicit("Where to?", Trip)}, state={"step": 1})
     if ctx.round == 1:
@@ -112,7 +112,7 @@ def wizard(ctx: mcplite.Context) -> Any:
 
 @mcp.tool()
 def timid(ctx: mcplite.Context) -> str:
-    """Swallow whatever can be swallowed."""
+    """Catch ``Exception`` around a question."""
     try:
         answer = ctx.elicit("Where to?", Trip)
     except Exception:
@@ -122,14 +122,14 @@ def timid(ctx: mcplite.Context) -> str:
 
 @mcp.tool()
 def block(key: str, ctx: mcplite.Context) -> str:
-    """Wait to be told to stop."""
+    """Wait for cancellation."""
     try:
         ctx.report_progress(0)
         ctx.sleep(60)
     except mcplite.Cancelled:
         stopped[key].set()
         raise
-    return "nobody came"
+    return "not cancelled"
 
 
 @mcp.tool()
@@ -139,14 +139,14 @@ def was_stopped(key: str) -> bool:
 
 @mcp.tool()
 def grow(name: str) -> str:
-    """Have one tool more."""
+    """Add a tool."""
     mcp.add_tool(lambda: name, name=name, description="A new one")
     return name
 
 
 @mcp.tool()
 def touch() -> None:
-    """Have the resource change."""
+    """Change the resource."""
     mcp.resource_updated("memo://greeting")
 
 
@@ -177,7 +177,7 @@ def interview(ctx: mcplite.Context) -> str:
 
 @mcp.prompt()
 def greet(name: str) -> str:
-    """Greet somebody."""
+    """Greet a person."""
     return f"Say hello to {name}."
 
 

@@ -1,4 +1,4 @@
-"""Who may use a server, over real hosts: our own, waitress and gunicorn, a process each."""
+"""Authorization over real servers: http, waitress and gunicorn, one process each."""
 
 import base64
 import contextlib
@@ -46,7 +46,7 @@ def auth():
 
 
 class Running:
-    """A host: ``url`` is where its first server is, ``urls`` where all are that take tokens."""
+    """A running process: ``url`` is its first endpoint, ``urls`` are all endpoints that take tokens."""
 
     def __init__(self, base, name, log):
         self.base, self.url, self.log = base, base + "mcp", log
@@ -62,7 +62,7 @@ def running(request, auth, tmp_path_factory):
 
 
 def good(url, subject="ada", **said):
-    """Return a token that is good at a URL, but for what is changed; nobody signs it."""
+    """Return an unsigned token that is valid at a URL, except for the changes in *said*."""
     text = json.dumps({"subject": subject, "audience": url, **said})
     return "test." + base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
@@ -94,7 +94,7 @@ def opened(url, method="POST", message=None, headers=(), query=""):
 
 
 def to_the_end(wire):
-    """Return what is left of a stream that ends by itself."""
+    """Return the rest of a stream that ends without us."""
     until, said = time.monotonic() + LIMIT, b""
     while time.monotonic() < until:
         piece = wire.piece()
@@ -105,7 +105,7 @@ def to_the_end(wire):
 
 
 def modern(message, **more):
-    """Return the headers of a request that stands for itself."""
+    """Return the headers of a request without a session."""
     given = stateless.headers(message)
     return {**{name: value for name, value in given.items() if name.lower().startswith("mcp-")}, **more}
 
@@ -124,7 +124,7 @@ def begin(url, headers):
 
 
 def challenge(reply):
-    """Return what a refusal says."""
+    """Return the challenge of a refusal."""
     (found,) = challenges.parse(reply.headers["www-authenticate"])
     assert found.scheme == "bearer"
     return found.parameters
@@ -144,7 +144,7 @@ def knocks(url, session):
 # --- tokens -------------------------------------------------------------------------------------------------
 
 
-def test_without_a_token_all_ways_lead_to_the_description(running, auth):
+def test_without_a_token_every_way_leads_to_the_metadata(running, auth):
     # AUS-02, AUS-04 to AUS-07, AUS-30, AUTH-01, AUTH-12, AUTH-15
     for url in running.urls:
         session = begin(url, bearer(good(url)))
@@ -164,16 +164,16 @@ def test_without_a_token_all_ways_lead_to_the_description(running, auth):
         assert ask(url, "DELETE", headers={**session, **bearer(good(url))}).status == 204
 
 
-def test_wrong_tokens_are_refused_at_each_way(running):
+def test_wrong_tokens_are_refused_everywhere(running):
     # AUS-10 to AUS-12, AUS-15, AUS-16, AUTH-02, AUTH-03, AUTH-05, AUTH-09, AUTH-10
     for url in running.urls:
         session = begin(url, bearer(good(url)))
         wrong = {
-            "expired": good(url, expires_at=time.time() - 1), "for nobody": good(url, audience=[]),
+            "expired": good(url, expires_at=time.time() - 1), "for no audience": good(url, audience=[]),
             "of another issuer": good(url, issuer="https://other.example"),
             "for the parent": good(running.base), "for a sibling": good(url + "2"),
             "for another host": good("https://mcp.example/mcp"),
-            "for another port": good(url.replace("127.0.0.1:", "127.0.0.1:1")), "cut off": "access-nobody-knows-it"}
+            "for another port": good(url.replace("127.0.0.1:", "127.0.0.1:1")), "cut off": "access-that-is-unknown"}
         for name, (method, message, headers) in knocks(url, session).items():
             for kind, text in wrong.items():
                 reply = ask(url, method, message, {**headers, **bearer(text)})
@@ -183,7 +183,7 @@ def test_wrong_tokens_are_refused_at_each_way(running):
                 reply = ask(url, method, message, {**headers, "Authorization": sent})
                 assert (reply.status, challenge(reply)["error"]) == (400, "invalid_request"), (url, name, sent)
             assert ask(url, method, message, headers, query=f"?access_token={good(url)}").status == 401
-            # What a request says of where it was sent makes no token for another server one for this.
+            # A Host header does not make a token for another server valid here.
             elsewhere = {**headers, **bearer(good("http://127.0.0.1:1" + urlsplit(url).path)), "Host": "127.0.0.1:1"}
             assert ask(url, method, message, elsewhere).status == 401
         for other in running.urls:
@@ -193,7 +193,7 @@ def test_wrong_tokens_are_refused_at_each_way(running):
 
 
 @pytest.mark.parametrize("spoken", NAMES)
-def test_a_handler_knows_who_asks_and_what_they_may(running, spoken):
+def test_a_handler_knows_its_principal_and_scopes(running, spoken):
     # AUS-17, AUS-18, AUS-29, AUTH-11
     for url in running.urls:
         with mcplite.connect(url, auth=good(url, scopes=["write", "read"]), revision=spoken, timeout=LIMIT) as client:
@@ -202,15 +202,15 @@ def test_a_handler_knows_who_asks_and_what_they_may(running, spoken):
                 client.call_tool("write")
             assert caught.value.error == "insufficient_scope"
             (said,) = challenges.parse(caught.value.challenge)
-            # Clients of old may lose what they have when it is not named again (AUS-19).
+            # Older clients may lose the scopes that are not named again (AUS-19).
             assert said.scopes == ["write", "files"] and said.get("resource_metadata").startswith(running.base)
             assert client.call_tool("who").text == "ada read write", "the session goes on"
         with mcplite.connect(url, auth=good(url, scopes=["write", "files"]), revision=spoken, timeout=LIMIT) as client:
             assert client.call_tool("write").text == "written"
 
 
-def test_many_at_once_are_not_mistaken_for_each_other(running):
-    # AUS-29: over the connections and threads of the host
+def test_concurrent_principals_are_not_confused(running):
+    # AUS-29: over the connections and threads of the server
     def use(number):
         with mcplite.connect(running.url, auth=good(running.url, f"user-{number}"), era=ERAS[number % 2], listen=False,
                              timeout=LIMIT) as client:
@@ -222,7 +222,7 @@ def test_many_at_once_are_not_mistaken_for_each_other(running):
 
 @pytest.mark.parametrize("era", ERAS)
 def test_a_user_logs_in_and_is_asked_for_more_when_a_tool_needs_it(running, auth, era):
-    # discovery, a login, a step up: all that a client does by itself, at a server that it was told the URL of
+    # Discovery, a login and a step-up: the client knows only the URL of the server.
     for url in running.urls:
         user, before = User(), len(auth.asked)
         grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, scopes=["read"])
@@ -232,10 +232,10 @@ def test_a_user_logs_in_and_is_asked_for_more_when_a_tool_needs_it(running, auth
         assert len(user.visits) <= 2 and {fields["resource"] for fields in auth.asked[before:]} == {url}
 
 
-# --- what belongs to somebody ---------------------------------------------------------------------------------
+# --- one principal's things ---------------------------------------------------------------------------------
 
 
-def test_a_session_is_nobody_elses(running):
+def test_a_session_belongs_to_one_principal(running):
     # SESS-13 to SESS-15, AUS-24, AUS-25, AUTH-13
     for url in running.urls:
         ada = good(url, client_id="desk")
@@ -249,13 +249,13 @@ def test_a_session_is_nobody_elses(running):
         assert answer.json["result"]["content"][0]["text"] == "ada more"
         with opened(url, "GET", headers={**session, **STREAM, **bearer(refreshed)}) as wire:
             assert wire.head().status == 200
-            # Whoever else comes finds no session, not even that it has a stream already.
+            # For another principal the session does not exist: the answer does not even tell that it has a stream.
             assert ask(url, "GET", headers={**session, **STREAM, **bearer(good(url, "bob"))}).status == 404
             assert ask(url, "DELETE", headers={**session, **bearer(ada)}).status == 204
             to_the_end(wire)  # it ends with the session
 
 
-def test_a_question_is_answered_by_who_was_asked(running):
+def test_only_the_asked_principal_can_answer_a_question(running):
     # MRTR-14, AUTH-13: a call that waits in the process
     for url in running.urls:
         message = stateless.call("ask", capabilities={"elicitation": {}})
@@ -270,7 +270,7 @@ def test_a_question_is_answered_by_who_was_asked(running):
 
 
 def test_a_stream_ends_with_its_token(running):
-    # AUS-31, AUTH-16: as this host ends streams
+    # AUS-31, AUTH-16: in the way of this server
     url = running.url
     session = begin(url, bearer(good(url)))
     ends = time.time() + 1
@@ -286,10 +286,10 @@ def test_a_stream_ends_with_its_token(running):
     assert ask(url, message=call("who"), headers={**session, **bearer(good(url))}).status == 200
 
 
-# --- behind something that knows its users ----------------------------------------------------------------------
+# --- behind an application that authenticates ----------------------------------------------------------------------
 
 
-#: Our own host is none of WSGI.
+#: All but our own server.
 WSGI = [name for name in COMMANDS if name != "http"]
 behind = pytest.mark.parametrize("running", WSGI, indirect=True, scope="module")
 
@@ -301,7 +301,7 @@ def front(running):
 
 @behind
 @pytest.mark.parametrize("era", ERAS)
-def test_what_is_in_front_says_who_asks(front, era):
+def test_the_application_around_it_names_the_principal(front, era):
     def connect(name, password):
         return mcplite.connect(front, auth=(name, password), era=era, timeout=LIMIT)
 
@@ -309,13 +309,13 @@ def test_what_is_in_front_says_who_asks(front, era):
         with connect(name, password) as client:
             assert client.call_tool("who").text == name
             with pytest.raises(mcplite.AuthError, match="write files"):
-                client.call_tool("write")  # nobody says that they may
+                client.call_tool("write")  # the application gives them no scope
     with pytest.raises(mcplite.AuthError, match="401"):
         connect("ada", "guessed").open()
 
 
 @behind
-def test_what_is_kept_for_users_of_what_is_in_front_is_theirs(front):
+def test_sessions_belong_to_the_user_whom_the_application_names(front):
     session = begin(front, basic("ada"))
     for name in ("legacy", "notification", "stream", "resumption", "end"):
         method, message, headers = knocks(front, session)[name]
@@ -327,25 +327,25 @@ def test_what_is_kept_for_users_of_what_is_in_front_is_theirs(front):
     assert visit(front, back, basic("ada")).json["result"]["content"][0]["text"] == "ada: accept"
     refused = visit(front, stateless.call("write"), basic("ada"))
     assert refused.status == 403 and challenge(refused)["scope"] == "write files"
-    assert "resource_metadata" not in challenge(refused), "where to get a token is for what is in front to say"
+    assert "resource_metadata" not in challenge(refused), "the application says where to get a token"
     assert ask(front, "DELETE", headers={**session, **basic("ada")}).status == 204
 
 
 @behind
-def test_the_rest_of_an_application_is_left_alone(front):
+def test_other_paths_of_an_application_are_not_touched(front):
     base = front[:-len("/front")]
     for path in ("/", "/elsewhere", WELL_KNOWN, WELL_KNOWN + "/front", "/.well-known/oauth-authorization-server"):
         assert ask(base + path, "GET").status == 299, path
 
 
-# --- nothing is told ----------------------------------------------------------------------------------------------
+# --- no secret is logged ----------------------------------------------------------------------------------------------
 
 
 def test_no_secret_is_in_the_log_of_a_process(running, auth):
     # AUS-23, AUTH-17, AUTH-19: with every message shown, and a verifier that fails
     url, secrets = running.url, set(auth.secrets) | set(USERS.values()) | {"the-secret-of-mcp"}
-    odd = "test.this-cannot-be-decoded-by-anybody"
-    for text, status in ((odd, 500), ("access-that-is-known-to-nobody", 401), (good(url), 200)):
+    odd = "test.this-cannot-be-decoded"
+    for text, status in ((odd, 500), ("access-that-is-unknown", 401), (good(url), 200)):
         message = stateless.call("who")
         reply = ask(url, message=message, headers=modern(message, **bearer(text)), query=f"?access_token={text}")
         assert reply.status == status and text not in repr(reply)

@@ -1,4 +1,4 @@
-"""What a user may rely on, whichever transport and revision: each test runs over all of them."""
+"""The behaviour that users rely on: each test runs over all transports and revisions."""
 
 import queue
 import threading
@@ -143,8 +143,8 @@ def test_questions_that_are_returned(connect, revision):
         assert result.is_error if revision not in ELICITATION else result.text == "2: Rome, accept"
 
 
-def test_an_answer_that_does_not_fit(connect, revision):
-    """A session's handler gets an error; where there is none, nothing is sent, and the client's own caller gets it."""
+def test_an_answer_that_does_not_fit_the_form(connect, revision):
+    """In a session the handler gets an error; without one nothing is sent, and the client's caller gets the error."""
     with connect(elicitation_handler=lambda request: mcplite.accept({"nights": "x"})) as client:
         if revision == MODERN:
             with pytest.raises(mcplite.InternalError, match="does not fit the form"):
@@ -190,7 +190,7 @@ def test_the_list_of_tools_changes(connect, key):
         assert f"t{key}" in {tool.name for tool in client.list_tools()}
 
 
-def test_a_resource_changes_for_those_who_subscribed(connect):
+def test_a_resource_update_reaches_its_subscribers(connect):
     heard, silent = threading.Event(), threading.Event()
     with connect(on_resource_updated=lambda uri: heard.set()) as one:
         with connect(on_resource_updated=lambda uri: silent.set()) as other:
@@ -250,7 +250,7 @@ def test_many_threads_use_one_client(client):
     assert sums == [str(number + 1) for number in range(320)]
 
 
-def test_clients_do_not_get_what_is_for_others(connect):
+def test_clients_do_not_get_messages_for_others(connect):
     seen = {"one": [], "two": []}
     with connect(log_handler=lambda message: seen["one"].append(message.data)) as one:
         with connect(log_handler=lambda message: seen["two"].append(message.data)) as two:

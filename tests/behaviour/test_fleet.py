@@ -1,4 +1,4 @@
-"""Several processes behind one address: questions and their answers, whichever process they reach."""
+"""Several processes behind one address: an answer may reach any of them."""
 
 import os
 import sys
@@ -39,7 +39,7 @@ def fleet(folder):
 
 @pytest.fixture(scope="module")
 def crowd(folder):
-    """Four processes that were not told that they are a fleet."""
+    """Four processes without ``fleet=True``."""
     with gunicorn(folder) as url:
         yield url + "mcp"
 
@@ -65,7 +65,7 @@ def test_two_hundred_questions_reach_any_worker_and_none_is_lost(fleet, folder):
 
 
 @pytest.mark.parametrize("older", LEGACY)
-def test_a_client_of_the_handshake_era_cannot_be_asked_and_hears_why(fleet, older):
+def test_questions_to_a_legacy_client_of_a_fleet_fail_with_a_reason(fleet, older):
     with mcplite.connect(fleet, revision=older, elicitation_handler=answer, timeout=LIMIT) as client:
         result = client.call_tool("book", {"key": uuid.uuid4().hex})
         assert result.is_error

@@ -108,7 +108,7 @@ def serve(acts, **options):
     ("127.0.0.1", "127.0.0.1"),            # another server's page on this very machine
     ("evil.example", "rebound.example"),   # a name that suddenly means this machine
 ], ids=["another site", "another port", "rebound name"])
-def test_a_page_of_others_reaches_nothing(visit, acts, page, name):
+def test_a_foreign_page_cannot_reach_the_server(visit, acts, page, name):
     with serve(acts) as server:
         found = visit(page, f"http://{name}:{server.port}/mcp", "stranger")
         assert len(server.endpoint.sessions) == 0
@@ -129,7 +129,7 @@ def test_a_page_of_an_allowed_origin_can_use_the_server(visit, site, acts):
     assert acts == ["acted"]
 
 
-def test_a_page_of_another_origin_than_the_allowed_one_cannot(visit, site, acts):
+def test_a_page_of_an_origin_that_is_not_allowed_cannot_use_the_server(visit, site, acts):
     with serve(acts, allowed_origins=[f"http://app.example:{site.port}"]) as server:
         found = visit("evil.example", server.url, "friend")
         assert len(server.endpoint.sessions) == 0

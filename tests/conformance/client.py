@@ -119,7 +119,7 @@ def no_dereferencing(url: str) -> None:
 
 #: Where the suite's user comes back to, who never goes there.
 REDIRECT = "http://127.0.0.1:8765/callback"
-#: The document that the suite's authorization servers know; nobody hosts it.
+#: The document that the suite's authorization servers know; it is not hosted.
 DOCUMENT = "https://conformance-test.local/client-metadata.json"
 CODE_FLOWS = """metadata-default metadata-var1 metadata-var2 metadata-var3 basic-cimd scope-from-www-authenticate
     scope-from-scopes-supported scope-omitted-when-undefined scope-step-up token-endpoint-auth-basic token-endpoint-auth-post

@@ -23,7 +23,7 @@ def site(request):
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_the_application_and_the_server_live_side_by_side(site, revision):
+def test_the_application_and_the_server_share_a_process(site, revision):
     assert requests.get(site).text == "tea costs 3"
     assert requests.get(site + "elsewhere").status_code == 404
     with mcplite.connect(site + "mcp", revision=revision, elicitation_handler=lambda request: mcplite.accept()) as client:
@@ -35,7 +35,7 @@ def test_the_application_and_the_server_live_side_by_side(site, revision):
         assert client.call_tool("order", {"article": "tea"}).text == "tea: decline"
 
 
-def test_a_foreign_page_and_a_foreign_name_are_refused_there_too(site):
+def test_foreign_hosts_and_origins_are_refused_in_frameworks(site):
     refused = requests.post(site + "mcp", json={}, headers={"Origin": "https://evil.example"})
     assert refused.status_code == 403 and "allowed_origins" in refused.text
     refused = requests.post(site + "mcp", json={}, headers={"Host": "evil.example"})

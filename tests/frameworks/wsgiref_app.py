@@ -1,4 +1,4 @@
-"""A host of the plainest kind: threads, and no way to learn that a client has gone.
+"""The simplest WSGI server: threads, and no way to detect that a client disconnected.
 
     python wsgiref_app.py PORT
 """

@@ -1,4 +1,4 @@
-"""What a request says of its sender: any params are read, or refused with the one error that is meant for it."""
+"""The metadata of a request: any params are read, or refused with the right error."""
 
 import copy
 import json
@@ -82,18 +82,18 @@ def test_any_members_are_read_or_refused(meta):
 
 
 @given(mutated())
-def test_any_change_of_a_valid_one_is_read_or_refused(params):
+def test_any_change_of_a_valid_envelope_is_read_or_refused(params):
     use(params)
 
 
-def test_the_valid_one_is_read():
+def test_a_valid_envelope_is_read():
     read = use({"_meta": VALID})
     assert (read.info.name, read.log_level) == ("n", "info")
     assert read.capabilities.elicitation == {"form": {}, "url": {}}
 
 
 @given(st.text(), st.text())
-def test_any_version_is_refused_in_few_words(version, log_level):
+def test_any_unknown_version_gets_a_short_error(version, log_level):
     meta = {envelope.VERSION: version, envelope.CAPABILITIES: {}, envelope.LOG_LEVEL: log_level}
     read = envelope.read({"_meta": meta})
     assert read.log_level == log_level
@@ -104,7 +104,7 @@ def test_any_version_is_refused_in_few_words(version, log_level):
 
 
 @given(st.none() | st.fixed_dictionaries({}, optional={"name": JSON, "_meta": st.none() | st.dictionaries(TEXT, JSON)}))
-def test_what_is_stamped_can_be_read(params):
+def test_a_written_envelope_can_be_read(params):
     fixed = envelope.members(NEWEST, ClientCapabilities(roots={}), Implementation("n", "1"), "debug")
     before = copy.deepcopy(params)
     stamped = envelope.stamp(params, fixed)
@@ -117,6 +117,6 @@ def test_what_is_stamped_can_be_read(params):
 
 @given(st.dictionaries(st.sampled_from(["traceparent", "tracestate", "baggage", "other"]), TEXT | st.sampled_from(
     [f"00-{'1' * 32}-{'2' * 16}-01", f"00-{'0' * 32}-{'2' * 16}-01", "a=1", "", "a\n"]) | JSON))
-def test_of_a_trace_context_only_what_is_one_is_sent(given):
+def test_only_valid_trace_context_is_sent(given):
     for name, value in envelope.checked_trace(given).items():
         assert name != "other" and value.isascii() and value.isprintable() and value

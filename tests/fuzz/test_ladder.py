@@ -1,4 +1,4 @@
-"""Whatever comes over HTTP or a pipe is answered as the protocol says, and who comes next is served as ever."""
+"""Any input over HTTP or a pipe gets the answer of the protocol, and the next request is served as usual."""
 
 import contextlib
 import copy
@@ -291,7 +291,7 @@ def endpoint(way, stateless=False):
 
 @pytest.mark.parametrize("way, stateless", [("both", False), ("both", True), ("modern", False), ("legacy", False),
                                             ("tickets", False)])
-def test_whatever_comes_to_an_endpoint_is_answered(way, stateless):
+def test_any_message_to_an_endpoint_is_answered(way, stateless):
     """One server gets all of it, so that nothing may be left behind by one request for the next."""
     seen = set()
     with endpoint(way, stateless) as (exchange, mcp):
@@ -345,7 +345,7 @@ def test_any_headers_and_any_bytes_are_answered(way):
 
 
 @pytest.mark.parametrize("way", ["both", "modern", "legacy"])
-def test_whatever_comes_over_a_pipe_leaves_it_in_order(way):
+def test_a_pipe_survives_any_message(way):
     mcp = make(**WAYS[way])
     last = call("add", {"a": 1}, id="last") if way != "legacy" else {"jsonrpc": "2.0", "id": "last", "method": "ping"}
 

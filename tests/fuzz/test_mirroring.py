@@ -1,4 +1,4 @@
-"""Headers that repeat the body: what a client makes of any arguments passes, and nothing else does."""
+"""Headers that repeat the body: for any arguments the client's headers are accepted, and no others."""
 
 import json
 
@@ -63,7 +63,7 @@ def test_any_value_of_a_header_is_read_or_refused(value):
 
 @given(ANY_TEXT)
 @example("\ud800")
-def test_any_text_has_a_form_that_a_header_may_have(text):
+def test_any_text_can_be_encoded_for_a_header(text):
     value = encode_value(text)
     assert all(" " <= character <= "~" for character in value) and value == value.strip(" ")
     try:
@@ -73,7 +73,7 @@ def test_any_text_has_a_form_that_a_header_may_have(text):
 
 
 @given(ARGUMENTS)
-def test_what_a_client_sends_is_what_a_server_expects(arguments):
+def test_headers_of_the_client_fit_the_server(arguments):
     sent = parameters(arguments, MARKS)
     check_parameters(Headers(sent.items()), travelled(arguments), MARKS)
     for name in sent:
@@ -86,7 +86,7 @@ def test_what_a_client_sends_is_what_a_server_expects(arguments):
 @given(ARGUMENTS, ARGUMENTS)
 @example({"region": "=?base64?eA==?="}, {"region": "x"})
 @example({"region": "1"}, {"region": "1.0"})
-def test_headers_of_other_arguments_do_not_pass(one, other):
+def test_headers_of_other_arguments_are_refused(one, other):
     sent = parameters(one, MARKS)
     if sent == parameters(other, MARKS):
         check_parameters(Headers(sent.items()), other, MARKS)
@@ -123,7 +123,7 @@ def test_any_headers_are_compared_with_any_arguments(headers, arguments):
 
 @given(st.sampled_from(["tools/call", "prompts/get", "resources/read"]) | st.text(max_size=20),
        st.fixed_dictionaries({}, optional={"name": JSON, "uri": JSON}))
-def test_the_headers_that_every_request_has_pass(method, params):
+def test_standard_headers_are_accepted(method, params):
     sent = standard(method, params, NEWEST.name)
     check_standard(Headers(sent.items()), method, travelled(params), NEWEST.name)
     for name in sent:
@@ -156,7 +156,7 @@ SCHEMAS = st.recursive(
 
 
 @given(SCHEMAS)
-def test_any_schema_has_marks_that_can_be_sent_or_is_refused(schema):
+def test_the_marks_of_any_schema_can_be_sent_or_are_refused(schema):
     try:
         found = marks(schema)
     except ValueError as error:

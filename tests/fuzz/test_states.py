@@ -1,4 +1,4 @@
-"""What travels through a client: whole, in time and with its own request it comes back as it was, or not at all."""
+"""States that travel through a client: they are read only unchanged, in time and with their own request."""
 
 import json
 
@@ -49,7 +49,7 @@ def content(journal):
 
 
 @given(journals(), WHO, METHODS, PARAMS, OBJECTS)
-def test_a_state_comes_back_as_it_was(journal, who, method, params, later):
+def test_a_state_is_read_unchanged(journal, who, method, params, later):
     state = states().write(journal, who, method, params)
     assert state.isascii() and state.isprintable() and " " not in state
     # The retry has answers, and may say other things of itself.
@@ -58,7 +58,7 @@ def test_a_state_comes_back_as_it_was(journal, who, method, params, later):
 
 
 @given(journals(), WHO, METHODS, PARAMS, st.data())
-def test_it_belongs_to_one_request_of_one_principal(journal, who, method, params, data):
+def test_a_state_belongs_to_one_request_of_one_principal(journal, who, method, params, data):
     # MRTR-14, MRTR-16
     state = states().write(journal, who, method, params)
     another = data.draw(WHO.filter(lambda other: other != who))
@@ -76,7 +76,7 @@ def test_it_belongs_to_one_request_of_one_principal(journal, who, method, params
 
 
 @given(journals(), st.data())
-def test_no_change_of_any_character_goes_unnoticed(journal, data):
+def test_any_changed_character_is_detected(journal, data):
     # MRTR-12, MRTR-13
     state = states().write(journal, "ada", "tools/call", {"name": "pay"})
     at = data.draw(st.integers(0, len(state) - 1) | st.sampled_from([0, len(state) - 1]))
@@ -88,8 +88,8 @@ def test_no_change_of_any_character_goes_unnoticed(journal, data):
 
 
 @pytest.mark.parametrize("notes", [{}, {"a": 1}, {"a": 10}])
-def test_a_state_is_written_in_one_way_only(notes):
-    """Base64 has more than one text for the same bytes; whoever counts or compares states must not be taken in."""
+def test_a_state_has_only_one_encoding(notes):
+    """Base64 has more than one text for the same bytes; a count or comparison of states must not be deceived."""
     journal = Journal()
     journal.notes = notes
     for entered in range(20):
@@ -104,7 +104,7 @@ def test_a_state_is_written_in_one_way_only(notes):
 
 
 @given(journals(), st.floats(0, 10 ** 6))
-def test_it_is_good_for_a_time(journal, seconds):
+def test_a_state_expires(journal, seconds):
     # MRTR-15
     clock = Clock()
     kept = states(clock=clock)
@@ -115,7 +115,7 @@ def test_it_is_good_for_a_time(journal, seconds):
 
 
 @given(journals())
-def test_keys_are_changed_without_a_break(journal):
+def test_keys_can_be_replaced(journal):
     # MRTR-18
     before, between, after = states(OLD), states(NEW, OLD), states(NEW)
     old, new = before.write(journal, None, "tools/call", {}), between.write(journal, None, "tools/call", {})
@@ -129,13 +129,13 @@ def test_keys_are_changed_without_a_break(journal):
 @example("A" * 200_000, False)
 @example("é" * 64, True)
 @example("\ud800", True)
-def test_anything_else_is_nothing(text, kept):
+def test_any_other_text_is_no_state(text, kept):
     stored = StoredState(MemoryStore()) if kept else None
     assert states(stored=stored).open(text, None, "tools/call", {}) is None
 
 
 @given(journals(), WHO, PARAMS)
-def test_what_is_kept_is_good_for_one_return(journal, who, params):
+def test_a_stored_state_is_valid_once(journal, who, params):
     # MRTR-17
     kept = states(stored=StoredState(MemoryStore(Clock())))
     handle = kept.write(journal, who, "tools/call", params)
@@ -150,7 +150,7 @@ def test_what_is_kept_is_good_for_one_return(journal, who, params):
 @given(st.integers(0, 120_000))
 @example(48_000)
 @example(50_000)
-def test_a_state_travels_or_is_too_long(size):
+def test_a_state_is_sent_or_too_long(size):
     journal = Journal()
     journal.notes = {"a": "x" * size}
     try:

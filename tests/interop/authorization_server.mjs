@@ -16,7 +16,7 @@
 //     BOUND      "yes": a client that has registered with scopes gets no others; else what it named is not kept
 //     METHODS    by which clients may authenticate, with blanks between them; default all
 //     NONCE      "yes": proofs of possession need a nonce
-//     REFUSE     "registration": nobody can register
+//     REFUSE     "registration": no client can register
 
 import { generateKeyPairSync, randomBytes } from "node:crypto";
 import { appendFileSync } from "node:fs";

@@ -102,7 +102,7 @@ class ServerProcess:
             return self._written.wait_for(lambda: words in self.output, LIMIT)
 
     def leave(self):
-        """Let it end by itself, as ours does when its stdin ends; return its exit status."""
+        """Close its stdin, at whose end our server exits; return its exit status."""
         self.process.stdin.close()
         return self.process.wait(LIMIT)
 

@@ -185,7 +185,7 @@ reasons: List[Optional[str]] = []
 
 @mcp.tool()
 def wait_to_be_cancelled(ctx: mcplite.Context) -> str:
-    """Wait until somebody cancels."""
+    """Wait until the call is cancelled."""
     ctx.report_progress(1, 2)
     try:
         ctx.sleep(60)
@@ -198,7 +198,7 @@ def wait_to_be_cancelled(ctx: mcplite.Context) -> str:
 
 @mcp.tool()
 def was_cancelled() -> Dict[str, Any]:
-    """Tell whether somebody did, and why."""
+    """Tell whether a call was cancelled, and why."""
     return {"cancelled": cancelled.wait(20), "reasons": reasons}
 
 
@@ -236,7 +236,7 @@ released = threading.Event()
 
 @mcp.tool()
 def work_on(ctx: mcplite.Context) -> str:
-    """Work until somebody releases, whatever becomes of the client."""
+    """Work until the release, whatever becomes of the client."""
     ctx.report_progress(1, 2)
     released.wait(60)
     ctx.report_progress(2, 2)

@@ -23,7 +23,7 @@ find_python() {
     return 1
 }
 
-# The stamp holds what was asked for, so that a changed pin installs anew and a broken install is not kept.
+# The stamp holds what was asked for, so that a changed pin is installed and a broken installation is replaced.
 venv() {
     local name=$1 wanted
     shift

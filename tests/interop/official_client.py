@@ -132,7 +132,7 @@ async def connected(target, mode):
                 return
             if mode == "auto":
                 found = plain(client.session.discover_result)
-            else:  # it asks nothing by itself
+            else:  # it sends no discovery
                 found = await client.session.send_discover(mode)
             yield client.session, {"protocolVersion": client.protocol_version, **found}, client
         return
@@ -443,7 +443,7 @@ async def main(target, mode="legacy", *steps):
 
 
 def call_request(name):
-    """A call without the list of tools, which the SDKs ask for by themselves: its id may be that of the call in work."""
+    """A call without the list of tools, which the SDKs request: its id may be that of the running call."""
     request = types.CallToolRequest(method="tools/call", params=types.CallToolRequestParams(name=name, arguments={}))
     return types.ClientRequest(request) if FIRST else request
 

@@ -1,4 +1,4 @@
-"""The official SDK as a client that gets its token by itself; prints what it saw as one JSON object.
+"""The official SDK as a client that obtains its token; prints what it saw as one JSON object.
 
     python official_oauth_client.py URL auto|legacy|REVISION [STEP ...]
 
@@ -28,7 +28,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.auth import OAuthClientMetadata
 
-#: Nobody listens there: the page that it would be is not fetched.
+#: No server listens there, since the page is not fetched.
 REDIRECT = "http://127.0.0.1:3/callback"
 
 

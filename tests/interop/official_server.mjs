@@ -115,7 +115,7 @@ function makeServer() {
             notifier.resourceUpdated("counted://reads");
             notifier.resourceUpdated("counted://other");
         } else {
-            grow(); // over stdio this server lives on, and tells by itself
+            grow(); // over stdio this server lives on, and notifies
             mcp.server.sendResourceUpdated({ uri: "counted://reads" });
             mcp.server.sendResourceUpdated({ uri: "counted://other" });
         }

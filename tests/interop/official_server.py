@@ -5,7 +5,7 @@
 Over HTTP the first line says where it is. "http" keeps events for resumption, "json" answers without event
 streams, "stateless" keeps no sessions, "sse" is HTTP+SSE. A revision makes the first generation know no other one.
 
-The second generation serves clients with and without a handshake. Without one a handler cannot ask by itself
+The second generation serves clients with and without a handshake. Without one a handler cannot ask in the middle
 (mcp 2.3.0): a resolver asks before it runs, or it returns what it asks. Those are the tools at the end.
 """
 
@@ -306,7 +306,7 @@ if not FIRST:
 
     @mcp.resource("diary://{day}")
     async def diary(day: str, ctx: Context) -> str | types.InputRequiredResult:
-        """A diary, for whoever says a name."""
+        """A diary, by name."""
         if ctx.input_responses:
             return f"{day} of {ctx.input_responses['next'].content['name']}"
         return types.InputRequiredResult(input_requests=ask_name(1))

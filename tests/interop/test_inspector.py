@@ -40,7 +40,7 @@ def inspect(request, server, installed, tmp_path):
     return inspect
 
 
-def test_the_inspector_lists_tools_and_finds_no_fault(inspect):
+def test_the_inspector_lists_tools_without_complaints(inspect):
     status, listed = inspect("--method", "tools/list", "--strict")
     assert status == 0
     names = [tool["name"] for tool in listed["tools"]]

@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 SECONDS = 180
 
 OLDEST, MARCH, JUNE, NOVEMBER, JULY = "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"
-#: SDK, transport, and what it is told: its own legacy mode, to find out by itself, or a revision to ask for.
+#: SDK, transport, and mode: its own legacy mode, its detection of the era, or a revision to ask for.
 #: The first generation of each SDK knows nothing but handshakes.
 TRIALS = [("mcp2", "stdio", "auto", JULY), ("mcp2", "stdio", JULY, JULY), ("node2", "stdio", "auto", JULY),
           ("node2", "stdio", JULY, JULY), ("mcp2", "http", "auto", JULY), ("mcp2", "http", JULY, JULY),
@@ -137,7 +137,7 @@ def test_every_message_of_the_server_fits_the_schema(trial):
     assert trial.wire == ""
 
 
-def test_what_the_server_says_of_itself(trial):
+def test_the_description_of_the_server(trial):
     said = trial["initialize"]
     assert said["protocolVersion"] == trial.revision
     assert said["instructions"] == "Call the tools in any order."
@@ -159,19 +159,19 @@ def test_what_the_server_says_of_itself(trial):
     assert said["capabilities"] == declared
 
 
-def test_no_session_is_left_when_the_client_has_gone(trial):
+def test_sessions_end_with_the_client(trial):
     assert trial.sessions == 0
 
 
 def test_a_ping(trial):
     if trial.revision >= JULY:
-        # There is none any more, which the SDK for TypeScript 2.4.0 knows by itself.
+        # The process is gone, which the SDK for TypeScript 2.4.0 detects.
         assert trial["ping"]["code"] == (-32601 if trial.sdk == "mcp2" else "METHOD_NOT_SUPPORTED_BY_PROTOCOL_VERSION")
     else:
         assert trial["ping"] == {}
 
 
-def test_results_say_what_they_are(trial):
+def test_results_have_a_type(trial):
     if trial.revision < JULY:
         assert "resultType" not in trial["echo"] and "_meta" not in trial["echo"]
         return
@@ -212,7 +212,7 @@ def test_definitions(trial):
     assert trial["resources"][0]["mimeType"] == "application/json" and trial["resources"][0]["size"] == 17
 
 
-def test_text_arrives_as_it_was(trial):
+def test_text_arrives_unchanged(trial):
     assert trial.text("echo") == "hällo\u2028wörld \U0001f642"
     assert trial["big"] == 300_000
 
@@ -271,7 +271,7 @@ def test_failures_of_requests_are_errors(trial):
     assert trial["no_such_tool"]["code"] == -32602
 
 
-def test_arguments_that_do_not_fit(trial):
+def test_invalid_arguments(trial):
     for name, words in (("bad_arguments", "'many'"), ("raw_refused", "multiple of 2")):
         if trial.revision >= NOVEMBER:
             assert words in trial.failure(name)
@@ -305,7 +305,7 @@ def test_calls_run_side_by_side(trial):
     assert 0.5 <= trial["eight_sleeps"] < 8 * 0.5
 
 
-def test_what_the_client_can_be_asked(trial):
+def test_capabilities_of_the_client(trial):
     can = trial.data("who")
     assert can["name"] == "official" and can["revision"] == trial.revision
     assert (can["sample"], can["roots"]) == (True, True)
@@ -498,7 +498,7 @@ def test_changes_at_run_time(trial):
     assert trial["new_tool_gone"]["code"] == -32602
 
 
-def test_what_may_be_kept(trial):
+def test_cache_hints(trial):
     if trial.revision < JULY:
         assert trial["counts"] == ["1", "2", "3"]
         assert "ttlMs" not in trial["counted"] and "ttlMs" not in trial["tools_page"]
@@ -580,7 +580,7 @@ def sdk(request, installed):
     return request.param
 
 
-def test_connections_that_break_off(sdk, installed, everything_served, cutting):
+def test_broken_connections(sdk, installed, everything_served, cutting):
     with everything_served() as server, cutting(server.url, b"cut-here") as proxy:
         report, stderr = run(installed, sdk, proxy.url, "legacy", "interrupted")
         print(stderr)
@@ -591,7 +591,7 @@ def test_connections_that_break_off(sdk, installed, everything_served, cutting):
         assert server.leave() == 0
 
 
-def test_another_process_goes_on_with_a_call(sdk, installed, everything_served):
+def test_another_process_continues_a_call(sdk, installed, everything_served):
     with everything_served() as server:
         first = subprocess.Popen([*program(installed, sdk), server.url, "begin"], stdout=subprocess.PIPE, encoding="utf-8")
         try:
@@ -608,7 +608,7 @@ def test_another_process_goes_on_with_a_call(sdk, installed, everything_served):
 
 @pytest.mark.parametrize("era, revision", [("modern", JULY), ("legacy", NOVEMBER)])
 @pytest.mark.parametrize("sdk", ["mcp2", "node2"])
-def test_a_server_of_one_era_is_found_out(sdk, installed, everything_served, era, revision):
+def test_a_server_of_one_era_is_detected(sdk, installed, everything_served, era, revision):
     program(installed, sdk)
     with everything_served(era) as server:
         report, stderr = run(installed, sdk, server.url, "auto", "lists", "prompts")
@@ -629,7 +629,7 @@ def test_a_server_without_sessions(sdk, installed, everything_served):
             reports.append(report)
             assert server.leave() == 0
     declared = reports[1]["initialize"]["capabilities"]
-    assert (declared["tools"], declared["resources"]) == ({}, {})  # nobody can be told of a change
+    assert (declared["tools"], declared["resources"]) == ({}, {})  # changes cannot be sent
     for report in reports:
         assert report["echo"]["content"][0]["text"].startswith("hällo")
         del report["initialize"]

@@ -26,7 +26,7 @@ class Listener:
 
     def __init__(self):
         self.forms, self.pages, self.samples = [], [], []
-        #: What the server tells by itself: ("log", ...), ("tools",), ("updated", uri) ...
+        #: Notifications of the server: ("log", ...), ("tools",), ("updated", uri) ...
         self.told = queue.Queue()
         self.answer = mcplite.accept({})
 
@@ -126,13 +126,13 @@ def target(served):
 @pytest.fixture
 def official(served, listener):
     where, target = served
-    # These tests are about servers with a session. Where there is nothing newer the client finds that out by itself.
+    # These tests are about servers with a session. The client detects that a server knows nothing newer.
     era = "legacy" if where in (("mcp2", "stdio"), ("mcp2", "http")) else None
     with connected(target, era=era, roots=["file:///srv/data"], **quiet(target), **listener.options()) as client:
         yield client
 
 
-def test_what_an_official_server_says_of_itself(official):
+def test_the_description_of_an_official_server(official):
     assert official.protocol_version == NEWEST_LEGACY.name
     assert official.server_info.name == "official" and official.server_info.website_url == "https://example.com"
     assert official.instructions == "Try it."
@@ -242,14 +242,14 @@ def test_every_older_revision_with_an_official_server(target, revision):
 
 
 @pytest.mark.parametrize("transport", ["http", "sse"])
-def test_the_transport_of_an_official_server_can_be_told(installed, serving, transport):
+def test_the_transport_of_an_official_server_is_detected(installed, serving, transport):
     with target_of(installed, serving, "mcp2", transport) as url, connected(url, type=transport) as client:
         assert client.call_tool("add", {"a": 1}).text == "2"
 
 
 @pytest.mark.parametrize("transport", ["json", "stateless"])
 @pytest.mark.parametrize("environment", ["mcp2", "mcp1"])
-def test_an_official_server_that_says_nothing_but_answers(installed, serving, environment, transport):
+def test_an_official_server_that_sends_only_responses(installed, serving, environment, transport):
     with target_of(installed, serving, environment, transport) as target, connected(target, era="legacy") as client:
         assert client.protocol_version == NEWEST_LEGACY.name
         client.ping()
@@ -258,7 +258,7 @@ def test_an_official_server_that_says_nothing_but_answers(installed, serving, en
 
 
 @pytest.mark.parametrize("environment", ["mcp2", "mcp1"])
-def test_connections_to_an_official_server_that_break_off(installed, serving, cutting, listener, environment):
+def test_broken_connections_to_an_official_server(installed, serving, cutting, listener, environment):
     with target_of(installed, serving, environment, "http") as url, cutting(url, b"cut-here") as proxy:
         with connected(proxy.url, era="legacy", **listener.options()) as client:
             for tool in ("interrupted", "close_stream"):
@@ -292,7 +292,7 @@ def modern(request, modern_target, listener):
         yield client
 
 
-def test_what_a_server_without_handshake_says_of_itself(modern):
+def test_the_description_of_a_server_without_handshake(modern):
     assert (modern.era, modern.protocol_version) == ("modern", NEWEST.name)
     assert modern.server_info.name.startswith("official") and modern.instructions == "Try it."
     assert modern.server_capabilities.tools["listChanged"] is True
@@ -353,7 +353,7 @@ def test_several_rounds_of_questions(modern, listener):
     assert len(listener.forms) == 4
 
 
-def test_answers_by_hand_and_later(modern):
+def test_answers_by_the_caller_and_later(modern):
     params = {"name": "interview", "arguments": {}}
     answer = {}
     for number in (1, 2):
@@ -367,13 +367,13 @@ def test_answers_by_hand_and_later(modern):
     assert json.loads(result["content"][0]["text"]) == ["Eve 1", "Eve 2"]
 
 
-def test_a_client_that_cannot_be_asked(modern_target):
+def test_a_client_without_handlers_for_questions(modern_target):
     with connected(modern_target, **quiet(modern_target)) as client, pytest.raises(mcplite.MissingCapability) as caught:
         client.call_tool("reserve")
     assert "elicitation" in caught.value.data["requiredCapabilities"]
 
 
-def test_changes_that_are_listened_to(modern, listener):
+def test_subscriptions_to_changes(modern, listener):
     with modern.listen(tools=True, resources=["counted://reads"]) as events:
         assert events.honoured == {"toolsListChanged": True, "resourceSubscriptions": ["counted://reads"]}
         modern.call_tool("tell")
@@ -386,14 +386,14 @@ def test_changes_that_are_listened_to(modern, listener):
     listener.wait_for(("tools",))  # by a subscription of the client's own, since there is a handler for it
 
 
-def test_one_resource_that_is_watched(modern, listener):
+def test_a_subscription_to_one_resource(modern, listener):
     modern.subscribe_resource("counted://reads")
     modern.call_tool("tell")
     listener.wait_for(("updated", "counted://reads"))
     modern.unsubscribe_resource("counted://reads")
 
 
-def test_results_that_may_be_kept(modern, modern_target):
+def test_results_with_cache_hints(modern, modern_target):
     def count():
         return int(modern.read_resource("counted://reads").text)
 
@@ -412,7 +412,7 @@ def test_results_that_may_be_kept(modern, modern_target):
     assert modern.counters.messages_sent <= sent + 1
 
 
-def test_parameters_that_travel_in_headers(modern, modern_served):
+def test_parameters_in_headers_of_a_server_without_handshake(modern, modern_served):
     (_, transport), _ = modern_served
     expected = {"mcp-param-region": "=?base64?WsO8cmljaA==?=", "mcp-param-floor": "-1"} if transport == "http" else {}
     # First without having seen the list of tools: it is refused, the list is read, and it is sent again.
@@ -421,7 +421,7 @@ def test_parameters_that_travel_in_headers(modern, modern_served):
         assert (region, floor, headers) == ("Zürich", -1, expected)
 
 
-def test_what_was_found_out_is_used_again(modern, modern_target):
+def test_a_detected_era_is_used_again(modern, modern_target):
     with connected(modern_target, prior=json.loads(json.dumps(modern.prior)), **quiet(modern_target)) as other:
         assert other.counters.messages_sent == 0
         assert (other.era, other.server_info.name) == ("modern", modern.server_info.name)
@@ -447,7 +447,7 @@ def test_a_server_that_knows_the_oldest_revision_only(installed, serving, transp
             assert (client.era, client.protocol_version) == ("legacy", oldest)
             assert client.call_tool("add", {"a": 41}).text == "42"
             assert client.read_resource("notes://one").text == "the note one"
-        # Over HTTP+SSE there is nobody to answer what is sent without a handshake.
+        # Over HTTP+SSE a request without a handshake gets no answer.
         with pytest.raises(mcplite.UnsupportedVersion if transport == "stdio" else mcplite.HTTPStatusError):
             mcplite.connect(target, revision=NEWEST, open_timeout=LIMIT, **quiet(target)).open()
 
@@ -455,7 +455,7 @@ def test_a_server_that_knows_the_oldest_revision_only(installed, serving, transp
 # --- the reference servers ----------------------------------------------------------------------------
 
 
-#: Makes a server in JavaScript say where it listens, which it does not do by itself for "any free port".
+#: Makes a server in JavaScript say where it listens, which it does not for "any free port".
 TELL = """import http from "node:http";
 const listen = http.Server.prototype.listen;
 http.Server.prototype.listen = function (...given) {
@@ -491,7 +491,7 @@ def everything(everything_target, listener):
         yield client
 
 
-def test_what_everything_has(everything):
+def test_lists_of_everything(everything):
     assert everything.server_info.name == "mcp-servers/everything" and everything.instructions
     tools = {tool.name: tool for tool in everything.list_tools()}
     assert {"echo", "get-sum", "trigger-sampling-request", "trigger-elicitation-request"} <= set(tools)
@@ -579,7 +579,7 @@ def test_prompts_of_everything(everything):
     assert any(isinstance(message.content, types.EmbeddedResource) for message in messages)
 
 
-def test_everything_hears_that_a_session_is_over(installed, serving):
+def test_everything_ends_a_session(installed, serving):
     with everything_over(installed, serving, "http") as (server, url):
         with connected(url) as client:
             client.ping()
@@ -587,7 +587,7 @@ def test_everything_hears_that_a_session_is_over(installed, serving):
         assert server.heard("termination request for session")
 
 
-def test_a_connection_to_everything_that_breaks_off(installed, serving, cutting):
+def test_a_broken_connection_to_everything(installed, serving, cutting):
     with everything_over(installed, serving, "http") as (_, url), cutting(url, b'"progress":2') as proxy:
         seen = []
         with connected(proxy.url) as client:
@@ -695,13 +695,13 @@ def fast_target(request, installed, serving):
 
 @pytest.fixture
 def fast(fast_target, listener):
-    # With a session; over HTTP+SSE there is nothing else, which the client finds out by itself.
+    # With a session; over HTTP+SSE there is nothing else, which the client detects.
     era = None if str(fast_target).endswith("/sse") else "legacy"
     with connected(fast_target, era=era, roots=["file:///srv/data"], **listener.options()) as client:
         yield client
 
 
-def test_what_fastmcp_has(fast):
+def test_lists_of_fastmcp(fast):
     assert fast.protocol_version == NEWEST_LEGACY.name
     assert (fast.server_info.name, fast.server_info.version, fast.instructions) == ("fast", "4.5.6", "Try it.")
     fast.ping()
@@ -716,7 +716,7 @@ def test_what_fastmcp_has(fast):
     assert message.content.text == "Write a neutral briefing for Rome."
 
 
-def test_what_fastmcp_says_and_asks(fast, listener):
+def test_messages_and_questions_of_fastmcp(fast, listener):
     seen = []
     fast.call_tool("count", {"to": 4}, on_progress=lambda progress: seen.append((progress.progress, progress.message)))
     assert seen == [(n, f"at {n}") for n in range(1, 5)]

@@ -19,14 +19,14 @@ from urllib.parse import parse_qsl, unquote_plus, urlencode, urlsplit
 
 from .webscript import LIMIT, WebScript
 
-#: Where users come back to; nobody listens there.
+#: The redirect URI; no server listens there.
 REDIRECT = "http://127.0.0.1:8765/callback"
 
 
 class AuthServer(WebScript):
     """It rotates refresh tokens, and revokes all that comes of one that is used again (``reuses``).
 
-    ``asked`` has what each request for a token said; ``secrets`` all that nobody but the two sides may see.
+    ``asked`` has the fields of each token request; ``secrets`` all values that only the two sides may see.
     """
 
     def __init__(self, path=""):
@@ -111,7 +111,7 @@ class AuthServer(WebScript):
             return None
         client = self.clients.get(fields["client_id"])
         if client is None or fields["redirect_uri"] not in client["redirect_uris"]:
-            return answer.status(400, "unknown client or redirect_uri")  # nobody is sent anywhere for that
+            return answer.status(400, "unknown client or redirect_uri")  # no redirect to an unknown URI
         back = {"state": fields["state"], "iss": self.issuer}
         if self.denies:
             back["error"] = "access_denied"

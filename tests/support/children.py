@@ -1,4 +1,4 @@
-"""Scripted children: little servers that behave as badly as a test wants, and looks at what is left of them."""
+"""Scripted child processes: small servers that misbehave as a test wants, and checks for leftovers."""
 
 import gc
 import json
@@ -79,7 +79,7 @@ def wait_until(condition, limit=LIMIT):
 
 
 class Holdings:
-    """What this process holds: descriptors, threads and children, zombies included."""
+    """The resources of this process: descriptors, threads and children, zombies included."""
 
     def __init__(self):
         gc.collect()

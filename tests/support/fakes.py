@@ -9,7 +9,7 @@ from mcplite.rpc.channels import MemoryChannel
 
 #: For waits that end by an event; long enough for a busy machine.
 LIMIT = 30
-#: What an answer is when there shall be none.
+#: For a request that gets no response.
 SILENCE = object()
 NEWEST = "2025-11-25"
 ALL = {"tools": {"listChanged": True}, "resources": {"subscribe": True, "listChanged": True},
@@ -70,7 +70,7 @@ class Fake:
         assert not self._thread.is_alive()
 
     def connect(self, **options):
-        """Return a client of this server, not open yet; it knows that there is a handshake."""
+        """Return a client of this server, not open yet, in the legacy era."""
         era = None if options.get("revision") else "legacy"
         return mcplite.connect(self.channel, **{"timeout": LIMIT, "era": era, **options})
 
@@ -78,7 +78,7 @@ class Fake:
         """End the connection from the server's side."""
         self._end.close()
 
-    # --- speaking ---------------------------------------------------------------------------------
+    # --- sending ---------------------------------------------------------------------------------
 
     def raw(self, data):
         self._end.write(data, LIMIT)
@@ -103,7 +103,7 @@ class Fake:
         """Send a request and return the client's answer."""
         return self.answer_of(self.ask(method, params))
 
-    # --- listening --------------------------------------------------------------------------------
+    # --- receiving --------------------------------------------------------------------------------
 
     def wait(self, test, count=1):
         """Return the message number *count* of the client that passes a test; wait for it."""
@@ -122,7 +122,7 @@ class Fake:
         return self.wait(lambda message: message.get("method") == method, count)
 
     def methods(self):
-        """Return the methods of all that has come."""
+        """Return the methods of all messages so far."""
         with self._changed:
             return [message["method"] for message in self.sent if "method" in message]
 

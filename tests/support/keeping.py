@@ -1,4 +1,4 @@
-"""What tests of places for credentials share: processes that use them, waits that give up, refusals without secrets."""
+"""For tests of credential stores: processes that use them, waits with an end, errors without secrets."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ def child(program, place):
 
 
 class GaveUp(Exception):
-    """Raised by whoever does not wait any more."""
+    """Raised by a caller that stops waiting."""
 
 
 def give_up():
@@ -42,7 +42,7 @@ def patient():
 
 
 def never():
-    raise AssertionError("nobody else holds it")
+    raise AssertionError("no other thread holds it")
 
 
 def entries(folder):

@@ -1,4 +1,4 @@
-"""People who log in: browsers that come back at once, and those who wait for them."""
+"""Users who log in: browsers that redirect at once, and waits for them."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ def patience():
     until = time.monotonic() + LIMIT
 
     def wait():
-        assert time.monotonic() < until, "nobody came back"
+        assert time.monotonic() < until, "no redirect came"
 
     return wait
 
@@ -42,7 +42,7 @@ def answer(visit, state=STATE):
 
 
 class Surfer:
-    """A browser that logs in at once, and shows where it ends up; called with the URL as an opener is.
+    """A browser that logs in at once and records its last page; called with the URL, like an opener.
 
     :param aside: whether it comes back from opening before it is done.
     """

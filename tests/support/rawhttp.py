@@ -1,4 +1,4 @@
-"""An HTTP client of plain sockets, which can send what no decent client would; it shares no code with ours."""
+"""An HTTP client on plain sockets, which can send invalid requests; it shares no code with the package."""
 
 import json
 import socket
@@ -55,7 +55,7 @@ class Wire:
         self.sock.connect((host, port))
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""
-        #: What is known of the body that is being read in pieces.
+        #: State of a body that is read in pieces.
         self._chunked = False
 
     def __enter__(self):
@@ -165,7 +165,7 @@ class Wire:
         return data
 
     def ended(self):
-        """Whether nothing more comes, and the server has closed the connection."""
+        """Whether the server has closed the connection without sending more."""
         return self.rest() == b""
 
 
@@ -207,7 +207,7 @@ def listen(port, session, path="/mcp", **options):
 
 
 def refuses(port):
-    """Wait until nobody listens at a port any more; return whether that came."""
+    """Wait until no server listens at a port; return whether that happened."""
     until = time.monotonic() + LIMIT
     while time.monotonic() < until:
         try:

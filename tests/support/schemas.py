@@ -1,11 +1,11 @@
-"""The official JSON Schemas as an oracle: what one side sends is validated against what the protocol's authors wrote.
+"""The official JSON Schemas as an oracle: the messages of each side are validated against them.
 
 The schemas are no part of this project. They are looked for in the folder that the environment variable
 ``MCPLITE_SCHEMAS`` names, else in ``shared/schema`` beside the checkout; below it each revision has a folder with
 its ``schema.json``. Without them ``FOLDER`` is None, and a test that needs them skips itself with ``REASON``.
 
 The files differ in dialect and in names (``definitions`` or ``$defs``, ``JSONRPCError`` or
-``JSONRPCErrorResponse``, params that became types of their own); whoever uses this module sees one shape.
+``JSONRPCErrorResponse``, params that became types of their own); users of this module see one shape.
 
 =====================================================  ================================================================
 ``validator_for(revision, name)``                      the jsonschema validator of one definition
@@ -30,12 +30,12 @@ from mcplite.revisions import REVISIONS, Revision, find
 
 REASON = "the official schemas are not here; MCPLITE_SCHEMAS names their folder"
 
-#: Who may send what: the definitions that list it, by direction and kind.
+#: The definitions that list the messages of each direction and kind.
 _UNIONS = {
     ("client", "request"): "ClientRequest", ("client", "notification"): "ClientNotification",
     ("server", "request"): "ServerRequest", ("server", "notification"): "ServerNotification",
 }
-#: A definition's name today, and what older files call it; a dot leads into its properties.
+#: A definition's name today, and its names in older files; a dot leads into its properties.
 _OLDER_NAMES = {
     "JSONRPCResultResponse": "JSONRPCResponse",
     "JSONRPCErrorResponse": "JSONRPCError",
@@ -45,7 +45,7 @@ _OLDER_NAMES = {
     "ResourceTemplateReference": "ResourceReference",
     "ElicitRequestFormParams": "ElicitRequest.params",
 }
-#: Members that hold what the protocol's definitions do not list in full: JSON Schemas, and anybody's own keys.
+#: Members whose content the definitions do not list in full: JSON Schemas, and custom keys.
 _FREE_FORM = {"inputSchema", "outputSchema", "_meta"}
 
 
@@ -121,7 +121,7 @@ def has(revision, name):
 
 
 def resolve(revision, schema):
-    """Return what a schema's ``$ref`` leads to; the schema itself when it has none."""
+    """Return the target of a schema's ``$ref``; the schema itself if it has none."""
     while "$ref" in schema:
         schema = definitions(revision)[schema["$ref"].rpartition("/")[2]]
     return schema
@@ -134,7 +134,7 @@ def _validator_of_all(revision_name):
 
 
 def _validator(revision_name, schema):
-    # Of one for the whole file, which knows by then what the names in it lead to.
+    # The validator of the whole file, which resolves the names in it.
     # allOf, since siblings of a $ref are ignored in the older dialect.
     return _validator_of_all(revision_name).evolve(schema={"allOf": [schema]})
 
@@ -179,7 +179,7 @@ def _parts(revision, schema):
 
 
 def problems(revision, schema, value, path="$", strict=True):
-    """Return what is wrong with a value, as sentences.
+    """Return the errors of a value, as sentences.
 
     :param schema: a schema of the revision's file.
     :param strict: also name members that the revision does not have. The schemas leave objects open, so that a
@@ -235,7 +235,7 @@ def _strange_members(revision, parts, value, path):
 
 
 def check(revision, name, value, strict=True):
-    """Return when *value* is a valid instance of the definition.
+    """Return if *value* is a valid instance of the definition.
 
     :raises AssertionError: with all problems.
     """
@@ -273,7 +273,7 @@ def _named_by(known, method):
 
 
 def methods(revision, direction, kind):
-    """Return what one side may send, as ``{method: name of its definition}``.
+    """Return the messages of one side, as ``{method: name of its definition}``.
 
     :param direction: who sends: "client" or "server".
     :param kind: "request" or "notification".
@@ -282,12 +282,12 @@ def methods(revision, direction, kind):
 
 
 def validate_message(revision, direction, message, request_method=None, strict=True):
-    """Return when *message* is one that the revision lets this side send.
+    """Return if the revision allows this side to send *message*.
 
     :param revision: the one that the two sides agreed on.
     :param direction: who sent it: "client" or "server".
     :param message: the parsed JSON, or its text; a list is a batch.
-    :param request_method: for an answer, the method that it answers: by itself, or as a mapping from request ids,
+    :param request_method: for an answer, the method that it answers: as a name, or as a mapping from request ids,
         which is the only way for a batch of several.
     :param strict: also refuse members that the revision does not have; False for tests that send such on purpose.
     :raises AssertionError: with what is wrong, and the message.
@@ -338,7 +338,7 @@ def _asking_problems(revision, direction, kind, message, strict):
     envelope = schema_of(revision, f"JSONRPC{kind.capitalize()}")
     wrong = problems(revision, envelope, message, strict=strict)
     schema = schema_of(revision, known[method])
-    # What older files do not repeat in each definition: the envelope, and _meta in any params.
+    # Older files do not repeat the envelope, and _meta of params, in each definition.
     own = message if "jsonrpc" in _properties(revision, schema) else {
         name: value for name, value in message.items() if name not in ("jsonrpc", "id")}
     params = own.get("params")
@@ -354,7 +354,7 @@ def _member_schema(revision, schema, member):
 
 def _error_problems(revision, message, strict):
     if not revision.error_id_optional and message.get("id", "") is None:
-        # These files ask for an id; JSON-RPC itself asks for null when the request's could not be read (RPC-11).
+        # These files require an id; JSON-RPC itself requires null when the request's id could not be read (RPC-11).
         message = {**message, "id": 0}
     wrong = problems(revision, schema_of(revision, "JSONRPCErrorResponse"), message, strict=strict)
     for name, schema in definitions(revision).items():
@@ -395,14 +395,14 @@ def _may_ask(revision_name, result_name):
 
 @functools.lru_cache(maxsize=None)
 def _answers(revision_name):
-    """Return what the questions inside of results are answered with, as ``{method: name of its definition}``."""
+    """Return the answers to the questions inside of results, as ``{method: name of its definition}``."""
     known = definitions(revision_name)
     names = [branch["$ref"].rpartition("/")[2] for branch in known.get("InputRequest", {}).get("anyOf", [])]
     return {known[name]["properties"]["method"]["const"]: name.replace("Request", "Result") for name in names}
 
 
 def check_answers(revision, questions, answers):
-    """Return when each of the answers that a request brings is one to its question.
+    """Return if each of the answers in a request fits its question.
 
     That they are answers to something is part of the request's own definition.
 

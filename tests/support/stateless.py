@@ -1,4 +1,4 @@
-"""Messages of the revision without a handshake, as a client of somebody else's would write them."""
+"""Messages of the revision without a handshake, as any client would write them."""
 
 import json
 
@@ -12,7 +12,7 @@ BOTH = "application/json, text/event-stream"
 
 
 def meta(version=MODERN, capabilities=None, info=None, level=None, **more):
-    """Return what each request says of its sender."""
+    """Return the metadata of a request."""
     said = {PREFIX + "protocolVersion": version, PREFIX + "clientCapabilities": capabilities or {}}
     if info is not None:
         said[PREFIX + "clientInfo"] = info
@@ -69,7 +69,7 @@ def encode(request):
 
 
 class Pipe:
-    """The way to a server over a conversation in memory."""
+    """Sends requests to a server in memory."""
 
     def __init__(self, raw):
         self.raw = raw
@@ -91,7 +91,7 @@ class Pipe:
 
 
 class Web(Pipe):
-    """The way to one process of a server over HTTP, without a socket; each request stands for itself."""
+    """Sends requests to the HTTP endpoint of a server, without a socket or a session."""
 
     def __init__(self, mcp, **options):
         self.mcp = mcp

@@ -1,4 +1,4 @@
-"""A web server that does what a test says, bytes and all, and remembers what it was asked."""
+"""A scripted web server, down to the bytes, which records its requests."""
 
 import json
 import socket
@@ -8,7 +8,7 @@ LIMIT = 30
 
 
 class Request:
-    """What came: ``method``, ``path``, ``headers`` (by name in lower case), ``body``, ``message`` (the body's JSON)."""
+    """A request: ``method``, ``path``, ``headers`` (by name in lower case), ``body``, ``message`` (the body's JSON)."""
 
     def __init__(self, head, body):
         first, *lines = head.decode("latin-1").split("\r\n")
@@ -19,12 +19,12 @@ class Request:
 
     @property
     def does(self):
-        """The JSON-RPC method, or the HTTP method for what is no request."""
+        """The JSON-RPC method, or the HTTP method if the body is not a request."""
         return (self.message or {}).get("method", self.method) if isinstance(self.message, dict) else self.method
 
 
 class Answer:
-    """The way back: each method sends at once. ``hold`` waits until the server is closed."""
+    """The response: each method sends at once. ``hold`` waits until the server is closed."""
 
     def __init__(self, sock, closing):
         self._sock = sock
@@ -43,7 +43,7 @@ class Answer:
         self.status(200, json.dumps(value), Content_Type="application/json", **headers)
 
     def events(self, *events, **headers):
-        """Begin an event stream, and send events: strings as they are, all else as JSON data."""
+        """Begin an event stream, and send events: strings unchanged, other values as JSON data."""
         lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
         self.raw(f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{lines}Transfer-Encoding: chunked\r\n\r\n".encode())
         self.more(*events)
@@ -57,7 +57,7 @@ class Answer:
         self.raw(b"0\r\n\r\n")
 
     def cut(self):
-        """Break the connection off."""
+        """Abort the connection."""
         self.kept = False
 
     def hold(self):
@@ -144,7 +144,7 @@ class WebScript:
                 self.failures.append(repr(error))
 
     def wait_for(self, does, count=1):
-        """Wait until something was asked *count* times; return those requests."""
+        """Wait until *count* matching requests came; return them."""
         def found():
             return [request for request in self.requests if request.does == does]
 
@@ -159,7 +159,7 @@ class WebScript:
     capabilities = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "logging": {}}
 
     def play(self, request, answer):
-        """Serve what is not scripted by ``on_<method>``, with underscores for slashes, or what that left to this."""
+        """Answer requests without a script ``on_<method>`` (underscores for slashes), and those that it did not handle."""
         if request.method == "GET":
             answer.status(405)
         elif request.method == "DELETE":
@@ -174,7 +174,7 @@ class WebScript:
             answer.json(self.result(request, {}))
 
     def refuses(self, request, answer):
-        """Refuse a request before anything else is asked; return whether that was done."""
+        """Hook that may refuse a request first; return whether it did."""
         return False
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Everything that our side sends, held against the official schemas of the revision that it was sent in.
+"""Checks all messages of mcplite against the official schemas of their revision.
 
 ``recording()`` puts a recorder into every ``Peer`` and every ``Endpoint`` for the time of a block;
 ``Recorder.problems()`` then says what was wrong. What the other side sends is followed, to know the revision
@@ -25,13 +25,13 @@ from mcplite.server.http.endpoint import Endpoint
 
 from . import schemas
 
-#: Outlines of messages that were found valid; tests send the same ones again and again.
+#: Outlines of messages that were found valid, since tests send the same ones often.
 _valid = set()
 _OTHER = {"->": "<-", "<-": "->", "client": "server", "server": "client"}
 
 
 def _outline(value):
-    """Return a value without what no schema looks at: long texts, the size of numbers."""
+    """Return a value without the parts that no schema checks: long texts, the size of numbers."""
     if isinstance(value, dict):
         return tuple(sorted((key, _outline(item)) for key, item in value.items()))
     if isinstance(value, list):
@@ -71,7 +71,7 @@ def _mended(message, answers):
 
 
 def _responses(message):
-    """Return the answers that a request brings, by key."""
+    """Return the answers in a request, by key."""
     params = message.get("params") if isinstance(message, dict) else None
     responses = params.get("inputResponses") if isinstance(params, dict) else None
     return responses if isinstance(responses, dict) else {}
@@ -104,25 +104,25 @@ def _side(direction, message):
 
 
 class _Conversation:
-    """What is known of one peer: which side we are, the revision, and who has asked what."""
+    """The state of one peer: our side, the revision, and the open requests of both."""
 
     def __init__(self):
         self.side = None
-        #: What a handshake agreed on.
+        #: The revision of the handshake.
         self.revision = None
         self.handshake_id = None
-        #: What a request named for itself last.
+        #: The revision that a request named last.
         self.named = None
         #: By direction and id, what was asked and not answered yet: for each request its method and the revisions that
         #: it may be of. Those of one id are all kept until the last of them is answered.
         self.asked = {"->": {}, "<-": {}}
         self._answered = {"->": {}, "<-": {}}
-        #: By key, the methods of what a result has asked.
+        #: By key, the methods of the questions in a result.
         self.questions = {}
 
     @property
     def usual(self):
-        """The revision of what does not say."""
+        """The revision of messages that name none."""
         return self.revision or self.named or NEWEST_LEGACY
 
     def sender(self, direction):
@@ -143,7 +143,7 @@ class _Conversation:
         return found
 
     def under_way(self, direction):
-        """Return the revisions of what one side has asked and not been answered."""
+        """Return the revisions of the open requests of one side."""
         return [revision for requests in self.asked[direction].values() for _, revisions in requests
                 for revision in revisions]
 
@@ -160,7 +160,7 @@ class Recorder:
         self._conversations = weakref.WeakKeyDictionary()
         self._to_check = {}
         self._methods = _known_methods()
-        #: What was judged: who sent it, what it was (its method, for an answer the method of its request; "error").
+        #: The checked messages: their sender and kind (the method, for a response that of its request; "error").
         self.judged = set()
 
     def observe(self, peer, direction, data):
@@ -171,7 +171,7 @@ class Recorder:
             return  # only the other side's can be that
         with self._lock:
             conversation = self._conversations.setdefault(peer, _Conversation())
-            if conversation.side is None and isinstance(message, dict):  # nobody begins with a batch
+            if conversation.side is None and isinstance(message, dict):  # no conversation begins with a batch
                 conversation.side = _side(direction, message)
             readings = [self._follow(conversation, direction, item)
                         for item in (message if isinstance(message, list) else [message])]
@@ -179,7 +179,7 @@ class Recorder:
                 self._note(conversation, direction, message, readings)
 
     def _follow(self, conversation, direction, message):
-        """Return what a message may be, as pairs of a revision and the method that it answers."""
+        """Return the possible meanings of a message, as pairs of a revision and the method that it answers."""
         if not isinstance(message, dict) or not isinstance(message.get("id"), (str, int, type(None))):
             return [(conversation.usual, None)]
         if not isinstance(message.get("method"), str):
@@ -268,7 +268,7 @@ class Recorder:
         if not isinstance(body, dict) or "jsonrpc" not in body:
             return  # from a plain route of the user's
         try:
-            # Of what cannot be read nobody knows what it claims.
+            # The claims of an unreadable message are unknown.
             claimed = None if body.get("id") is None else _claimed(json.loads(data))
         except ValueError:
             claimed = None
@@ -280,7 +280,7 @@ class Recorder:
             self._add("server", body, [(claimed or NEWEST, {})], {})
 
     def problems(self):
-        """Return what was wrong with what our side sent, one text for each message."""
+        """Return the errors in our messages, one text for each message."""
         if schemas.FOLDER is None:
             return []
         with self._lock:
@@ -304,7 +304,7 @@ class Recorder:
 
 
 def _judge(sender, message, revision, answers, questions, own):
-    """Raise AssertionError when a message is not one that this side may send in this revision."""
+    """Raise AssertionError if the revision does not allow this side to send the message."""
     if not own or "error" in message:
         schemas.validate_message(revision, sender, message, answers)
     elif revision.modern and "result" in message:

@@ -1,4 +1,4 @@
-"""What authorization is judged with: an authorization server, a browser and a protected server, all of them processes.
+"""For tests of authorization: an authorization server, a browser and a protected server, each in a process.
 
 Whatever a test does: no token, code, verifier or secret that went through the authorization server may be found in
 what our side said, be it in logs at DEBUG or on stdout and stderr of a process.
@@ -117,7 +117,7 @@ class AuthorizationServer:
                 and all(said.get(name) == value for name, value in facts.items())]
 
     def secrets(self):
-        """Return what nobody may tell: pieces, so that half of a token is found as well."""
+        """Return all secrets in pieces, so that half of a token is found as well."""
         pieces = set()
         for secret in self._secrets.read_text("utf-8").splitlines() if self._secrets.exists() else ():
             # The first part of a signed token only says how it is signed.
@@ -237,7 +237,7 @@ def authorization_server(node, running, tmp_path, log, capfd):
 def protected(running):
     """``protected(at, asks=False)``: our server, which wants tokens of that one; a :class:`Running`.
 
-    It verifies them by itself, or asks about each, which opaque ones need.
+    It verifies them itself, or introspects each, which opaque tokens need.
     """
 
     def start(at, asks=False):

@@ -1,4 +1,4 @@
-"""A server that lets in who has a token of ISSUER; the first line says where it is, and it ends with its stdin.
+"""A server that accepts tokens of ISSUER; the first line says where it is, and it ends with its stdin.
 
 From the environment: ISSUER; VERIFIER, "jwt" or "introspection", for which CLIENT_ID and CLIENT_SECRET are its own.
 Everything that it logs is on stderr, at DEBUG.

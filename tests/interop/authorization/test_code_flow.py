@@ -19,10 +19,10 @@ WRITER = "ada with mcp:read mcp:write"
 
 @pytest.fixture
 def refused():
-    """What must not happen: somebody is asked to log in."""
+    """Fails: no user may be asked to log in."""
 
     def refuse(url):
-        raise AssertionError("somebody was asked to log in")
+        raise AssertionError("a user was asked to log in")
 
     return mcplite.Browser(open=refuse)
 
@@ -94,7 +94,7 @@ def test_an_expired_token_is_renewed_without_the_user(revision, authorization_se
     server = protected(at)
     store = mcplite.MemoryStore()
     with mcplite.connect(server.url, auth=login(user, store=store), revision=revision) as client:
-        for _ in range(3):  # a rotated refresh token is none any more: the server would end it all at its second use
+        for _ in range(3):  # a rotated refresh token is invalid: the server would end the login at its second use
             assert client.call_tool("whoami").text == READER
             until_it_has_ended(store, server.url)
         assert client.call_tool("whoami").text == READER
@@ -104,7 +104,7 @@ def test_an_expired_token_is_renewed_without_the_user(revision, authorization_se
     assert {event["resource"] for event in renewed} == {server.url}
 
 
-def test_refresh_tokens_are_had_from_a_server_that_wants_to_be_asked_for_them(authorization_server, protected, user):
+def test_offline_access_is_requested_where_refresh_tokens_need_it(authorization_server, protected, user):
     at = authorization_server(OFFLINE="asked", SECONDS="1")
     server = protected(at)
     store = mcplite.MemoryStore()
@@ -116,7 +116,7 @@ def test_refresh_tokens_are_had_from_a_server_that_wants_to_be_asked_for_them(au
     assert len(at.events("token")) >= 2 and all(event["refreshable"] for event in at.events("token"))
 
 
-def test_a_login_that_the_authorization_server_has_ended_is_asked_for_again(authorization_server, protected, user):
+def test_a_login_that_the_authorization_server_ended_is_repeated(authorization_server, protected, user):
     at = authorization_server(FIRST="1", FORMAT="opaque")
     server = protected(at, asks=True)
     store = mcplite.MemoryStore()
@@ -202,7 +202,7 @@ def test_a_client_with_a_secret(method, authorization_server, protected, user):
         ("authorization_code", method, 200), ("refresh_token", method, 200)]
 
 
-def test_a_client_that_is_known_by_its_document(authorization_server, protected, user):
+def test_a_client_with_a_metadata_document(authorization_server, protected, user):
     url = "https://client.example/about/client.json"
     document = mcplite.client_metadata("The test", ["http://127.0.0.1/callback"], url=url)
     at = authorization_server(DOCUMENTS=json.dumps({url: document}))
@@ -212,14 +212,14 @@ def test_a_client_that_is_known_by_its_document(authorization_server, protected,
     assert at.events("registration") == [] and [event["url"] for event in at.events("fetched")] == [url]
 
 
-def test_a_server_that_registers_nobody(authorization_server, protected, refused):
+def test_a_server_without_registration(authorization_server, protected, refused):
     at = authorization_server(REFUSE="registration")
     server = protected(at)
     with pytest.raises(mcplite.AuthError, match="registers no clients by itself: .* give client_id="):
         call(server.url, mcplite.OAuth(ask=refused), "whoami")
 
 
-def test_another_issuer_than_the_trusted_one_gets_nothing(authorization_server, protected, refused):
+def test_an_issuer_that_is_not_trusted_gets_no_request(authorization_server, protected, refused):
     at, other = authorization_server(), authorization_server()
     server = protected(at)
     with pytest.raises(mcplite.AuthError, match=other.issuer):
@@ -227,7 +227,7 @@ def test_another_issuer_than_the_trusted_one_gets_nothing(authorization_server, 
     assert at.events("request") == other.events("request") == []
 
 
-def test_who_logs_out_is_asked_again(authorization_server, protected, user):
+def test_after_a_logout_the_user_is_asked_again(authorization_server, protected, user):
     at = authorization_server(FORMAT="opaque")
     server = protected(at, asks=True)
     auth = login(user)

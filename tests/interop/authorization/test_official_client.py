@@ -59,7 +59,7 @@ def test_an_expired_token_is_renewed(mode, revision, authorization_server, prote
 
 
 @pytest.mark.parametrize("mode, revision", MODES)
-def test_credentials_of_its_own(mode, revision, authorization_server, protected, visit):
+def test_client_credentials(mode, revision, authorization_server, protected, visit):
     robot = {"client_id": "robot", "client_secret": "a secret of the robot", "redirect_uris": [], "response_types": [],
              "grant_types": ["client_credentials"]}
     at = authorization_server([robot])

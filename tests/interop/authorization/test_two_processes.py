@@ -1,4 +1,4 @@
-"""Many threads of two processes find the same token to be good no more: it is renewed once."""
+"""Many threads of two processes find the same token expired: it is renewed once."""
 
 import json
 import time

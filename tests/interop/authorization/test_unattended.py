@@ -107,7 +107,7 @@ def test_a_key_that_is_wrong(authorization_server, protected):
     assert caught.value.error == "invalid_client"
 
 
-def test_a_secret_goes_to_its_issuer_alone(authorization_server, protected):
+def test_a_secret_goes_only_to_its_issuer(authorization_server, protected):
     at, other = (authorization_server([ROBOT]) for _ in range(2))
     server = protected(other)
     with pytest.raises(mcplite.AuthError, match=at.issuer):
@@ -116,7 +116,7 @@ def test_a_secret_goes_to_its_issuer_alone(authorization_server, protected):
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_nobody_is_there_to_grant_more(revision, authorization_server, protected):
+def test_no_user_can_grant_more_scopes(revision, authorization_server, protected):
     at = authorization_server([ROBOT])
     server = protected(at)
     with mcplite.connect(server.url, auth=robot(at), revision=revision) as client:
@@ -140,7 +140,7 @@ def test_an_expired_token_is_replaced(revision, authorization_server, protected)
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_who_listens_goes_on_with_the_next_token(revision, authorization_server, protected):
+def test_a_subscription_continues_with_the_next_token(revision, authorization_server, protected):
     at = authorization_server([ROBOT], FORMAT="opaque", SECONDS="2")
     server = protected(at, asks=True)
     store, told = mcplite.MemoryStore(), queue.Queue()
@@ -162,7 +162,7 @@ def test_who_listens_goes_on_with_the_next_token(revision, authorization_server,
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_a_token_that_was_withdrawn_is_replaced(revision, authorization_server, protected):
+def test_a_revoked_token_is_replaced(revision, authorization_server, protected):
     at = authorization_server([ROBOT], FORMAT="opaque")
     server = protected(at, asks=True)
     auth = robot(at)
@@ -185,7 +185,7 @@ def test_tokens_that_are_not_for_this_server_are_refused(authorization_server, p
     wrong = {
         "for the server beside it": token(at, resource=server.url + "2", scope="mcp:read"),
         "for the host": token(at, resource=server.url.replace("/mcp", "/"), scope="mcp:read"),
-        "for nobody in particular": token(at),
+        "for no audience": token(at),
         "of another authorization server": token(other, resource=server.url, scope="mcp:read"),
         "with other claims": f"{head}.{changed}.{signature}",
         "without a signature": f"{head}.{body}.",
@@ -201,7 +201,7 @@ def test_tokens_that_are_not_for_this_server_are_refused(authorization_server, p
     assert "403" in str(caught.value) or "insufficient_scope" in str(caught.value)
 
 
-def test_tokens_that_the_authorization_server_knows_nothing_good_of_are_refused(authorization_server, protected):
+def test_inactive_tokens_are_refused(authorization_server, protected):
     at = authorization_server([ROBOT], FORMAT="opaque")
     server = protected(at, asks=True)
     good = token(at, resource=server.url, scope="mcp:read")
@@ -223,7 +223,7 @@ def test_a_signed_token_that_the_authorization_server_cannot_look_up_is_refused(
     assert 'error="invalid_token"' in caught.value.challenge
 
 
-def test_nobody_is_let_in_while_the_authorization_server_is_away(authorization_server, protected):
+def test_all_tokens_are_refused_while_the_authorization_server_is_down(authorization_server, protected):
     at = authorization_server([ROBOT], FORMAT="opaque")
     server = protected(at, asks=True)
     good = token(at, resource=server.url, scope="mcp:read")

@@ -3,7 +3,7 @@
     python visitor.py URL STORE TOOL THREADS
 
 Prints "ready", waits for a line on stdin, prints what the calls gave as one JSON list, and ends. The tokens are those
-of the file STORE; nobody is there to log in. Everything that it logs is on stderr, at DEBUG.
+of the file STORE; there is no user to log in. Its log is on stderr, at DEBUG.
 """
 
 import json
@@ -15,7 +15,7 @@ import mcplite
 
 
 def refuse(url):
-    raise AssertionError("somebody is to log in")
+    raise AssertionError("a user is asked to log in")
 
 
 def main(url, store, tool, threads):
