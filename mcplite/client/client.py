@@ -11,8 +11,7 @@ from ..errors import ConnectionClosed
 from ..protocol.envelope import check_extension
 from ..revisions import Revision, find
 from ..rpc.interfaces import Channel
-from ..rpc.peer import Counters
-from ..rpc.tracing import trace_for
+from ..rpc.tracing import Counters, trace_for
 from ..types import Implementation, InitializeResult, ServerCapabilities
 from ..version import __version__
 from .features.cache import Cache

@@ -60,12 +60,12 @@ class Exchange:
     def paused(self) -> Iterator[None]:
         """Pause its clock for the block, if it has one that can be paused: a person may be asked to log in."""
         if self._clock is not None:
-            self._clock.stop()
+            self._clock.pause()
         try:
             yield
         finally:
             if self._clock is not None:
-                self._clock.go()
+                self._clock.resume()
 
     def attach(self, sock: socket.socket) -> None:
         """Note the socket that the exchange uses from here on."""

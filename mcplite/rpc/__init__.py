@@ -1,1 +1,4 @@
-"""The engine: threads, queues and locks that carry JSON-RPC; it knows no method name and no socket."""
+"""The engine: threads, queues and locks that carry JSON-RPC messages over a channel.
+
+It knows no method name, no header and no socket.
+"""

@@ -1,4 +1,7 @@
-"""A cancel token: set once, waitable, with callbacks and a reason."""
+"""A cancel token: set once, waitable, with callbacks and a reason.
+
+Callers pass one to a call; handlers find theirs in the context.
+"""
 
 import logging
 import threading
@@ -14,8 +17,7 @@ _log = logging.getLogger(__name__)
 class CancelToken:
     """Tells any number of threads, once, that they should stop.
 
-    Whoever cancels runs the callbacks on its own thread; a callback that raises is logged and
-    keeps none of the others from running.
+    The callbacks run on the thread that cancels. One that raises is logged, and the others still run.
     """
 
     def __init__(self) -> None:
@@ -28,16 +30,16 @@ class CancelToken:
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody has cancelled."""
+        """Whether the token was cancelled."""
         return self._event.is_set()
 
     @property
     def reason(self) -> Optional[str]:
-        """Why, if whoever cancelled said so."""
+        """The reason given to :meth:`cancel`; None without one."""
         return self._reason
 
     def cancel(self, reason: Optional[str] = None) -> bool:
-        """Cancel; the first call wins and later ones change nothing.
+        """Cancel the token; only the first call has an effect.
 
         :param reason: a sentence for logs and for the exception.
         :returns: whether this call was the first.
@@ -57,9 +59,10 @@ class CancelToken:
         return True
 
     def add_callback(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Have *callback* run when the token is cancelled; at once when it already is.
+        """Run *callback* when the token is cancelled; at once if it already is.
 
-        :returns: a function that takes the callback off again.
+        :param callback: takes no arguments; it runs on the thread that cancels.
+        :returns: a function that removes the callback.
         """
         with self._lock:
             if not self._event.is_set():
@@ -80,9 +83,9 @@ class CancelToken:
         return self._event.wait(timeout)
 
     def check(self) -> None:
-        """Return when nobody has cancelled.
+        """Return if the token was not cancelled.
 
-        :raises Cancelled: with the reason.
+        :raises Cancelled: it was; with the reason.
         """
         if self._event.is_set():
             raise Cancelled(self._reason)

@@ -48,9 +48,14 @@ class _Queue:
             self.messages.append(data)
             self.changed.notify_all()
 
-    def set(self, flag: str) -> None:
+    def wake(self) -> None:
         with self.changed:
-            setattr(self, flag, True)
+            self.woken = True
+            self.changed.notify_all()
+
+    def close(self) -> None:
+        with self.changed:
+            self.closed = True
             self.changed.notify_all()
 
 
@@ -85,11 +90,11 @@ class MemoryChannel(Channel):
         self._outbound.put(data, timeout)
 
     def wake(self) -> None:
-        self._inbound.set("woken")
+        self._inbound.wake()
 
     def close(self) -> None:
-        self._outbound.set("closed")
-        self._inbound.set("closed")
+        self._outbound.close()
+        self._inbound.close()
 
 
 class StreamChannel(Channel):

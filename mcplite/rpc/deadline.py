@@ -1,4 +1,7 @@
-"""One deadline for one operation, carried through every step of it."""
+"""One deadline for one operation, passed through all of its steps.
+
+A channel computes the remaining time of each step from it, so that the steps together keep one limit.
+"""
 
 import time
 from typing import Optional
@@ -7,19 +10,19 @@ __all__ = ["Deadline"]
 
 
 class Deadline:
-    """A point in monotonic time, or none at all.
+    """A point in monotonic time that an operation must not pass; it may be unlimited.
 
-    :param timeout: seconds from now; None means that there is no deadline.
+    :param timeout: seconds from now; None for no limit.
     """
 
-    __slots__ = ("at", "_stopped")
+    __slots__ = ("at", "_paused")
 
     def __init__(self, timeout: Optional[float]) -> None:
         self.at = None if timeout is None else time.monotonic() + timeout
-        self._stopped: Optional[float] = None
+        self._paused: Optional[float] = None
 
     def remaining(self) -> Optional[float]:
-        """Return the seconds that are left, never below zero; None when there is no deadline."""
+        """Return the remaining seconds, never below zero; None without a limit."""
         return None if self.at is None else max(0.0, self.at - self._now())
 
     @property
@@ -28,14 +31,14 @@ class Deadline:
         return self.at is not None and self._now() >= self.at
 
     def _now(self) -> float:
-        return time.monotonic() if self._stopped is None else self._stopped
+        return time.monotonic() if self._paused is None else self._paused
 
-    def stop(self) -> None:
-        """Let no time pass until :meth:`go`, by the thread that works for it: somebody logs in."""
-        self._stopped = time.monotonic()
+    def pause(self) -> None:
+        """Let no time pass until :meth:`resume`: a user logs in. Not thread-safe: one thread owns a deadline."""
+        self._paused = time.monotonic()
 
-    def go(self) -> None:
-        """Go on."""
-        if self.at is not None and self._stopped is not None:
-            self.at += time.monotonic() - self._stopped
-        self._stopped = None
+    def resume(self) -> None:
+        """Let time pass again."""
+        if self.at is not None and self._paused is not None:
+            self.at += time.monotonic() - self._paused
+        self._paused = None

@@ -226,7 +226,7 @@ class Handler:
         """Whether arrays of messages are legal now (RPC-21, RPC-26)."""
         return False
 
-    def answers_noise(self) -> bool:
+    def answers_invalid_input(self) -> bool:
         """Whether input that is not a message is answered with an error."""
         return True
 

@@ -46,7 +46,7 @@ class ChannelHooks:
         """
 
     def write(self, data: bytes, timeout: Optional[float] = None) -> None:
-        """See :meth:`Channel.write`, which the defaults of the next three methods use."""
+        """See :meth:`Channel.write`, which the defaults of the next two methods use."""
         raise NotImplementedError
 
     def write_beside(self, data: bytes, beside: Any, timeout: Optional[float] = None) -> None:
@@ -54,10 +54,6 @@ class ChannelHooks:
 
         :param beside: what the session gave; only the session and the channel know its type.
         """
-        self.write(data, timeout)
-
-    def write_request(self, data: bytes, pending: Pending, timeout: Optional[float] = None) -> None:
-        """Write the request that *pending* stands for; it may be cancelled while this blocks."""
         self.write(data, timeout)
 
     def write_soon(self, data: bytes) -> None:
@@ -212,7 +208,7 @@ class Reading:
 
     def send(self, pending: Pending, data: bytes, timeout: Optional[float]) -> None:
         """Send the request that *pending* stands for; see :meth:`Channel.write`."""
-        self._channel.write_request(data, pending, timeout)
+        self._channel.write(data, timeout)
 
     def wait(self, pending: Pending) -> None:
         """Return when *pending* is complete or interrupted, has progress to deliver, or has timed out."""

@@ -1,7 +1,7 @@
 """Calls that this side makes: ids, the wait for the response, timeouts, cancel notices.
 
-:class:`Caller` is the half of a peer that a client uses most, and all that a test of calls needs. It knows nothing
-of the other side's requests; :class:`~.peer.Peer` adds them.
+:class:`Caller` is complete as it is and knows nothing of the other side's requests; :class:`~.peer.Peer` extends it
+by them.
 """
 
 import contextlib
@@ -215,12 +215,12 @@ class Caller:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop the clock of all calls while the block answers a question of the peer."""
-        self._clock.stop()
+        """Pause the clock of all calls while the block answers a question of the peer."""
+        self._clock.pause()
         try:
             yield
         finally:
-            self._clock.go()
+            self._clock.resume()
 
     def _end_calls(self, error: Exception) -> bool:
         """Note the end of the connection, and make every waiting call raise *error*; False if it was noted before."""

@@ -15,9 +15,9 @@ from .interfaces import Channel, Outlet, Reading, Sender
 from .outgoing import Caller
 from .reading import CallerReading, LeaderFollowerReading
 from .threads import Workers
-from .tracing import Counters, RateLog, Trace
+from .tracing import RateLog, Trace
 
-__all__ = ["Counters", "Peer"]
+__all__ = ["Peer"]
 
 _log = logging.getLogger(__name__)
 
@@ -201,7 +201,7 @@ class Peer(Caller, Sender):
                 return
         self._warnings.warning("%s sent something that is not a message: %s", self.name, invalid.message)
         # A client does not answer noise on a server's stdout (STD-25); a server says what was wrong.
-        if invalid.answers or (invalid.code == PARSE_ERROR and not self._serving) or not self._handler.answers_noise():
+        if invalid.answers or (invalid.code == PARSE_ERROR and not self._serving) or not self._handler.answers_invalid_input():
             return
         failure = jsonrpc.Failure(invalid.id, invalid.code, invalid.message, None)
         data = jsonrpc.dump(failure, null_id=self._handler.names_unreadable_ids())

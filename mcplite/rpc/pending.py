@@ -18,40 +18,40 @@ _PROGRESS_LIMIT = 16_384
 
 
 class Clock:
-    """Monotonic time that can be stopped; all calls of one connection share it."""
+    """Monotonic time that can be paused; all calls of one connection share it."""
 
     def __init__(self) -> None:
         #: Guards the three fields below; held for assignments only.
         self._lock = threading.Lock()
-        self._stops = 0
+        self._pauses = 0
         self._since = 0.0
         self._lost = 0.0
 
     def now(self) -> float:
         """Return the seconds that have passed while the clock was running."""
-        if not self._stops:
-            # The common case takes no lock: a stop at this very moment is as good as one just after it.
+        if not self._pauses:
+            # The common case takes no lock: a pause at this very moment is as good as one just after it.
             return time.monotonic() - self._lost
         with self._lock:
-            return (self._since if self._stops else time.monotonic()) - self._lost
+            return (self._since if self._pauses else time.monotonic()) - self._lost
 
     @property
-    def stopped(self) -> bool:
-        """Whether the clock is stopped."""
-        return self._stops > 0
+    def paused(self) -> bool:
+        """Whether the clock is paused."""
+        return self._pauses > 0
 
-    def stop(self) -> None:
-        """Stop the clock; each stop needs one :meth:`go`."""
+    def pause(self) -> None:
+        """Pause the clock; each pause needs one :meth:`resume`."""
         with self._lock:
-            if not self._stops:
+            if not self._pauses:
                 self._since = time.monotonic()
-            self._stops += 1
+            self._pauses += 1
 
-    def go(self) -> None:
-        """Take one stop back; the clock runs again after the last one."""
+    def resume(self) -> None:
+        """End one pause; the clock runs again when all have ended."""
         with self._lock:
-            self._stops -= 1
-            if not self._stops:
+            self._pauses -= 1
+            if not self._pauses:
                 self._lost += time.monotonic() - self._since
 
 
@@ -127,8 +127,8 @@ class Pending:
         if self.end is None:
             return None
         left = self.end - self.clock.now()
-        # While the clock is stopped, the remaining time does not shrink: sleep in slices instead of spinning.
-        return max(left, 0.05) if left > 0 and self.clock.stopped else left
+        # While the clock is paused, the remaining time does not shrink: sleep in slices instead of spinning.
+        return max(left, 0.05) if left > 0 and self.clock.paused else left
 
     def prepare_sleep(self) -> threading.Event:
         """Return the event that every change sets from now on."""

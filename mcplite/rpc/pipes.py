@@ -1,7 +1,7 @@
-"""Newline framing over two file descriptors: what the stdio transports of both sides are made of.
+"""A channel over two file descriptors with newline framing; the stdio transports of both sides are built on it.
 
 A read waits in ``poll`` for data, for a wake-up or for the end of the other process, so that a
-caller can hold the reading role with a deadline and be called off from another thread. Where pipes
+caller can read with a deadline, and another thread can interrupt it. Where pipes
 cannot be polled (Windows) the channel is not ``interruptible`` and reads block.
 """
 
@@ -18,21 +18,21 @@ from .interfaces import Channel
 
 __all__ = ["PipeChannel"]
 
-#: A pipe holds 64 KiB; asking for more only makes the allocation dearer.
+#: Bytes to read at once: a pipe holds 64 KiB, and a larger buffer only costs more to allocate.
 _CHUNK = 65536
-#: How long a writer that waits for a full pipe goes without looking whether the channel was closed.
+#: Seconds after which a writer that waits for a full pipe checks whether the channel was closed.
 _SLICE = 0.2
 
 
 class PipeChannel(Channel):
-    """Messages as lines over a pair of descriptors, which the channel owns and closes.
+    """Carries messages as lines over a pair of descriptors, which the channel owns and closes.
 
     :param read_fd: where messages come from.
     :param write_fd: where messages go; set non-blocking first if ``nonblocking`` is true.
-    :param name: how errors call the peer.
+    :param name: how errors name the peer.
     :param line_limit: bytes that one incoming message may have.
-    :param watch_fd: becomes readable when the other process ends (a pidfd); None when there is none.
-    :param nonblocking: the write end does not block, so that writes can time out.
+    :param watch_fd: becomes readable when the other process ends (a pidfd); None for none.
+    :param nonblocking: whether the write end does not block, so that writes can time out.
     """
 
     def __init__(self, read_fd: int, write_fd: int, *, name: str, line_limit: int,
@@ -42,12 +42,12 @@ class PipeChannel(Channel):
         self._nonblocking = nonblocking
         self._lines = LineBuffer(line_limit)
         self._closed = False
-        #: Guards the one transition of ``_closed``.
+        #: Guards the one transition of ``_closed``; held for an assignment.
         self._close_lock = threading.Lock()
         self._ended: Optional[ConnectionClosed] = None
         #: Keeps one message whole on the descriptor; held while it is written.
         self._write_lock = threading.Lock()
-        #: The rest of a message whose writer ran out of time; goes out before anything else.
+        #: The rest of a message whose write timed out; it goes out before the next message.
         self._unsent = b""
         self._poll: "Optional[select.poll]" = None
         if hasattr(select, "poll"):
@@ -67,7 +67,7 @@ class PipeChannel(Channel):
         return self._lines.ready
 
     def closed_error(self) -> ConnectionClosed:
-        """Return the error for the end of the stream; a subclass may know more about it."""
+        """Return the error for the end of the stream; a subclass may add details."""
         return ConnectionClosed(f"{self.name} closed the connection")
 
     def read(self, timeout: Optional[float] = None) -> Optional[bytes]:
@@ -87,7 +87,7 @@ class PipeChannel(Channel):
                 raise self._ended
             if self._poll is not None:
                 if timeout is not None:
-                    # One deadline for all chunks, or a peer that drips bytes could hold a caller for ever.
+                    # One deadline for all chunks: otherwise a peer that sends byte by byte could keep a caller without limit.
                     if deadline is None:
                         deadline = Deadline(timeout)
                     else:
@@ -101,12 +101,12 @@ class PipeChannel(Channel):
                         self._drain_wake()
                         return None
                     if self._read_fd not in fds:
-                        # The process is gone and its pipe is empty, though a grandchild may hold it open (REL-03).
+                        # The process has ended and its pipe is empty, though a grandchild may hold it open (REL-03).
                         self._ended = self.closed_error()
                         continue
             try:
                 # One call into C: a signal handler that raises on this thread (Ctrl-C in a caller that
-                # reads its own answer) strikes before or after it, so no byte is taken and then lost.
+                # reads its own response) runs before or after it, so no byte is taken and then lost.
                 lines.arrived.extend(map(os.read, (self._read_fd,), (_CHUNK,)))
             except OSError as error:
                 self._ended = self.closed_error()
@@ -126,14 +126,14 @@ class PipeChannel(Channel):
             self._flush(deadline)
         except RequestTimeout:
             if len(self._unsent) == len(data) + 1:
-                self._unsent = b""  # nothing of it left: it need not go out at all
+                self._unsent = b""  # no byte was written, so the message can be dropped as a whole
             raise
         finally:
             self._write_lock.release()
 
     def _flush(self, deadline: Deadline) -> None:
-        # Called with the write lock held. What was written is noted inside the same call into C, for
-        # the reason given in read().
+        # Called with the write lock held. The number of bytes written is stored inside the same call into C,
+        # for the reason given in read().
         written: List[int] = []
         total = len(self._unsent)
         rest = memoryview(self._unsent)
@@ -174,7 +174,7 @@ class PipeChannel(Channel):
             try:
                 os.write(self._wake_write, b"\0")
             except BlockingIOError:
-                return  # full: the reader has wake-ups waiting already
+                return  # the pipe is full: the reader has pending wake-ups already
             except OSError:
                 if not self._closed:
                     raise
@@ -183,10 +183,13 @@ class PipeChannel(Channel):
         try:
             os.read(self._wake_read, 4096)
         except BlockingIOError:
-            return  # two readers in a row drained one wake-up
+            return  # the previous reader has drained this wake-up as well
 
     def close_input(self, timeout: float) -> None:
-        """Close the write end, which tells the peer that nothing more will come."""
+        """Close the write end: the peer reads the end of its input.
+
+        :param timeout: seconds to wait for a write in progress.
+        """
         locked = self._write_lock.acquire(timeout=timeout)
         try:
             if self._write_fd >= 0 and (locked or not self._nonblocking):
@@ -197,7 +200,7 @@ class PipeChannel(Channel):
                 self._write_lock.release()
 
     def close(self) -> None:
-        """Close every descriptor; nobody may be reading any more."""
+        """Close every descriptor; no thread may be inside :meth:`read` any more."""
         with self._close_lock:
             if self._closed:
                 return

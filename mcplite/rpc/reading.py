@@ -253,9 +253,9 @@ class LeaderFollowerReading(_PooledReading):
 
     def suspended(self) -> ContextManager[None]:
         with self._lock:
-            ticket = self._watchdog.ticket if self._leader == threading.get_ident() else 0
-        if ticket:
-            self._replace_leader(ticket)
+            task = self._watchdog.task if self._leader == threading.get_ident() else 0
+        if task:
+            self._replace_leader(task)
         return self._workers.suspended()
 
     def _lead(self) -> None:
@@ -282,10 +282,10 @@ class LeaderFollowerReading(_PooledReading):
                 continue
             channel.consume()
             with lock:
-                ticket = watchdog.begin()
+                task = watchdog.begin()
             receive(message)
             with lock:
-                if not watchdog.end(ticket):
+                if not watchdog.end(task):
                     return
         self._end()
 
@@ -301,15 +301,15 @@ class LeaderFollowerReading(_PooledReading):
             finally:
                 self._channel.close()  # no thread reads any more, and perhaps no other thread will close it
 
-    def _replace_leader(self, ticket: int) -> None:
-        """Make another thread the leader in place of the one that is at *ticket*."""
+    def _replace_leader(self, task: int) -> None:
+        """Make another thread the leader, in place of the one that runs the task with this number."""
         if not self._stop.is_set():
-            self._workers.spawn(lambda: self._take_lead(ticket))
+            self._workers.spawn(lambda: self._take_lead(task))
 
-    def _take_lead(self, ticket: int) -> None:
+    def _take_lead(self, task: int) -> None:
         # The role changes hands on the new thread, and not before: if the system gives no thread, it stays.
         with self._lock:
-            if not self._watchdog.end(ticket):
+            if not self._watchdog.end(task):
                 return
             self._leader = None
         self._lead()

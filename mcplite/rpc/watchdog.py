@@ -1,4 +1,7 @@
-"""A thread that notices when whoever leads has been at one piece of work for long."""
+"""Notices when a leader spends longer than one tick on a task, so that another thread can read on.
+
+The leader-follower reading of pipes and the HTTP server's poller each have one.
+"""
 
 import logging
 import threading
@@ -9,79 +12,80 @@ __all__ = ["Watchdog"]
 
 _log = logging.getLogger(__name__)
 
-#: Seconds without work after which it sleeps until there is some.
+#: Seconds without a task after which the watchdog sleeps until the next one.
 _QUIET_SECONDS = 0.1
 
 
 class Watchdog:
-    """Watches work that is done piece by piece, each under a ticket of its own.
+    """Watches a leader's tasks, each of which has a number.
 
-    A ticket stands for the right to go on with the next piece; whoever finds it gone has been replaced.
+    The leader holds its role as long as the number of its task is current. If :meth:`end` finds another one, the
+    leader has been replaced.
 
-    :param lock: the owner's, which guards the fields here as well; held for assignments.
-    :param tick: seconds that a piece may take; one that takes long is noticed after twice as long at most.
-    :param late: called with the ticket of such a piece, once, on the thread that watches.
+    :param lock: the owner's, which guards the fields here as well; held for assignments only.
+    :param tick: seconds that a task may take; one that takes longer is noticed after two ticks at the latest.
+    :param late: called with the number of such a task, once, on the watchdog's thread.
     """
 
     def __init__(self, lock: threading.Lock, tick: float, late: Callable[[int], object]) -> None:
         self._lock = lock
         self._tick = tick
         self._late = late
-        #: Of the piece that is being worked on; 0 in between.
-        self.ticket = 0
+        #: The number of the current task; 0 between tasks.
+        self.task = 0
         self._count = 0
-        self._dozing = False
+        self._asleep = False
         self._stopped = False
         self._awake = threading.Event()
 
     def start(self) -> None:
-        """Start the thread, which :meth:`stop` ends; it blocks on its tick, or asleep on the next piece of work."""
+        """Start the thread. :meth:`stop` ends it; it blocks on its tick, or sleeps until the next task."""
         threading.Thread(target=self._watch, name="mcplite watchdog", daemon=True).start()
 
     def stop(self) -> None:
-        """End the thread soon."""
+        """End the thread, within one tick."""
         self._stopped = True
         self._awake.set()
 
     def begin(self) -> int:
-        """Note that a piece of work begins, and return its ticket; with the lock held."""
+        """Note that a task begins, and return its number; call it with the lock held."""
         self._count += 1
-        self.ticket = self._count
-        if self._dozing:
+        self.task = self._count
+        if self._asleep:
             self._awake.set()
-        return self.ticket
+        return self.task
 
-    def end(self, ticket: int) -> bool:
-        """Take a ticket back; False when it is gone. With the lock held."""
-        if self.ticket != ticket:
+    def end(self, task: int) -> bool:
+        """Note that a task ends; False if another thread has taken over meanwhile. Call it with the lock held."""
+        if self.task != task:
             return False
-        self.ticket = 0
+        self.task = 0
         return True
 
     def _watch(self) -> None:
-        ticket = count = late = 0
+        count = late = 0
         quiet = 0.0
         while not self._stopped:
-            ticket = self.ticket
+            task = self.task
             time.sleep(self._tick)
-            if ticket and self.ticket == ticket != late:
-                late = ticket
+            if task and self.task == task != late:
+                late = task
                 try:
-                    self._late(ticket)
+                    self._late(task)
                 except Exception:
-                    _log.exception("nobody takes the place of who has been at work for long")
+                    _log.exception("no thread could take over from one whose task takes long")
             if self._count != count:
                 quiet, count = 0.0, self._count
                 continue
             quiet += self._tick
             if quiet < _QUIET_SECONDS:
                 continue
-            # So that an idle process costs nothing.
+            # An idle process must not cost CPU time: sleep until begin() sets the event.
             with self._lock:
-                self._dozing = self._count == count and not self.ticket
+                self._asleep = self._count == count and not self.task
                 self._awake.clear()
-            if self._dozing and not self._stopped:
+            if self._asleep and not self._stopped:
                 self._awake.wait()
             with self._lock:
-                self._dozing = False
+                self._asleep = False
             quiet = 0.0

@@ -56,7 +56,8 @@ def replay(server: Any, name: str, arguments: Optional[Mapping[str, Any]] = None
                 return Replayed(first["result"], seen)
             assert questions not in seen, f"{name}: a question is asked again after its answer: {json.dumps(questions)}"
             seen.append(questions)
-            params["inputResponses"] = {key: answer(asked["method"], asked.get("params", {})) for key, asked in questions.items()}
+            params["inputResponses"] = {key: answer(question["method"], question.get("params", {}))
+                                        for key, question in questions.items()}
             params["requestState"] = first["result"].get("requestState")
         raise AssertionError(f"{name}: there are still questions after {rounds} rounds")
     finally:

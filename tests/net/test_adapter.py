@@ -198,26 +198,26 @@ class Clock:
     def __init__(self):
         self.said = []
 
-    def stop(self):
-        self.said.append("stop")
+    def pause(self):
+        self.said.append("pause")
 
-    def go(self):
-        self.said.append("go")
+    def resume(self):
+        self.said.append("resume")
 
 
 def test_the_clock_stands_for_as_long_as_a_person_is_asked():
     clock = Clock()
     exchange = Exchange(lambda: 1.0, clock=clock)
     with exchange.paused():
-        assert clock.said == ["stop"]
-    assert clock.said == ["stop", "go"]
+        assert clock.said == ["pause"]
+    assert clock.said == ["pause", "resume"]
 
 
 def test_the_clock_goes_on_when_the_person_gives_up():
     clock = Clock()
     with pytest.raises(KeyboardInterrupt), Exchange(lambda: 1.0, clock=clock).paused():
         raise KeyboardInterrupt
-    assert clock.said == ["stop", "go"]
+    assert clock.said == ["pause", "resume"]
 
 
 def test_time_that_cannot_be_stopped_goes_on():

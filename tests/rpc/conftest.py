@@ -1,4 +1,4 @@
-"""Conversations for every test of the engine."""
+"""A peer with a raw other end, for the tests of the engine."""
 
 import pytest
 

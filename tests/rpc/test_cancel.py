@@ -8,7 +8,7 @@ from mcplite.errors import Cancelled
 from mcplite.rpc.cancel import CancelToken
 
 
-def test_token_is_set_once_with_the_first_reason():
+def test_a_token_keeps_the_first_reason():
     token = CancelToken()
     token.check()
     assert token.cancel("enough")
@@ -19,11 +19,11 @@ def test_token_is_set_once_with_the_first_reason():
     assert caught.value.reason == "enough"
 
 
-def test_token_callbacks_run_once_and_may_be_taken_off(caplog):
+def test_token_callbacks_run_once_and_can_be_removed(caplog):
     token, seen = CancelToken(), []
     token.add_callback(lambda: seen.append("first"))
     token.add_callback(lambda: 1 / 0)
-    token.add_callback(lambda: seen.append("off"))()
+    token.add_callback(lambda: seen.append("removed"))()
     token.add_callback(lambda: seen.append("last"))
     token.cancel()
     token.cancel()

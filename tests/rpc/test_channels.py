@@ -1,4 +1,4 @@
-"""The transport interface over memory and over streams."""
+"""Channels over memory and over streams, and the defaults of the interface."""
 
 import io
 import socket
@@ -11,7 +11,7 @@ from mcplite.rpc.channels import MemoryChannel, StreamChannel
 from mcplite.rpc.interfaces import Channel
 
 
-def test_the_interface_has_to_be_filled_in():
+def test_a_channel_must_implement_its_methods_and_has_default_hooks():
     channel = Channel()
     assert not channel.buffered and not channel.interruptible
     channel.consume()
@@ -33,7 +33,7 @@ def test_memory_carries_messages_both_ways():
     assert left.read(1) == b"back"
 
 
-def test_memory_read_is_woken_and_ends_with_the_other_side():
+def test_a_memory_read_is_woken_and_ends_with_the_other_side():
     left, right = MemoryChannel.pair()
     threading.Timer(0.01, right.wake).start()
     assert right.read(20) is None
@@ -46,7 +46,7 @@ def test_memory_read_is_woken_and_ends_with_the_other_side():
         right.write(b"x")
 
 
-def test_memory_write_waits_for_room():
+def test_a_memory_write_waits_for_room():
     left, right = MemoryChannel.pair(limit=1)
     left.write(b"one")
     with pytest.raises(RequestTimeout, match="did not read"):
@@ -55,7 +55,7 @@ def test_memory_write_waits_for_room():
     left.write(b"three", timeout=20)
 
 
-def test_streams_of_a_socket_pair():
+def test_a_stream_channel_over_a_socket_pair():
     ours, theirs = socket.socketpair()
     channel = StreamChannel(ours, ours, name="them", line_limit=10)
     theirs.sendall(b'{"a":1}\n\nlong long long long\n{}\n')
@@ -77,7 +77,7 @@ def test_streams_of_a_socket_pair():
     theirs.close()
 
 
-def test_streams_of_file_objects():
+def test_a_stream_channel_over_file_objects():
     out = io.BytesIO()
     channel = StreamChannel(io.BytesIO(b"one\ntwo"), out, name="them")
     channel.write(b"hello")
@@ -90,7 +90,7 @@ def test_streams_of_file_objects():
         channel.read()
 
 
-def test_stream_write_gives_up_when_another_writer_holds_it():
+def test_a_stream_write_times_out_while_another_writer_blocks():
     class Slow(io.RawIOBase):
         def write(self, data):
             inside.set()

@@ -1,4 +1,4 @@
-"""A deadline counts down, or never comes."""
+"""A deadline counts down, or has no limit."""
 
 from mcplite.rpc.deadline import Deadline
 

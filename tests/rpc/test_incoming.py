@@ -1,4 +1,4 @@
-"""Requests of the other side: one answer each, whatever the handler does; batches."""
+"""Requests of the other side: one response each, whatever the handler does; batches."""
 
 import threading
 
@@ -26,7 +26,7 @@ def test_requests_of_the_other_side_are_answered(make, serving):
     (Cancelled(), {"code": -32603, "message": "The request was cancelled"}),
     (SystemExit(), {"code": -32603, "message": "Internal error"}),
 ])
-def test_whatever_a_handler_raises_its_request_is_answered(make, serving, error, answer):
+def test_a_request_whose_handler_raises_is_answered(make, serving, error, answer):
     talk = make(serving=serving)
 
     def task(incoming):
@@ -40,13 +40,13 @@ def test_whatever_a_handler_raises_its_request_is_answered(make, serving, error,
     assert talk.hear()["result"] == {"echo": {}}
 
 
-def test_a_handler_that_fails_before_it_runs(talk):
+def test_a_failing_on_request_is_an_internal_error(talk):
     talk.handler.on_request = lambda incoming: 1 / 0
     talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
     assert talk.hear()["error"]["code"] == -32603
 
 
-def test_the_second_answer_is_dropped(talk):
+def test_a_second_response_is_dropped(talk):
     def task(incoming):
         incoming.respond({"first": True})
         incoming.respond({"second": True})
@@ -58,7 +58,7 @@ def test_the_second_answer_is_dropped(talk):
     assert talk.hear(0.1) is None
 
 
-def test_a_result_that_is_no_json_is_an_internal_error(talk):
+def test_a_result_that_is_not_json_is_an_internal_error(talk):
     talk.handler.task = lambda incoming: incoming.respond({"x": object()})
     talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
     assert talk.hear()["error"]["code"] == -32603
@@ -85,7 +85,7 @@ def test_a_cancelled_request_is_not_answered(talk):
     assert talk.hear(0.05) is None
 
 
-def test_a_token_made_after_the_cancelling_is_cancelled(talk):
+def test_a_token_created_after_cancelling_is_cancelled(talk):
     inside, go, seen = threading.Event(), threading.Event(), []
 
     def task(incoming):
@@ -105,7 +105,7 @@ def test_a_token_made_after_the_cancelling_is_cancelled(talk):
     assert seen == [(True, "early")]
 
 
-def test_batches_only_where_they_are_legal(make):
+def test_batches_are_refused_where_they_are_not_legal(make):
     talk = make(serving=True)
     batch = [{"jsonrpc": "2.0", "id": 1, "method": "x"}, 3, {"jsonrpc": "2.0", "method": "note"}]
     talk.say(batch)
@@ -136,7 +136,7 @@ def test_a_cancelled_member_of_a_batch_is_left_out(make):
     assert [item["id"] for item in talk.hear()] == [2]
 
 
-def test_a_request_that_was_cancelled_before_it_began_does_not_begin(make):
+def test_a_request_that_is_cancelled_before_it_starts_does_not_run(make):
     talk = make()
     ran, held = [], []
 
@@ -148,13 +148,13 @@ def test_a_request_that_was_cancelled_before_it_began_does_not_begin(make):
     talk.say({"jsonrpc": "2.0", "id": 2, "method": "x"})
     while len(held) < 2:
         threading.Event().wait(0.01)
-    held[0].cancel("not any more")
+    held[0].cancel("given up")
     for incoming in held:
         incoming.run(lambda incoming=incoming: ran.append(incoming.id))
     assert ran == [2]
 
 
-def test_only_the_latest_request_of_a_handler_is_kept(make):
+def test_only_the_latest_successor_of_a_request_is_kept(make):
     talk, held = make(), []
     talk.handler.on_request = held.append
     for number in range(4):

@@ -161,7 +161,7 @@ def test_cancelling_races_with_the_response(talk):
     assert not talk.peer._pending
 
 
-def test_the_clock_is_stopped_while_a_question_is_answered(talk):
+def test_the_clock_is_paused_while_a_question_is_answered(talk):
     with talk.peer.paused():
         outcome = talk.call("x", timeout=0.1)
         request = talk.hear()

@@ -58,7 +58,7 @@ def take(channel, timeout=20):
     return message
 
 
-def test_lines_in_any_pieces(make):
+def test_lines_are_read_from_chunks_of_any_size(make):
     pair = make()
     pair.say(b"on")
     pair.say(b"e\r\ntwo\n\n  \nthr")
@@ -80,7 +80,7 @@ def test_a_message_stays_until_it_is_consumed(make):
     assert pair.channel.read(20) == b"two"
 
 
-def test_a_line_that_is_too_long_is_dropped_and_said(make):
+def test_a_line_over_the_limit_is_dropped_and_reported(make):
     pair = make(line_limit=10)
     pair.say(b"x" * 50 + b"\nshort\n")
     with pytest.raises(ProtocolError, match="more than 10 bytes"):
@@ -88,7 +88,7 @@ def test_a_line_that_is_too_long_is_dropped_and_said(make):
     assert take(pair.channel) == b"short"
 
 
-def test_a_line_that_never_ends_is_said_at_once(make):
+def test_an_endless_line_is_reported_at_the_limit(make):
     pair = make(line_limit=10)
     pair.say(b"x" * 50)
     with pytest.raises(ProtocolError, match="more than 10 bytes"):
@@ -97,7 +97,7 @@ def test_a_line_that_never_ends_is_said_at_once(make):
     assert take(pair.channel) == b"short"
 
 
-def test_the_deadline_of_a_read_holds_against_dripping(make):
+def test_a_read_keeps_its_deadline_while_bytes_arrive_one_by_one(make):
     pair, stop = make(), threading.Event()
 
     def drip():
@@ -122,7 +122,7 @@ def test_wake_ends_a_read(make):
     assert pair.channel.read(20) is None
 
 
-def test_the_end_comes_after_what_was_said(make):
+def test_the_end_of_the_stream_comes_after_its_messages(make):
     pair = make()
     pair.say(b"last\nhalf")
     os.close(pair.theirs_out)
@@ -132,7 +132,7 @@ def test_the_end_comes_after_what_was_said(make):
             pair.channel.read(20)
 
 
-def test_the_end_of_a_watched_process_comes_after_what_was_said(make):
+def test_the_end_of_a_watched_process_comes_after_its_messages(make):
     watch_read, watch_write = os.pipe()
     pair = make(watch_fd=watch_read)
     pair.say(b"last\n")
@@ -142,7 +142,7 @@ def test_the_end_of_a_watched_process_comes_after_what_was_said(make):
         pair.channel.read(20)
 
 
-def test_a_full_pipe_times_out_and_what_was_begun_is_finished_first(make):
+def test_a_write_to_a_full_pipe_times_out_and_its_rest_goes_out_first(make):
     pair = make(nonblocking=True)
     big = b"x" * 300_000
     with pytest.raises(RequestTimeout, match="pipe is full"):
@@ -162,7 +162,7 @@ def test_a_full_pipe_times_out_and_what_was_begun_is_finished_first(make):
     assert bytes(got) == big + b"\nafter\n"
 
 
-def test_a_second_writer_times_out_too(make):
+def test_a_second_writer_times_out_as_well(make):
     pair = make(nonblocking=True)
     first = threading.Thread(target=lambda: pytest.raises(RequestTimeout, pair.channel.write, b"x" * 300_000, 1.0))
     first.start()
@@ -173,7 +173,7 @@ def test_a_second_writer_times_out_too(make):
     first.join(20)
 
 
-def test_close_ends_a_writer_that_waits(make):
+def test_close_ends_a_blocked_writer(make):
     pair = make(nonblocking=True)
     errors = []
 
@@ -192,14 +192,14 @@ def test_close_ends_a_writer_that_waits(make):
     assert len(errors) == 1
 
 
-def test_a_reader_that_is_gone(make):
+def test_a_write_fails_when_the_reader_is_gone(make):
     pair = make()
     os.close(pair.theirs_in)
     with pytest.raises(ConnectionClosed, match="writing to them failed"):
         pair.channel.write(b"x")
 
 
-def test_a_closed_channel_says_so(make):
+def test_a_closed_channel_raises_on_use(make):
     pair = make()
     pair.channel.close()
     pair.channel.close()
@@ -210,7 +210,7 @@ def test_a_closed_channel_says_so(make):
         pair.channel.write(b"x")
 
 
-def test_a_failed_read_is_the_end(make):
+def test_a_failed_read_ends_the_channel(make):
     pair = make()
     pair.say(b"x\n")
     null = os.open(os.devnull, os.O_WRONLY)
@@ -268,7 +268,7 @@ def strike(number, frame):
         raise Struck
 
 read_fd, theirs = os.pipe()
-nobody, write_fd = os.pipe()
+unread_fd, write_fd = os.pipe()
 channel = PipeChannel(read_fd, write_fd, name="them", line_limit=1 << 20)
 lines = [b"%d" % number for number in range(100_000)]
 

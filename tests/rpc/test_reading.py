@@ -1,4 +1,4 @@
-"""The reading role on the calling side: callers read for themselves and for each other."""
+"""The calling threads read: for themselves and for each other."""
 
 import json
 import threading
@@ -13,7 +13,7 @@ from tests.support.conversations import Recorder, reply
 pytestmark = pytest.mark.bad_wire
 
 
-def test_many_threads_many_calls(talk):
+def test_many_threads_make_many_calls(talk):
     stop = threading.Event()
 
     def serve():
@@ -42,7 +42,7 @@ def test_many_threads_many_calls(talk):
     assert wrong == []
 
 
-def test_progress_comes_in_order_and_before_the_result_whoever_reads(talk):
+def test_progress_arrives_in_order_and_before_the_result(talk):
     seen = []
     id = talk.peer.new_id()
     talk.handler.on_notification = lambda message: talk.peer.progress(message.params["t"], message.params)
@@ -56,7 +56,7 @@ def test_progress_comes_in_order_and_before_the_result_whoever_reads(talk):
     assert not talk.peer.progress(id, {}) and not talk.peer.progress("text", {})
 
 
-def test_nothing_is_read_by_a_channel_that_cannot_be_interrupted_but_by_the_daemon():
+def test_the_daemon_reads_a_channel_that_cannot_be_interrupted():
     class Blocking(MemoryChannel):
         interruptible = False
 

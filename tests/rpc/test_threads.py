@@ -1,4 +1,4 @@
-"""The bounded pool: places, queue, suspension, who is stuck."""
+"""The bounded pool: places, queue, suspension, stuck tasks."""
 
 import threading
 
@@ -21,14 +21,14 @@ def make():
         workers.stop()
 
 
-def test_sizes_must_make_sense():
+def test_invalid_sizes_are_refused():
     with pytest.raises(ValueError, match="places"):
         Workers(0, 1, "x")
     with pytest.raises(ValueError, match="places"):
         Workers(1, -1, "x")
 
 
-def test_tasks_run_and_a_failing_one_harms_nobody(make, caplog):
+def test_tasks_run_after_one_that_failed(make, caplog):
     workers, done = make(), threading.Event()
     assert workers.submit(lambda: 1 / 0)
     assert workers.submit(done.set)
@@ -37,7 +37,7 @@ def test_tasks_run_and_a_failing_one_harms_nobody(make, caplog):
     assert "a task of test worker failed" in caplog.text
 
 
-def test_no_more_than_the_places_run_and_the_queue_is_bounded(make):
+def test_the_places_bound_running_tasks_and_the_queue_is_bounded(make):
     workers, go, running, most = make(places=2, queue=3), threading.Event(), [], []
     lock = threading.Lock()
 
@@ -56,7 +56,7 @@ def test_no_more_than_the_places_run_and_the_queue_is_bounded(make):
     assert len(most) == 5 and max(most) <= 2
 
 
-def test_take_and_give_bound_inline_work_too(make):
+def test_a_reserved_place_counts_as_a_running_task(make):
     workers, done = make(places=1), threading.Event()
     assert workers.reserve_place()
     assert not workers.reserve_place()
@@ -66,14 +66,14 @@ def test_take_and_give_bound_inline_work_too(make):
     assert done.wait(20)
 
 
-def test_one_place_is_enough_for_nested_waiting(make):
+def test_a_suspended_task_releases_its_place(make):
     workers, order, inner, done = make(places=1), [], threading.Event(), threading.Event()
 
     def outer():
         order.append("outer asks")
         with workers.suspended():
             assert inner.wait(20)
-        order.append("outer goes on")
+        order.append("outer continues")
         done.set()
 
     def answer():
@@ -83,10 +83,10 @@ def test_one_place_is_enough_for_nested_waiting(make):
     workers.submit(outer)
     workers.submit(answer)
     assert done.wait(20)
-    assert order == ["outer asks", "inner", "outer goes on"]
+    assert order == ["outer asks", "inner", "outer continues"]
 
 
-def test_whoever_comes_back_goes_before_new_tasks(make):
+def test_a_returning_task_goes_before_new_ones(make):
     workers, order = make(places=1), []
     answered, queued, finished = threading.Event(), threading.Event(), threading.Event()
 
@@ -115,7 +115,7 @@ def test_suspension_without_a_place_does_nothing(make):
         pass
 
 
-def test_the_stuck_are_named_with_their_stacks(make):
+def test_stuck_tasks_are_listed_with_their_stacks(make):
     workers, go, inside = make(), threading.Event(), threading.Event()
 
     def hangs():
@@ -131,7 +131,7 @@ def test_the_stuck_are_named_with_their_stacks(make):
     assert workers.drain(Deadline(20))
 
 
-def test_a_stopped_pool_takes_nothing(make):
+def test_a_stopped_pool_accepts_no_task(make):
     workers = make()
     ran = threading.Event()
     workers.submit(ran.set)
@@ -152,7 +152,7 @@ def test_spawn_needs_no_place(make):
     workers.release_place()
 
 
-def test_an_idle_thread_ends_by_itself(make, monkeypatch):
+def test_an_idle_thread_ends_after_a_while(make, monkeypatch):
     monkeypatch.setattr("mcplite.rpc.threads._IDLE_SECONDS", 0.01)
     workers, seen = make(), []
     workers.spawn(lambda: seen.append(threading.current_thread()))
@@ -162,7 +162,7 @@ def test_an_idle_thread_ends_by_itself(make, monkeypatch):
     assert not seen[0].is_alive()
 
 
-def test_a_system_without_threads_costs_no_place(make, monkeypatch, caplog):
+def test_a_thread_that_cannot_be_started_costs_no_place(make, monkeypatch, caplog):
     # REL-39
     workers, done, gate = make(places=2), [], threading.Event()
 
@@ -175,13 +175,13 @@ def test_a_system_without_threads_costs_no_place(make, monkeypatch, caplog):
     assert workers.submit(lambda: gate.wait(20))
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
-        assert workers.submit(lambda: done.append("later"))  # whoever is at work will see to it
+        assert workers.submit(lambda: done.append("later"))  # the running task passes its place on
     gate.set()
     assert workers.drain(Deadline(20)) and done == ["later"]
     assert "can't start new thread" in caplog.text
 
 
-def test_threads_beyond_those_that_are_kept_end_at_once():
+def test_idle_threads_beyond_the_limit_end_at_once():
     workers, gate = Workers(1, 0, "kept worker", keep=1), threading.Event()
     before = threading.active_count()
     for _ in range(3):

@@ -1,11 +1,11 @@
-"""The ordered callback thread with its bounded queue."""
+"""The mailbox: callbacks in order on one thread, with a bounded queue."""
 
 import threading
 
 from mcplite.rpc.threads import Mailbox
 
 
-def test_mailbox_keeps_the_order_and_survives_failures(caplog):
+def test_callbacks_run_in_order_and_after_one_that_failed(caplog):
     box, seen, done = Mailbox("test mailbox"), [], threading.Event()
     for number in range(100):
         box.post(lambda number=number: seen.append(number))
@@ -20,7 +20,7 @@ def test_mailbox_keeps_the_order_and_survives_failures(caplog):
     assert done.is_set()
 
 
-def test_a_full_mailbox_drops_the_oldest_and_says_so_once(caplog):
+def test_a_full_mailbox_drops_the_oldest_and_warns_once(caplog):
     box, seen, go, inside = Mailbox("test mailbox", limit=2), [], threading.Event(), threading.Event()
     box.post(lambda: (inside.set(), go.wait(20)))
     assert inside.wait(20)
@@ -34,7 +34,7 @@ def test_a_full_mailbox_drops_the_oldest_and_says_so_once(caplog):
     box.stop()
 
 
-def test_flush_on_the_mailbox_itself_does_not_wait():
+def test_flush_on_the_mailbox_thread_does_not_wait():
     box, answers, done = Mailbox("test mailbox"), [], threading.Event()
     box.post(lambda: (answers.append(box.flush(20)), done.set()))
     assert done.wait(20)

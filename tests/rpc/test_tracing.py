@@ -15,7 +15,7 @@ SECRET = "s3cr3t-value"
 
 @pytest.fixture
 def logger():
-    """The logger of messages as it is in a fresh process, and afterwards as it was."""
+    """The logger of messages as in a fresh process; its state is restored afterwards."""
     logger = logging.getLogger(LOGGER)
     before = list(logger.handlers), logger.propagate, logger.level
     logger.handlers, logger.propagate = [], True
@@ -35,7 +35,7 @@ def masked(value):
     "private_key",
 ])
 @pytest.mark.parametrize("value", [SECRET, 12345678, [SECRET], {"value": SECRET}])
-def test_values_of_keys_that_name_secrets_are_masked_wherever_they_are(key, value):
+def test_values_of_keys_that_name_secrets_are_masked_at_any_depth(key, value):
     message = {"params": {"env": {key: value, "HOME": "/root"}, "list": [{key: value}]}}
     assert masked(message) == {"params": {"env": {key: "***", "HOME": "/root"}, "list": [{key: "***"}]}}
 
@@ -44,11 +44,11 @@ def test_values_of_keys_that_name_secrets_are_masked_wherever_they_are(key, valu
     {"progressToken": 7}, {"maxTokens": 100}, {"text": "the token is not a key"}, {"token": None}, {"token": True},
     {"inputSchema": {"properties": {"token": {"type": "string"}}}}, ["token", SECRET], 3, "x",
 ])
-def test_what_only_looks_like_a_secret_stays(value):
+def test_values_of_harmless_keys_are_not_masked(value):
     assert masked(value) == value
 
 
-def test_a_message_without_secrets_stays_as_it_came():
+def test_a_message_without_secrets_is_unchanged():
     data = b'{ "jsonrpc" : "2.0", "method":"x" , "params": {"a":  1.50} }'
     assert mask(data) == data
 
@@ -66,11 +66,11 @@ def test_json_within_text_is_masked_too():
     f'{{"token" : {{"a": "{SECRET}"}}, ', f'"{{\\"token\\": \\"{SECRET}\\"', f'{{"password":"a\\"{SECRET}"', "[" * 100_000
     + f'{{"token": "{SECRET}"',
 ])
-def test_what_is_no_whole_json_is_masked_as_text(data):
+def test_incomplete_json_is_masked_as_text(data):
     assert SECRET not in mask(data.encode()).decode()
 
 
-def test_text_that_is_no_json_keeps_what_is_harmless():
+def test_harmless_values_in_text_are_not_masked():
     assert b'"progressToken":7' in mask(b'{"progressToken":7, "a": ')
     assert mask(b"Listening on port 8000\n") == b"Listening on port 8000\n"
     assert b'"a": 1' in mask(b'{"token": "x", "a": 1, ')
@@ -107,13 +107,13 @@ def test_a_huge_message_is_masked_without_being_parsed(monkeypatch):
     assert SECRET not in lines[0] and '"***"' in lines[0]
 
 
-def test_bytes_that_are_no_text_are_shown_escaped():
+def test_bytes_that_are_not_text_are_escaped():
     lines = []
     Trace("it", lines.append)("<-", b"\xff\xfe{")
     assert "\\xff\\xfe{" in lines[0]
 
 
-def test_a_path_is_a_file_to_append_to(tmp_path):
+def test_a_path_names_a_file_that_is_appended_to(tmp_path):
     path = tmp_path / "wire.log"
     path.write_text("before\n")
     trace_for(str(path), "one")("->", b"{}")
@@ -134,7 +134,7 @@ def test_lines_of_many_threads_stay_whole(tmp_path):
     assert len(lines) == 100 and all(line.endswith('it -> 7 bytes {"n":1}') for line in lines)
 
 
-def test_a_file_that_cannot_be_written_is_said_once(tmp_path, caplog):
+def test_a_file_that_cannot_be_written_is_reported_once(tmp_path, caplog):
     trace = trace_for(str(tmp_path / "missing" / "wire.log"), "it")
     trace("->", b"{}")
     trace("->", b"{}")
@@ -142,7 +142,7 @@ def test_a_file_that_cannot_be_written_is_said_once(tmp_path, caplog):
     assert len(warnings) == 1 and "missing" in warnings[0].getMessage()
 
 
-def test_true_is_the_logger(logger, caplog):
+def test_true_writes_to_the_logger(logger, caplog):
     trace = trace_for(True, "it")
     with caplog.at_level(logging.INFO, LOGGER):
         trace("->", b'{"a":1}')
@@ -150,7 +150,7 @@ def test_true_is_the_logger(logger, caplog):
     assert caplog.messages[0].endswith('it -> 7 bytes {"a":1}')
 
 
-def test_without_any_handler_it_goes_to_stderr(logger, monkeypatch, capsys):
+def test_without_a_log_handler_the_trace_goes_to_stderr(logger, monkeypatch, capsys):
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", [])
     monkeypatch.setattr(logging.getLogger("mcplite"), "handlers", [])
@@ -165,7 +165,7 @@ def test_without_any_handler_it_goes_to_stderr(logger, monkeypatch, capsys):
     ("1", None, True), ("true", None, True), ("YES", None, True), ("1", False, False), (None, True, True),
     ("0", True, True), (None, "", False),
 ])
-def test_the_environment_is_asked_when_nobody_says(variable, debug, on, monkeypatch, logger):
+def test_the_environment_variable_decides_if_debug_is_none(variable, debug, on, monkeypatch, logger):
     monkeypatch.delenv("MCPLITE_DEBUG", raising=False)
     if variable is not None:
         monkeypatch.setenv("MCPLITE_DEBUG", variable)
@@ -173,7 +173,7 @@ def test_the_environment_is_asked_when_nobody_says(variable, debug, on, monkeypa
     assert (trace_for(debug, "it") is not None) is on
 
 
-def test_the_environment_may_name_a_file(tmp_path, monkeypatch):
+def test_the_environment_variable_may_name_a_file(tmp_path, monkeypatch):
     monkeypatch.setenv("MCPLITE_DEBUG", str(tmp_path / "wire.log"))
     trace_for(None, "it")("->", b"{}")
     assert (tmp_path / "wire.log").exists()

@@ -1,4 +1,4 @@
-"""Who notices that a piece of work takes long."""
+"""The watchdog notices tasks that take long."""
 
 import threading
 
@@ -9,29 +9,29 @@ from tests.support.children import LIMIT, wait_until
 
 
 class Work:
-    """A watchdog, and the tickets that it found late; *late* may do something else with them."""
+    """A watchdog, and the numbers of the tasks that it found late; *late* is called with them as well."""
 
     def __init__(self, late=None):
         self.lock = threading.Lock()
         self.seen = []
         self.noticed = threading.Event()
         self.late = late
-        self.dog = Watchdog(self.lock, 0.002, self.note)
-        self.dog.start()
+        self.watchdog = Watchdog(self.lock, 0.002, self.note)
+        self.watchdog.start()
 
-    def note(self, ticket):
-        self.seen.append(ticket)
+    def note(self, task):
+        self.seen.append(task)
         self.noticed.set()
         if self.late is not None:
-            self.late(ticket)
+            self.late(task)
 
     def begin(self):
         with self.lock:
-            return self.dog.begin()
+            return self.watchdog.begin()
 
-    def end(self, ticket):
+    def end(self, task):
         with self.lock:
-            return self.dog.end(ticket)
+            return self.watchdog.end(task)
 
 
 @pytest.fixture
@@ -44,41 +44,41 @@ def work():
 
     yield make
     for one in made:
-        one.dog.stop()
+        one.watchdog.stop()
 
 
-def test_work_that_takes_long_is_noticed_once(work):
+def test_a_task_that_takes_long_is_noticed_once(work):
     made = work()
-    ticket = made.begin()
+    task = made.begin()
     assert made.noticed.wait(LIMIT)
-    assert not wait_until(lambda: len(made.seen) > 1, 0.05) and made.seen == [ticket]
-    assert made.end(ticket) and not made.end(ticket)
+    assert not wait_until(lambda: len(made.seen) > 1, 0.05) and made.seen == [task]
+    assert made.end(task) and not made.end(task)
 
 
-def test_a_ticket_that_was_taken_away_is_gone(work):
+def test_a_task_that_was_taken_over_cannot_end(work):
     made = work()
     made.late = made.end
-    ticket = made.begin()
-    assert made.noticed.wait(LIMIT) and wait_until(lambda: made.dog.ticket == 0)
-    assert not made.end(ticket)
+    task = made.begin()
+    assert made.noticed.wait(LIMIT) and wait_until(lambda: made.watchdog.task == 0)
+    assert not made.end(task)
 
 
-def test_it_sleeps_while_nothing_happens_and_wakes_for_the_next_piece(work):
+def test_it_sleeps_between_tasks_and_wakes_for_the_next(work):
     made = work()
-    assert wait_until(lambda: made.dog._dozing)
+    assert wait_until(lambda: made.watchdog._asleep)
     made.begin()
     assert made.noticed.wait(LIMIT)
 
 
-def test_a_failure_does_not_end_it(work, caplog):
-    def fail(ticket):
+def test_a_failing_callback_does_not_end_the_watchdog(work, caplog):
+    def fail(task):
         raise RuntimeError("can't start new thread")
 
     made = work(fail)
-    for ticket in (1, 2):
-        assert made.begin() == ticket
+    for task in (1, 2):
+        assert made.begin() == task
         assert made.noticed.wait(LIMIT)
         made.noticed.clear()
-        made.end(ticket)
+        made.end(task)
     assert made.seen == [1, 2]
     assert wait_until(lambda: caplog.text.count("can't start new thread") >= 2)

@@ -1,4 +1,4 @@
-"""A peer whose other side is a test, line by line."""
+"""A peer whose other side is the test itself, message by message."""
 
 import json
 import threading
@@ -11,7 +11,7 @@ from mcplite.rpc.threads import Workers
 
 
 class Recorder(Handler):
-    """A handler that does what a test says."""
+    """A handler that records notifications and runs the task that a test sets."""
 
     def __init__(self):
         self.notes, self.closed, self.task, self.batches = [], [], None, False
@@ -38,7 +38,7 @@ class Recorder(Handler):
 
 
 class Conversation:
-    """A peer and, at the other end of its channel, raw lines."""
+    """A peer, and the raw other end of its channel."""
 
     def __init__(self, serving=False, places=4, queue=100, **options):
         self.raw, ours = MemoryChannel.pair(("the other side", "us"))

@@ -4,7 +4,7 @@ import mcplite
 from mcplite.testing import record
 
 
-def test_a_conversation_is_recorded():
+def test_a_connection_to_a_server_object_is_recorded():
     server = mcplite.Server("recorded")
     server.add_tool(lambda: "hello", name="greet")
     channel = record(server)

@@ -1,10 +1,10 @@
-"""A transport that records what passes."""
+"""The transport that records every message."""
 
 from mcplite.rpc.channels import MemoryChannel
 from mcplite.testing import Recorded, Recording
 
 
-def test_everything_is_passed_on():
+def test_a_recording_passes_every_message_on():
     ours, theirs = MemoryChannel.pair()
     channel = Recording(ours)
     assert channel.name == ours.name and channel.interruptible

@@ -22,7 +22,7 @@ def fleet(handler, name="work"):
 
 
 @pytest.mark.parametrize("name", ["work", "=?base64?odd", "größe"])
-def test_a_handler_that_is_the_same_each_time(name):
+def test_a_handler_with_the_same_result_each_time_passes(name):
     paid = []
 
     def work(guest: str, ctx: mcplite.Context) -> str:
@@ -37,7 +37,7 @@ def test_a_handler_that_is_the_same_each_time(name):
     assert len(paid) == 2  # round 1 is run twice; round 2 has it in its state
 
 
-def test_a_question_that_differs():
+def test_a_question_that_differs_within_a_round_fails():
     numbers = itertools.count()
 
     def work(ctx: mcplite.Context) -> str:
@@ -47,7 +47,7 @@ def test_a_question_that_differs():
         replay(fleet(work), "work", answer=accept)
 
 
-def test_a_question_that_differs_from_round_to_round():
+def test_a_question_that_is_asked_again_fails():
     numbers = iter([0, 0, 1, 1, 0, 0])
 
     def work(ctx: mcplite.Context) -> str:
@@ -57,7 +57,7 @@ def test_a_question_that_differs_from_round_to_round():
         replay(fleet(work), "work", answer=accept)
 
 
-def test_questions_without_end():
+def test_questions_without_end_fail():
     def work(ctx: mcplite.Context) -> str:
         for number in itertools.count():
             ctx.elicit(f"Number {number}?")
@@ -67,7 +67,7 @@ def test_questions_without_end():
         replay(fleet(work), "work", answer=accept, rounds=3)
 
 
-def test_a_call_that_is_refused():
+def test_a_refused_call_fails():
     with pytest.raises(AssertionError, match="Unknown tool"):
         replay(fleet(lambda: "x"), "other", answer=accept)
     with pytest.raises(TypeError, match="is not a fleet"):

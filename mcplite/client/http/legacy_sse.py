@@ -6,7 +6,7 @@ all callers, as with a pipe. When it ends, the connection is over (LSSE-10).
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Callable, Deque, Optional
+from typing import Callable, Deque, Optional
 
 from ...errors import ConnectionClosed, HTTPStatusError, RequestTimeout, TransportError
 from ...net.exchange import Exchange, Stopped
@@ -17,11 +17,11 @@ from ...protocol.http.sse import EventParser
 from ...protocol.show import shown
 from ...rpc.deadline import Deadline
 from ...rpc.interfaces import Channel
+from ...rpc.pending import Pending
+from ...rpc.reading import CallerReading
+from ...rpc.threads import Workers
 
-if TYPE_CHECKING:
-    from ...rpc.pending import Pending
-
-__all__ = ["SSEChannel"]
+__all__ = ["SSEChannel", "SSEReading"]
 
 #: Seconds for the event that names the URL to post to.
 _ENDPOINT_SECONDS = 30.0
@@ -126,7 +126,12 @@ class SSEChannel(Channel):
         deadline = Deadline(timeout)
         self._post(data, Exchange(self._timeouts(deadline.remaining), deadline.remaining, deadline), timeout)
 
-    def write_request(self, data: bytes, pending: "Pending", timeout: Optional[float] = None) -> None:
+    def create_reading(self, receive: Callable[[bytes], None], failed: Callable[[Exception], None],
+                       workers: Workers) -> "SSEReading":
+        return SSEReading(self, receive, failed)
+
+    def post_request(self, data: bytes, pending: Pending, timeout: Optional[float]) -> None:
+        """Send the request that *pending* stands for; see :meth:`Channel.write`."""
         # The call's own clock, which is paused while a user logs in.
         exchange = Exchange(self._timeouts(pending.remaining, pending), pending.remaining, pending.clock)
         self._post(data, exchange, timeout, pending)
@@ -137,7 +142,7 @@ class SSEChannel(Channel):
         exchange.may_log_in = False
         self._post(data, exchange, _SOON_SECONDS)
 
-    def _timeouts(self, remaining: Callable[[], Optional[float]], pending: "Optional[Pending]" = None) -> Callable[[], float]:
+    def _timeouts(self, remaining: Callable[[], Optional[float]], pending: Optional[Pending] = None) -> Callable[[], float]:
         """Return the ``next_timeout`` of an exchange that sends a message.
 
         :param pending: the call that the message is; when it is interrupted, the exchange stops.
@@ -151,7 +156,7 @@ class SSEChannel(Channel):
 
         return next_timeout
 
-    def _post(self, data: bytes, exchange: Exchange, timeout: Optional[float], pending: "Optional[Pending]" = None) -> None:
+    def _post(self, data: bytes, exchange: Exchange, timeout: Optional[float], pending: Optional[Pending] = None) -> None:
         try:
             reply = self._link.send(exchange, "POST", self._post_url, {"Content-Type": "application/json"}, data)
             text = reply.excerpt()
@@ -173,3 +178,17 @@ class SSEChannel(Channel):
             if self._reply is not None:
                 self._reply.close()
             self._link.close()
+
+
+class SSEReading(CallerReading):
+    """The reading of an event stream's channel: its daemon thread reads for all callers, who post their requests.
+
+    It passes the pending call on, so that a login pauses the call's clock and a cancel ends its POST.
+    """
+
+    def __init__(self, channel: SSEChannel, receive: Callable[[bytes], None], failed: Callable[[Exception], None]) -> None:
+        super().__init__(channel, receive, failed, "mcplite reader")
+        self._post_request = channel.post_request
+
+    def send(self, pending: Pending, data: bytes, timeout: Optional[float]) -> None:
+        self._post_request(data, pending, timeout)

@@ -170,7 +170,7 @@ class ServerConnection(Handler):
         agreed = self.session.agreed
         return agreed is not None and agreed.batches
 
-    def answers_noise(self) -> bool:
+    def answers_invalid_input(self) -> bool:
         return self.session.era != "modern"  # STAT-22
 
     def names_unreadable_ids(self) -> bool:

@@ -66,9 +66,9 @@ class Poller:
         self._watched: Dict[socket.socket, Callable[[], object]] = {}
         #: The connection that the leader is serving.
         self._serving: Optional[Connection] = None
-        #: Its ticket stands for the leader role.
-        self._watchdog = Watchdog(self._lock, _TICK, lambda ticket: self._spawn(
-            functools.partial(self._take_over, ticket, late=True)))
+        #: Its task stands for the leader role.
+        self._watchdog = Watchdog(self._lock, _TICK, lambda task: self._spawn(
+            functools.partial(self._take_over, task, late=True)))
         self._burst_until = 0.0
         self._burst_for = _BURST_SECONDS
         self._closing = False
@@ -194,11 +194,11 @@ class Poller:
             return True
         watchdog = self._watchdog
         with self._lock:
-            ticket = watchdog.begin()
+            task = watchdog.begin()
             self._serving = connection
         again = connection.serve_ready()
         with self._lock:
-            leading = watchdog.end(ticket)
+            leading = watchdog.end(task)
             if leading:
                 self._serving = None
                 if not again:
@@ -238,17 +238,17 @@ class Poller:
     def _step_down(self, connection: Connection) -> None:
         """Called just before the serving thread blocks: pass the leader role on if this thread holds it."""
         with self._lock:
-            ticket = self._watchdog.ticket if self._serving is connection else 0
-        if ticket:
-            self._spawn(lambda: self._take_over(ticket, late=False))
+            task = self._watchdog.task if self._serving is connection else 0
+        if task:
+            self._spawn(lambda: self._take_over(task, late=False))
 
-    def _take_over(self, ticket: int, late: bool) -> None:
-        """Lead in place of the thread that holds *ticket*, unless that has finished meanwhile.
+    def _take_over(self, task: int, late: bool) -> None:
+        """Lead in place of the thread that holds *task*, unless that has finished meanwhile.
 
         :param late: whether its request took long.
         """
         with self._lock:
-            if self._serving is None or not self._watchdog.end(ticket):
+            if self._serving is None or not self._watchdog.end(task):
                 return
             self._unregister(self._serving)
             self._serving = None

@@ -1,4 +1,4 @@
-"""The reading role on the serving side: the watchdog takes it from whoever is busy."""
+"""The leader-follower reading: another thread leads while a handler takes long or waits."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ from tests.support.conversations import reply
 pytestmark = pytest.mark.bad_wire
 
 
-def test_a_quick_request_behind_a_slow_one(make):
+def test_a_quick_request_is_answered_while_a_slow_one_runs(make):
     talk, go = make(serving=True), threading.Event()
 
     def task(incoming):
@@ -26,12 +26,12 @@ def test_a_quick_request_behind_a_slow_one(make):
     assert talk.hear()["result"] == {"m": "slow"}
 
 
-def test_the_watchdog_dozes_and_wakes(make):
+def test_the_watchdog_sleeps_and_wakes(make):
     talk, go = make(serving=True), threading.Event()
     until = time.monotonic() + 20
-    while not talk.peer._reading._watchdog._dozing and time.monotonic() < until:
+    while not talk.peer._reading._watchdog._asleep and time.monotonic() < until:
         time.sleep(0.005)
-    assert talk.peer._reading._watchdog._dozing
+    assert talk.peer._reading._watchdog._asleep
     talk.handler.task = lambda incoming: (go.wait(20) if incoming.id == 1 else None, incoming.respond({}))
     talk.say({"jsonrpc": "2.0", "id": 1, "method": "x"})
     talk.say({"jsonrpc": "2.0", "id": 2, "method": "x"})
@@ -40,7 +40,7 @@ def test_the_watchdog_dozes_and_wakes(make):
     assert talk.hear()["id"] == 1
 
 
-def test_a_handler_that_asks_gives_its_role_and_place_away(make):
+def test_a_handler_that_asks_releases_its_role_and_place(make):
     talk = make(serving=True, places=1)
 
     def task(incoming):

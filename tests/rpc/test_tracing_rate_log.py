@@ -1,4 +1,4 @@
-"""Log lines about a bad peer: at most so many a second, then a count."""
+"""Warnings at a bounded rate, and a count of those held back."""
 
 import logging
 import time
@@ -6,7 +6,7 @@ import time
 from mcplite.rpc.tracing import RateLog
 
 
-def test_rate_log_holds_lines_back_and_counts_them(caplog, monkeypatch):
+def test_warnings_over_the_rate_are_held_back_and_counted(caplog, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     log = RateLog(logging.getLogger("test.rate"), per_second=2)
