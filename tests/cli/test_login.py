@@ -137,7 +137,7 @@ def test_a_file_that_is_damaged_is_told_before_anybody_logs_in(cli, auth, protec
     for more in ([], ["--client-id", "mine", "--issuer", auth.issuer, "--redirect-uri", place]):
         status, out, err = cli("login", protected.url, *more)
         assert (status, out, auth.requests) == (4, "", [])
-        assert f"{cli.path} is no JSON object; it is left as it is" in err
+        assert f"{cli.path} is not a JSON object; it is left as it is" in err
     assert cli.path.read_text() == "{"
 
 

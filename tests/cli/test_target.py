@@ -76,7 +76,7 @@ def test_4_a_header_of_ones_own_that_allows_too_little(cli, auth, protected):
     token = cli("token", protected.url, "--header")[1].strip()
     status, out, err = cli("call", protected.url, "greet", "--header", token)
     assert (status, out, logins(auth)) == (4, "", 1)
-    assert err.endswith("lacks scopes (write)\n")
+    assert err.endswith("the credentials lack scopes (write)\n")
 
 
 def test_another_header_does_not_keep_a_token_away(cli, auth, protected):
@@ -145,7 +145,7 @@ def test_a_damaged_file_is_told_and_keeps_nobody_from_an_open_server(cli):
     with WebScript() as script:
         status, out, err = cli("ping", script.url)
     assert (status, out) == (0, "script 1 answers (protocol 2025-11-25)\n")
-    assert err == (f"warning: {cli.path} is no JSON object; it is left as it is: repair it, or move it away and"
+    assert err == (f"warning: {cli.path} is not a JSON object; it is left as it is: repair it, or move it away and"
                    " authorize again\n")
 
 
@@ -154,7 +154,7 @@ def test_4_a_damaged_file_and_a_protected_server(cli, auth, protected):
     status, out, err = cli("ping", protected.url)
     assert (status, out, auth.requests) == (4, "", [])
     warning, error = err.splitlines()
-    assert warning.startswith(f"warning: {cli.path} is no JSON object")
+    assert warning.startswith(f"warning: {cli.path} is not a JSON object")
     assert error == (f"{protected.url} wants authorization (401), and what is stored for it cannot be used, see the"
                      " warning")
 

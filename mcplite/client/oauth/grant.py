@@ -52,7 +52,7 @@ class Grant(Flow, TokenProvider):
 
     def __init__(self, *, issuer: Optional[str] = None, scopes: Union[str, Sequence[str]] = (), store: Optional[Store] = None,
                  dpop: bool = False) -> None:
-        if store is not None and (isinstance(store, type) or not hasattr(store, "held")):
+        if store is not None and (isinstance(store, type) or not hasattr(store, "lock")):
             raise ValueError(f"store= is a Store such as FileStore('tokens.json'), not {store!r:.100}")
         self.issuer = issuer
         self.scopes = scopes.split() if isinstance(scopes, str) else list(scopes)

@@ -64,7 +64,7 @@ class TokenLock:
                 if self.failures != failures and failure is not None and failure[0] == aim:
                     raise AuthError(str(failure[1]), error=getattr(failure[1], "error", "")) from failure[1]
                 try:
-                    with self._store.held(self._key, self._check(exchange)):
+                    with self._store.lock(self._key, self._check(exchange)):
                         waiting.close()  # the servers' time is the call's own
                         yield
                 except Stopped:

@@ -18,12 +18,12 @@ from .stderr import StderrTarget
 
 __all__ = ["ChildChannel"]
 
-#: Seconds after SIGTERM, and again after SIGKILL.
-_PATIENCE = 2.0
+#: Seconds to wait after SIGTERM, and again after SIGKILL.
+_SIGNAL_SECONDS = 2.0
 #: Seconds for a write in progress before stdin is closed under it.
-_WRITER = 0.5
-#: What a forgotten child gets at the end of the program: a second by itself, half of one after SIGTERM.
-_EXIT_GRACE, _EXIT_PATIENCE = 1.0, 0.5
+_WRITE_SECONDS = 0.5
+#: The same for a child that was not closed before the end of the program: its grace, and after each signal.
+_EXIT_GRACE, _EXIT_SIGNAL_SECONDS = 1.0, 0.5
 #: How much of stderr an error shows; ``stderr_tail`` has more.
 _SHOWN = 8192
 
@@ -31,9 +31,9 @@ _SHOWN = 8192
 class ChildChannel(PipeChannel):
     """A server that runs as a child process, started here and ended by :meth:`close`.
 
-    The child leads a process group of its own, so that Ctrl-C in a terminal does not reach it and so that
-    everything it started can be ended with it. If :meth:`close` is never called, the child is ended when the
-    channel is garbage-collected or at the end of the program. A process that is forked does not share it.
+    The child leads a process group of its own, so that Ctrl-C in a terminal does not reach it, and so that all
+    processes that it started can be ended with it. If :meth:`close` is never called, the child is ended when the
+    channel is garbage-collected or at the end of the program. A forked process does not share it.
 
     :param command: program and arguments; no shell is involved.
     :param env: variables in addition to the few that a child inherits; ``os.environ`` passes everything on.
@@ -41,7 +41,7 @@ class ChildChannel(PipeChannel):
     :param stderr: what to do with its stderr besides keeping the last 64 KiB: a callable, a logger, a file
         object, a path, or ``"inherit"`` for our own stderr, in which case nothing is kept.
     :param line_limit: bytes that one message may have; default 16 MiB.
-    :param grace: seconds that the child has to end by itself when it is closed; default 2.
+    :param grace: seconds that the child has to exit after its stdin was closed; default 2.
     :raises TransportError: the child cannot be started.
     :raises TypeError: *command*, *env* or *stderr* is of a wrong type.
     """
@@ -54,7 +54,7 @@ class ChildChannel(PipeChannel):
         child = Child(command, env=env, cwd=cwd, stderr=stderr)
         self._child = child
         self._grace = grace
-        #: Taken once, by whoever ends the child, and never given back.
+        #: Acquired once, by the thread that ends the child, and never released.
         self._once = threading.Lock()
         self._closer: Optional[int] = None
         self._done = threading.Event()
@@ -91,8 +91,8 @@ class ChildChannel(PipeChannel):
         return self._child.stderr_tail
 
     def closed_error(self) -> ConnectionClosed:
-        """Return the error for a child that ended or hung up, with its status and its last words."""
-        status = self._child.settle()
+        """Return the error for a child that ended or closed its stdout, with its status and its stderr tail."""
+        status = self._child.wait_briefly()
         if status is None:
             text = f"{self.name} closed its stdout, so that it cannot answer any more, but still runs"
         else:
@@ -103,34 +103,35 @@ class ChildChannel(PipeChannel):
     def _broken(self, error: OSError) -> ConnectionClosed:
         if self._write_fd < 0:
             return ConnectionClosed(f"the connection to {self.name} was closed on this side")
-        if self._child.settle() is None:
-            return ConnectionClosed(f"{self.name} closed its stdin, so that nothing can be asked any more,"
+        if self._child.wait_briefly() is None:
+            return ConnectionClosed(f"{self.name} closed its stdin, so that no more requests can be sent,"
                                     f" but still runs", stderr_tail=printable(self._child.stderr_tail[-_SHOWN:]))
         return self.closed_error()
 
     def close(self) -> None:
-        """End the child: close its stdin, wait, SIGTERM, wait, SIGKILL (STD-09); then free everything.
+        """End the child: close its stdin, wait, SIGTERM, wait, SIGKILL (STD-09); then free all resources.
 
         Takes at most *grace* and four seconds more. Idempotent and callable from any thread; a second
         caller waits for the first.
         """
         if not self._claim():
             if self._closer != threading.get_ident():
-                self._done.wait(self._grace + 3 * _PATIENCE)
+                self._done.wait(self._grace + 3 * _SIGNAL_SECONDS)
             return
         self._finalizer.detach()
         atexit.unregister(self._exit_hook)
         try:
-            self.close_input(_WRITER)
-            self._child.end(self._grace, _PATIENCE)
+            self.close_input(_WRITE_SECONDS)
+            self._child.end(self._grace, _SIGNAL_SECONDS)
         except BaseException:
-            self._child.kill()  # Ctrl-C while a stubborn child is waited for
+            self._child.kill()  # Ctrl-C during the wait for a child that does not exit
             raise
         finally:
             super().close()
             self._done.set()
 
     def _claim(self) -> bool:
+        """Return whether this thread is the one that ends the child."""
         if not self._once.acquire(blocking=False):
             return False
         self._closer = threading.get_ident()
@@ -146,14 +147,14 @@ class ChildChannel(PipeChannel):
     def _at_exit(self) -> None:
         """End the child within about two seconds; a daemon thread may be reading, so nothing else is closed."""
         if self._claim():
-            self.close_input(_EXIT_PATIENCE)
-            self._child.end(_EXIT_GRACE, _EXIT_PATIENCE)
+            self.close_input(_EXIT_SIGNAL_SECONDS)
+            self._child.end(_EXIT_GRACE, _EXIT_SIGNAL_SECONDS)
             self._done.set()
 
-    def _forget(self) -> None:
-        """In a process that was just forked: keep no end of the pipes, or the child would never see the end.
+    def _close_after_fork(self) -> None:
+        """Close the pipes in a process that was just forked, since the child sees EOF when all copies are closed.
 
-        Locks may have been held by threads that do not exist here: none is taken.
+        It acquires no lock: the threads that held them may not exist here.
         """
         self.name = f"{self.name}, which belongs to process {self._child.owner},"
         self._closed = True
@@ -164,29 +165,29 @@ class ChildChannel(PipeChannel):
         self._done.set()
         self._finalizer.detach()
         atexit.unregister(self._exit_hook)
-        self._child.forget()
+        self._child.detach()
         for fd in self._descriptors():
-            with contextlib.suppress(OSError):  # the parent was just closing it
+            with contextlib.suppress(OSError):  # a thread of the parent had just closed it
                 os.close(fd)
         self._write_fd = -1
 
 
 @functools.lru_cache(maxsize=None)
 def _open_channels() -> "weakref.WeakSet[ChildChannel]":
-    """Return the channels of this process; made with the first of them, together with the hook into fork.
+    """Return the open channels of this process; created with the first of them, together with the fork hook.
 
-    A fork happens to a whole process, and hooks into it cannot be taken back: hence one set and one hook.
+    A fork copies the whole process, and a fork hook cannot be removed: hence one set and one hook.
     """
     channels: "weakref.WeakSet[ChildChannel]" = weakref.WeakSet()
 
-    def forget_all() -> None:
+    def close_all() -> None:
         for channel in list(channels):
             if not channel._done.is_set():
-                channel._forget()
+                channel._close_after_fork()
         channels.clear()
 
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=forget_all)
+        os.register_at_fork(after_in_child=close_all)
     return channels
 
 
@@ -202,11 +203,11 @@ def _abandon(child: Child, descriptors: List[int], exit_hook: Callable[[], None]
 
     def clean_up() -> None:
         os.close(descriptors[0])
-        child.end(_EXIT_GRACE, _EXIT_PATIENCE)
+        child.end(_EXIT_GRACE, _EXIT_SIGNAL_SECONDS)
         for fd in descriptors[1:]:
             os.close(fd)
 
-    # The garbage collector may strike anywhere, also inside a lock of threading: the bare call takes none.
-    # The thread ends by itself, within about two seconds.
+    # The garbage collector may run anywhere, also inside a lock of threading: _thread takes none. The thread is
+    # started here, ends within about two seconds, and blocks on the child's exit.
     _thread.start_new_thread(clean_up, ())
     warnings.warn(f"{child.name} was dropped without close()", ResourceWarning, stacklevel=2)

@@ -19,18 +19,18 @@ __all__ = ["Child", "describe_exit"]
 
 _log = logging.getLogger(__name__)
 
-#: How often the exit of a child is looked for where the system does not announce it.
+#: Seconds between two checks for the exit of a child, on a system without pidfd.
 _TICK = 0.25
-#: Seconds for what is left of a process group whose leader has ended.
-_ORPHANS = 0.5
-#: How often anything is looked for that will happen within moments.
+#: Seconds for the rest of a process group whose leader has ended.
+_ORPHAN_SECONDS = 0.5
+#: Seconds between two checks for an event that is due within moments.
 _SLICE = 0.01
-#: Seconds for stderr to end, once the process has.
-_LAST_WORDS = 0.2
+#: Seconds for a process to exit once its pipe broke, and for its stderr to end after it.
+_BRIEF_SECONDS = 0.2
 
 
 def describe_exit(returncode: int) -> str:
-    """Return how a process with this status ended, in words."""
+    """Return in words how a process with this status ended."""
     if returncode >= 0:
         return f"exited with status {returncode}"
     try:
@@ -40,7 +40,7 @@ def describe_exit(returncode: int) -> str:
 
 
 def _pipe(read: contextlib.ExitStack, write: contextlib.ExitStack) -> "tuple[int, int]":
-    """Return a new pipe whose ends are closed with these stacks.
+    """Return a new pipe, whose two ends these stacks close.
 
     :raises TransportError: there are no more descriptors.
     """
@@ -54,7 +54,7 @@ def _pipe(read: contextlib.ExitStack, write: contextlib.ExitStack) -> "tuple[int
 
 
 class Child:
-    """A running program whose ``stdin`` and ``stdout`` are descriptors for others to use and close.
+    """A running program; its ``stdin`` and ``stdout`` are descriptors that the caller uses and closes.
 
     :param command: program and arguments.
     :param env: added to the small default environment.
@@ -69,13 +69,13 @@ class Child:
         arguments = child_arguments(command)
         environment = child_environment(env)
         folder = None if cwd is None else os.fspath(cwd)
-        #: The process that started it: a fork of that process has no say over it.
+        #: The process that started it; a fork of that process must not end it.
         self.owner = os.getpid()
         self._pump: Optional[StderrPump] = None
-        #: Set when nobody needs to watch the process any more.
-        self._over = threading.Event()
-        #: Whether the system tells of the exit at once.
-        self._announced = False
+        #: Set when the watching thread is to end.
+        self._stop_watching = threading.Event()
+        #: Whether ``exit_fd`` is a pidfd, which becomes readable at the very exit.
+        self._has_pidfd = False
         with contextlib.ExitStack() as undo:
             theirs = contextlib.ExitStack()
             undo.callback(theirs.close)
@@ -96,13 +96,13 @@ class Child:
                 self._job = windows.Job(self._process)
             undo.callback(self._process.wait)
             undo.callback(self._kill)
-            self.exit_fd = self._announce_exit(undo)
+            self.exit_fd = self._open_exit_fd(undo)
             if self._pump is not None:
                 self._pump.start()
             undo.pop_all()
 
-    def _announce_exit(self, undo: contextlib.ExitStack) -> int:
-        """Return a descriptor that becomes readable when the process ends; whoever takes it closes it."""
+    def _open_exit_fd(self, undo: contextlib.ExitStack) -> int:
+        """Return a descriptor that becomes readable when the process ends; the caller closes it."""
         if hasattr(os, "pidfd_open"):
             try:
                 exit_fd = os.pidfd_open(self.pid)
@@ -110,20 +110,20 @@ class Child:
                 _log.debug("no pidfd for %s: %s", self.name, error)  # an old kernel, or a sandbox forbids it
             else:
                 undo.callback(os.close, exit_fd)
-                self._announced = True
+                self._has_pidfd = True
                 return exit_fd
         read_end, write_end = _pipe(read=undo, write=contextlib.ExitStack())
-        undo.callback(self._over.set)
-        # Started here; ends with the process or when it is given up; sleeps on its tick.
+        undo.callback(self._stop_watching.set)
+        # Started here; ended by the exit of the process, or by _stop_watching; blocks on its tick alone.
         threading.Thread(target=self._watch, args=(write_end,), name=f"mcplite watch of {self.name}",
                          daemon=True).start()
         return read_end
 
     def _watch(self, write_end: int) -> None:
-        while not self._over.wait(_TICK):
+        while not self._stop_watching.wait(_TICK):
             if self.returncode is not None:
                 if sys.platform == "win32":
-                    # Nobody can poll on Windows: with the grandchildren gone, a blocked read sees the end.
+                    # Pipes cannot be polled on Windows: with the grandchildren ended, a blocked read sees EOF.
                     self._job.terminate()
                 break
         os.close(write_end)
@@ -137,84 +137,85 @@ class Child:
     def returncode(self) -> Optional[int]:
         """The exit status, negative for a signal; None while it runs.
 
-        The process is not collected here: while it is a zombie its id, and so the id of its group,
-        cannot be given to anybody else.
+        The process is not reaped here: while it is a zombie, its id, and so the id of its group, cannot be
+        given to another process.
         """
         if self._process.returncode is None and hasattr(os, "waitid"):
             try:
                 ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
             except ChildProcessError:
-                return self._process.poll()  # collected meanwhile, by us or by a SIGCHLD handler of the host
+                return self._process.poll()  # reaped meanwhile, by us or by a SIGCHLD handler of the host
             if ended is None:
                 return None
             return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
         return self._process.poll()
 
-    def settle(self) -> Optional[int]:
-        """Give an ending process a moment to end and to be heard; return its status, None if it runs on."""
-        deadline = time.monotonic() + _LAST_WORDS
+    def wait_briefly(self) -> Optional[int]:
+        """Give an ending process a moment to exit, and its stderr to arrive; return its status, None if it still runs."""
+        deadline = time.monotonic() + _BRIEF_SECONDS
         while self.returncode is None and time.monotonic() < deadline:
             time.sleep(_SLICE)
         if self.returncode is not None and self._pump is not None:
-            self._pump.wait(_LAST_WORDS)
+            self._pump.wait(_BRIEF_SECONDS)
         return self.returncode
 
-    def end(self, grace: float, patience: float) -> None:
-        """End the process, whose stdin was closed, and whatever is left of its group (STD-09, REL-13).
+    def end(self, grace: float, signal_seconds: float) -> None:
+        """End the process, whose stdin was closed, and the rest of its group (STD-09, REL-13).
 
-        Its stdout is read meanwhile, so that it can write what it has left (REL-18).
+        Its stdout is read meanwhile, so that it does not block on a full pipe (REL-18).
 
-        :param grace: seconds to end by itself.
-        :param patience: seconds after SIGTERM, and again after SIGKILL.
+        :param grace: seconds to exit before SIGTERM.
+        :param signal_seconds: seconds after SIGTERM, and again after SIGKILL.
         """
         if os.getpid() != self.owner:
             return
-        for seconds, step in ((grace, self._terminate), (patience, self._kill), (patience, None)):
-            if self._drain(seconds):
+        for seconds, step in ((grace, self._terminate), (signal_seconds, self._kill), (signal_seconds, None)):
+            if self._wait_exit(seconds):
                 break
             if step is None:
                 _log.warning("%s does not end, not even after SIGKILL", self.name)
             else:
                 step()
         self._end_orphans()
-        self._over.set()
+        self._stop_watching.set()
         if self._pump is not None:
-            self._pump.wait(_LAST_WORDS)
-            self._pump.stop(_LAST_WORDS)
+            self._pump.wait(_BRIEF_SECONDS)
+            self._pump.stop(_BRIEF_SECONDS)
 
     def kill(self) -> None:
         """End the process group at once."""
         if os.getpid() == self.owner and self._process.returncode is None:
             self._kill()
-            self.end(_LAST_WORDS, _LAST_WORDS)
+            self.end(_BRIEF_SECONDS, _BRIEF_SECONDS)
 
-    def forget(self) -> None:
-        """In a process that was forked: keep nothing of the child, which belongs to the parent."""
+    def detach(self) -> None:
+        """Let go of the child in a forked process: it belongs to the parent."""
         if self._pump is not None:
-            self._pump.discard()
-        self._process.returncode = 0  # it is not ours to wait for
+            self._pump.close_after_fork()
+        self._process.returncode = 0  # so that subprocess does not wait for it
 
-    def _drain(self, seconds: float) -> bool:
-        """Wait for the exit while reading stdout away; return whether it came."""
+    def _wait_exit(self, seconds: float) -> bool:
+        """Wait for the exit, and discard stdout meanwhile; return whether the process has exited."""
         if not hasattr(select, "poll"):
             return self._wait_blocking(seconds)
         deadline = time.monotonic() + seconds
         poll = select.poll()
         poll.register(self.exit_fd, select.POLLIN)
         poll.register(self.stdout, select.POLLIN)
-        # Should somebody else still read, poll may promise what they take: never block in read.
+        # Another thread may still read, and take what poll has announced: never block in read.
         os.set_blocking(self.stdout, False)
         while True:
             pause = max(0.0, deadline - time.monotonic())
-            ready = {fd for fd, _ in poll.poll(1000 * (pause if self._announced else min(pause, _SLICE)))}
-            if self.exit_fd in ready or (not self._announced and self.returncode is not None):
+            ready = {fd for fd, _ in poll.poll(1000 * (pause if self._has_pidfd else min(pause, _SLICE)))}
+            if self.exit_fd in ready or (not self._has_pidfd and self.returncode is not None):
                 return True
-            if self.stdout in ready and not self._read_away():
+            if self.stdout in ready and not self._discard_output():
                 poll.unregister(self.stdout)
             if time.monotonic() >= deadline:
                 return False
 
-    def _read_away(self) -> bool:
+    def _discard_output(self) -> bool:
+        """Read and discard what stdout holds; return False at its end."""
         try:
             return bool(os.read(self.stdout, 65536))
         except BlockingIOError:
@@ -243,30 +244,29 @@ class Child:
             self._signal(signal.SIGKILL)
 
     def _signal(self, number: int) -> bool:
-        """Signal the whole group; return whether there is anybody in it."""
+        """Signal the whole group; return whether it has any process."""
         if sys.platform != "win32":
             try:
                 os.killpg(self.pid, number)
             except ProcessLookupError:
                 return False
             except PermissionError:
-                return False  # macOS says so of a group of zombies
+                return False  # so does macOS report a group of zombies
         return True
 
     def _end_orphans(self) -> None:
-        """Collect the process and end what is left of its group."""
+        """Reap the process and end the rest of its group."""
         if sys.platform == "win32":
             self._job.close()
             self._process.poll()
             return
         if self.returncode is None or self._process.returncode is not None:
-            return  # it runs on, or the host collected it and its id may be anybody's
-        # Before the process is collected: until then nobody else can have the group's id. Afterwards a
-        # group that is not empty keeps it; that it becomes empty and is founded anew within one tick,
-        # with the same number out of all, is not going to happen.
+            return  # it still runs, or the host reaped it and another process may have its id
+        # Before the process is reaped: until then no other group can have the id. Afterwards a group keeps its id
+        # while it has a process. A new group with the same id within one tick is not to be expected.
         self._signal(signal.SIGTERM)
         self._process.wait()
-        deadline = time.monotonic() + _ORPHANS
+        deadline = time.monotonic() + _ORPHAN_SECONDS
         while self._signal(0):
             if time.monotonic() >= deadline:
                 self._signal(signal.SIGKILL)

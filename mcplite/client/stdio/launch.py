@@ -1,4 +1,4 @@
-"""Starting a child process, or saying plainly why it cannot be started."""
+"""Starts a child process: its arguments, its environment, and the reason when it cannot be started."""
 
 import errno
 import os
@@ -21,12 +21,12 @@ else:
         "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER",
     )
 
-#: The variables that a child inherits without being asked for (STD-28, NS-32, SEC-61): what a program
-#: needs to find its files, its helpers and its encoding. Everything else, and so every credential in
-#: our own environment, reaches a child only through ``env=``.
+#: The variables that each child inherits (STD-28, NS-32, SEC-61): those by which a program finds its files, its
+#: helpers and its encoding. All others, and so every credential in our own environment, reach a child only through
+#: ``env=``.
 DEFAULT_ENVIRONMENT = _NAMES
 
-#: Arguments that tell nothing private and stand before the one that names the server.
+#: Arguments that are not private, and stand before the one that names the server.
 _PLAIN_FLAGS = {"-m", "-u", "-y", "--yes"}
 _LABEL_LENGTH = 80
 
@@ -37,9 +37,9 @@ def child_environment(env: Optional[Mapping[str, str]] = None,
 
     Values that begin with ``()`` are shell functions and are not inherited.
 
-    :param env: added to the defaults, and stronger than they are; ``os.environ`` passes everything on.
+    :param env: added to the defaults, which it overrides; ``os.environ`` passes all variables on.
     :param source: where the defaults come from; our own environment when None.
-    :raises TypeError: *env* has a name or a value that is no string.
+    :raises TypeError: *env* has a name or a value that is not a string.
     :raises TransportError: *env* has a name or a value that no environment can hold.
     """
     inherited = os.environ if source is None else source
@@ -60,7 +60,7 @@ def child_arguments(command: Sequence[str]) -> List[str]:
     """Return *command* as a list that can be started.
 
     :param command: the program and its arguments; no shell is involved, so nothing needs quoting.
-    :raises TypeError: it is one string, or has an item that is no string or path.
+    :raises TypeError: it is one string, or has an item that is neither a string nor a path.
     :raises TransportError: it is empty, or an item has a NUL character.
     """
     if isinstance(command, (str, bytes)):
@@ -80,7 +80,7 @@ def child_arguments(command: Sequence[str]) -> List[str]:
 
 
 def label(arguments: Sequence[str]) -> str:
-    """Return how errors and logs call a command: the program and what it runs, but no further arguments.
+    """Return how errors and logs name a command: the program and what it runs, but no further arguments.
 
     Arguments may hold keys and passwords, and names go to logs.
     """
@@ -105,7 +105,7 @@ def spawn(arguments: List[str], *, env: Dict[str, str], cwd: Optional[str], stdi
     :param cwd: the working directory; None is ours.
     :param stdin: the descriptor that becomes the child's stdin; likewise *stdout* and *stderr*.
     :param stderr: None lets the child write to our own stderr.
-    :raises TransportError: it cannot be started; the text says why and what to try. Nothing is left behind.
+    :raises TransportError: it cannot be started; the text says why and what to try. No process and no descriptor is left.
     """
     options: Dict[str, Any] = {}
     if sys.platform == "win32":

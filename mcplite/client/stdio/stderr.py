@@ -1,4 +1,7 @@
-"""What a child writes to stderr: always read, its end kept, its lines passed on to whom they concern."""
+"""A child's stderr: a thread always reads it, keeps its tail, and passes its lines on.
+
+So the child never blocks on a full pipe, whatever takes the lines.
+"""
 
 import codecs
 import io
@@ -15,35 +18,39 @@ __all__ = ["StderrPump", "StderrTarget", "open_sink"]
 
 _log = logging.getLogger(__name__)
 
-#: Where a child's stderr goes besides the tail that is always kept.
+#: Where a child's stderr goes, besides the tail that is always kept.
 StderrTarget = Union[None, str, "os.PathLike[str]", Callable[[str], object], IO[Any], logging.Logger]
 
-#: How much of the end is kept.
-_KEPT = 64 << 10
-#: A line is passed on in pieces of this many characters when it does not end.
+#: Bytes of the tail.
+_TAIL_BYTES = 64 << 10
+#: A line that does not end is passed on in pieces of this many characters.
 _LONGEST_LINE = 64 << 10
 _CHUNK = 65536
-#: How many chunks are still read when the pump is stopped; a pipe holds one, or sixteen where it was enlarged.
-_REST = 17
+#: How many chunks are still read when the pump is stopped; a pipe holds one, or sixteen when it was enlarged.
+_MOST_CHUNKS_AFTER_STOP = 17
+
+
+def _close_nothing() -> None:
+    """Close a sink that owns nothing."""
 
 
 class Sink:
     """Takes the lines of one child.
 
-    :param write: called with each line, without its end; None when nobody wants them.
-    :param close: called when no line will come any more.
+    :param write: called with each line, without its end; None to discard them.
+    :param close: called after the last line.
     """
 
-    def __init__(self, write: Optional[Callable[[str], object]], close: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, write: Optional[Callable[[str], object]], close: Callable[[], object] = _close_nothing) -> None:
         self.write = write
         self.close = close
 
 
 def open_sink(target: StderrTarget) -> Sink:
-    """Return what takes the lines for ``stderr=target``.
+    """Return the sink for ``stderr=target``.
 
-    :param target: a callable gets each line as text; a logger gets each line at level INFO; a file object
-        gets text or bytes, as it was opened; to a path is appended as UTF-8; None only keeps the tail.
+    :param target: a callable gets each line as text; a logger gets each line at level INFO; a file object gets text or
+        bytes, as it was opened; a file at a path is appended to, as UTF-8; None discards the lines.
     :raises TransportError: the file cannot be opened.
     :raises TypeError: it is something else.
     """
@@ -80,10 +87,10 @@ def _writer(file: IO[Any]) -> Callable[[str], object]:
 
 
 class StderrPump:
-    """Reads a child's stderr until it ends, so that the child never waits for a full pipe (STD-06, REL-05).
+    """Reads a child's stderr until it ends, so that the child never blocks on a full pipe (STD-06, REL-05).
 
     :param fd: our end of the pipe; the pump's thread closes it.
-    :param sink: takes the lines; the child waits while it does, once its pipe is full.
+    :param sink: takes the lines; while it is slow, the child blocks once its pipe is full.
     :param name: the child's, for logs.
     """
 
@@ -96,13 +103,13 @@ class StderrPump:
         self._tail = bytearray()
         self._finished = threading.Event()
         self._failed = False
-        self._rest = _REST
+        self._chunks_left = _MOST_CHUNKS_AFTER_STOP
         self._line = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        # A grandchild may hold stderr open for ever: this pipe calls the pump off. Not on Windows, where
-        # pipes cannot be polled, and where the job object ends grandchildren.
+        # A grandchild may keep stderr open without end: this pipe stops the pump. Not on Windows, where pipes
+        # cannot be polled, and where the job object ends grandchildren.
         self._stop_read, self._stop_write = os.pipe() if hasattr(select, "poll") else (-1, -1)
-        # Started here; ends at the end of stderr or with stop(); blocks on stderr and in the sink.
+        # Started by start(); ended by the end of stderr or by stop(); blocks on stderr and in the sink.
         self._thread = threading.Thread(target=self._run, name=f"mcplite stderr of {name}", daemon=True)
 
     def start(self) -> None:
@@ -113,7 +120,7 @@ class StderrPump:
     def tail(self) -> str:
         """The last 64 KiB, as text."""
         with self._lock:
-            kept = bytes(self._tail[-_KEPT:])
+            kept = bytes(self._tail[-_TAIL_BYTES:])
         return kept.decode("utf-8", "replace")
 
     def wait(self, timeout: float) -> bool:
@@ -121,7 +128,7 @@ class StderrPump:
         return self._finished.wait(timeout)
 
     def stop(self, timeout: float) -> None:
-        """Have the thread take what has arrived, and end; wait for it up to *timeout* seconds."""
+        """Make the thread read what has arrived, and end; wait for it up to *timeout* seconds."""
         if self._stop_write >= 0:
             fd, self._stop_write = self._stop_write, -1
             os.close(fd)
@@ -129,14 +136,14 @@ class StderrPump:
             self._finished.wait(timeout)
 
     def discard(self) -> None:
-        """Free what the pump itself made, where its thread does not run; *fd* stays open."""
+        """Close the pump's own pipe, when its thread was not started; *fd* stays open."""
         for fd in (self._stop_read, self._stop_write):
             if fd >= 0:
                 os.close(fd)
         self._stop_write = -1
 
-    def forget(self) -> None:
-        """In a process that was forked, where the thread does not run: close the copies of all descriptors."""
+    def close_after_fork(self) -> None:
+        """Close the copies of all descriptors in a forked process, where the thread does not run."""
         if not self._finished.is_set():
             os.close(self._fd)
             self.discard()
@@ -148,8 +155,8 @@ class StderrPump:
                 if not chunk:
                     break
                 self._keep(chunk)
-                self._pass_on(self._decoder.decode(chunk))
-            self._pass_on(self._decoder.decode(b"", final=True))
+                self._pass_lines(self._decoder.decode(chunk))
+            self._pass_lines(self._decoder.decode(b"", final=True))
             if self._line:
                 self._send(self._line)
         finally:
@@ -160,7 +167,7 @@ class StderrPump:
                 os.close(self._stop_read)
 
     def _ready(self) -> bool:
-        """Wait until there is something to read; False when the pump was stopped and has read the rest."""
+        """Wait until stderr can be read; return False when the pump was stopped and has read the rest."""
         if self._stop_read < 0:
             return True
         poll = select.poll()
@@ -168,17 +175,17 @@ class StderrPump:
         poll.register(self._stop_read, select.POLLIN)
         ready = [fd for fd, _ in poll.poll()]
         if self._stop_read in ready:
-            # A grandchild that never stops writing gets this many more chunks, and no more.
-            self._rest -= 1
-        return self._fd in ready and self._rest > 0
+            # Bounded: a grandchild may never stop writing.
+            self._chunks_left -= 1
+        return self._fd in ready and self._chunks_left > 0
 
     def _keep(self, chunk: bytes) -> None:
         with self._lock:
             self._tail += chunk
-            if len(self._tail) > 2 * _KEPT:
-                del self._tail[:-_KEPT]
+            if len(self._tail) > 2 * _TAIL_BYTES:
+                del self._tail[:-_TAIL_BYTES]
 
-    def _pass_on(self, text: str) -> None:
+    def _pass_lines(self, text: str) -> None:
         if self._sink.write is None or not text:
             return
         *lines, self._line = (self._line + text).split("\n")
@@ -194,11 +201,10 @@ class StderrPump:
             self._guard(lambda: write(line))
 
     def _guard(self, step: Callable[[], object]) -> None:
-        """Run *step* of the sink; whatever it does, the child must be drained, and one traceback says enough."""
+        """Run *step* of the sink; its first error is logged, since the child's stderr has to be read all the same."""
         try:
             step()
         except Exception:
             if not self._failed:
                 self._failed = True
-                _log.exception("what takes the stderr lines of %s failed; further failures are not logged",
-                               self._name)
+                _log.exception("the stderr sink of %s failed; further failures are not logged", self._name)

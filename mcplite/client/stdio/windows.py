@@ -1,4 +1,4 @@
-"""What differs on Windows: finding npx.cmd, arguments of batch files, and ending a tree of processes."""
+"""Child processes on Windows: finding npx.cmd, arguments of batch files, and ending a tree of processes."""
 
 import os
 import sys
@@ -10,14 +10,14 @@ __all__ = ["CREATION_FLAGS", "Job", "check_batch_arguments", "resolve"]
 
 #: CREATE_NEW_PROCESS_GROUP, so that our Ctrl-C is not the child's; CREATE_NO_WINDOW, no console pops up.
 CREATION_FLAGS = 0x00000200 | 0x08000000
-#: What cmd.exe, which runs batch files, takes for more than text, quoted or not.
+#: Characters that cmd.exe, which runs batch files, interprets, quoted or not.
 _METACHARACTERS = frozenset("&|<>^%!\"()\r\n")
 
 
 def resolve(arguments: List[str], env: Mapping[str, str]) -> List[str]:
     """Return the command with its program found through the child's PATH and PATHEXT (``npx`` -> ``npx.cmd``).
 
-    :raises TransportError: it is a batch file and an argument would not arrive as it is.
+    :raises TransportError: it is a batch file, and cmd.exe would change an argument.
     """
     import shutil
 
@@ -66,9 +66,9 @@ if sys.platform == "win32":
 
 
 class Job:  # pragma: no cover - runs on Windows alone, where the POSIX half of child.py does not
-    """A job object that holds a child and all that it starts; they end with it, even if we are killed.
+    """A job object with a child and all processes that it starts; they end with it, even if we are killed.
 
-    :param process: the child, just started; what it started before it was put in is not held.
+    :param process: the child, just started; processes that it started before it was put in are not part of the job.
     """
 
     def __init__(self, process: Any) -> None:
@@ -102,7 +102,7 @@ class Job:  # pragma: no cover - runs on Windows alone, where the POSIX half of 
             self._process.kill()
 
     def close(self) -> None:
-        """Let go of the job, which ends whatever is left in it."""
+        """Close the job, which ends the processes that are left in it."""
         if self._handle is not None:
             handle, self._handle = self._handle, None
             self._kernel.CloseHandle(handle)

@@ -500,7 +500,7 @@ def test_a_process_that_was_stopped_in_the_middle_is_not_waited_for_without_end(
     path = tmp_path / "private" / "credentials.json"
     grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, store=mcplite.FileStore(path))
     with linked(script, grant) as ping:
-        with mcplite.FileStore(path).held(f"token {script.url}", bool):
+        with mcplite.FileStore(path).lock(f"token {script.url}", bool):
             error, = begin([ping])()
         assert isinstance(error, mcplite.AuthError) and "another process has been getting a token" in str(error)
         assert script.url in str(error) and not user.visits

@@ -51,7 +51,7 @@ def start():
 @pytest.fixture
 def impatient(monkeypatch):
     """Shorten the waits after the signals, so that a stubborn child does not hold up the tests."""
-    monkeypatch.setattr(stdio, "_PATIENCE", 0.3)
+    monkeypatch.setattr(stdio, "_SIGNAL_SECONDS", 0.3)
 
 
 @pytest.fixture(params=["pidfd", "polling"])
@@ -74,7 +74,7 @@ def closed(channel):
 # --- talking ---------------------------------------------------------------------------------------
 
 
-def test_messages_go_and_come(start):
+def test_messages_are_sent_and_received(start):
     channel = start("echo()")
     for message in ({"a": 1}, {"text": "zwei\nZeilen\u2028\u0085"}):
         send(channel, message)
@@ -197,14 +197,14 @@ def test_a_child_that_exits_before_it_answers_shows_its_traceback(start, notice)
     assert error.returncode == 1
 
 
-def test_what_it_said_before_it_ended_is_still_read(start, notice):
+def test_messages_from_before_its_exit_are_still_read(start, notice):
     channel = start("for n in range(1000): say(n)\nsys.exit(3)")
     assert wait_until(lambda: channel.returncode is not None)
     assert [receive(channel) for _ in range(1000)] == list(range(1000))
     assert closed(channel).returncode == 3
 
 
-def test_control_characters_in_its_last_words_are_spelled_out(start):
+def test_control_characters_in_the_stderr_tail_are_escaped(start):
     assert r"\x1b[2J" in str(closed(start("complain('\\x1b[2J')")))
 
 
@@ -319,7 +319,7 @@ sys.stdin.read()
 # --- close -----------------------------------------------------------------------------------------
 
 
-def test_an_orderly_child_exits_by_itself(start, notice):
+def test_a_child_that_exits_when_its_stdin_closes_gets_no_signal(start, notice):
     channel = start("echo()")
     channel.close()
     assert channel.returncode == 0
@@ -386,7 +386,7 @@ say(other.pid)
     assert not alive(channel.pid)
 
 
-def test_what_it_writes_at_the_end_is_read_so_that_it_can_end(start, notice):
+def test_output_after_close_is_read_so_that_the_child_can_exit(start, notice):
     channel = start("""
 sys.stdin.read()
 for n in range(16):
@@ -485,7 +485,7 @@ def test_a_child_that_does_not_end_is_reported(start, monkeypatch, caplog, impat
     os.killpg(channel.pid, signal.SIGKILL)
 
 
-def test_a_child_that_somebody_else_collected(start):
+def test_a_child_that_the_host_reaped(start):
     channel = start("sys.exit(4)")
     os.waitpid(channel.pid, 0)
     assert "exited" in str(closed(channel))

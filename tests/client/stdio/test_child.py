@@ -36,20 +36,20 @@ def test_how_a_process_ended_in_words(status, words):
 
 @pytest.mark.parametrize("body, status", [("sys.exit(3)", 3), ("os.kill(os.getpid(), 15)", -signal.SIGTERM)])
 @pytest.mark.parametrize("waitid", [True, False])
-def test_the_status_is_known_before_and_after_the_process_is_collected(body, status, waitid, monkeypatch):
+def test_the_status_is_known_before_and_after_the_process_is_reaped(body, status, waitid, monkeypatch):
     if not waitid:
         monkeypatch.delattr(os, "waitid")
     child = Child(script(body))
     assert wait_until(lambda: child.returncode is not None)
-    assert child.returncode == child.settle() == status
+    assert child.returncode == child.wait_briefly() == status
     finish(child)
     assert child.returncode == status
 
 
-def test_a_process_is_not_collected_before_its_group_was_ended():
+def test_a_process_is_not_reaped_before_its_group_was_ended():
     child = Child(script("sys.exit(0)"))
     assert wait_until(lambda: child.returncode is not None)
-    os.killpg(child.pid, 0)  # still a zombie: nobody else can have the id
+    os.killpg(child.pid, 0)  # still a zombie: no other process can have the id
     finish(child)
     with pytest.raises(ProcessLookupError):
         os.killpg(child.pid, 0)
@@ -85,7 +85,7 @@ def test_no_thread_for_stderr(monkeypatch):
         Child(script("sleep()"))
 
 
-def test_kill_after_the_end_hits_nobody(monkeypatch):
+def test_kill_after_the_end_sends_no_signal(monkeypatch):
     child = Child(script("sys.stdin.read()"))
     finish(child)
     monkeypatch.setattr(os, "killpg", lambda pid, number: pytest.fail("signalled"))

@@ -38,13 +38,13 @@ def test_our_own_environment_is_the_default_source(monkeypatch):
 
 
 @pytest.mark.parametrize("env", [{"N": 5}, {"N": None}, {3: "x"}])
-def test_values_that_are_no_strings_are_named_and_not_shown(env):
+def test_values_that_are_not_strings_are_named_and_not_shown(env):
     with pytest.raises(TypeError, match="must be a string"):
         child_environment(env)
 
 
 @pytest.mark.parametrize("env", [{"A=B": "v"}, {"": "v"}, {"A\0": "v"}, {"A": "hidden\0value"}])
-def test_what_no_environment_can_hold_is_refused_without_showing_the_value(env):
+def test_variables_that_no_environment_can_hold_are_refused_without_their_values(env):
     with pytest.raises(TransportError) as caught:
         child_environment(env)
     assert "hidden" not in str(caught.value)
@@ -59,7 +59,7 @@ def test_a_command_line_is_refused_with_a_hint():
         child_arguments("python server.py")
 
 
-def test_arguments_that_are_no_strings_are_refused():
+def test_arguments_that_are_not_strings_are_refused():
     with pytest.raises(TypeError, match="8080 must be a string"):
         child_arguments(["server", 8080])
 

@@ -61,7 +61,7 @@ def test_a_callable_gets_each_line():
     assert lines == ["one", "twö", "", "last"]
 
 
-def test_bytes_that_are_no_utf8_are_replaced():
+def test_bytes_that_are_not_utf8_are_replaced():
     lines = []
     assert through(b"a\xffb\n", lines.append) == "a\ufffdb\n"
     assert lines == ["a\ufffdb"]
@@ -152,7 +152,7 @@ def test_control_characters_are_spelled_out():
     assert printable("\x1b[2J\r\x07\x85\u2028") == r"\x1b[2J\r\x07\x85\u2028"
 
 
-def test_stop_takes_what_has_arrived_though_somebody_holds_the_pipe():
+def test_stop_reads_what_has_arrived_though_a_grandchild_keeps_the_pipe_open():
     lines = []
     pipe = Pipe(lines.append)
     pipe.write(b"one\ntwo")
@@ -162,7 +162,7 @@ def test_stop_takes_what_has_arrived_though_somebody_holds_the_pipe():
     os.close(pipe.write_end)
 
 
-def test_stop_ends_the_pump_though_somebody_never_stops_writing():
+def test_stop_ends_the_pump_though_a_grandchild_never_stops_writing():
     pipe = Pipe()
     over = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Where a client keeps its OAuth credentials: what every store can do, and the one in memory."""
+"""Stores of OAuth credentials: the interface, and the store in memory."""
 
 import contextlib
 import json
@@ -6,9 +6,9 @@ import os
 import threading
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Union
 
-__all__ = ["MemoryStore", "Store", "Turns", "record_of", "text_of"]
+__all__ = ["MemoryStore", "Store", "ThreadLocks", "dump_record", "parse_record"]
 
-#: Seconds between two looks at what a waiting caller wants.
+#: Seconds that a waiting thread blocks before it calls ``wait``.
 _SLICE = 0.1
 
 
@@ -17,27 +17,27 @@ class Store:
 
     Keys are any text. Records are JSON objects, and secret: no method may put one into an error, a log or a repr.
     Errors of the place itself are raised as :class:`~mcplite.errors.AuthError`, never swallowed (AUTH-34).
-    All methods may be called by several threads at once. ``filelocks.FileLocks`` holds keys for a store that has no
+    All methods may be called by several threads at once. ``stores.locks.FileLocks`` has locks for a store without
     locks of its own.
     """
 
     def load(self, key: str) -> Optional[Dict[str, Any]]:
-        """Return a copy of the record, or None when there is none.
+        """Return a copy of the record; None for an unknown key.
 
         :raises AuthError: the store cannot be read.
         """
         raise NotImplementedError
 
     def save(self, key: str, record: Dict[str, Any]) -> None:
-        """Replace the record; it is durable when this returns.
+        """Replace the record; the new one is durable when this returns.
 
-        :raises AuthError: it is not certain that it was; there is the old record or the new one, never a mixture.
-        :raises TypeError, ValueError: it is no JSON object.
+        :raises AuthError: that is not certain; the store has the old record or the new one, never a mixture.
+        :raises TypeError, ValueError: it is not a JSON object.
         """
         raise NotImplementedError
 
     def delete(self, key: str) -> None:
-        """Forget the record; that there is none is no error.
+        """Delete the record, if there is one.
 
         :raises AuthError: the store cannot be changed.
         """
@@ -50,14 +50,14 @@ class Store:
         """
         raise NotImplementedError
 
-    def held(self, key: str, wait: Callable[[], object]) -> ContextManager[None]:
-        """Hold the record against every other thread and process, for the length of a refresh or a login.
+    def lock(self, key: str, wait: Callable[[], object]) -> ContextManager[None]:
+        """Return a block that holds the record's lock, for a refresh or a login: one thread of all processes at a time.
 
-        Blocks until it is had. Records can be loaded, saved and deleted by whoever holds nothing: this is between
-        those who ask for it. It ends with the block, and with the process.
+        Entering it blocks until the lock is free. The lock is advisory: records can be loaded, saved and deleted without
+        it. It is released at the end of the block, and by the end of the process.
 
         :param wait: called on this thread at least every 0.25 s while it waits; raises to give up.
-        :raises RuntimeError: this thread holds the record already.
+        :raises RuntimeError: this thread holds the lock already.
         :raises AuthError: the store cannot be locked.
         """
         raise NotImplementedError
@@ -69,9 +69,9 @@ class MemoryStore(Store):
     def __init__(self) -> None:
         #: Guards the texts; held for one look or one assignment.
         self._lock = threading.Lock()
-        #: As JSON, so that nobody has a part of a record in common with the store.
+        #: As JSON, so that callers and the store share no part of a record.
         self._texts: Dict[str, str] = {}
-        self._turns = Turns()
+        self._locks = ThreadLocks()
 
     def __repr__(self) -> str:
         return f"<MemoryStore of {len(self._texts)}>"
@@ -79,10 +79,10 @@ class MemoryStore(Store):
     def load(self, key: str) -> Optional[Dict[str, Any]]:
         with self._lock:
             text = self._texts.get(key)
-        return None if text is None else record_of(text)
+        return None if text is None else parse_record(text)
 
     def save(self, key: str, record: Dict[str, Any]) -> None:
-        text = text_of(record)
+        text = dump_record(record)
         with self._lock:
             self._texts[key] = text
 
@@ -94,78 +94,78 @@ class MemoryStore(Store):
         with self._lock:
             return list(self._texts)
 
-    def held(self, key: str, wait: Callable[[], object]) -> ContextManager[None]:
-        return self._turns.held(key, wait)
+    def lock(self, key: str, wait: Callable[[], object]) -> ContextManager[None]:
+        return self._locks.hold(key, wait)
 
 
-class Turns:
-    """One thread of this process at a time, for each name."""
+class ThreadLocks:
+    """Locks by name, between the threads of this process."""
 
     def __init__(self) -> None:
-        #: Guards the turns and how many threads are at each; held for one look or one assignment.
+        #: Guards the named locks and their counts of threads; held for dictionary work.
         self._lock = threading.Lock()
-        self._turns: Dict[str, _Turn] = {}
-        #: The process whose turns these are: a fork has none of the threads that would give them back.
+        self._named: Dict[str, _NamedLock] = {}
+        #: The process of the threads that hold them: a forked one has none of those threads, so that it starts without locks.
         self._pid = os.getpid()
 
     @contextlib.contextmanager
-    def held(self, name: str, wait: Callable[[], object]) -> Iterator[None]:
-        """Wait for the turn and have it for the length of the block; see :meth:`Store.held`.
+    def hold(self, name: str, wait: Callable[[], object]) -> Iterator[None]:
+        """Wait for a lock and hold it for the block; see :meth:`Store.lock`.
 
-        :raises RuntimeError: this thread has it already.
+        :raises RuntimeError: this thread holds it already.
         """
         me = threading.get_ident()
         if self._pid != os.getpid():
-            self._pid, self._lock, self._turns = os.getpid(), threading.Lock(), {}
+            self._pid, self._lock, self._named = os.getpid(), threading.Lock(), {}
         with self._lock:
-            turn = self._turns.setdefault(name, _Turn())
-            turn.threads += 1
+            named = self._named.setdefault(name, _NamedLock())
+            named.threads += 1
         try:
-            if turn.holder == me:
+            if named.holder == me:
                 raise RuntimeError("this thread holds it already; waiting for itself would never end")
-            taken = turn.lock.acquire(blocking=False)
-            while not taken:
+            acquired = named.lock.acquire(blocking=False)
+            while not acquired:
                 wait()
-                taken = turn.lock.acquire(timeout=_SLICE)
-            turn.holder = me
+                acquired = named.lock.acquire(timeout=_SLICE)
+            named.holder = me
             try:
                 yield
             finally:
-                turn.holder = None
-                turn.lock.release()
+                named.holder = None
+                named.lock.release()
         finally:
             with self._lock:
-                turn.threads -= 1
-                if not turn.threads and self._turns.get(name) is turn:
-                    del self._turns[name]  # names are many over time (AUTH-45)
+                named.threads -= 1
+                if not named.threads and self._named.get(name) is named:
+                    del self._named[name]  # names are many over time (AUTH-45)
 
 
-class _Turn:
-    """What threads of this process wait for, and how many are at it."""
+class _NamedLock:
+    """One lock, the thread that holds it, and how many threads hold it or wait for it."""
 
     __slots__ = ("holder", "lock", "threads")
 
     def __init__(self) -> None:
-        #: Whose turn it is; held for the length of a refresh or a login, or of a change of a file.
+        #: Held for the length of a refresh or a login, or of a change of a file.
         self.lock = threading.Lock()
         self.holder: Optional[int] = None
         self.threads = 0
 
 
-def text_of(record: Dict[str, Any]) -> str:
-    """Return a record as JSON in ASCII, which every file and every keyring can hold.
+def dump_record(record: Dict[str, Any]) -> str:
+    """Return a record as JSON in ASCII, which every file and every keyring can store.
 
-    :raises TypeError, ValueError: it is no JSON object.
+    :raises TypeError, ValueError: it is not a JSON object.
     """
     if not isinstance(record, dict):
         raise TypeError(f"a record is a dict, not {type(record).__name__}")
     return json.dumps(record, allow_nan=False, separators=(",", ":"))
 
 
-def record_of(text: Union[str, bytes]) -> Dict[str, Any]:
-    """Return the record that a text holds.
+def parse_record(text: Union[str, bytes]) -> Dict[str, Any]:
+    """Return the record that a text contains.
 
-    :raises ValueError: it holds none; neither the error nor what it is chained to has any of the text.
+    :raises ValueError: it is not a JSON object; neither the error nor what it is chained to quotes the text.
     """
     try:
         record = json.loads(text)
@@ -173,5 +173,5 @@ def record_of(text: Union[str, bytes]) -> Dict[str, Any]:
         record = None
     # Outside of the handler: an error of json has all of the text as an attribute.
     if not isinstance(record, dict):
-        raise ValueError("this is no JSON object")
+        raise ValueError("this is not a JSON object")
     return record

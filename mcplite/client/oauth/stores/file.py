@@ -1,31 +1,31 @@
-"""Credentials in a file that only its owner can read, shared by all processes of a user."""
+"""The store in a file that only its owner can read, shared by all processes of a user."""
 
 import os
 import sys
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Union
 
 from ....errors import AuthError
-from .base import Store, record_of, text_of
-from .locks import FileLocks, digest, until
-from .own_files import VARIABLE, check, data_folder, flush, opened, refusal, remove
+from .base import Store, dump_record, parse_record
+from .locks import FileLocks, digest, give_up_after
+from .own_files import VARIABLE, check_private, data_folder, flush, opened, remove, system_error
 
 __all__ = ["FileStore"]
 
 _NAME = "credentials.json"
 _VERSION = 1
-#: Seconds for another process to write the file, which takes it some milliseconds.
-_PATIENCE = 10.0
+#: Seconds to wait for another process that writes the file, which takes some milliseconds.
+_WRITE_SECONDS = 10.0
 
 
 class FileStore(Store):
     """One JSON file with all records.
 
-    It must be for its owner alone, and its folder for its owner alone to change, so that an ordinary folder of a project
-    will do; what is missing is made for the owner alone.
+    Only its owner may read it, and only its owner may write into its folder; the ordinary folder of a project will do.
+    Missing folders are made for the owner alone.
 
-    :param path: of the file; ``MCPLITE_CREDENTIALS`` when None, or else ``mcplite/credentials.json`` where the system
-        keeps the data of a user's programs.
-    :raises AuthError: there is no path and no home folder.
+    :param path: of the file. By default the value of the variable ``MCPLITE_CREDENTIALS``, or else
+        ``mcplite/credentials.json`` in the folder that the system has for the data of a user's programs.
+    :raises AuthError: there is neither a path nor a home folder.
     """
 
     def __init__(self, path: "Union[str, os.PathLike[str], None]" = None) -> None:
@@ -43,14 +43,14 @@ class FileStore(Store):
         return self._records().get(key)
 
     def save(self, key: str, record: Dict[str, Any]) -> None:
-        copy = record_of(text_of(record))
-        with self._alone():
+        copy = parse_record(dump_record(record))
+        with self._write_lock():
             self._write({**self._read(), key: copy})
 
     def delete(self, key: str) -> None:
         if key not in self._records():
-            return  # without a folder made for nothing
-        with self._alone():
+            return  # so that no folder is made in vain
+        with self._write_lock():
             records = self._read()
             if records.pop(key, None) is not None:
                 self._write(records)
@@ -58,46 +58,47 @@ class FileStore(Store):
     def keys(self) -> List[str]:
         return list(self._records())
 
-    def held(self, key: str, wait: Callable[[], object]) -> ContextManager[None]:
-        return self._key_locks.held(digest(key), wait)
+    def lock(self, key: str, wait: Callable[[], object]) -> ContextManager[None]:
+        return self._key_locks.hold(digest(key), wait)
 
-    def _alone(self) -> ContextManager[None]:
-        """Keep other processes from writing; short, in contrast to :meth:`held`."""
-        return self._file_locks.held(self._name + ".lock", until(
-            _PATIENCE, f"another process has been writing {self._path} for {_PATIENCE:g} s; look for one that is stopped"))
+    def _write_lock(self) -> ContextManager[None]:
+        """Keep other processes from writing for a moment, in contrast to :meth:`lock`."""
+        return self._file_locks.hold(self._name + ".lock", give_up_after(
+            _WRITE_SECONDS,
+            f"another process has been writing {self._path} for {_WRITE_SECONDS:g} s; look for one that is stopped"))
 
     # --- reading ------------------------------------------------------------------------------------
 
     def _records(self) -> Dict[str, Dict[str, Any]]:
         if sys.platform == "win32":
-            with self._alone():  # a file that somebody reads cannot be replaced there
+            with self._write_lock():  # there a file cannot be replaced while another process reads it
                 return self._read()
         return self._read()
 
     def _read(self) -> Dict[str, Dict[str, Any]]:
-        """Return all records; none when there is no file.
+        """Return all records; an empty dict when there is no file.
 
-        :raises AuthError: the file or its folder is open to others, cannot be read or is damaged.
+        :raises AuthError: the file or its folder is open to other users, cannot be read, or is damaged.
         """
         try:
-            check(self._folder, os.lstat(self._folder), folder=True)
+            check_private(self._folder, os.lstat(self._folder), folder=True)
             with opened(self._path, os.O_RDONLY) as descriptor:
-                check(self._path, os.fstat(descriptor))
+                check_private(self._path, os.fstat(descriptor))
                 with open(descriptor, "rb", closefd=False) as file:
                     data = file.read()
         except FileNotFoundError:
             return {}
         except OSError as error:
-            raise refusal("read", self._path, error) from error
+            raise system_error("read", self._path, error) from error
         return self._parsed(data)
 
     def _parsed(self, data: bytes) -> Dict[str, Dict[str, Any]]:
         try:
-            document = record_of(data)
+            document = parse_record(data)
         except ValueError as error:
-            raise self._damaged("is no JSON object") from error
+            raise self._damaged("is not a JSON object") from error
         if document.get("version") != _VERSION:
-            raise self._damaged(f"does not say that it is of version {_VERSION}, the one that is understood here")
+            raise self._damaged(f"is not of version {_VERSION}, the only one that this program can read")
         records = document.get("records")
         if not isinstance(records, dict) or not all(isinstance(record, dict) for record in records.values()):
             raise self._damaged("has no object of records")
@@ -109,13 +110,13 @@ class FileStore(Store):
     # --- writing ------------------------------------------------------------------------------------
 
     def _write(self, records: Dict[str, Dict[str, Any]]) -> None:
-        """Replace the file, all or nothing; for whoever is alone.
+        """Replace the file, all or nothing; called with the write lock.
 
         :raises AuthError: the file is as it was, or the disk may not have the new one yet.
         """
-        data = text_of({"version": _VERSION, "records": records}).encode("ascii")
+        data = dump_record({"version": _VERSION, "records": records}).encode("ascii")
         try:
-            remove(self._temporary)  # of a process that was killed at this very work
+            remove(self._temporary)  # of a process that was killed at this point
             try:
                 self._write_temporary(data)
                 os.replace(self._temporary, self._path)
@@ -124,7 +125,7 @@ class FileStore(Store):
                 raise
             flush(self._folder)
         except OSError as error:
-            raise refusal("write", self._path, error) from error
+            raise system_error("write", self._path, error) from error
 
     def _write_temporary(self, data: bytes) -> None:
         with opened(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:

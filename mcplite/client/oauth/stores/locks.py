@@ -1,6 +1,6 @@
 """Locks between the processes of a user, and the threads of each: files in a folder.
 
-The locks themselves are the system's: of ``flock``, and of ``msvcrt`` on Windows. They end with the process.
+The locks are the system's, by ``flock``, or by ``msvcrt`` on Windows. They end with the process that holds them.
 """
 
 import contextlib
@@ -12,56 +12,56 @@ import time
 from typing import Callable, Iterator
 
 from ....errors import AuthError
-from .base import Turns
-from .own_files import make_folder, open_file, refusal
+from .base import ThreadLocks
+from .own_files import make_folder, open_file, system_error
 
-__all__ = ["FileLocks", "digest", "until"]
+__all__ = ["FileLocks", "digest", "give_up_after"]
 
 #: Seconds between two attempts to lock a file: at first, and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
 
 
 class FileLocks:
-    """Locks against the other processes of a user, and the other threads of this one: files in a folder.
+    """Locks by name, between the processes of a user and the threads of this one: files in a folder.
 
-    A file is removed by who holds it. So whoever gets a lock looks whether its file is still the one of that name:
-    locks on a removed one exclude nobody. The system ends the locks of a process that dies; what is left is empty.
+    The holder of a lock removes its file. So a thread that gets a lock checks that its file is still the one of that name: a
+    lock on a removed file excludes no other. The system releases the locks of a process that dies; an empty file is left.
 
-    :param folder: that its owner alone can change; made, for the owner alone, when it is missing.
+    :param folder: only its owner may write into it; made, for the owner alone, when it is missing.
     """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        #: The threads of this process, where a lock wakes who waits. It also excludes them on network file systems,
-        #: whose locks are those of a process.
-        self._turns = Turns()
+        #: Between the threads of this process: its locks wake a waiting thread at once, and hold on network file systems
+        #: as well, whose locks belong to the whole process.
+        self._threads = ThreadLocks()
 
     def __repr__(self) -> str:
         return f"FileLocks({self._folder!r})"
 
     @contextlib.contextmanager
-    def held(self, name: str, wait: Callable[[], object]) -> Iterator[None]:
-        """Have the lock for the length of the block; see :meth:`Store.held`.
+    def hold(self, name: str, wait: Callable[[], object]) -> Iterator[None]:
+        """Wait for a lock and hold it for the block; see :meth:`Store.lock`.
 
         :param name: of the file; :func:`digest` makes one of any text.
-        :raises RuntimeError: this thread has it already.
-        :raises AuthError: the folder is not for us alone to change, or cannot hold locks.
+        :raises RuntimeError: this thread holds it already.
+        :raises AuthError: other users may write into the folder, or its file system has no locks.
         """
         path = os.path.join(self._folder, name)
-        with self._turns.held(name, wait):
-            descriptor = self._taken(path, wait)
+        with self._threads.hold(name, wait):
+            descriptor = self._acquire(path, wait)
             try:
                 yield
             finally:
                 _release(path, descriptor)
 
-    def _taken(self, path: str, wait: Callable[[], object]) -> int:
-        """Return the descriptor of the file, locked."""
+    def _acquire(self, path: str, wait: Callable[[], object]) -> int:
+        """Wait for the lock; return the descriptor of its file."""
         pause = _FIRST_PAUSE
         while True:
             descriptor = self._open(path)
             try:
-                if self._locks(path, descriptor) and _is_still(path, descriptor):
+                if self._try_lock(path, descriptor) and _is_same_file(path, descriptor):
                     return descriptor
             except BaseException:
                 os.close(descriptor)
@@ -76,13 +76,13 @@ class FileLocks:
             make_folder(self._folder)
             return open_file(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
-            raise refusal("make the lock", path, error) from error
+            raise system_error("make the lock", path, error) from error
 
-    def _locks(self, path: str, descriptor: int) -> bool:
+    def _try_lock(self, path: str, descriptor: int) -> bool:
         try:
             return _lock(descriptor)
         except OSError as error:
-            raise refusal("lock", path, error) from error
+            raise system_error("lock", path, error) from error
 
 
 def digest(text: str) -> str:
@@ -90,8 +90,8 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def until(seconds: float, text: str) -> Callable[[], None]:
-    """Return a function for ``wait=`` that gives up after some seconds, with an :class:`AuthError` of that text."""
+def give_up_after(seconds: float, text: str) -> Callable[[], None]:
+    """Return a function for ``wait=`` that raises an :class:`AuthError` of that text after some seconds."""
     end = time.monotonic() + seconds
 
     def wait() -> None:
@@ -105,7 +105,7 @@ def until(seconds: float, text: str) -> Callable[[], None]:
 
 
 def _lock(descriptor: int) -> bool:
-    """Whether the lock was had; nothing is waited for."""
+    """Lock a file if that is possible without blocking; return whether it is locked now."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -125,8 +125,8 @@ def _lock(descriptor: int) -> bool:
     return True
 
 
-def _is_still(path: str, descriptor: int) -> bool:
-    """Whether a name is that of an open file."""
+def _is_same_file(path: str, descriptor: int) -> bool:
+    """Return whether a path leads to the file that a descriptor is of."""
     try:
         return os.path.samestat(os.lstat(path), os.fstat(descriptor))
     except FileNotFoundError:
@@ -139,12 +139,12 @@ def _release(path: str, descriptor: int) -> None:
 
         msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
         os.close(descriptor)
-        with contextlib.suppress(OSError):  # somebody has it open already, and then it is not removed
+        with contextlib.suppress(OSError):  # another process has it open already, and then it is not removed
             os.unlink(path)
         return
     try:
-        # Who waits is let in by this; closing would not do it when a child was forked, which has it open as well.
-        with contextlib.suppress(OSError):  # an empty file that stays does no harm
+        # This lets the next process in; closing would not, once a child was forked, which has the file open as well.
+        with contextlib.suppress(OSError):  # an empty file that is left does no harm
             os.unlink(path)
     finally:
         os.close(descriptor)

@@ -1,7 +1,7 @@
 """Files and folders for one user alone: where they are, how they are made, and which are refused.
 
-Other users are kept away by modes and owners, which are looked at before anything is read or written (AUTH-47). On
-Windows there are none: a file has the access list of its folder, and that of ``%APPDATA%`` lets in its user alone.
+Modes and owners keep other users away; both are checked before anything is read or written (AUTH-47). Windows has no such
+modes: a file has the access list of its folder, and the list of ``%APPDATA%`` admits its user alone.
 """
 
 import contextlib
@@ -13,22 +13,22 @@ from typing import Iterator, Mapping
 
 from ....errors import AuthError
 
-__all__ = ["VARIABLE", "check", "data_folder", "flush", "make_folder", "open_file", "opened", "refusal", "remove"]
+__all__ = ["VARIABLE", "check_private", "data_folder", "flush", "make_folder", "open_file", "opened", "remove", "system_error"]
 
-#: The environment variable with the path of the file for credentials.
+#: The environment variable with the path of the credentials file.
 VARIABLE = "MCPLITE_CREDENTIALS"
-#: What group and others may do; with any of it a file is refused.
-_LOOSE = 0o077
-#: With any of this a folder is refused: who writes there can lay another file, or a link, in the place of one of ours;
-#: the sticky bit keeps nobody from it where there is none yet. Looking into it shows names and no contents.
-_WRITABLE = 0o022
-#: Flags that some systems do not have. A pipe is not waited for, and a link is not followed.
+#: Rights of group and others; a file with any of them is refused.
+_FOREIGN_RIGHTS = 0o077
+#: A folder with any of these is refused: other users could put a file or a link in the place of ours, and the sticky bit
+#: does not prevent that while ours does not exist. Reading a folder shows names, and no contents.
+_FOREIGN_WRITES = 0o022
+#: Flags that some systems do not have. Opening does not block on a pipe, and does not follow a link.
 _PLAIN = (getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
           | getattr(os, "O_NOINHERIT", 0))
 
 
 def data_folder(platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> str:
-    """Return our folder among those in which the system keeps the data of a user's programs.
+    """Return our folder in the one that the system has for the data of a user's programs.
 
     :raises AuthError: there is no home folder.
     """
@@ -38,7 +38,7 @@ def data_folder(platform: str = sys.platform, environ: Mapping[str, str] = os.en
         base = os.path.expanduser("~/Library/Application Support")
     else:
         base = environ.get("XDG_DATA_HOME", "")
-        if not os.path.isabs(base):  # such a value is to be ignored, says its specification
+        if not os.path.isabs(base):  # its specification says to ignore such a value
             base = os.path.expanduser("~/.local/share")
     if base.startswith("~"):
         raise AuthError(f"there is no home folder to keep credentials in: set HOME, or {VARIABLE} to the path of a file")
@@ -46,13 +46,13 @@ def data_folder(platform: str = sys.platform, environ: Mapping[str, str] = os.en
 
 
 def make_folder(folder: str) -> None:
-    """See to it that there is a folder that only we can change; each one that is made on the way to it is ours alone.
+    """Make a folder for its owner alone, and its missing parents, unless it exists.
 
-    :raises AuthError: there is one that is refused.
+    :raises AuthError: it exists, and other users may write into it.
     :raises OSError: it cannot be made.
     """
     try:
-        check(folder, os.lstat(folder), folder=True)
+        check_private(folder, os.lstat(folder), folder=True)
         return
     except FileNotFoundError:
         parent = os.path.dirname(folder)
@@ -61,44 +61,44 @@ def make_folder(folder: str) -> None:
     with contextlib.suppress(FileExistsError):  # another process was faster
         os.mkdir(folder, 0o700)
         if sys.platform != "win32":
-            os.chmod(folder, 0o700)  # a umask may have taken too much
+            os.chmod(folder, 0o700)  # a umask may have removed too many rights
         flush(parent)
-    check(folder, os.lstat(folder), folder=True)
+    check_private(folder, os.lstat(folder), folder=True)
 
 
-def check(path: str, found: os.stat_result, folder: bool = False) -> None:
-    """Refuse a file that is not for us alone, and a folder that is not for us alone to change (AUTH-47).
+def check_private(path: str, found: os.stat_result, folder: bool = False) -> None:
+    """Refuse a file that other users may read, and a folder that they may write into (AUTH-47).
 
-    :param found: what the system says about it, not about the target of a link.
-    :raises AuthError: the text says what to do about it.
+    :param found: its status, not that of a link's target.
+    :raises AuthError: it is refused; the text says what to do.
     """
     if stat.S_ISLNK(found.st_mode):
         raise AuthError(f"{path} is a symbolic link, and credentials are not written to where one leads; name its target")
     if not (stat.S_ISDIR if folder else stat.S_ISREG)(found.st_mode):
-        raise AuthError(f"{path} is no {'folder' if folder else 'file'}; name another one for the credentials")
+        raise AuthError(f"{path} is not a {'folder' if folder else 'file'}; name another one for the credentials")
     if sys.platform == "win32":
         return
     if found.st_uid != os.geteuid():
         raise AuthError(f"{path} belongs to the user with the id {found.st_uid}, and this process runs as {os.geteuid()};"
-                        f" credentials are kept in one's own folder")
+                        f" credentials are only kept in a folder of one's own")
     mode = stat.S_IMODE(found.st_mode)
-    if folder and mode & _WRITABLE:
-        raise AuthError(f"{path} can be changed by others than its owner (its mode is {mode:o}), who could replace what is in"
+    if folder and mode & _FOREIGN_WRITES:
+        raise AuthError(f"other users than its owner can write into {path} (its mode is {mode:o}), and replace the files in"
                         f" it; keep the credentials in another folder, or run: chmod go-w {shlex.quote(path)}")
-    if not folder and mode & _LOOSE:
-        raise AuthError(f"{path} can be used by others than its owner (its mode is {mode:o}), and there are credentials in"
-                        f" it; run: chmod 600 {shlex.quote(path)}")
+    if not folder and mode & _FOREIGN_RIGHTS:
+        raise AuthError(f"other users than its owner can read or write {path} (its mode is {mode:o}), and there are credentials"
+                        f" in it; run: chmod 600 {shlex.quote(path)}")
 
 
 def open_file(path: str, flags: int) -> int:
-    """Return the descriptor of a file; one that is made is for us alone from its first moment.
+    """Return the descriptor of a file; a new file is private from its first moment.
 
     :raises OSError: it cannot be opened, or it is a link.
     """
     descriptor = os.open(path, flags | _PLAIN, 0o600)
     try:
         if sys.platform != "win32" and flags & os.O_CREAT:
-            os.fchmod(descriptor, 0o600)  # a umask may have taken too much, and others of us are to open it as well
+            os.fchmod(descriptor, 0o600)  # a umask may have removed rights that our other processes need
     except BaseException:
         os.close(descriptor)
         raise
@@ -107,12 +107,12 @@ def open_file(path: str, flags: int) -> int:
 
 @contextlib.contextmanager
 def opened(path: str, flags: int) -> Iterator[int]:
-    """Have a file open for the length of the block; see :func:`open_file`.
+    """Open a file for the length of the block; see :func:`open_file`.
 
     :raises AuthError: it is a link.
     """
     if os.path.islink(path):
-        check(path, os.lstat(path))  # O_NOFOLLOW refuses it as well, but in other words
+        check_private(path, os.lstat(path))  # O_NOFOLLOW refuses it as well, but with an obscure text
     descriptor = open_file(path, flags)
     try:
         yield descriptor
@@ -121,9 +121,9 @@ def opened(path: str, flags: int) -> Iterator[int]:
 
 
 def flush(folder: str) -> None:
-    """Have a folder's entries on the disk, where a system has that.
+    """Write a folder's entries to the disk, on systems that have that.
 
-    :raises OSError: it is not certain that they are.
+    :raises OSError: it is not certain that they were written.
     """
     if sys.platform == "win32":
         return
@@ -135,7 +135,7 @@ def flush(folder: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a file; that there is none is no error.
+    """Remove a file, if it exists.
 
     :raises OSError: it cannot be removed.
     """
@@ -143,9 +143,9 @@ def remove(path: str) -> None:
         os.unlink(path)
 
 
-def refusal(what: str, path: str, error: OSError) -> AuthError:
-    """Return the error for what the system did not do.
+def system_error(what: str, path: str, error: OSError) -> AuthError:
+    """Return our error for one of the system.
 
-    :param what: a verb, of which the path is the object.
+    :param what: what failed: a verb whose object is the path.
     """
     return AuthError(f"cannot {what} {path}: {error.strerror or type(error).__name__}")

@@ -1,4 +1,4 @@
-"""What every store does, each test with all three; what is particular to one is in that one's tests."""
+"""What every store does: each test runs with all three. The tests of one store are in its own file."""
 
 import os
 import subprocess
@@ -11,16 +11,16 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import mcplite
 from mcplite.client.oauth.stores import base as stores
-from mcplite.client.oauth.stores.base import MemoryStore, Store, Turns, record_of, text_of
+from mcplite.client.oauth.stores.base import MemoryStore, Store, ThreadLocks, parse_record, dump_record
 from mcplite.client.oauth.stores.file import FileStore
 from mcplite.client.oauth.stores.keyring import KeyringStore
 
 LIMIT = 30
 ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
-#: A process that forks while another thread has one turn and its own has another; the child says what it could have.
+#: A process that forks while another thread holds one lock and its own holds another; the child says which it could get.
 FORK = """
 import os, threading
-from mcplite.client.oauth.stores.base import Turns
+from mcplite.client.oauth.stores.base import ThreadLocks
 
 class Busy(Exception):
     pass
@@ -30,32 +30,32 @@ def busy():
 
 def has(name):
     try:
-        with turns.held(name, busy):
+        with locks.hold(name, busy):
             return True
     except (Busy, RuntimeError):
         return False
 
 def hold():
-    with turns.held("theirs", busy):
+    with locks.hold("theirs", busy):
         held.set()
         assert go.wait(30)
 
-turns, held, go = Turns(), threading.Event(), threading.Event()
+locks, held, go = ThreadLocks(), threading.Event(), threading.Event()
 thread = threading.Thread(target=hold)
 thread.start()
 assert held.wait(30)
-with turns.held("mine", busy):
+with locks.hold("mine", busy):
     pid = os.fork()
     if pid == 0:
         print("child", has("theirs"), has("other"), flush=True)
 if pid == 0:
-    print("child", has("mine"), turns._turns, flush=True)
+    print("child", has("mine"), locks._named, flush=True)
     os._exit(0)
 assert os.waitpid(pid, 0)[1] == 0
 print("parent", has("theirs"))
 go.set()
 thread.join()
-print("parent", has("theirs"), turns._turns)
+print("parent", has("theirs"), locks._named)
 """
 RECORD = {"access_token": "t0p-s3cret", "expires_at": 1.5, "scopes": ["read", "write"], "client": {"none": None}}
 
@@ -98,7 +98,7 @@ def give_up():
 
 
 def never():
-    raise AssertionError("nobody else holds it")
+    raise AssertionError("the lock is free")
 
 
 class Holder:
@@ -109,7 +109,7 @@ class Holder:
         self._thread = threading.Thread(target=self._run, args=(store, key))
 
     def _run(self, store, key):
-        with store.held(key, never):
+        with store.lock(key, never):
             self._holds.set()
             assert self._go.wait(LIMIT)
 
@@ -129,7 +129,7 @@ class Holder:
 # --- records --------------------------------------------------------------------------------------
 
 
-def test_what_was_saved_is_loaded(store):
+def test_a_saved_record_is_loaded(store):
     store.save("a", RECORD)
     assert store.load("a") == RECORD
     assert store.keys() == ["a"]
@@ -155,7 +155,7 @@ def test_records_do_not_touch_each_other(store):
     assert store.keys() == ["b"]
 
 
-def test_deleting_what_is_not_there_is_no_error(store):
+def test_deleting_a_missing_record_is_no_error(store):
     store.delete("a")
     store.save("a", RECORD)
     store.delete("a")
@@ -163,7 +163,7 @@ def test_deleting_what_is_not_there_is_no_error(store):
     assert store.keys() == []
 
 
-def test_nobody_shares_a_part_of_a_record_with_the_store(store):
+def test_callers_share_no_part_of_a_record_with_the_store(store):
     given_record = {"scopes": ["read"]}
     store.save("a", given_record)
     given_record["scopes"].append("write")
@@ -177,7 +177,7 @@ def test_nobody_shares_a_part_of_a_record_with_the_store(store):
     (["a"], TypeError), ("text", TypeError), (None, TypeError), ({"a": object}, TypeError),
     ({"a": b"bytes"}, TypeError), ({"a": float("nan")}, ValueError), ({"a": float("inf")}, ValueError),
 ], ids=repr)
-def test_what_is_no_json_object_is_refused_and_changes_nothing(store, record, error):
+def test_records_that_are_not_json_objects_are_refused_and_change_nothing(store, record, error):
     store.save("a", RECORD)
     with pytest.raises(error):
         store.save("a", record)
@@ -194,7 +194,7 @@ def test_keys_are_any_text(store, key):
     store.save("other", {})
     assert store.load(key) == RECORD
     assert sorted(store.keys()) == sorted([key, "other"])
-    with store.held(key, never):
+    with store.lock(key, never):
         store.delete(key)
     assert store.load(key) is None
 
@@ -233,32 +233,32 @@ def test_a_store_is_a_dict_of_records(store, steps):
 # --- holding --------------------------------------------------------------------------------------
 
 
-def test_a_record_that_nobody_holds_is_had_without_waiting(store):
-    with store.held("a", never):
+def test_a_free_record_is_locked_without_waiting(store):
+    with store.lock("a", never):
         pass
-    with store.held("a", never), store.held("b", never):
+    with store.lock("a", never), store.lock("b", never):
         pass
 
 
-def test_who_holds_a_record_can_use_the_store(store):
-    with store.held("a", never):
+def test_the_holder_of_a_lock_can_use_the_store(store):
+    with store.lock("a", never):
         store.save("a", RECORD)
         assert store.load("a") == RECORD
         store.delete("a")
 
 
-def test_who_waits_may_give_up_at_once(store):
+def test_a_waiting_thread_may_give_up_at_once(store):
     with Holder(store, "a"):
         with pytest.raises(GaveUp):
-            with store.held("a", give_up):
+            with store.lock("a", give_up):
                 pytest.fail("held twice")
-        with store.held("b", never):  # another record is free
+        with store.lock("b", never):  # another record is free
             pass
-    with store.held("a", never):
+    with store.lock("a", never):
         pass
 
 
-def test_who_waits_is_asked_again_and_again_on_its_own_thread(monkeypatch, store):
+def test_wait_is_called_again_and_again_on_the_waiting_thread(monkeypatch, store):
     monkeypatch.setattr(stores, "_SLICE", 0.001)
     asked = []
 
@@ -268,34 +268,34 @@ def test_who_waits_is_asked_again_and_again_on_its_own_thread(monkeypatch, store
             raise GaveUp
 
     with Holder(store, "a"), pytest.raises(GaveUp):
-        with store.held("a", wait):
+        with store.lock("a", wait):
             pytest.fail("held twice")
     assert set(asked) == {threading.current_thread()}
 
 
-def test_who_waits_gets_the_record_when_it_is_let_go(store):
+def test_a_waiting_thread_gets_the_lock_when_it_is_released(store):
     with Holder(store, "a") as holder:
-        with store.held("a", holder.let_go):
+        with store.lock("a", holder.let_go):
             store.save("a", RECORD)
     assert store.load("a") == RECORD
 
 
-def test_an_error_in_the_block_lets_go(store):
+def test_an_error_in_the_block_releases_the_lock(store):
     with pytest.raises(GaveUp):
-        with store.held("a", never):
+        with store.lock("a", never):
             raise GaveUp
-    with store.held("a", never):
+    with store.lock("a", never):
         pass
 
 
 def test_a_thread_does_not_wait_for_itself(store):
-    with store.held("a", never):
+    with store.lock("a", never):
         with pytest.raises(RuntimeError, match="already"):
-            with store.held("a", never):
+            with store.lock("a", never):
                 pytest.fail("held twice")
         with pytest.raises(GaveUp):  # and the attempt has not let go of it
             elsewhere(store, "a")
-    with store.held("a", never):
+    with store.lock("a", never):
         pass
 
 
@@ -305,7 +305,7 @@ def elsewhere(store, key):
 
     def run():
         try:
-            with store.held(key, give_up):
+            with store.lock(key, give_up):
                 pass
         except GaveUp as error:
             failures.append(error)
@@ -317,10 +317,10 @@ def elsewhere(store, key):
         raise failures[0]
 
 
-def test_threads_that_hold_in_turn_lose_no_change(store):
+def test_threads_that_lock_in_turn_lose_no_change(store):
     def count():
         for _ in range(5):
-            with store.held("a", lambda: None):
+            with store.lock("a", lambda: None):
                 store.save("a", {"n": (store.load("a") or {"n": 0})["n"] + 1})
             store.save(threading.current_thread().name, {})  # changes of other records, at the same time
 
@@ -333,17 +333,17 @@ def test_threads_that_hold_in_turn_lose_no_change(store):
     assert sorted(store.keys()) == ["a", *(thread.name for thread in threads)]
 
 
-def test_nothing_is_kept_of_turns_that_are_over():
-    turns = Turns()
+def test_released_locks_are_forgotten():
+    locks = ThreadLocks()
     for number in range(100):
-        with turns.held(str(number), never):
-            assert len(turns._turns) == 1
-    assert turns._turns == {}
+        with locks.hold(str(number), never):
+            assert len(locks._named) == 1
+    assert locks._named == {}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_forked_process_has_turns_of_its_own():
-    # The threads that have one do not come along, and would never give it back.
+def test_a_forked_process_has_locks_of_its_own():
+    # The threads that hold them are not copied, and would never release them.
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], cwd=ROOT, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, timeout=LIMIT)
     said = ["child True True", "child True {}", "parent False", "parent True {}"]
@@ -355,24 +355,24 @@ def test_a_forked_process_has_turns_of_its_own():
 
 @pytest.mark.parametrize("call", [
     lambda store: store.load("a"), lambda store: store.save("a", {}), lambda store: store.delete("a"),
-    lambda store: store.keys(), lambda store: store.held("a", never),
+    lambda store: store.keys(), lambda store: store.lock("a", never),
 ])
-def test_a_store_of_ones_own_has_to_say_everything(call):
+def test_a_store_of_ones_own_has_to_implement_every_method(call):
     with pytest.raises(NotImplementedError):
         call(Store())
 
 
 def test_texts_are_ascii():
-    text = text_of({"ü\0": "😀\ud800"})
+    text = dump_record({"ü\0": "😀\ud800"})
     assert text.isascii() and text.isprintable()
-    assert record_of(text) == {"ü\0": "😀\ud800"}
+    assert parse_record(text) == {"ü\0": "😀\ud800"}
 
 
 @pytest.mark.parametrize("text", [
     '{"token": "s3cret', '["s3cret"]', "s3cret", "", "[" * 100_000, b'{"token": "s3cret\xff"}',
 ], ids=lambda text: repr(text[:20]))
-def test_an_error_about_a_damaged_text_has_nothing_of_it(text):
+def test_an_error_about_a_damaged_text_does_not_quote_it(text):
     with pytest.raises(ValueError) as caught:
-        record_of(text)
+        parse_record(text)
     assert "s3cret" not in str(caught.value)
     assert caught.value.__cause__ is None and caught.value.__context__ is None

@@ -1,4 +1,4 @@
-"""The file, what is in it, and what is left of it when processes die. Stores in general: test_stores.py."""
+"""The file, what is in it, and what is left of it when processes die. Stores in general: test_base.py."""
 
 import contextlib
 import errno
@@ -22,7 +22,7 @@ def say(word):
     print(word, flush=True)
 """
 HOLD = """
-with store.held("a", lambda: None):
+with store.lock("a", lambda: None):
     say("held")
     sys.stdin.read()
 """
@@ -37,7 +37,7 @@ store.save("a", {"refresh_token": "never"})
 COUNT = """
 def count():
     for _ in range(5):
-        with store.held("a", lambda: None):
+        with store.lock("a", lambda: None):
             store.save("a", {"n": (store.load("a") or {"n": 0})["n"] + 1})
         name = f"{os.getpid()} {threading.get_ident()}"
         store.save(name, {"n": (store.load(name) or {"n": 0})["n"] + 1})
@@ -142,7 +142,7 @@ def test_a_file_can_be_read_where_nothing_can_be_written(path):
 def test_nothing_but_the_file_is_left(path):
     store = FileStore(path)
     store.save("a", OLD)
-    with store.held("a", never):
+    with store.lock("a", never):
         store.save("b", NEW)
     assert entries(path.parent) == ["credentials.json", "credentials.json.locks"]
     assert entries(path.parent / "credentials.json.locks") == []
@@ -170,7 +170,7 @@ def test_the_file_is_plain_json(path):
     assert json.loads(path.read_text("ascii")) == {"version": 1, "records": {"ü": NEW}}
 
 
-def test_a_file_that_somebody_edited_is_understood(path):
+def test_an_edited_file_is_read(path):
     path.parent.mkdir(0o700)
     path.touch(0o600)
     path.write_text('{\n  "version": 1,\n  "records": {\n    "ü": {"token": "ñ"}\n  }\n}\n', "utf-8")
@@ -180,7 +180,7 @@ def test_a_file_that_somebody_edited_is_understood(path):
 # --- writing --------------------------------------------------------------------------------------
 
 
-def test_what_is_saved_is_on_the_disk(path, monkeypatch):
+def test_a_saved_record_is_on_the_disk(path, monkeypatch):
     done, fsync, replace = [], os.fsync, os.replace
     store = FileStore(path)
     store.save("a", OLD)
@@ -201,7 +201,7 @@ def test_what_is_saved_is_on_the_disk(path, monkeypatch):
 
 
 @pytest.mark.parametrize("function", ["fsync", "replace", "fchmod"])
-def test_what_cannot_be_written_is_an_error_and_leaves_the_old_content(path, monkeypatch, function):
+def test_a_failed_write_is_an_error_and_leaves_the_old_content(path, monkeypatch, function):
     store = FileStore(path)
     store.save("a", OLD)
 
@@ -240,7 +240,7 @@ def test_a_process_that_is_killed_in_mid_write_leaves_the_old_content(path):
     store.save("a", OLD)
     with child(PRELUDE + STOP_BEFORE_REPLACE, path) as process:
         assert process.stdout.readline() == "stopped\n"
-        assert store.load("a") == OLD  # whoever only reads waits for nobody
+        assert store.load("a") == OLD  # reading does not wait
     assert entries(path.parent) == ["credentials.json", "credentials.json.lock", "credentials.json.new"]
     assert store.load("a") == OLD
     store.save("b", NEW)
@@ -248,10 +248,10 @@ def test_a_process_that_is_killed_in_mid_write_leaves_the_old_content(path):
     assert entries(path.parent) == ["credentials.json"]
 
 
-def test_a_process_that_is_stopped_in_mid_write_is_not_waited_for_for_ever(path, monkeypatch):
+def test_waiting_for_a_process_that_is_stopped_in_mid_write_ends(path, monkeypatch):
     store = FileStore(path)
     store.save("a", OLD)
-    monkeypatch.setattr(filestore, "_PATIENCE", 0.05)
+    monkeypatch.setattr(filestore, "_WRITE_SECONDS", 0.05)
     with child(PRELUDE + STOP_BEFORE_REPLACE, path) as process:
         assert process.stdout.readline() == "stopped\n"
         assert f"another process has been writing {path}" in refused(lambda: store.save("a", NEW))
@@ -261,7 +261,7 @@ def test_a_process_that_is_stopped_in_mid_write_is_not_waited_for_for_ever(path,
 # --- holding --------------------------------------------------------------------------------------
 
 
-def test_processes_and_threads_that_hold_in_turn_lose_no_change(path):
+def test_processes_and_threads_that_lock_in_turn_lose_no_change(path):
     with child(PRELUDE + COUNT, path) as one, child(PRELUDE + COUNT, path) as other:
         for process in (one, other):
             assert process.stdout.readline() == "ready\n"
@@ -275,31 +275,31 @@ def test_processes_and_threads_that_hold_in_turn_lose_no_change(path):
     assert [store.load(key) for key in store.keys() if key != "a"] == [{"n": 5}] * 4
 
 
-def test_a_record_that_another_process_holds_is_waited_for(path):
+def test_a_record_that_another_process_has_locked_is_waited_for(path):
     store = FileStore(path)
     with child(PRELUDE + HOLD, path) as process:
         assert process.stdout.readline() == "held\n"
         with pytest.raises(GaveUp):
-            store.held("a", give_up).__enter__()
+            store.lock("a", give_up).__enter__()
         store.save("a", NEW)  # the store itself is free, and so are other records
-        with store.held("b", never):
+        with store.lock("b", never):
             pass
         process.stdin.close()
-        with store.held("a", patient()):
+        with store.lock("a", patient()):
             pass
 
 
 def test_two_stores_of_a_file_exclude_each_other(path):
     one, other = FileStore(path), FileStore(path)
-    with one.held("a", never):
+    with one.lock("a", never):
         with pytest.raises(GaveUp):
-            other.held("a", give_up).__enter__()
-        with other.held("b", never):
+            other.lock("a", give_up).__enter__()
+        with other.lock("b", never):
             pass
-    with other.held("a", never):
+    with other.lock("a", never):
         pass
 
 
 def test_stores_of_two_files_in_a_folder_do_not(path):
-    with FileStore(path).held("a", never), FileStore(path.with_name("other.json")).held("a", never):
+    with FileStore(path).lock("a", never), FileStore(path.with_name("other.json")).lock("a", never):
         pass

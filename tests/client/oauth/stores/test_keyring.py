@@ -1,4 +1,4 @@
-"""Entries in a keyring: parts, crashes between them, and backends that fail. Stores in general: test_stores.py."""
+"""Entries in a keyring: parts, crashes between them, and backends that fail. Stores in general: test_base.py."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import mcplite
 from mcplite.client.oauth.stores import keyring as keyringstore
 from mcplite.client.oauth.stores.keyring import KeyringStore
-from mcplite.client.oauth.stores.locks import digest, until
+from mcplite.client.oauth.stores.locks import digest, give_up_after
 from mcplite.errors import AuthError
 
 LIMIT = 30
@@ -38,7 +38,7 @@ class Memory(keyring.backend.KeyringBackend):
     :param dies_after: writes and removals, then no more is done.
     """
 
-    priority = -1  # never chosen by itself
+    priority = -1  # never chosen automatically
 
     def __init__(self, dies_after=None):
         super().__init__()
@@ -76,7 +76,7 @@ def store(backend, tmp_path):
 
 
 def never():
-    raise AssertionError("nobody else holds it")
+    raise AssertionError("the lock is free")
 
 
 class GaveUp(Exception):
@@ -137,11 +137,11 @@ def test_many_keys_are_an_index_of_many_entries(store, backend):
 
 @pytest.mark.parametrize("records", [[OLD, SHORT], [SHORT, OLD], [OLD, NEW], [NEW, OLD], [OLD, NEW, OLD, SHORT, NEW]],
                          ids=lambda records: str([len(record["refresh_token"]) for record in records]))
-def test_nothing_is_left_of_what_was_replaced(store, backend, records):
+def test_no_entry_of_a_replaced_record_is_left(store, backend, records):
     for record in records:
         store.save("a", record)
         assert store.load("a") == record
-        length = len(keyringstore.text_of(record))
+        length = len(keyringstore.dump_record(record))
         assert len(names(backend)) == (2 if length < 1200 else 2 + -(-length // 1200))
     store.delete("a")
     assert backend.entries == {}
@@ -165,7 +165,7 @@ def test_services_have_records_of_their_own(backend, tmp_path):
     one, other = (KeyringStore(service, backend=backend, folder=tmp_path / "locks") for service in ("one", "other"))
     one.save("a", SHORT)
     assert other.load("a") is None and other.keys() == []
-    with one.held("a", never), other.held("a", never):
+    with one.lock("a", never), other.lock("a", never):
         other.delete("a")
     assert one.load("a") == SHORT and repr(one) == "KeyringStore('one')"
 
@@ -196,7 +196,7 @@ def test_a_process_that_dies_in_between_leaves_the_old_record_or_the_new(tmp_pat
     record = {"t": "l" * later}
     store.save("a", record)
     assert store.load("a") == record
-    length = len(keyringstore.text_of(record))
+    length = len(keyringstore.dump_record(record))
     parts = -(-length // 600) if length + 1 > 600 else 0
     assert len([name for name in names(backend) if name.startswith(digest("a"))]) == 1 + parts
     store.delete("a")
@@ -204,7 +204,7 @@ def test_a_process_that_dies_in_between_leaves_the_old_record_or_the_new(tmp_pat
     assert backend.entries == {}
 
 
-def test_a_record_that_is_replaced_while_it_is_read_is_read_anew(store, backend, monkeypatch):
+def test_a_record_that_is_replaced_while_it_is_read_is_read_again(store, backend, monkeypatch):
     store.save("a", OLD)
     real = backend.get_password
 
@@ -288,7 +288,7 @@ def test_an_own_backend_needs_no_package(backend, tmp_path, monkeypatch):
     assert store.load("a") == SHORT
 
 
-def test_a_system_without_a_keyring_is_told_of(tmp_path, monkeypatch):
+def test_a_system_without_a_keyring_is_an_error(tmp_path, monkeypatch):
     from keyring.backends import fail
 
     monkeypatch.setattr(keyring.core, "_keyring_backend", fail.Keyring())
@@ -322,7 +322,7 @@ def test_a_backend_that_fails_is_one_clear_error(store, backend, monkeypatch, me
     # What was being written may be quoted by the backend, so its words are told of other errors alone.
     assert ("failed with" in text) is (what != "write")
     assert store.load("a") == store.load("b") == OLD
-    with store.held("a", never):
+    with store.lock("a", never):
         store.save("a", SHORT)
     assert store.load("a") == SHORT
 
@@ -340,7 +340,7 @@ HOLD = """
 import sys
 from mcplite.client.oauth.stores.keyring import KeyringStore
 
-with KeyringStore(folder=sys.argv[1]).held("a", lambda: None):
+with KeyringStore(folder=sys.argv[1]).lock("a", lambda: None):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -352,23 +352,23 @@ def test_another_process_is_excluded_until_it_is_killed(store, tmp_path):
         try:
             assert process.stdout.readline() == b"held\n"
             with pytest.raises(GaveUp):
-                store.held("a", give_up).__enter__()
+                store.lock("a", give_up).__enter__()
             store.save("a", SHORT)
         finally:
             process.kill()
-        with store.held("a", until(LIMIT, "the lock was not let go")):
+        with store.lock("a", give_up_after(LIMIT, "the lock was not let go")):
             assert store.load("a") == SHORT
 
 
 def test_the_locks_are_in_the_folder_for_data(backend, tmp_path, monkeypatch):
     monkeypatch.setattr(keyringstore, "data_folder", lambda: str(tmp_path / "mcplite"))
-    with KeyringStore(backend=backend).held("a", never):
+    with KeyringStore(backend=backend).lock("a", never):
         assert len(os.listdir(tmp_path / "mcplite" / "keyring.locks")) == 1
     assert os.listdir(tmp_path / "mcplite" / "keyring.locks") == []
 
 
-def test_one_who_writes_for_long_is_not_waited_for_for_ever(backend, tmp_path, monkeypatch):
-    monkeypatch.setattr(keyringstore, "_PATIENCE", 0.05)
+def test_waiting_for_a_process_that_writes_for_long_ends(backend, tmp_path, monkeypatch):
+    monkeypatch.setattr(keyringstore, "_WRITE_SECONDS", 0.05)
     one, other = (KeyringStore(backend=backend, folder=tmp_path / "locks") for _ in range(2))
     one.save("a", OLD)
     asked, answer, real = threading.Event(), threading.Event(), backend.set_password

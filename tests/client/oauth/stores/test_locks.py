@@ -9,7 +9,7 @@ import types
 
 import pytest
 
-from mcplite.client.oauth.stores import locks as filelocks
+from mcplite.client.oauth.stores import locks as locks_module
 from mcplite.client.oauth.stores.file import FileStore
 from mcplite.client.oauth.stores.locks import FileLocks
 from tests.support.keeping import LIMIT, NEW, OLD, GaveUp, child, entries, give_up, never, patient, refused
@@ -24,7 +24,7 @@ def say(word):
     print(word, flush=True)
 """
 HOLD = """
-with locks.held("a", lambda: None):
+with locks.hold("a", lambda: None):
     say("held")
     sys.stdin.read()
 """
@@ -55,23 +55,23 @@ def windows(monkeypatch):
 # --- processes ------------------------------------------------------------------------------------
 
 
-def test_a_process_that_is_killed_lets_go(tmp_path):
+def test_a_process_that_is_killed_releases_its_lock(tmp_path):
     locks = FileLocks(str(tmp_path))
     with child(PRELUDE + HOLD, tmp_path) as process:
         assert process.stdout.readline() == "held\n"
         with pytest.raises(GaveUp):
-            locks.held("a", give_up).__enter__()
+            locks.hold("a", give_up).__enter__()
         process.kill()
-        with locks.held("a", patient()):
+        with locks.hold("a", patient()):
             pass
-    with locks.held("a", never):
+    with locks.hold("a", never):
         pass
 
 
 def test_a_child_that_was_forked_while_a_lock_was_held_does_not_hold_it(tmp_path):
     locks = FileLocks(str(tmp_path))
     with child(PRELUDE + """
-with locks.held("a", lambda: None):
+with locks.hold("a", lambda: None):
     if os.fork() == 0:
         sys.stdin.read()
         os._exit(0)
@@ -79,7 +79,7 @@ say("let go")
 os.wait()
 """, tmp_path) as process:
         assert process.stdout.readline() == "let go\n"
-        with locks.held("a", never):
+        with locks.hold("a", never):
             pass
         process.stdin.close()
         assert process.wait(LIMIT) == 0
@@ -88,35 +88,35 @@ os.wait()
 # --- files ----------------------------------------------------------------------------------------
 
 
-def test_a_lock_on_a_file_that_was_removed_is_none(tmp_path, monkeypatch):
-    """The one who waited has opened the file that the holder removes; a third has locked the new one."""
+def test_a_lock_on_a_removed_file_does_not_count(tmp_path, monkeypatch):
+    """The waiting thread has opened the file that the holder removes; a third one has locked the new file."""
     one, other, third = (FileLocks(str(tmp_path)) for _ in range(3))
-    holding, waiting = one.held("lock", never), []
+    holding, waiting = one.hold("lock", never), []
     holding.__enter__()
-    real, kept = filelocks._lock, contextlib.ExitStack()
+    real, kept = locks_module._lock, contextlib.ExitStack()
 
     def lock(descriptor):
         # Between opening the file and locking it, all changes.
-        monkeypatch.setattr(filelocks, "_lock", real)
+        monkeypatch.setattr(locks_module, "_lock", real)
         holding.__exit__(None, None, None)
-        kept.enter_context(third.held("lock", never))
+        kept.enter_context(third.hold("lock", never))
         return real(descriptor)
 
-    monkeypatch.setattr(filelocks, "_lock", lock)
+    monkeypatch.setattr(locks_module, "_lock", lock)
 
     def wait():
         waiting.append(os.stat(tmp_path / "lock").st_ino)
         kept.close()
 
-    with other.held("lock", wait):
+    with other.hold("lock", wait):
         assert len(waiting) == 1
         with pytest.raises(GaveUp):
-            third.held("lock", give_up).__enter__()
+            third.hold("lock", give_up).__enter__()
     assert entries(tmp_path) == []
 
 
-def test_who_waits_has_nothing_open_when_it_gives_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(filelocks, "_LONGEST_PAUSE", 0.002)
+def test_a_thread_that_gives_up_waiting_leaves_no_file_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks_module, "_LONGEST_PAUSE", 0.002)
     one, other = FileLocks(str(tmp_path)), FileLocks(str(tmp_path))
     asked = []
 
@@ -125,10 +125,10 @@ def test_who_waits_has_nothing_open_when_it_gives_up(tmp_path, monkeypatch):
         if len(asked) == 10:
             raise GaveUp
 
-    with one.held("lock", never):
+    with one.hold("lock", never):
         before = os.listdir("/dev/fd")
         with pytest.raises(GaveUp):
-            other.held("lock", wait).__enter__()
+            other.hold("lock", wait).__enter__()
         assert os.listdir("/dev/fd") == before
 
 
@@ -136,14 +136,14 @@ def test_a_folder_without_locks_is_an_error_that_names_it(tmp_path, monkeypatch)
     def fail(descriptor):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(filelocks, "_lock", fail)
-    assert refused(lambda: FileLocks(str(tmp_path)).held("a", never).__enter__()) == (
+    monkeypatch.setattr(locks_module, "_lock", fail)
+    assert refused(lambda: FileLocks(str(tmp_path)).hold("a", never).__enter__()) == (
         f"cannot lock {tmp_path / 'a'}: No locks available")
 
 
-def test_a_folder_of_locks_is_for_us_alone_to_change_as_well(tmp_path):
+def test_a_folder_of_locks_that_others_can_write_into_is_refused(tmp_path):
     tmp_path.chmod(0o770)
-    assert "chmod go-w" in refused(lambda: FileLocks(str(tmp_path)).held("a", never).__enter__())
+    assert "chmod go-w" in refused(lambda: FileLocks(str(tmp_path)).hold("a", never).__enter__())
     tmp_path.chmod(0o700)
     assert entries(tmp_path) == [] and str(tmp_path) in repr(FileLocks(str(tmp_path)))
 
@@ -151,15 +151,15 @@ def test_a_folder_of_locks_is_for_us_alone_to_change_as_well(tmp_path):
 # --- Windows --------------------------------------------------------------------------------------
 
 
-def test_it_works_with_what_windows_has(path, windows):
+def test_a_store_on_windows(path, windows):
     one, other = FileStore(path), FileStore(path)
     one.save("a", OLD)
-    with one.held("a", never):
+    with one.lock("a", never):
         assert other.load("a") == OLD
         with pytest.raises(GaveUp):
-            other.held("a", give_up).__enter__()
+            other.lock("a", give_up).__enter__()
         other.save("a", NEW)
-    with other.held("a", never):
+    with other.lock("a", never):
         other.save("b", OLD)
         other.delete("b")
     assert one.load("a") == NEW and one.keys() == ["a"]

@@ -1,4 +1,4 @@
-"""Where files are, whom they are for, and which files and folders a store refuses, at every use."""
+"""Where files are, their modes, and which files and folders a store refuses at every use."""
 
 import errno
 import os
@@ -46,7 +46,7 @@ def test_everything_is_for_its_owner_alone_whatever_the_umask(tmp_path, umask):
     store, before = FileStore(path), os.umask(umask)
     try:
         store.save("a", OLD)
-        with store.held("a", never):
+        with store.lock("a", never):
             modes = {name: mode_of(os.path.join(folder, name)) for folder, folders, files in os.walk(tmp_path)
                      for name in folders + files}
             store.save("a", NEW)
@@ -84,13 +84,13 @@ def test_a_folder_that_others_can_change_is_refused(path, mode):
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o750, 0o711])
-def test_a_folder_that_others_can_only_look_into_will_do(tmp_path, monkeypatch, mode):
+def test_a_folder_that_others_can_only_read_is_accepted(tmp_path, monkeypatch, mode):
     tmp_path.chmod(mode)
     monkeypatch.chdir(tmp_path)
     store = FileStore("credentials.json")
     for use in every_use(store):
         use()
-    with store.held("a", never):
+    with store.lock("a", never):
         store.save("a", OLD)
     assert store.load("a") == OLD and mode_of(tmp_path) == mode
     assert {name: mode_of(tmp_path / name) for name in entries(tmp_path)} == {
@@ -119,7 +119,7 @@ def test_a_symbolic_link_to_a_file_is_refused(path, tmp_path):
     assert target.read_bytes() == content and path.is_symlink()
 
 
-def test_a_link_that_comes_after_the_look_is_not_followed_either(path, tmp_path, monkeypatch):
+def test_a_link_that_appears_after_the_check_is_not_followed(path, tmp_path, monkeypatch):
     FileStore(tmp_path / "target.json").save("a", OLD)
     path.parent.mkdir(0o700)
     path.symlink_to(tmp_path / "target.json")
@@ -142,7 +142,7 @@ def test_a_symbolic_link_to_a_folder_is_refused(path, tmp_path):
     assert entries(tmp_path / "real") == []
 
 
-def test_what_belongs_to_another_user_is_refused(path, monkeypatch):
+def test_files_of_another_user_are_refused(path, monkeypatch):
     store = FileStore(path)
     store.save("a", OLD)
     us = os.geteuid()
@@ -155,30 +155,30 @@ def test_what_belongs_to_another_user_is_refused(path, monkeypatch):
     assert refused(store.keys).startswith(f"{path} belongs to the user with the id {us}")
 
 
-def test_what_is_no_file_is_refused(path):
+def test_folders_and_pipes_are_refused_as_files(path):
     path.mkdir(0o700, parents=True)
     path.parent.chmod(0o700)
-    assert f"{path} is no file" in refused(lambda: FileStore(path).load("a"))
+    assert f"{path} is not a file" in refused(lambda: FileStore(path).load("a"))
     path.rmdir()
     os.mkfifo(path, 0o600)
-    assert f"{path} is no file" in refused(lambda: FileStore(path).save("a", OLD))
+    assert f"{path} is not a file" in refused(lambda: FileStore(path).save("a", OLD))
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused(path):
     path.parent.write_text("a file")
     for use in every_use(FileStore(path)):
-        assert f"{path.parent} is no folder" in refused(use)
+        assert f"{path.parent} is not a folder" in refused(use)
 
 
 def test_a_file_in_the_place_of_a_folder_above_is_refused(tmp_path):
     (tmp_path / "file").write_text("a file")
     store = FileStore(tmp_path / "file" / "folder" / "credentials.json")
-    for use in [*every_use(store), lambda: store.held("a", never).__enter__()]:
+    for use in [*every_use(store), lambda: store.lock("a", never).__enter__()]:
         text = refused(use)
         assert str(tmp_path / "file") in text and "Not a directory" in text
 
 
-def test_a_file_that_cannot_be_made_our_own_is_not_left_open(tmp_path, monkeypatch):
+def test_a_file_whose_mode_cannot_be_set_is_not_left_open(tmp_path, monkeypatch):
     def fail(*arguments):
         raise OSError(errno.EPERM, "Operation not permitted")
 
