@@ -48,10 +48,6 @@ TESTED_ELSEWHERE = {
     "net/settings": "a dataclass: tests/net/test_link.py",
     "net/tokens": "abstract classes: tests/client/oauth/test_access.py",
     "rpc/interfaces": "abstract classes: test_channels.py and test_reading.py",
-<<<<<<< HEAD
-    "server/catalog/catalog": "tests/server/test_app.py, through the server",
-=======
->>>>>>> rpc
     "server/catalog/checks": "tests/server/catalog/test_registry.py, through registration",
     "server/functions/nodes": "dataclasses: test_schemas.py and test_scalars.py",
     "server/handling/back_channel": "tests/server/handling/test_asker.py",

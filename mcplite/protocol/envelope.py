@@ -4,7 +4,7 @@ import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..errors import InvalidParams, ProtocolError, UnsupportedVersion
-from ..revisions import JUNE_2025, NOVEMBER_2025, Revision, find
+from ..revisions import JUNE_2025, NOVEMBER_2025, Revision
 from ..types import ClientCapabilities, Implementation
 from . import codec
 
@@ -101,11 +101,13 @@ class Envelope:
     :param meta: the request's whole ``_meta``, in which the required members were found.
     """
 
-    __slots__ = ("version", "meta", "_capabilities", "_info")
+    __slots__ = ("version", "meta", "log_level", "_capabilities", "_info")
 
     def __init__(self, version: str, meta: Mapping[str, Any]) -> None:
         self.version = version
         self.meta = meta
+        #: The least urgent level of log messages that the client wants; None for none at all.
+        self.log_level: Optional[str] = meta.get(LOG_LEVEL)
         self._capabilities: Optional[ClientCapabilities] = None
         self._info: Optional[Implementation] = None
 
@@ -122,11 +124,6 @@ class Envelope:
         if self._info is None and CLIENT_INFO in self.meta:
             self._info = codec.decode(Implementation, self.meta[CLIENT_INFO])
         return self._info
-
-    @property
-    def log_level(self) -> Optional[str]:
-        """The least urgent level of log messages that it wants; None for none at all (LOG)."""
-        return self.meta.get(LOG_LEVEL)
 
 
 def claims(params: Optional[Mapping[str, Any]]) -> bool:
@@ -174,10 +171,10 @@ def revision_of(envelope: Envelope, offered: Sequence[Revision]) -> Revision:
     :param offered: what this server speaks, the revisions with a handshake included; the error lists them.
     :raises UnsupportedVersion: it is none of them, or one that begins with a handshake (STAT-16, ERA-23).
     """
-    revision = find(envelope.version)
-    if revision is None or not revision.modern or revision not in offered:
-        raise unsupported(envelope.version, offered)
-    return revision
+    for revision in offered:
+        if revision.name == envelope.version and revision.modern:
+            return revision
+    raise unsupported(envelope.version, offered)
 
 
 def unsupported(version: Any, offered: Sequence[Revision]) -> UnsupportedVersion:

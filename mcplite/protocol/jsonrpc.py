@@ -215,9 +215,9 @@ def dump(message: "Union[Request, Notification, Response, Failure]", *, null_id:
     """
     kind = type(message)
     if kind is Response:
+        text = '{"jsonrpc":"2.0","id":' + _id(message.id) + ',"result":'  # type: ignore[union-attr]
         result = message.result  # type: ignore[union-attr]
-        body = result.text if type(result) is Encoded else _encode(result)
-        text = '{"jsonrpc":"2.0","id":' + _id(message.id) + ',"result":' + body + "}"  # type: ignore[union-attr]
+        text += (result.text if type(result) is Encoded else _encode(result)) + "}"
     elif kind is Request or kind is Notification:
         text = '{"jsonrpc":"2.0",'
         if kind is Request:

@@ -116,7 +116,7 @@ class PipeChannel(Channel):
         self._lines.drop()
 
     def write(self, data: bytes, timeout: Optional[float] = None) -> None:
-        deadline = Deadline(timeout)
+        deadline = None if timeout is None else Deadline(timeout)
         if not self._write_lock.acquire(timeout=-1 if timeout is None else timeout):
             raise RequestTimeout(f"{self.name} has not read its input for {timeout:g} s")
         try:
@@ -131,7 +131,7 @@ class PipeChannel(Channel):
         finally:
             self._write_lock.release()
 
-    def _flush(self, deadline: Deadline) -> None:
+    def _flush(self, deadline: Optional[Deadline]) -> None:
         # Called with the write lock held. The number of bytes written is stored inside the same call into C,
         # for the reason given in read().
         written: List[int] = []
@@ -157,8 +157,8 @@ class PipeChannel(Channel):
         """Return the error for a write that failed."""
         return ConnectionClosed(f"writing to {self.name} failed: {error.strerror}")
 
-    def _wait_writable(self, deadline: Deadline) -> None:
-        remaining = deadline.remaining()
+    def _wait_writable(self, deadline: Optional[Deadline]) -> None:
+        remaining = None if deadline is None else deadline.remaining()
         if remaining is not None and remaining <= 0:
             raise RequestTimeout(f"{self.name} does not read its input, and its pipe is full")
         pause = _SLICE if remaining is None else min(remaining, _SLICE)

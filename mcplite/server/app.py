@@ -128,10 +128,12 @@ class Server:
                            website_url=website_url, icons=decoded_icons(icons)),
             instructions, experimental, checked_extensions(extensions))
         spoken = [revision for revision in REVISIONS if era is None or revision.modern == (era == "modern")]
-        catalog = Catalog(self.registry, described, spoken, page_size, middleware, cache, checked_hints(cache_lists or {}))
+        limits = limits or Limits()
+        catalog = Catalog(self.registry, described, spoken, page_size, limits.uri, middleware, cache,
+                          checked_hints(cache_lists or {}))
         #: What sessions, endpoints and transports share.
         self.runtime = Runtime(
-            catalog, limits or Limits(), None if lifespan is None else functools.partial(lifespan, self),
+            catalog, limits, None if lifespan is None else functools.partial(lifespan, self),
             on_roots_changed, mask_errors, bearer_auth(auth), Fleet(keys, state_store) if fleet else None, debug)
         for kind in declare:
             if kind not in ("tools", "resources", "prompts"):

@@ -14,6 +14,7 @@ from ...revisions import REVISIONS, Revision
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
 from .hints import CacheHint
 from .registry import Found, Registry
+from .targets import Scopes, Target, completion_scopes, listen_scopes
 
 if TYPE_CHECKING:
     from ...protocol.http.routing_headers import Mark
@@ -22,6 +23,8 @@ __all__ = ["Catalog", "Description"]
 
 #: Pages of lists that are kept, encoded.
 _MOST_PAGES = 256
+#: The kinds of entries that requests name.
+_KINDS = {"tools/call": "tools", "prompts/get": "prompts"}
 
 
 @dataclass
@@ -43,14 +46,15 @@ class Catalog:
     :param description: what the server says of itself.
     :param revisions: what is spoken, oldest first.
     :param page_size: entries on one page of a list.
+    :param longest_uri: characters of a URI; a longer one is not looked up.
     :param middleware: callables ``(context, proceed)`` around every request, first one outermost.
     :param cache: how long clients may keep lists and resources.
     :param cache_lists: the same for one kind of list alone.
     """
 
     def __init__(self, registry: Registry, description: Description, revisions: Sequence[Revision], page_size: int = 1000,
-                 middleware: Sequence[Callable[..., Dict[str, Any]]] = (), cache: Optional[CacheHint] = None,
-                 cache_lists: Optional[Mapping[str, CacheHint]] = None) -> None:
+                 longest_uri: int = 65_536, middleware: Sequence[Callable[..., Dict[str, Any]]] = (),
+                 cache: Optional[CacheHint] = None, cache_lists: Optional[Mapping[str, CacheHint]] = None) -> None:
         self.registry = registry
         self.description = description
         self.revisions: Tuple[Revision, ...] = tuple(revisions)
@@ -62,6 +66,7 @@ class Catalog:
         #: Whether Python's log records are forwarded to clients; set with the first handler that does.
         self.forwards_logs = False
         self._page_size = page_size
+        self._longest_uri = longest_uri
         self._cache = cache or CacheHint()
         self._cache_lists = dict(cache_lists or {})
         #: Guards the replacement of the two dictionaries below; readers need no lock.
@@ -163,6 +168,42 @@ class Catalog:
 
     # --- what a request is about ------------------------------------------------------------------------
 
+    def resolve(self, method: str, params: Optional[Mapping[str, Any]]) -> Target:
+        """Look up once what a request is about; its params may be anything."""
+        registry, params = self.registry, params or {}
+        handler = registry.method(method)
+        entry: Any = None
+        scopes: Scopes = ()
+        marks: "Sequence[Mark]" = ()
+        in_place = handler is None and not self.middleware and not self.forwards_logs
+        kind = _KINDS.get(method)
+        if kind is not None:
+            name = params.get("name")
+            entry = registry.get(kind, name) if type(name) is str else None
+            if entry is not None:
+                scopes = entry.scopes
+                marks = entry.marks if kind == "tools" else ()
+                in_place = in_place and entry.runs_in_place
+        elif method == "resources/read" or method == "resources/subscribe":
+            entry = self._find(params.get("uri"))
+            scopes = () if entry is None else entry.scopes
+            in_place = in_place and method == "resources/subscribe"
+        elif registry.scoped and method == "completion/complete":
+            scopes = completion_scopes(registry, params)
+        elif registry.scoped and method == "subscriptions/listen":
+            scopes = listen_scopes(self._find, params)
+        return Target(handler, entry, scopes, marks, in_place)
+
+    def scopes(self, message: jsonrpc.Message) -> Scopes:
+        """Return all scopes that a message needs, each once; a batch needs what all of its requests need (AUTH-12)."""
+        items = message.items if type(message) is jsonrpc.Batch else [message]
+        needed = (self.resolve(item.method, item.params).scopes for item in items if type(item) is jsonrpc.Request)
+        return tuple(dict.fromkeys(scope for scopes in needed for scope in scopes))
+
+    def _find(self, uri: Any) -> Optional[Found]:
+        # A longer URI is refused later, and must not be matched against templates before that.
+        return self.find_resource(uri) if isinstance(uri, str) and len(uri) <= self._longest_uri else None
+
     def find_resource(self, uri: str) -> Optional[Found]:
         """Return what reads *uri*; None when there is nothing."""
         entry = self.registry.get("resources", uri)
@@ -173,26 +214,3 @@ class Catalog:
             return None
         template, values = match
         return Found(template.function, values, template.template.mime_type, self.hint_for(template.cache), template.scopes)
-
-    def marks(self, name: Any) -> "Sequence[Mark]":
-        """Return the marked parameters of a tool; none for a name that is no tool's."""
-        entry = self.registry.get("tools", name) if isinstance(name, str) else None
-        return () if entry is None else entry.marks
-
-    def runs_inline(self, method: str, params: Optional[Dict[str, Any]]) -> bool:
-        """Whether a handler may run on the thread of an HTTP request: it can neither say nor ask anything meanwhile."""
-        if self.middleware or self.forwards_logs or self.registry.method(method) is not None:
-            return False
-        name = (params or {}).get("name")
-        found: Any = None
-        if method == "resources/read":
-            return False
-        if method == "tools/call" and isinstance(name, str):
-            entry = self.registry.get("tools", name)
-            if entry is not None and entry.timeout is not None:
-                return False
-            found = None if entry is None else entry.function
-        elif method == "prompts/get" and isinstance(name, str):
-            entry = self.registry.get("prompts", name)
-            found = None if entry is None else entry.function
-        return found is None or (found.wants_context is None and not found.questions)

@@ -39,6 +39,10 @@ class ToolEntry:
     #: What a caller over HTTP must have.
     scopes: Tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        #: Whether it may run on the thread of an HTTP request: it can neither send nor ask anything before it returns.
+        self.runs_in_place = self.timeout is None and not _sends(self.function)
+
     def listed(self, revision: Revision) -> Tool:
         """Return the definition with its description and schemas, which are made on first use."""
         function = self.function
@@ -82,8 +86,16 @@ class PromptEntry:
     function: Function
     scopes: Tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        self.runs_in_place = not _sends(self.function)
+
     def listed(self, revision: Revision) -> Prompt:
         return self.prompt
+
+
+def _sends(function: Function) -> bool:
+    """Whether a handler can send or ask something while it runs."""
+    return function.wants_context is not None or bool(function.questions)
 
 
 class Found(NamedTuple):

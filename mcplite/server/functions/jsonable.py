@@ -11,9 +11,10 @@ from typing import Any
 
 from .scalars import OTHERS
 
-__all__ = ["jsonable"]
+__all__ = ["SCALARS", "jsonable"]
 
-_SCALARS = frozenset({str, int, bool, type(None)})
+#: Types whose values are JSON data as they are.
+SCALARS = frozenset({str, int, bool, type(None)})
 _MAX_DEPTH = 200
 
 
@@ -28,7 +29,7 @@ def jsonable(value: Any, depth: int = 0) -> Any:
     :raises ValueError: it holds NaN or an infinity, contains itself, or is nested too deeply.
     """
     kind = type(value)
-    if kind in _SCALARS:
+    if kind in SCALARS:
         return value
     if kind is float:
         if math.isfinite(value):

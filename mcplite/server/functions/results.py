@@ -23,7 +23,7 @@ from ...types import (
     UnknownContent,
 )
 from .function import Function
-from .jsonable import jsonable
+from .jsonable import SCALARS, jsonable
 from .media import Audio, Image
 
 __all__ = ["BadOutput", "content_items", "prompt_messages", "resource_contents", "tool_result"]
@@ -71,8 +71,9 @@ def tool_result(value: Any, function: Function) -> CallToolResult:
                 raise BadOutput("an output schema is declared, but the result has no structured_content")
             _check(result.structured_content, function)
         return result
-    data = jsonable(value)
-    if type(value) is output.exact:
+    kind = type(value)
+    data = value if kind in SCALARS else jsonable(value)
+    if kind is output.exact:
         return CallToolResult(content=[_json_text(data)], structured_content={"result": data})
     structured = {"result": data} if output.wrapped else data
     _check(structured, function)

@@ -24,7 +24,7 @@ from ..functions.forms import form_type
 from .questions import Elicit, Elicited, ListRoots, Question, Sample
 from .session import Session
 
-__all__ = ["Asked", "Asker", "Misfit", "Unreachable"]
+__all__ = ["EncodedQuestion", "Asker", "Misfit", "Unreachable"]
 
 _log = logging.getLogger(__name__)
 _MAX_URL = 8192
@@ -34,7 +34,7 @@ class Misfit(ProtocolError):
     """An answer is one, but does not fit the form that was asked with."""
 
 
-class Asked(NamedTuple):
+class EncodedQuestion(NamedTuple):
     """One question as it is written in a revision."""
 
     method: str
@@ -104,7 +104,7 @@ class Asker:
         """Return the result of an action that is done once, as every entry into the handler shall see it."""
         return value
 
-    def prepare(self, question: Question) -> Asked:
+    def prepare(self, question: Question) -> EncodedQuestion:
         """Return a question as this client can be asked it.
 
         :raises MissingCapability: it did not declare what the question needs.
@@ -116,7 +116,7 @@ class Asker:
             return self._sample(question)
         if isinstance(question, ListRoots):
             self._require("roots/list", {"roots": {}})
-            return Asked("roots/list", None, _roots)
+            return EncodedQuestion("roots/list", None, _roots)
         raise TypeError(f"{question!r} is no question: use Elicit, Sample or ListRoots")
 
     def _require(self, method: str, capability: Dict[str, Any], mode: str = "") -> None:
@@ -127,7 +127,7 @@ class Asker:
                 " test ctx.can_elicit, ctx.can_sample or ctx.can_list_roots first",
                 data={"requiredCapabilities": capability})
 
-    def _elicit(self, question: Elicit) -> Asked:
+    def _elicit(self, question: Elicit) -> EncodedQuestion:
         self._require("elicitation/create", {"elicitation": {"form": {}} if self._revision.elicitation_modes else {}},
                       "form")
         form = form_type(question.schema)
@@ -146,9 +146,9 @@ class Asker:
                 raise Misfit(f"the client's answer does not fit the form: {'; '.join(problems)}", content)
             return Elicited("accept", content, form.convert(content))
 
-        return Asked("elicitation/create", codec.encode(request, self._revision), read)
+        return EncodedQuestion("elicitation/create", codec.encode(request, self._revision), read)
 
-    def _elicit_url(self, question: Elicit) -> Asked:
+    def _elicit_url(self, question: Elicit) -> EncodedQuestion:
         url = question.url or ""
         scheme, separator, rest = url.partition("://")
         if scheme.lower() not in ("http", "https") or not rest or len(url) > _MAX_URL or not url.isprintable():
@@ -161,10 +161,10 @@ class Asker:
         if self._revision.elicitation_ids:
             identity = question.elicitation_id or _random_id()
         request = ElicitRequest(message=question.message, mode="url", url=url, elicitation_id=identity)
-        return Asked("elicitation/create", codec.encode(request, self._revision),
+        return EncodedQuestion("elicitation/create", codec.encode(request, self._revision),
                      lambda answer: Elicited(_decided(answer).action))
 
-    def _sample(self, question: Sample) -> Asked:
+    def _sample(self, question: Sample) -> EncodedQuestion:
         if question.tools or question.tool_choice:
             self._require("sampling/createMessage", {"sampling": {"tools": {}}}, "tools")
         else:
@@ -186,7 +186,7 @@ class Asker:
         problem = sampling.check_messages(params["messages"])
         if problem is not None:
             raise ValueError(f"this conversation cannot be sampled: {problem}")
-        return Asked("sampling/createMessage", params, lambda answer: codec.decode(CreateMessageResult, answer))
+        return EncodedQuestion("sampling/createMessage", params, lambda answer: codec.decode(CreateMessageResult, answer))
 
 
 class Unreachable(Asker):

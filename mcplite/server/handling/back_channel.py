@@ -6,7 +6,7 @@ from ...errors import MissingCapability, ProtocolError
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
 from ...types import Root
-from .asker import Asked, Asker
+from .asker import Asker, EncodedQuestion
 from .questions import ListRoots, Question
 from .session import KnownRoots, Session
 
@@ -50,7 +50,7 @@ class BackChannel(Asker):
                 data={"requiredCapabilities": capability})
         super()._require(method, capability, mode)
 
-    def _call(self, asked: Asked) -> Dict[str, Any]:
+    def _call(self, asked: EncodedQuestion) -> Dict[str, Any]:
         incoming = self._incoming
         result = self._session.peer.call(asked.method, asked.params, timeout=self._session.limits.ask_seconds,
                                          cancel=incoming.token, delivery=Delivery(incoming.outlet))

@@ -44,7 +44,8 @@ class Context:
     _progress: Optional[Throttle] = None
     _logs: Optional[Throttle] = None
     _last: Optional[float] = None
-    _held: Optional[Dict[str, Any]] = None
+    #: Progress that was held back, to be sent before the result.
+    held: Optional[Dict[str, Any]] = None
     _dropped = 0
     #: The results of what is done once, by key.
     notes: Optional[Dict[str, Any]] = None
@@ -64,7 +65,8 @@ class Context:
     state: Any = None
 
     def __init__(self, session: "Session", incoming: "Incoming", make_asker: "Callable[[Context], Asker]") -> None:
-        self._session = session
+        #: The client, as far as it is known: a session that lasts where there was a handshake, else this request alone.
+        self.session = session
         self._make_asker = make_asker
         self.incoming = incoming
         self.params = incoming.params
@@ -72,11 +74,6 @@ class Context:
         self._lock = threading.Lock()
 
     # --- who and what -----------------------------------------------------------------------------
-
-    @property
-    def session(self) -> "Session":
-        """The client, as far as it is known: a session that lasts where there was a handshake, else this request alone."""
-        return self._session
 
     @property
     def request_id(self) -> Union[int, str]:
@@ -97,22 +94,22 @@ class Context:
     @property
     def client_info(self) -> "Optional[Implementation]":
         """The client's name and version, as it says."""
-        return self._session.client_info
+        return self.session.client_info
 
     @property
     def client_capabilities(self) -> "ClientCapabilities":
         """What the client declared."""
-        return self._session.client_capabilities
+        return self.session.client_capabilities
 
     @property
     def protocol_version(self) -> str:
         """The revision that this request is served under."""
-        return self._session.revision.name
+        return self.session.revision.name
 
     @property
     def principal(self) -> "Optional[Principal]":
         """Who has sent this very request, by its token or as the host says; None where callers are not known, as on a pipe."""
-        return self._session.sender_of(self.incoming)
+        return self.session.sender_of(self.incoming)
 
     @property
     def trace_context(self) -> Dict[str, str]:
@@ -123,24 +120,24 @@ class Context:
     @property
     def extensions(self) -> Dict[str, Any]:
         """The extensions that the client declares, with their settings; empty before July 2026."""
-        declared = self._session.client_capabilities.extensions
+        declared = self.session.client_capabilities.extensions
         return dict(declared) if declared else {}
 
     @property
     def lifespan(self) -> Any:
         """The value of the server's ``lifespan`` context manager; None when it has none."""
-        return self._session.runtime.lifespan_value
+        return self.session.runtime.lifespan_value
 
     # --- its answer -------------------------------------------------------------------------------
 
     def respond(self, result: Any) -> None:
-        """Answer the request; what dispatch calls when the handler has returned."""
-        self.incoming.respond(self._session.finish(result))
+        """Answer the request before the handler has returned."""
+        self.incoming.respond(self.session.finish(result))
 
     def resume(self, session: "Session", incoming: "Incoming") -> None:
         """Answer a later request from now on: the client returned with the answers to a question."""
         incoming.resume(self.incoming)
-        self._session, self.incoming = session, incoming
+        self.session, self.incoming = session, incoming
 
     # --- cancellation -----------------------------------------------------------------------------
 
@@ -212,23 +209,23 @@ class Context:
         params: Dict[str, Any] = {"progressToken": token, "progress": progress}
         if total is not None:
             params["total"] = total
-        if message is not None and self._session.sends_progress_message:
+        if message is not None and self.session.sends_progress_message:
             params["message"] = message
         with self._lock:
             if self._last is not None and progress <= self._last:
                 return
             self._last = progress
             if self._progress is None:
-                self._progress = self._session.throttle()
-            self._held = None if self._progress.allow() else params
-            if self._held is not None:
+                self._progress = self.session.throttle()
+            self.held = None if self._progress.allow() else params
+            if self.held is not None:
                 return
         self.incoming.emit("notifications/progress", params)
 
     def flush(self) -> None:
         """Send the progress that was held back; called before the result goes out."""
         with self._lock:
-            held, self._held = self._held, None
+            held, self.held = self.held, None
         if held is not None:
             self.incoming.emit("notifications/progress", held)
 
@@ -244,11 +241,11 @@ class Context:
         if level not in _RANK:
             raise ValueError(f"{level!r} is no log level; use one of {', '.join(LEVELS)}")
         self.check_cancelled()
-        if not self._session.wants_log(level):
+        if not self.session.wants_log(level):
             return
         with self._lock:
             if self._logs is None:
-                self._logs = self._session.throttle()
+                self._logs = self.session.throttle()
             if not self._logs.allow():
                 self._dropped += 1
                 return
@@ -347,7 +344,7 @@ class Context:
 
     def elicitation_complete(self, elicitation_id: str) -> None:
         """Tell the client that a URL question was answered out of its sight (URLE-05)."""
-        self._session.elicitation_complete(elicitation_id)
+        self.session.elicitation_complete(elicitation_id)
 
     def sample(self, messages: "Union[str, Sequence[Union[str, PromptMessage, SamplingMessage]]]", *,
                max_tokens: int = 1000, system_prompt: Optional[str] = None, temperature: Optional[float] = None,

@@ -1,4 +1,4 @@
-"""From a method to the registry to a result: era-blind, one function for each method."""
+"""From a request to its result: middleware, the handler, what becomes of errors; one function for each method but tools/call."""
 
 import contextvars
 import copy
@@ -9,28 +9,34 @@ from ...errors import Cancelled, InternalError, InvalidParams, RemoteError, Reso
 from ...protocol import codec
 from ...types import CompleteResult, Completion, GetPromptResult, ReadResourceResult
 from ..catalog.registry import suggestions
+from ..catalog.targets import Target
 from ..functions.function import BadArguments
 from ..functions.results import prompt_messages, resource_contents
 from .context import CURRENT, LEVELS, Context
-from .tools import call_tool, settle
+from .tools import run_tool, settle
 
 __all__ = ["dispatch", "serve"]
 
+_log = logging.getLogger(__name__)
+Result = Dict[str, Any]
 
-def serve(context: Context, own: Optional[Callable[..., Any]]) -> None:
+
+def serve(context: Context, target: Target) -> None:
     """Answer one request on the present thread.
 
     It runs in a copy of the context variables, so that what a handler sets is gone when the thread
     takes the next request (REL-67).
+
+    :param target: what the request is about.
     """
-    contextvars.copy_context().run(_serve, context, own)
+    contextvars.copy_context().run(_serve, context, target)
 
 
-def _serve(context: Context, own: Optional[Callable[..., Any]]) -> None:
+def _serve(context: Context, target: Target) -> None:
     CURRENT.set(context)
-    result: Optional[Dict[str, Any]]
+    result: Optional[Result]
     try:
-        result = dispatch(context, own)
+        result = dispatch(context, target)
     except RemoteError as error:
         if context.unanswered is None:
             refusal = context.session.refuse(error)
@@ -45,39 +51,37 @@ def _serve(context: Context, own: Optional[Callable[..., Any]]) -> None:
     # First of all: whatever a handler made of its own end, it has asked something.
     if context.unanswered is not None:
         result = context.unanswered
-    context.flush()
-    context.respond(result)
+    if context.held is not None:
+        context.flush()
+    # The request and the session may be others than before: the handler may have waited for an answer.
+    context.incoming.respond(context.session.finish(result))
 
 
-_log = logging.getLogger(__name__)
-Result = Dict[str, Any]
-
-
-def dispatch(context: Context, own: Optional[Callable[..., Any]] = None) -> Result:
+def dispatch(context: Context, target: Target) -> Result:
     """Return the result of one request, encoded for its revision.
 
-    :param own: the handler of a method of the user's own, which goes before ours.
+    :param target: what the request is about.
     :raises RemoteError: what the client shall read as the error.
     """
-    middleware = context.session.runtime.catalog.middleware
-    method, params = context.method, context.params
-    if own is not None:
-        handler: Callable[[Context, Dict[str, Any]], Result] = lambda ctx, given: _own(own, ctx, given)
-    else:
-        handler = _METHODS[method]
+    catalog, method = context.session.runtime.catalog, context.incoming.method
+    handler = _METHODS[method] if target.handler is None else _own
+    middleware = catalog.middleware
     if not middleware:
-        return handler(context, params)
+        return handler(context, target)
 
     def proceed(index: int) -> Result:
         if index == len(middleware):
-            return handler(context, params)
+            # Middleware may have changed the params.
+            return handler(context, catalog.resolve(method, context.params))
         return middleware[index](context, lambda: proceed(index + 1))
 
     return proceed(0)
 
 
-def _own(own: Callable[..., Any], context: Context, params: Dict[str, Any]) -> Result:
-    result = _guarded(context.method, lambda: own(params, context))
+def _own(context: Context, target: Target) -> Result:
+    own = target.handler
+    assert own is not None
+    result = _guarded(context.method, lambda: own(context.params, context))
     return {} if result is None else codec.encode(result, context.session.revision)
 
 
@@ -119,9 +123,9 @@ def _guarded(what: str, run: Callable[[], Any]) -> Any:
 # --- lists ------------------------------------------------------------------------------------------
 
 
-def _list(kind: str, key: str) -> Callable[[Context, Dict[str, Any]], Result]:
-    def handle(context: Context, params: Dict[str, Any]) -> Result:
-        cursor = params.get("cursor")
+def _list(kind: str, key: str) -> Callable[[Context, Target], Result]:
+    def handle(context: Context, _: Target) -> Result:
+        cursor = context.params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise InvalidParams("params.cursor must be a string")
         page: Result = context.session.runtime.catalog.listing(kind, key, cursor, context.session.revision)
@@ -130,23 +134,14 @@ def _list(kind: str, key: str) -> Callable[[Context, Dict[str, Any]], Result]:
     return handle
 
 
-# --- tools ------------------------------------------------------------------------------------------
-
-
-def _call_tool(context: Context, params: Dict[str, Any]) -> Result:
-    return call_tool(context, _text(params, "name"), params.get("arguments"))
-
-
 # --- resources --------------------------------------------------------------------------------------
 
 
-def _read_resource(context: Context, params: Dict[str, Any]) -> Result:
-    session = context.session
-    uri = _uri(context, params)
-    found = session.runtime.catalog.find_resource(uri)
-    if found is None:
+def _read_resource(context: Context, target: Target) -> Result:
+    uri = _uri(context)
+    if target.entry is None:
         raise _missing(context, uri)
-    function, values, mime_type, cache, _ = found
+    function, values, mime_type, cache, _ = target.entry
 
     def read() -> List[Any]:
         kwargs = _bound(lambda: function.bind(values))
@@ -156,8 +151,9 @@ def _read_resource(context: Context, params: Dict[str, Any]) -> Result:
     if not contents:
         # RSRC-19: an empty list would say that the resource is there and holds nothing.
         raise _missing(context, uri)
-    result = codec.encode(ReadResourceResult(contents=contents), session.revision)
-    return {**result, **cache.members()} if session.revision.modern else result
+    revision = context.session.revision
+    result = codec.encode(ReadResourceResult(contents=contents), revision)
+    return {**result, **cache.members()} if revision.modern else result
 
 
 def _missing(context: Context, uri: str) -> ResourceNotFound:
@@ -171,8 +167,8 @@ def _bound(bind: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
         raise InvalidParams("; ".join(error.problems)) from error
 
 
-def _uri(context: Context, params: Dict[str, Any]) -> str:
-    uri = _text(params, "uri")
+def _uri(context: Context) -> str:
+    uri = _text(context.params, "uri")
     scheme, colon, _ = uri.partition(":")
     usable = colon and scheme[:1].isalpha() and all(c.isalnum() or c in "+-." for c in scheme) and scheme.isascii()
     if not usable or len(uri) > context.session.limits.uri or any(c < "!" or c == "\x7f" for c in uri):
@@ -180,25 +176,25 @@ def _uri(context: Context, params: Dict[str, Any]) -> str:
     return uri
 
 
-def _subscribe(context: Context, params: Dict[str, Any]) -> Result:
-    uri = _uri(context, params)
-    if context.session.runtime.catalog.find_resource(uri) is None:
+def _subscribe(context: Context, target: Target) -> Result:
+    uri = _uri(context)
+    if target.entry is None:
         raise _missing(context, uri)
     context.session.subscribe(uri)
     return {}
 
 
-def _unsubscribe(context: Context, params: Dict[str, Any]) -> Result:
-    context.session.unsubscribe(_text(params, "uri"))
+def _unsubscribe(context: Context, _: Target) -> Result:
+    context.session.unsubscribe(_text(context.params, "uri"))
     return {}
 
 
 # --- prompts ----------------------------------------------------------------------------------------
 
 
-def _get_prompt(context: Context, params: Dict[str, Any]) -> Result:
+def _get_prompt(context: Context, target: Target) -> Result:
+    params, entry = context.params, target.entry
     name = _text(params, "name")
-    entry = context.session.runtime.catalog.registry.get("prompts", name)
     if entry is None:
         known: List[str] = list(context.session.runtime.catalog.registry.all("prompts"))
         raise InvalidParams(f"Unknown prompt: {name[:200]}{suggestions(name, known)}")
@@ -212,35 +208,36 @@ def _get_prompt(context: Context, params: Dict[str, Any]) -> Result:
         return GetPromptResult(messages=prompt_messages(value), description=entry.prompt.description)
 
     result = _guarded(f"prompt {name!r}", get)
+    revision = context.session.revision
     # Copies: a handler may keep a result, and what an older client cannot read must stay in it for others.
     result.messages = [copy.copy(message) for message in result.messages]
     for message in result.messages:
-        message.content = codec.downgrade([message.content], context.session.revision)[0]
-    return codec.encode(result, context.session.revision)  # type: ignore[no-any-return]
+        message.content = codec.downgrade([message.content], revision)[0]
+    return codec.encode(result, revision)  # type: ignore[no-any-return]
 
 
 # --- completion and logging -------------------------------------------------------------------------
 
 
-def _complete(context: Context, params: Dict[str, Any]) -> Result:
-    registry = context.session.runtime.catalog.registry
+def _complete(context: Context, _: Target) -> Result:
+    params, registry = context.params, context.session.runtime.catalog.registry
     reference, argument = params.get("ref"), params.get("argument")
     if not isinstance(reference, dict) or not isinstance(argument, dict):
         raise InvalidParams("params.ref and params.argument must be objects")
     if reference.get("type") == "ref/prompt":
-        kind, target = "prompt", _text(reference, "name", "params.ref")
-        known = registry.get("prompts", target) is not None
+        kind, named = "prompt", _text(reference, "name", "params.ref")
+        known = registry.get("prompts", named) is not None
     elif reference.get("type") == "ref/resource":
-        kind, target = "resource", _text(reference, "uri", "params.ref")
-        known = registry.get("templates", target) is not None or registry.get("resources", target) is not None
+        kind, named = "resource", _text(reference, "uri", "params.ref")
+        known = registry.get("templates", named) is not None or registry.get("resources", named) is not None
     else:
         raise InvalidParams("params.ref.type must be 'ref/prompt' or 'ref/resource'")
     if not known:
-        raise InvalidParams(f"Unknown {kind}: {target[:200]}")
+        raise InvalidParams(f"Unknown {kind}: {named[:200]}")
     name, value = _text(argument, "name", "params.argument"), _text(argument, "value", "params.argument")
     given = params.get("context")
     filled = _strings(given, "arguments") if isinstance(given, dict) else {}
-    function = registry.completion(kind, target, name)
+    function = registry.completion(kind, named, name)
     if function is None:
         return {"completion": {"values": [], "hasMore": False}}
     kwargs: Dict[str, Any] = {}
@@ -251,7 +248,7 @@ def _complete(context: Context, params: Dict[str, Any]) -> Result:
         kwargs[names[1]] = filled
     if function.wants_context:
         kwargs[function.wants_context] = context
-    answer = _guarded(f"completion of {target!r}", lambda: function.call(kwargs))
+    answer = _guarded(f"completion of {named!r}", lambda: function.call(kwargs))
     return codec.encode(CompleteResult(completion=_bounded(answer, context.session.limits.completions)),  # type: ignore[no-any-return]
                         context.session.revision)
 
@@ -272,17 +269,17 @@ def _bounded(answer: Any, most: int) -> Completion:
     return completion
 
 
-def _set_level(context: Context, params: Dict[str, Any]) -> Result:
-    level = params.get("level")
+def _set_level(context: Context, _: Target) -> Result:
+    level = context.params.get("level")
     if level not in LEVELS:
         raise InvalidParams(f"params.level must be one of {', '.join(LEVELS)}")
     context.session.set_level(level)
     return {}
 
 
-_METHODS: Mapping[str, Callable[[Context, Dict[str, Any]], Result]] = {
+_METHODS: Mapping[str, Callable[[Context, Target], Result]] = {
     "tools/list": _list("tools", "tools"),
-    "tools/call": _call_tool,
+    "tools/call": run_tool,
     "resources/list": _list("resources", "resources"),
     "resources/templates/list": _list("templates", "resourceTemplates"),
     "resources/read": _read_resource,

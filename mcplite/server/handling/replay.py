@@ -5,7 +5,7 @@ import logging
 from typing import Any, Dict, Mapping, Optional
 
 from ...protocol.state import Journal, digest
-from .asker import Asked, Asker
+from .asker import Asker, EncodedQuestion
 from .context import Context
 from .questions import Question
 from .wait import input_required, read_answers
@@ -59,14 +59,14 @@ class Replay(Asker):
         self._place += 1
         return {key: answers[key] for key in asked}
 
-    def _new(self, asked: Mapping[str, Asked], known: Mapping[str, Any]) -> Dict[str, Any]:
+    def _new(self, asked: Mapping[str, EncodedQuestion], known: Mapping[str, Any]) -> Dict[str, Any]:
         """Take what this request brings for these questions."""
         if len(known) == len(asked):
             return {}
         given, self._given = self._given, {}
         return {key: answer for key, answer in given.items() if key in asked and key not in known}
 
-    def _suspend(self, missing: Mapping[str, Asked]) -> None:
+    def _suspend(self, missing: Mapping[str, EncodedQuestion]) -> None:
         context, session = self._context, self._context.session
         if not context.explicit:
             self._journal.entered += 1

@@ -9,13 +9,14 @@ from ...revisions import Revision
 from ...rpc.incoming import Incoming
 from ...rpc.peer import Peer
 from ...types import ClientCapabilities, Implementation, Root
+from ..catalog.targets import Target
 from ..runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from ..auth.principals import Principal
     from ..limits import Limits
 
-__all__ = ["KnownRoots", "Session", "Throttle"]
+__all__ = ["Arrival", "KnownRoots", "Session", "Throttle"]
 
 
 class Throttle:
@@ -48,27 +49,33 @@ class Throttle:
         return True
 
 
-class Session:
-    """What handlers ask of a client, whichever era it is of; they meet it as ``ctx.session``.
+class Arrival:
+    """How a request came over HTTP, as far as the endpoint knows.
 
-    :param runtime: of the server.
+    :param principal: who has sent it, as its token or the host says.
+    :param target: what it is about; None where that was not looked up.
     """
 
+    __slots__ = ("principal", "target")
+
+    def __init__(self, principal: "Optional[Principal]", target: Optional[Target]) -> None:
+        self.principal = principal
+        self.target = target
+
+
+class Session:
+    """What handlers ask of a client, whichever era it is of; they meet it as ``ctx.session``."""
+
+    runtime: Runtime
+    peer: Peer
+    #: The revision that the client is served under.
+    revision: Revision
     client_info: Optional[Implementation]
     client_capabilities: ClientCapabilities
     #: Who it is, or who has begun what lasts, over HTTP where callers are known; else None.
     principal: "Optional[Principal]" = None
     #: Whether there is a way back to the client: without one it can neither be asked nor notified.
     lasting = False
-
-    def __init__(self, runtime: Runtime) -> None:
-        self.runtime = runtime
-        self.peer: Peer
-
-    @property
-    def revision(self) -> Revision:
-        """The revision that the client is served under."""
-        raise NotImplementedError
 
     @property
     def limits(self) -> "Limits":

@@ -7,13 +7,14 @@ from ...errors import Cancelled, InternalError, InvalidParams, MissingCapability
 from ...protocol import codec
 from ...types import CallToolResult, TextContent
 from ..catalog.registry import ToolEntry, suggestions
+from ..catalog.targets import Target
 from ..functions.function import BadArguments, Function
 from ..functions.results import BadOutput, content_items, tool_result
 from .context import Context
 from .questions import Elicit, InputRequired
 from .timeout import Timeout
 
-__all__ = ["call_tool", "settle"]
+__all__ = ["run_tool", "settle"]
 
 _log = logging.getLogger(__name__)
 _ROUNDS = 10
@@ -23,28 +24,29 @@ class _Declined(Exception):
     """A declared question was declined or cancelled, so the handler does not run."""
 
 
-def call_tool(context: Context, name: str, arguments: Any) -> Dict[str, Any]:
+def run_tool(context: Context, target: Target) -> Dict[str, Any]:
     """Return the encoded result of one ``tools/call``.
 
+    :param target: the tool, if there is one of that name.
     :raises InvalidParams: there is no such tool (TOOL-30), or the arguments are no object (TOOL-31), or
         they break the schema in a revision where that is a protocol error (TOOL-32).
     :raises Cancelled: the request was cancelled.
     """
-    session = context.session
-    entry: Optional[ToolEntry] = session.runtime.catalog.registry.get("tools", name)
+    params = context.params
+    entry: Optional[ToolEntry] = target.entry
     if entry is None:
-        known = list(session.runtime.catalog.registry.all("tools"))
-        raise InvalidParams(f"Unknown tool: {name[:200]}{suggestions(name, known)}")
+        raise _unknown(context, params.get("name"))
+    arguments = params.get("arguments")
     if arguments is None:
         arguments = {}
     elif not isinstance(arguments, dict):
         raise InvalidParams("params.arguments must be an object")
-    function = entry.function
+    name, function = entry.tool.name, entry.function
     try:
         kwargs = function.bind(arguments)
     except BadArguments as error:
         text = f"Invalid arguments for tool {name}: {'; '.join(error.problems)}"
-        if session.revision.bad_arguments == "error":
+        if context.session.revision.bad_arguments == "error":
             raise InvalidParams(text) from error
         return _error(context, text)
     if entry.timeout is None:
@@ -60,14 +62,20 @@ def call_tool(context: Context, name: str, arguments: Any) -> Dict[str, Any]:
         context.timeout = None
 
 
+def _unknown(context: Context, name: Any) -> InvalidParams:
+    if not isinstance(name, str):
+        return InvalidParams("params.name must be a string")
+    known = list(context.session.runtime.catalog.registry.all("tools"))
+    return InvalidParams(f"Unknown tool: {name[:200]}{suggestions(name, known)}")
+
+
 def _run(context: Context, name: str, function: Function, kwargs: Dict[str, Any]) -> Dict[str, Any]:
-    session = context.session
     try:
-        value = settle(context, function, kwargs)
-        result = tool_result(value, function)
-        result.structured_content = function.output.value_for(result.structured_content, session.revision)
-        result.content = codec.downgrade(result.content, session.revision)
-        encoded: Dict[str, Any] = codec.encode(result, session.revision)
+        result = tool_result(settle(context, function, kwargs), function)
+        revision = context.session.revision  # another one, if the handler has waited for an answer
+        result.structured_content = function.output.value_for(result.structured_content, revision)
+        result.content = codec.downgrade(result.content, revision)
+        encoded: Dict[str, Any] = codec.encode(result, revision)
         return encoded
     except Cancelled:
         if context.cancelled:
@@ -76,11 +84,11 @@ def _run(context: Context, name: str, function: Function, kwargs: Dict[str, Any]
     except _Declined as error:
         return _error(context, str(error))
     except UrlElicitationRequired as error:
-        if session.revision.elicitation_ids:
+        if context.session.revision.elicitation_ids:
             raise
         return _error(context, error.message)
     except RemoteError as error:
-        if not error.received and (session.revision.capability_errors or not isinstance(error, MissingCapability)):
+        if not error.received and (context.session.revision.capability_errors or not isinstance(error, MissingCapability)):
             raise  # raised on purpose, for the client to read
         _log.exception("tool %r failed", name)
         return _failed(context, name, error)

@@ -14,7 +14,7 @@ from ...errors import Cancelled, InvalidParams, ProtocolError
 from ...protocol.state import bound_to
 from ...rpc.incoming import Incoming
 from ..runtime.waiting import WaitingCall
-from .asker import Asked, Asker, Misfit
+from .asker import Asker, EncodedQuestion, Misfit
 from .context import Context
 from .questions import Question
 from .session import Session
@@ -24,7 +24,7 @@ __all__ = ["Wait", "input_required", "read_answers", "resume"]
 _log = logging.getLogger(__name__)
 
 
-def input_required(asked: Mapping[str, Asked], state: str) -> Dict[str, Any]:
+def input_required(asked: Mapping[str, EncodedQuestion], state: str) -> Dict[str, Any]:
     """Return the result that asks the client (MRTR-04 to MRTR-07)."""
     requests: Dict[str, Dict[str, Any]] = {}
     for key, question in asked.items():
@@ -34,7 +34,7 @@ def input_required(asked: Mapping[str, Asked], state: str) -> Dict[str, Any]:
     return {"resultType": "input_required", "inputRequests": requests, "requestState": state}
 
 
-def read_answers(asked: Mapping[str, Asked], responses: Mapping[str, Any]) -> Dict[str, Any]:
+def read_answers(asked: Mapping[str, EncodedQuestion], responses: Mapping[str, Any]) -> Dict[str, Any]:
     """Return the answers that fit their questions; the others have to be asked for again (MRTR-20, MRTR-21).
 
     :raises InvalidParams: one is no answer at all to such a question (MRTR-19).
@@ -74,20 +74,20 @@ class Wait(Asker):
         deadline = time.monotonic() + self.session.limits.waiting_seconds
         missing = {key: asked for key, asked in missing.items() if key not in answers}
         while missing:
-            answers.update(_Pause(self._context, missing).wait(deadline))
+            answers.update(_Suspension(self._context, missing).wait(deadline))
             # The request is another one now, perhaps of a client that can be asked less (STAT-13).
             missing = {key: self.prepare(questions[key]) for key in missing if key not in answers}
         return {key: answers[key] for key in questions}
 
 
-class _Pause:
+class _Suspension:
     """A handler between its questions and their answers.
 
     :param context: of the handler.
     :param asked: what the client is asked.
     """
 
-    def __init__(self, context: Context, asked: Mapping[str, Asked]) -> None:
+    def __init__(self, context: Context, asked: Mapping[str, EncodedQuestion]) -> None:
         self._context = context
         self._asked = asked
         #: Set when the client is back, and when the handler has to continue without it.

@@ -14,7 +14,7 @@ from ...protocol.http import challenges
 from ...protocol.http.headers import parse_host
 from ...protocol.http.wellknown import PROTECTED_RESOURCE, base_of
 from ..auth.principals import all_scopes, least_scopes
-from ..catalog.scopes import needed_scopes
+from ..catalog.targets import Target
 from ..runtime.runtime import Runtime
 from .messages import HTTPRequest, HTTPResponse, Reject, names_modern
 from .origins import OriginPolicy
@@ -39,7 +39,6 @@ class Authorization:
     """
 
     def __init__(self, runtime: Runtime, origins: OriginPolicy, path: str) -> None:
-        self._runtime = runtime
         self._catalog = runtime.catalog
         self._origins = origins
         self._path = path
@@ -94,15 +93,17 @@ class Authorization:
 
     # --- authorization --------------------------------------------------------------------------------------
 
-    def authorize(self, request: HTTPRequest, message: Optional[jsonrpc.Message]) -> Optional[Reject]:
+    def authorize(self, request: HTTPRequest, message: Optional[jsonrpc.Message],
+                  target: Optional[Target] = None) -> Optional[Reject]:
         """Return the refusal of a request whose sender lacks a scope; None if it may be served.
 
         :param message: the body of a POST.
+        :param target: what the message is about, if that is resolved already.
         """
         auth, catalog = self._auth, self._catalog
         needed: Tuple[str, ...] = () if auth is None else auth.scopes
         if catalog.registry.scoped and message is not None:
-            needed = tuple(dict.fromkeys([*needed, *needed_scopes(catalog, message, self._runtime.limits.uri)]))
+            needed = tuple(dict.fromkeys([*needed, *(catalog.scopes(message) if target is None else target.scopes)]))
         if not needed:
             return None
         principal = request.principal

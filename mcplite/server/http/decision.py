@@ -5,14 +5,15 @@ the response, and all checks that do not need the body come before it is read.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Callable, FrozenSet, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple, Union
 
 from ...errors import UNSUPPORTED_VERSION, RemoteError
 from ...protocol import envelope as envelopes, jsonrpc
 from ...protocol.envelope import Envelope
 from ...protocol.http.headers import Headers, accepts, media_type
-from ...protocol.http.routing_headers import Mark, check_parameters, check_standard
+from ...protocol.http.routing_headers import check_parameters, check_standard
 from ...revisions import DEFAULT_HTTP, Revision, find
+from ..catalog.targets import Target
 from .messages import SESSION, VERSION, HTTPRequest, Reject, UnreadableBody, names_modern
 from .origins import OriginPolicy
 from .session_ids import ClientDescription
@@ -37,6 +38,8 @@ class Start:
 
     data: bytes
     message: jsonrpc.Message
+    #: Nothing that is registered.
+    target: Optional[Target] = None
 
 
 @dataclass
@@ -44,12 +47,14 @@ class Run:
     """Pass a message with requests to a session, and answer with the responses.
 
     Without sessions, ``session`` is None: the message is served on its own, for the client described by ``client``.
+    ``target`` is what a single request is about; None for a batch.
     """
 
     data: bytes
     message: jsonrpc.Message
     session: Optional[HTTPSession]
     client: Optional[ClientDescription] = None
+    target: Optional[Target] = None
 
 
 @dataclass
@@ -60,6 +65,7 @@ class Accept:
     message: jsonrpc.Message
     session: Optional[HTTPSession]
     client: Optional[ClientDescription] = None
+    target: Optional[Target] = None
 
 
 @dataclass
@@ -70,6 +76,7 @@ class Serve:
     message: jsonrpc.Request
     envelope: Envelope
     revision: Revision
+    target: Target
 
 
 @dataclass
@@ -78,6 +85,7 @@ class Note:
 
     data: bytes
     message: jsonrpc.Notification
+    target: Optional[Target] = None
 
 
 @dataclass
@@ -121,8 +129,8 @@ class Rules:
     :param mode: how clients that begin with a handshake are served: "sessions" (stored in this process),
         "self-contained" (the session id holds all facts, any process can serve it) or "stateless" (no session id).
     :param revisions: the supported revisions, oldest first.
-    :param marks: returns the marked parameters of a tool by its name.
     :param modern_methods: methods that only clients without a handshake use.
+    :param resolve: returns the target of a request, by its method and params.
     """
 
     origins: OriginPolicy
@@ -132,7 +140,7 @@ class Rules:
     read_id: Callable[[str, Optional[str]], Optional[ClientDescription]]
     mode: str
     revisions: Sequence[Revision]
-    marks: Callable[[Any], Sequence[Mark]]
+    resolve: Callable[[str, Optional[Dict[str, Any]]], Target]
     modern_methods: FrozenSet[str] = frozenset()
 
     @property
@@ -224,7 +232,7 @@ def _posted(request: HTTPRequest, rules: Rules) -> Decision:
             return replace(described, id=id)
         client, revision = described, described.revision
     if kind is jsonrpc.Request:
-        return Run(data, message, session, client)
+        return Run(data, message, session, client, rules.resolve(message.method, message.params))
     if kind is not jsonrpc.Batch:
         return Accept(data, message, session, client)
     return _batch(data, message, session, client, revision)
@@ -251,13 +259,12 @@ def _stateless(request: HTTPRequest, data: bytes, message: Any, rules: Rules) ->
         envelope = envelopes.read(params)
         check_standard(request.headers, message.method, params, envelope.version)
         revision = envelopes.revision_of(envelope, rules.revisions)
-        if message.method == "tools/call":
-            marked = rules.marks(params.get("name"))
-            if marked:
-                check_parameters(request.headers, params.get("arguments"), marked)
+        target = rules.resolve(message.method, params)
+        if target.marks:
+            check_parameters(request.headers, params.get("arguments"), target.marks)
     except RemoteError as error:
         return Reject(400, error.message, error.code, message.id, data=error.data)
-    return Serve(data, message, envelope, revision)
+    return Serve(data, message, envelope, revision, target)
 
 
 def _batch(data: bytes, batch: jsonrpc.Batch, session: Optional[HTTPSession], client: Optional[ClientDescription],

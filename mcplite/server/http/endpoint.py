@@ -14,6 +14,7 @@ from ...protocol.http.headers import check_header
 from ...revisions import Revision
 from ...rpc.deadline import Deadline
 from ...rpc.peer import Peer
+from ..handling.session import Arrival
 from ..runtime.runtime import Runtime
 from ..sessions.modern import Visitor
 from ..sessions.opening import create_sessionless_peer
@@ -78,7 +79,7 @@ class Endpoint:
             mode = "self-contained"
             self._session_ids = SessionIds(runtime.fleet.keys, catalog.name, limits.session_seconds)
         self._rules = Rules(self.origins, limits.message_bytes, runtime.json_limits, self.sessions.find, self._read_id, mode,
-                            catalog.revisions, catalog.marks, catalog.modern_methods)
+                            catalog.revisions, catalog.resolve, catalog.modern_methods)
         #: Public handlers, by path: the protected resource metadata, and the user's routes.
         self._public: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {
             **self.authorization.routes(), **{at.rstrip("/"): _plain(route) for at, route in (routes or {}).items()}}
@@ -135,7 +136,7 @@ class Endpoint:
     def _handle_endpoint(self, request: HTTPRequest) -> HTTPResponse:
         decision = decide(request, self._rules)
         if isinstance(decision, (Start, Run, Accept, Serve, Note)):
-            refused = self.authorization.authorize(request, decision.message)
+            refused = self.authorization.authorize(request, decision.message, decision.target)
             decision = decision if refused is None else refused
         if self._closed and not isinstance(decision, Reject):
             return self.refuse(_stopping(), request)  # stopped while the body was read
@@ -186,7 +187,7 @@ class Endpoint:
         opened = (open_session(self.runtime, self._store, request.principal, self.sessions.now) if lasting
                   else create_session_for_one_message(self.runtime, None))
         stream = EventStream(opened.streams)
-        opened.peer.receive(decision.data, decision.message, stream, sender=request.principal)
+        opened.peer.receive(decision.data, decision.message, stream, sender=Arrival(request.principal, None))
         revision = opened.session.agreed
         kept = False
         if revision is not None and self._session_ids is not None:
@@ -224,9 +225,8 @@ class Endpoint:
     def _serve(self, request: HTTPRequest, session: HTTPSession, decision: Run) -> HTTPResponse:
         limits, message, peer = self.limits, decision.message, session.peer
         stream = EventStream(session.streams)
-        inline = (request.inline and type(message) is jsonrpc.Request
-                  and self._catalog.runs_inline(message.method, message.params))
-        peer.receive(decision.data, message, stream, inline, sender=request.principal)
+        inline = request.inline and decision.target is not None and decision.target.runs_in_place
+        peer.receive(decision.data, message, stream, inline, sender=Arrival(request.principal, decision.target))
         if stream.wait_first(limits.commit_seconds):
             return self._answered(stream, [], request)
         if not stream.begun and type(message) is jsonrpc.Request:
@@ -247,13 +247,13 @@ class Endpoint:
 
     def _serve_sessionless(self, request: HTTPRequest, decision: Serve) -> HTTPResponse:
         limits, message, peer = self.limits, decision.message, self._peer()
-        visitor = Visitor(decision.envelope, decision.revision, request.principal, request.alone)
+        visitor = Visitor(decision.envelope, decision.revision, decision.target, request.principal, request.alone)
         stream = EventStream(self._sessionless_streams)
         # H26-10: closing the response stream cancels the call.
         stream.on_hang_up = lambda: peer.drop_incoming(message.id, visitor, "the client has closed the connection")
         if message.method == "subscriptions/listen":
             _end_at_expiry(stream.first, request, lambda: self.runtime.subscriptions.end(peer, visitor))
-        inline = request.inline and self._catalog.runs_inline(message.method, message.params)
+        inline = request.inline and decision.target.runs_in_place
         peer.receive(decision.data, message, stream, inline, sender=visitor)
         waited = 0.0
         while not stream.wait_first(min(_PROBE_SECONDS, limits.commit_seconds)):

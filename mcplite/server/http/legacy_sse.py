@@ -11,6 +11,7 @@ from ...errors import SERVER_BUSY
 from ...protocol import jsonrpc
 from ...protocol.http.headers import accepts, media_type
 from ...protocol.http.sse import encode_event
+from ..handling.session import Arrival
 from .decision import unreadable
 from .endpoint import Endpoint
 from .messages import HTTPRequest, HTTPResponse, Reject, UnreadableBody
@@ -84,10 +85,13 @@ class LegacySSE:
         if isinstance(message, jsonrpc.Request) and session.peer.in_flight >= endpoint.limits.running_per_session:
             return endpoint.refuse(Reject(503, "Server busy: this session has too many requests in progress", SERVER_BUSY,
                                           message.id, headers=[("Retry-After", "1")]))
-        refused = endpoint.authorization.authorize(request, message)
+        target = None
+        if type(message) is jsonrpc.Request:
+            target = endpoint.runtime.catalog.resolve(message.method, message.params)
+        refused = endpoint.authorization.authorize(request, message, target)
         if refused is not None:
             return endpoint.refuse(refused)
         # Not inline: the response is sent on the stream, and this request is answered at once (LSSE-08).
-        session.peer.receive(data, message, None, inline=False, sender=request.principal)
+        session.peer.receive(data, message, None, inline=False, sender=Arrival(request.principal, target))
         return HTTPResponse(202, [("Content-Type", "text/plain")], [b"Accepted"])
 

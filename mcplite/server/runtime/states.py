@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 from ...protocol import state as seal
 from ...protocol.state import Journal, bound_to
 
-__all__ = ["MemoryStore", "States", "StoredState"]
+__all__ = ["MemoryStateStore", "States", "StoredState"]
 
 #: Characters of a state, which travels in the body of a request.
 _MOST = 65_536
@@ -39,7 +39,7 @@ class StoredState:
         return None if data is None else data.decode("ascii")
 
 
-class MemoryStore:
+class MemoryStateStore:
     """A store within one process: for tests, and as a pattern for others.
 
     :param clock: returns seconds.

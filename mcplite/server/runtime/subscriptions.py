@@ -9,7 +9,7 @@ from ...protocol.envelope import SUBSCRIPTION
 from ...revisions import Revision
 from ...rpc.incoming import Incoming
 from ..catalog.catalog import Catalog
-from ..catalog.scopes import MOST_URIS
+from ..catalog.targets import MOST_URIS
 
 __all__ = ["ListenRequests"]
 

@@ -1,5 +1,6 @@
 """One client that began with a handshake: its revision, capabilities, log level and subscriptions last for the session."""
 
+import functools
 import logging
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Set
@@ -11,7 +12,7 @@ from ...rpc.incoming import Handler, Incoming
 from ...types import ClientCapabilities, Implementation
 from ..handling.context import LEVELS, Context, log_params, rank
 from ..handling.dispatch import serve
-from ..handling.session import KnownRoots, Session
+from ..handling.session import Arrival, KnownRoots, Session
 from ..runtime.runtime import OpenSession, Runtime
 
 if TYPE_CHECKING:
@@ -33,13 +34,16 @@ class LegacySession(Session, OpenSession, Handler):
     """
 
     def __init__(self, runtime: Runtime, on_close: Optional[Callable[[], object]] = None, lasting: bool = True) -> None:
-        super().__init__(runtime)
+        self.runtime = runtime
         self._catalog = runtime.catalog
         self._on_close = on_close
         self.lasting = lasting
         #: Guards the fields below; held for single assignments and set work only.
         self._lock = threading.Lock()
-        self._revision: Optional[Revision] = None
+        #: The newest with a handshake until one is agreed on.
+        self.revision = NEWEST_LEGACY
+        #: The revision agreed on; None until then.
+        self.agreed: Optional[Revision] = None
         self._ready = False
         self._level = _DEFAULT_LEVEL
         self._subscriptions: Set[str] = set()
@@ -50,21 +54,11 @@ class LegacySession(Session, OpenSession, Handler):
 
     # --- what handlers ask of it ------------------------------------------------------------------
 
-    @property
-    def revision(self) -> Revision:
-        """The revision agreed on; the newest with a handshake until then."""
-        return self._revision or NEWEST_LEGACY
-
-    @property
-    def agreed(self) -> Optional[Revision]:
-        """The revision agreed on; None until then."""
-        return self._revision
-
     def assume(self, revision: Revision, info: Optional[Implementation], capabilities: ClientCapabilities) -> None:
         """Take the handshake as done, with what is known of the client."""
         self.client_info, self.client_capabilities = info, capabilities
         self._declare()
-        self._revision = revision
+        self.revision = self.agreed = revision
         self._ready = True
 
     @property
@@ -99,8 +93,8 @@ class LegacySession(Session, OpenSession, Handler):
 
     def sender_of(self, incoming: Incoming) -> "Optional[Principal]":
         # Each request has a token of its own, and a later one may allow less.
-        sender: "Optional[Principal]" = incoming.sender
-        return sender or self.principal
+        arrival: Optional[Arrival] = incoming.sender
+        return self.principal if arrival is None else arrival.principal or self.principal
 
     # --- subscriptions and changes ------------------------------------------------------------------
 
@@ -137,7 +131,7 @@ class LegacySession(Session, OpenSession, Handler):
     # --- Handler: on the reader's thread --------------------------------------------------------------
 
     def accepts_batches(self) -> bool:
-        return self._revision is not None and self._revision.batches
+        return self.agreed is not None and self.agreed.batches
 
     def names_unreadable_ids(self) -> bool:
         return not self.revision.error_id_optional
@@ -150,15 +144,17 @@ class LegacySession(Session, OpenSession, Handler):
         if method == "initialize":
             self._initialize(incoming)
             return None
-        own = self._catalog.registry.method(method)
-        if self._revision is None:
+        if self.agreed is None:
             incoming.fail(INVALID_REQUEST, f"{method!r} came before 'initialize'")
-        elif own is not None or (method in self._revision.client_requests and self._offers(method)):
-            context = Context(self, incoming, self._asker)
-            return lambda: serve(context, own)
-        else:
+            return None
+        arrival: Optional[Arrival] = incoming.sender
+        target = None if arrival is None else arrival.target
+        if target is None:
+            target = self._catalog.resolve(method, incoming.params)
+        if target.handler is None and not (method in self.agreed.client_requests and self._offers(method)):
             incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
-        return None
+            return None
+        return functools.partial(serve, Context(self, incoming, self._asker), target)
 
     def _offers(self, method: str) -> bool:
         # RPC-18: a method behind a capability that was not declared does not exist.
@@ -174,7 +170,7 @@ class LegacySession(Session, OpenSession, Handler):
         if method == "notifications/cancelled":
             self.peer.cancel_incoming(params.get("requestId"), params.get("reason"))
         elif method == "notifications/initialized":
-            self._ready = self._revision is not None
+            self._ready = self.agreed is not None
         elif method == "notifications/roots/list_changed":
             self._roots.forget()
             self.runtime.roots_changed(self)
@@ -195,7 +191,7 @@ class LegacySession(Session, OpenSession, Handler):
     # --- the handshake ----------------------------------------------------------------------------------
 
     def _initialize(self, incoming: Incoming) -> None:
-        if self._revision is not None:
+        if self.agreed is not None:
             incoming.fail(INVALID_REQUEST, "this session is initialized already")
             return
         params = incoming.params
@@ -215,7 +211,7 @@ class LegacySession(Session, OpenSession, Handler):
         self.client_capabilities, self.client_info = capabilities, info
         self._declare()
         result = self._catalog.describe(revision, self.lasting)
-        self._revision = revision
+        self.revision = self.agreed = revision
         _log.info("client %.200r speaks %s", info.name, revision)
         incoming.respond(result)
 

@@ -18,8 +18,9 @@ from ...protocol.envelope import Envelope
 from ...revisions import Revision
 from ...rpc.peer import Peer
 from ...types import ClientCapabilities, Implementation
+from ..catalog.targets import Target
 from ..handling.context import Context, rank
-from ..handling.session import Session
+from ..handling.session import Arrival, Session
 from ..runtime.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -37,20 +38,23 @@ _RESERVED = range(-32099, -32019)
 _OPEN = frozenset({INVALID_PARAMS, INTERNAL_ERROR})
 
 
-class Visitor:
+class Visitor(Arrival):
     """Who has sent one request over HTTP, as far as the exchange knows.
 
     :param envelope: of the request, which was compared with its headers.
     :param revision: that it is served under.
+    :param target: what the request is about.
     :param principal: who it is, as its token or the host says.
     :param alone: whether all requests of a client reach this process, so that a handler may wait for the next one.
     """
 
-    __slots__ = ("envelope", "revision", "principal", "alone")
+    __slots__ = ("envelope", "revision", "alone")
 
-    def __init__(self, envelope: Envelope, revision: Revision, principal: "Optional[Principal]", alone: bool) -> None:
+    def __init__(self, envelope: Envelope, revision: Revision, target: Target, principal: "Optional[Principal]",
+                 alone: bool) -> None:
         self.envelope = envelope
         self.revision = revision
+        self.target = target
         self.principal = principal
         self.alone = alone
 
@@ -63,20 +67,16 @@ class ModernSession(Session):
 
     def __init__(self, runtime: Runtime, peer: Peer, envelope: Envelope, revision: Revision,
                  visitor: Optional[Visitor] = None) -> None:
-        super().__init__(runtime)
+        self.runtime = runtime
         self.peer = peer
+        self.revision = revision
         self._envelope = envelope
-        self._revision = revision
         self._visitor = visitor
         self.principal = None if visitor is None else visitor.principal
         #: Answers that came with the request, by key.
         self.given: Mapping[str, Any] = _NOTHING
         #: What the request's state says, in a fleet.
         self.journal: "Optional[Journal]" = None
-
-    @property
-    def revision(self) -> Revision:
-        return self._revision
 
     @property
     def client_info(self) -> Optional[Implementation]:  # type: ignore[override]
@@ -94,9 +94,9 @@ class ModernSession(Session):
         """Return how this request's questions reach the client."""
         from ..handling.asker import Unreachable  # forms and sampling are loaded by the first handler that asks
 
-        if context.method not in self._revision.asking_methods:
+        if context.method not in self.revision.asking_methods:
             return Unreachable(self, "questions can only be asked while a tool is called, a prompt is got or a resource"
-                                     f" is read (revision {self._revision})")
+                                     f" is read (revision {self.revision})")
         if self._visitor is not None and self.runtime.fleet is not None:
             from ..handling.replay import Replay
 
@@ -111,7 +111,7 @@ class ModernSession(Session):
     def finish(self, result: Any) -> Any:
         if type(result) is jsonrpc.Encoded:
             return result  # a page of a list, which was finished before it was kept
-        return self.runtime.catalog.stamped(result, self._revision)
+        return self.runtime.catalog.stamped(result, self.revision)
 
     def refuse(self, error: RemoteError) -> RemoteError:
         code = error.code

@@ -3,6 +3,7 @@
 Transports and the HTTP endpoint begin here. It stands above both eras, since on a pipe the first message decides.
 """
 
+import functools
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from ...errors import METHOD_NOT_FOUND, InvalidParams, RemoteError
@@ -11,6 +12,7 @@ from ...protocol.envelope import unsupported
 from ...rpc.incoming import Handler, Incoming
 from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
+from ..catalog.targets import Target
 from ..handling.context import Context, rank
 from ..handling.dispatch import serve
 from ..runtime.runtime import Runtime
@@ -82,35 +84,40 @@ class ModernHandler(Handler):
         :raises RemoteError: it cannot be served.
         """
         catalog, visitor, method = self.catalog, incoming.sender, incoming.method
+        target: Optional[Target] = None
         if visitor is not None:
-            envelope, revision = visitor.envelope, visitor.revision
+            envelope, revision, target = visitor.envelope, visitor.revision, visitor.target
         else:
             if method == "initialize" and not envelopes.claims(incoming.params):
                 raise unsupported(incoming.params.get("protocolVersion"), catalog.revisions)  # ERA-21
             envelope = envelopes.read(incoming.params)
             revision = envelopes.revision_of(envelope, catalog.revisions)
-        session = ModernSession(self.runtime, self.peer, envelope, revision, visitor)
         level = envelope.log_level
         if level is not None:
             _check_level(level)
-        own = catalog.registry.method(method)
-        if own is None and not (method in revision.client_requests and catalog.serves(method)):
-            incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
-            return None
-        if own is None and method == "server/discover":
-            incoming.respond(catalog.discover(revision))
-            return None
-        if own is None and method == "subscriptions/listen":
-            self.runtime.subscriptions.open(incoming, revision)
-            return None
+        if target is None:
+            target = catalog.resolve(method, incoming.params)
+        if target.handler is None:
+            if method not in revision.client_requests or (target.entry is None and not catalog.serves(method)):
+                incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
+                return None
+            if method == "server/discover":
+                incoming.respond(catalog.discover(revision))
+                return None
+            if method == "subscriptions/listen":
+                self.runtime.subscriptions.open(incoming, revision)
+                return None
+        session = ModernSession(self.runtime, self.peer, envelope, revision, visitor)
         context = Context(session, incoming, session.asker)
-        if method in revision.asking_methods and self._comes_back(session, incoming):
-            return None
-        if session.journal is not None:
-            context.round, context.notes = session.journal.entered, session.journal.notes
-        return lambda: serve(context, own)
+        if method in revision.asking_methods:
+            params = incoming.params
+            if ("requestState" in params or "inputResponses" in params) and self._resumes(session, incoming):
+                return None
+            if session.journal is not None:
+                context.round, context.notes = session.journal.entered, session.journal.notes
+        return functools.partial(serve, context, target)
 
-    def _comes_back(self, session: ModernSession, incoming: Incoming) -> bool:
+    def _resumes(self, session: ModernSession, incoming: Incoming) -> bool:
         """Take what a retry brings; True when a handler that waits goes on with it.
 
         :raises InvalidParams: it is not what it must be.

@@ -8,7 +8,7 @@ import pytest
 
 import mcplite
 from mcplite.protocol.state import Journal
-from mcplite.server.runtime.states import MemoryStore, States, StoredState
+from mcplite.server.runtime.states import MemoryStateStore, States, StoredState
 from tests.support.stateless import Web, again, call
 
 KEYS = ["a key of thirty-two bytes or more"]
@@ -245,7 +245,7 @@ def test_a_fleet_needs_keys(options, text):
 
 
 def test_a_stored_state_is_good_for_one_return():
-    fleet = Fleet(store=StoredState(MemoryStore()))
+    fleet = Fleet(store=StoredState(MemoryStateStore()))
     request = book()
     first = fleet.result(request)
     assert len(first["requestState"]) < 64
@@ -258,14 +258,14 @@ def test_a_stored_state_is_good_for_one_return():
 
 
 def test_a_stored_state_may_be_long():
-    fleet = Fleet(store=StoredState(MemoryStore()))
+    fleet = Fleet(store=StoredState(MemoryStateStore()))
     assert fleet.finish(call("long", **CAN)) == ("accept", 2)
     fleet.close()
 
 
 def test_the_memory_store_forgets():
     clock = [0.0]
-    store = MemoryStore(lambda: clock[0])
+    store = MemoryStateStore(lambda: clock[0])
     store.put("a", b"1", 10)
     store.put("b", b"2", 30)
     clock[0] = 20

@@ -8,6 +8,7 @@ from mcplite.protocol import jsonrpc
 from mcplite.protocol.http.headers import Headers
 from mcplite.protocol.http.routing_headers import Mark
 from mcplite.revisions import LEGACY, NEWEST, NEWEST_LEGACY, REVISIONS
+from mcplite.server.catalog.targets import Target
 from mcplite.server.http import decision
 from mcplite.server.http.decision import Accept, End, Listen, Note, Preflight, Reject, Resume, Run, Serve, Start
 from mcplite.server.http.messages import HTTPRequest, UnreadableBody
@@ -34,6 +35,12 @@ class Session:
         self.revision = revision
 
 
+def resolve(method, params):
+    """Return the target of a request: the tool "routed" has a parameter that travels in a header as well."""
+    routed = method == "tools/call" and params.get("name") == "routed"
+    return Target(None, None, (), [Mark("Region", ("region",), "string")] if routed else (), True)
+
+
 def rules(mode="sessions", revisions=REVISIONS, session=NEWEST_LEGACY):
     """Return the rules of an endpoint that knows the session id "known" of the principal "ann" and of no principal."""
     known = {("known", None), ("known", "ann")}
@@ -42,7 +49,7 @@ def rules(mode="sessions", revisions=REVISIONS, session=NEWEST_LEGACY):
         find=lambda id, owner: Session(session) if (id, owner) in known else None,
         read_id=lambda id, owner: ClientDescription(session) if (id, owner) in known else None,
         mode=mode, revisions=revisions,
-        marks=lambda name: [Mark("Region", ("region",), "string")] if name == "routed" else (),
+        resolve=resolve,
         modern_methods=frozenset({"server/discover"}))
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import mcplite
 from mcplite.client.oauth.stores import base as stores
-from mcplite.client.oauth.stores.base import MemoryStore, Store, ThreadLocks, parse_record, dump_record
+from mcplite.client.oauth.stores.base import MemoryStore, Store, ThreadLocks, dump_record, parse_record
 from mcplite.client.oauth.stores.file import FileStore
 from mcplite.client.oauth.stores.keyring import KeyringStore
 

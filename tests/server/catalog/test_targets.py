@@ -4,7 +4,7 @@ import pytest
 
 import mcplite
 from mcplite.protocol import jsonrpc
-from mcplite.server.catalog.scopes import MOST_URIS, needed_scopes
+from mcplite.server.catalog.targets import MOST_URIS
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def app():
 
 
 def needed(app, message):
-    return needed_scopes(app.runtime.catalog, message, app.limits.uri)
+    return app.runtime.catalog.scopes(message)
 
 
 def ask(method, params=None):

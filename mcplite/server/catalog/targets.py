@@ -1,0 +1,69 @@
+"""What one request is about: the entry, the scopes and the marks, looked up once.
+
+:meth:`Catalog.resolve` makes a target as soon as a message is parsed; the HTTP decision, authorization, the endpoint,
+both sessions and the dispatcher read it.
+"""
+
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from .registry import Found, Registry
+
+if TYPE_CHECKING:
+    from ...protocol.http.routing_headers import Mark
+
+__all__ = ["MOST_URIS", "Scopes", "Target", "completion_scopes", "listen_scopes"]
+
+Scopes = Tuple[str, ...]
+#: URIs that one ``subscriptions/listen`` may name.
+MOST_URIS = 10_000
+
+
+class Target(NamedTuple):
+    """What one request is about.
+
+    :param handler: the handler of a method of the user's own, which goes before ours; None for ours.
+    :param entry: the tool, the prompt, or what reads the resource; None where there is none, or the method has no entries.
+    :param scopes: what a caller over HTTP must have.
+    :param marks: the parameters of a tool that travel in headers as well (MHDR-11).
+    :param runs_in_place: whether the handler may run on the thread of an HTTP request: it can neither send nor ask
+        anything before it returns.
+    """
+
+    handler: Optional[Callable[..., Any]]
+    entry: Any
+    scopes: Scopes
+    marks: "Sequence[Mark]"
+    runs_in_place: bool
+
+
+def completion_scopes(registry: Registry, params: Mapping[str, Any]) -> Scopes:
+    """Return the scopes of what an argument is completed for."""
+    reference = params.get("ref")
+    if not isinstance(reference, dict):
+        return ()
+    if reference.get("type") == "ref/prompt":
+        return _entry_scopes(registry, "prompts", reference.get("name"))
+    uri = reference.get("uri")
+    return _entry_scopes(registry, "templates", uri) + _entry_scopes(registry, "resources", uri)
+
+
+def _entry_scopes(registry: Registry, kind: str, name: Any) -> Scopes:
+    entry = registry.get(kind, name) if isinstance(name, str) else None
+    return () if entry is None else entry.scopes
+
+
+def listen_scopes(find: Callable[[Any], Optional[Found]], params: Mapping[str, Any]) -> Scopes:
+    """Return the scopes of all resources that a ``subscriptions/listen`` names.
+
+    :param find: returns what reads a URI.
+    """
+    wanted = params.get("notifications")
+    uris = wanted.get("resourceSubscriptions") if isinstance(wanted, dict) else None
+    if not isinstance(uris, list) or len(uris) > MOST_URIS:
+        return ()  # a longer list is refused
+    scopes: Dict[str, None] = {}
+    for uri in dict.fromkeys(uri for uri in uris if isinstance(uri, str)):
+        found = find(uri)
+        if found is not None:
+            scopes.update(dict.fromkeys(found.scopes))
+    return tuple(scopes)

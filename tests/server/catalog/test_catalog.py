@@ -1,0 +1,108 @@
+"""What a request is about is looked up once, and lists are kept until the registry changes."""
+
+import pytest
+
+import mcplite
+from mcplite.revisions import NEWEST, NEWEST_LEGACY
+from mcplite.server.catalog.targets import Target
+
+
+@pytest.fixture
+def mcp():
+    mcp = mcplite.Server("shop", limits=mcplite.Limits(uri=20))
+    mcp.add_tool(lambda: None, name="plain", scopes=["one"])
+
+    @mcp.tool(timeout=5)
+    def bounded() -> None: ...
+
+    @mcp.tool()
+    def reports(ctx: mcplite.Context) -> None: ...
+
+    mcp.add_resource("a://x", lambda: "", name="x", scopes=["two"])
+    mcp.add_resource("a://{y}/z", lambda y: y, name="y")
+    mcp.add_prompt(lambda: "hi", name="greet")
+    return mcp
+
+
+@pytest.fixture
+def catalog(mcp):
+    return mcp.runtime.catalog
+
+
+@pytest.mark.parametrize("method, params, name, scopes, in_place", [
+    ("tools/call", {"name": "plain"}, "plain", ("one",), True),
+    ("tools/call", {"name": "bounded"}, "bounded", (), False),
+    ("tools/call", {"name": "reports"}, "reports", (), False),
+    ("prompts/get", {"name": "greet"}, "greet", (), True),
+])
+def test_a_tool_and_a_prompt_are_found_by_name(catalog, method, params, name, scopes, in_place):
+    target = catalog.resolve(method, params)
+    entry = getattr(target.entry, "tool", None) or target.entry.prompt
+    assert (entry.name, target.handler, target.scopes, target.runs_in_place) == (name, None, scopes, in_place)
+
+
+def test_a_resource_is_found_by_its_uri_and_its_template(catalog):
+    assert catalog.resolve("resources/read", {"uri": "a://x"}).scopes == ("two",)
+    target = catalog.resolve("resources/read", {"uri": "a://b/z"})
+    assert target.entry.values == {"y": "b"} and not target.runs_in_place
+    assert catalog.resolve("resources/subscribe", {"uri": "a://x"}).entry is not None
+
+
+@pytest.mark.parametrize("method, params", [
+    ("tools/call", None), ("tools/call", {"name": "x"}), ("tools/call", {"name": ["plain"]}), ("prompts/get", {}),
+    ("resources/read", {"uri": 5}), ("resources/read", {"uri": "a://" + "b" * 20 + "/z"}), ("tools/list", {"name": "plain"}),
+    ("own/method", {}),
+])
+def test_what_is_not_there_has_no_entry(catalog, method, params):
+    target = catalog.resolve(method, params)
+    assert (target.handler, target.entry, target.scopes, target.marks) == (None, None, (), ())
+
+
+def test_a_parameter_that_travels_in_a_header(mcp, catalog):
+    from typing import Annotated
+
+    @mcp.tool()
+    def routed(region: Annotated[str, mcplite.header("Region")]) -> str:
+        return region
+
+    assert [mark.path for mark in catalog.resolve("tools/call", {"name": "routed"}).marks] == [("region",)]
+
+
+def test_a_handler_of_ones_own_goes_before_ours(mcp, catalog):
+    own = lambda params, ctx: None  # noqa: E731
+    mcp.add_method("tools/call", own)
+    target = catalog.resolve("tools/call", {"name": "plain"})
+    assert target.handler is own and target.scopes == ("one",) and not target.runs_in_place
+
+
+def test_with_middleware_or_forwarded_logs_no_handler_runs_in_place():
+    around = mcplite.Server("x", middleware=[lambda ctx, proceed: proceed()])
+    logs = mcplite.Server("x")
+    logs.logging_handler()
+    for mcp in (around, logs):
+        assert mcp.runtime.catalog.resolve("tools/list", {}) == Target(None, None, (), (), False)
+
+
+@pytest.mark.parametrize("revision", [NEWEST, NEWEST_LEGACY])
+def test_a_page_is_kept_until_the_list_changes(mcp, catalog, revision):
+    first = catalog.listing("tools", "tools", None, revision)
+    assert catalog.listing("tools", "tools", None, revision) is first
+    mcp.remove_tool("plain")
+    assert [tool["name"] for tool in catalog.listing("tools", "tools", None, revision).value["tools"]] == ["bounded", "reports"]
+
+
+def test_only_the_pages_of_one_version_are_kept():
+    mcp = mcplite.Server("many", page_size=1)
+    for number in range(300):
+        mcp.add_tool(lambda: None, name=f"tool{number}", description="d")
+    catalog, cursor, pages = mcp.runtime.catalog, None, 0
+    while True:
+        page = catalog.listing("tools", "tools", cursor, NEWEST).value
+        pages += 1
+        cursor = page.get("nextCursor")
+        if cursor is None:
+            break
+    assert pages == 300 and len(catalog._pages) == 256
+    mcp.remove_tool("tool0")
+    catalog.listing("tools", "tools", None, NEWEST)
+    assert len(catalog._pages) == 1

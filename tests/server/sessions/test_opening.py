@@ -1,0 +1,54 @@
+"""What begins on a channel: a session with a handshake, requests that stand alone, or both."""
+
+import threading
+
+import pytest
+
+from mcplite.rpc.channels import MemoryChannel
+from mcplite.server import Server
+from mcplite.server.sessions.opening import create_session, create_sessionless_peer, serve_channel
+from tests.support.stateless import message
+
+
+@pytest.fixture
+def runtime():
+    mcp = Server("open")
+    mcp.add_tool(lambda: "yes", name="answer")
+    yield mcp.runtime
+    mcp.close()
+
+
+def test_the_end_of_a_channel_is_told_and_the_session_forgotten(runtime):
+    ours, theirs = MemoryChannel.pair()
+    ended = threading.Event()
+    peer = serve_channel(runtime, theirs, ended.set)
+    session, = runtime.sessions
+    assert session.peer is peer
+    ours.close()
+    assert ended.wait(20) and peer.wait_closed(20)
+    assert runtime.sessions == []
+
+
+def test_a_session_for_one_message_is_not_among_those_that_last(runtime):
+    session, peer = create_session(runtime, MemoryChannel.pair()[1], lasting=False)
+    assert runtime.sessions == [] and not session.lasting and session.agreed is None
+    peer.close()
+
+
+@pytest.mark.parametrize("era, handshake, alone", [(None, True, True), ("legacy", True, False), ("modern", False, True)])
+def test_each_message_on_a_pipe_says_which_way_it_is_meant(connect, era, handshake, alone):
+    client = connect(Server("both", era=era), revision=None)
+    begun = client.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {},
+                                      "clientInfo": {"name": "raw", "version": "1"}})
+    assert ("result" in begun) == handshake
+    found = client.ask("server/discover", message("server/discover")["params"])
+    assert ("result" in found) == alone
+
+
+def test_one_peer_answers_all_clients_without_a_session(runtime):
+    ours, theirs = MemoryChannel.pair()
+    peer = create_sessionless_peer(runtime, theirs)
+    peer.start()
+    ours.write(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}')
+    assert b'"error"' in ours.read(20)
+    peer.close()
