@@ -1,4 +1,4 @@
-"""The client's side: start or reach a server, and use it."""
+"""The client: start or reach a server, and call it."""
 
 from typing import Any
 

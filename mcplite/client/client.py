@@ -1,4 +1,4 @@
-"""Client: one server, its connection and what is known of it."""
+"""Client: one server, its connection and what is known of it; the calls of its features are in ``features.methods``."""
 
 import copy
 import functools
@@ -36,38 +36,38 @@ class Client(Features):
     """One server, to be used from any number of threads at once.
 
     It is made by :func:`connect`, opened by ``with`` or :meth:`open`, and closed by leaving the block or by
-    :meth:`close`, from any thread. Every call raises, besides what it says itself: ``RemoteError`` when
-    the server answers with an error, ``RequestTimeout``, ``Cancelled``, ``ConnectionClosed`` when the
-    connection is over or ends meanwhile, ``ProtocolError`` when an answer breaks the rules, and
-    ``NotSupported`` (nothing was sent) when the server did not declare the feature.
+    :meth:`close`, from any thread. Besides the exceptions in its own documentation, every call raises ``RemoteError``
+    if the server answers with an error, ``RequestTimeout``, ``Cancelled``, ``ConnectionClosed`` if the connection is
+    over or ends meanwhile, ``ProtocolError`` if an answer breaks the rules, and ``NotSupported`` (nothing was sent) if
+    the server did not declare the feature.
 
-    A server's process that ends by itself is started again by the next call where there is no handshake (from July
-    2026 on), up to three times in a minute; the calls that were under way fail, since nobody knows what they have done.
+    If a server's process ends, the next call starts it again in revisions without a handshake (from July 2026 on), up to
+    three times in a minute. Calls that were running fail, since their effect is unknown.
 
     :param transport: makes the channel; called once, by :meth:`open`.
-    :param revision: the only protocol revision to accept, as a name or a ``Revision``; None finds out what the
-        server speaks: first without a handshake (from July 2026 on), then with one, and takes the newest.
-    :param era: "legacy" always begins with a handshake, "modern" never; None, the default, asks the server.
-    :param prior: what ``client.prior`` of an earlier client of the same server gave; nothing is asked then.
-    :param probe_timeout: seconds of silence on a pipe after which a server is taken for one that shakes hands; default 5.
-    :param timeout: seconds for each call, unless it says otherwise; progress starts them anew. Default 60.
+    :param revision: the only protocol revision to accept, as a name or a ``Revision``. None takes the newest that the
+        server supports: the client tries first without a handshake (from July 2026 on), then with one.
+    :param era: "legacy" always begins with a handshake, "modern" never; None, the default, finds out.
+    :param prior: ``client.prior`` of an earlier client of the same server; the server is then not probed.
+    :param probe_timeout: seconds without an answer on a pipe after which the client tries a handshake. Default 5.
+    :param timeout: seconds for each call, unless the call says otherwise; progress restarts them. Default 60.
     :param max_timeout: seconds for each call in all, whatever its progress. Default 300.
     :param open_timeout: seconds for the server's first answer; a package runner may download first. Default 60.
-    :param client_info: who this client is; by default this package.
-    :param cache: whether results are kept for as long as the server says that they are good (from July 2026 on).
-        Default True.
-    :param extensions: those of the protocol that this client supports, with their settings (from July 2026 on).
+    :param client_info: name and version of this client; by default this package's.
+    :param cache: whether results are cached for as long as the server allows (from July 2026 on). Default True.
+    :param extensions: protocol extensions that this client supports, with their settings (from July 2026 on).
     :param result_types: result types that these extensions add.
-    :param trace_context: called for each request; returns what to send along (``traceparent``, ...; from July 2026 on).
+    :param trace_context: called for each request; returns the trace context to send (``traceparent``, ...; from July
+        2026 on).
     :param validate: whether structured results are checked against the declared schema. Default True.
     :param middleware: callables ``(method, params, proceed)`` around every request, the first one
         outermost: the place for approval, audit and rate limits (LIFE-29). Raise to stop a request.
     :param max_handlers: how many of the handlers may run at once; default 16.
-    :param questions_per_minute: how many questions of the server are taken in any minute; more are refused.
-        Default 1,000, which is for programs that answer; None for any number.
-    :param ping_interval: seconds without traffic after which the server is pinged; a ping that is not
-        answered within *ping_timeout* (default 10) closes the connection. None, the default, never pings.
-    :param debug: True logs every message to the logger ``<package>.wire``, a string is a file to append to; None asks
+    :param questions_per_minute: how many questions of the server are accepted in any minute; more are refused.
+        Default 1,000, which suits programs that answer; None for any number.
+    :param ping_interval: seconds without traffic after which the server is pinged; a ping without an answer
+        within *ping_timeout* (default 10) closes the connection. None, the default, never pings.
+    :param debug: True logs every message to the logger ``<package>.wire``, a string is a file to append to; None reads
         the environment variable MCPLITE_DEBUG.
     :param handlers: keywords of :class:`Handlers`: ``elicitation_handler``, ``url_elicitation_handler``,
         ``sampling_handler``, ``sampling_tools``, ``roots``, ``log_handler``, ``on_tools_changed``,
@@ -94,10 +94,11 @@ class Client(Features):
             raise ValueError(f"era={era!r} and revision={pinned.name!r} contradict each other")
         for extension, settings in (extensions or {}).items():
             check_extension(extension, settings)
-        for name, seconds in (("timeout", timeout), ("max_timeout", max_timeout), ("open_timeout", open_timeout),
-                              ("probe_timeout", probe_timeout), ("ping_interval", ping_interval), ("ping_timeout", ping_timeout),
-                              ("max_handlers", max_handlers), ("questions_per_minute", questions_per_minute)):
-            check_positive(name, seconds)
+        for name, number in (("timeout", timeout), ("max_timeout", max_timeout), ("open_timeout", open_timeout),
+                             ("probe_timeout", probe_timeout), ("ping_interval", ping_interval),
+                             ("ping_timeout", ping_timeout), ("max_handlers", max_handlers),
+                             ("questions_per_minute", questions_per_minute)):
+            check_positive(name, number)
         super().__init__(timeout, max_timeout, middleware, validate)
         self._cache = Cache(cache)
         self._max_handlers = max_handlers
@@ -110,29 +111,28 @@ class Client(Features):
         self._state = "new"
         self._opening_thread: Optional[int] = None
         #: Set when opening has succeeded or failed.
-        self._settled = threading.Event()
+        self._opening_done = threading.Event()
         info = client_info or Implementation(name=__name__.partition(".")[0], version=__version__)
         self._opener = SessionOpener(
             transport, self._connect, NegotiationOptions(pinned, era, prior, open_timeout, probe_timeout),
             SessionOptions(info, questions_per_minute, self._cache, self.list_tools, extensions, tuple(result_types),
                            trace_context), self._on_restart)
-        self._subscriptions = Subscriptions(
-            self._handlers, self._open_session, lambda uri, timeout: super(Client, self).subscribe_resource(uri, timeout=timeout),
-            super().unsubscribe_resource)
+        self._subscriptions = Subscriptions(self._handlers, self._open_session, self._request_subscription,
+                                            super().unsubscribe_resource)
         self._last_error: Optional[Exception] = None
         self._keepalive: Optional[KeepAlive] = None
 
-    # --- life ---------------------------------------------------------------------------------------
+    # --- opening and closing ---------------------------------------------------------------------------------------
 
     def open(self) -> "Client":
-        """Start the transport and do the handshake; return the client itself.
+        """Start the transport and open the session; return the client itself.
 
-        Whatever fails, nothing is left behind: the child has ended, the threads are gone.
+        If this fails, nothing is left behind: the child process and the threads have ended.
 
         :raises TransportError: the server cannot be started or reached.
-        :raises ConnectionClosed: it ended before it answered; with its last words.
+        :raises ConnectionClosed: the server ended before it answered; the text has the end of its stderr.
         :raises RequestTimeout: no answer within ``open_timeout``.
-        :raises UnsupportedVersion: there is no common revision.
+        :raises UnsupportedVersion: client and server have no revision in common.
         :raises RuntimeError: the client was opened before.
         """
         with self._lock:
@@ -191,23 +191,23 @@ class Client(Features):
                 self._state = state
             if error is not None:
                 self._last_error = error
-        self._settled.set()
+        self._opening_done.set()
         return alive
 
     def close(self) -> None:
-        """End the conversation and the server's process; idempotent, from any thread and any callback.
+        """Close the connection and end the server's process; idempotent, from any thread and any callback.
 
-        Calls that wait fail at once with ``ConnectionClosed``.
+        Waiting calls fail at once with ``ConnectionClosed``.
         """
         with self._lock:
             self._state = "closed"
-        self._settled.set()
+        self._opening_done.set()
         if self._keepalive is not None:
             self._keepalive.stop()
         self._opener.close()
 
     def fail(self, error: Exception) -> None:
-        """Close because of *error*, which is what calls that wait will raise."""
+        """Close because of *error*, which waiting calls raise."""
         with self._lock:
             self._last_error = error
             self._state = "closed"
@@ -225,7 +225,7 @@ class Client(Features):
         name = channel.name if channel is not None else "not connected"
         return f"<Client {name} ({self.state})>"
 
-    # --- what is known --------------------------------------------------------------------------------
+    # --- state and server --------------------------------------------------------------------------------
 
     @property
     def state(self) -> str:
@@ -237,19 +237,19 @@ class Client(Features):
 
     @property
     def last_error(self) -> Optional[Exception]:
-        """What ended the connection, or kept it from being made; None while all is well."""
+        """The error that ended the connection or kept it from opening; None if there was none."""
         connection = self._opener.connection
         return self._last_error or (connection.peer.last_error if connection is not None else None)
 
     @property
     def counters(self) -> Counters:
-        """Messages and bytes both ways."""
+        """The messages and bytes sent and received."""
         connection = self._opener.connection
         return copy.copy(connection.peer.counters) if connection is not None else Counters()
 
     @property
     def stderr_tail(self) -> str:
-        """The last that the server's process wrote to stderr; empty when it is no process."""
+        """The end of what the server's process wrote to stderr; empty for a server that is not a child process."""
         return str(getattr(self._opener.channel, "stderr_tail", ""))
 
     @property
@@ -267,12 +267,12 @@ class Client(Features):
 
     @property
     def era(self) -> str:
-        """ "modern" when requests stand for themselves, "legacy" when there was a handshake."""
+        """ "legacy" if there was a handshake, "modern" if each request stands for itself."""
         return self._known_session().era
 
     @property
     def prior(self) -> Dict[str, Any]:
-        """What was found out about the server, as JSON: ``connect(target, prior=)`` asks nothing again (ERA-16)."""
+        """What the client found out about the server, as JSON; ``connect(target, prior=)`` then skips the probe (ERA-16)."""
         return prior_of(self._known_session())
 
     @property
@@ -287,7 +287,7 @@ class Client(Features):
 
     @property
     def instructions(self) -> Optional[str]:
-        """How the server wants to be used, for a model to read."""
+        """The server's instructions on how to use it, for a model to read."""
         return self._handshake().instructions
 
     @property
@@ -295,11 +295,11 @@ class Client(Features):
         return self._opener.channel.name if self._opener.channel is not None else "the server"
 
     def _known_session(self) -> ClientSession:
-        """Return the session, which may be over.
+        """Return the session, open or not.
 
-        :raises ConnectionClosed: there never was one.
+        :raises ConnectionClosed: the client never had one.
         """
-        self._wait_settled()
+        self._wait_opened()
         session = self._opener.session
         if session is None:
             raise self._closed_error()
@@ -317,13 +317,13 @@ class Client(Features):
             return copy.copy(self._last_error)
         return ConnectionClosed("this client is closed")
 
-    def _wait_settled(self) -> None:
+    def _wait_opened(self) -> None:
         if self._state == "connecting" and self._opening_thread != threading.get_ident():
-            self._settled.wait()  # LIFE-05: calls of other threads wait for the handshake
+            self._opening_done.wait()  # LIFE-05: calls of other threads wait for the handshake
 
     def _open_session(self) -> ClientSession:
         if self._state != "open":
-            self._wait_settled()
+            self._wait_opened()
         session = self._opener.session
         if session is None or self._state != "open":
             raise self._closed_error()
@@ -334,10 +334,10 @@ class Client(Features):
     # --- handlers of the user's own -----------------------------------------------------------------------
 
     def on(self, method: str, handler: Callable[[Dict[str, Any]], Any]) -> None:
-        """Have ``handler(params)`` answer a request, or take a notification, of the server's own making.
+        """Register ``handler(params)`` for a request or notification that is not part of the protocol.
 
-        Requests are answered with the dict that it returns (None for an empty one) or the ``RemoteError``
-        that it raises, on a worker thread; notifications come in order, on their own thread.
+        A request is answered with the dict that the handler returns (None for an empty one) or the ``RemoteError``
+        that it raises; the handler runs on a worker thread. For notifications it runs on their own thread, in order.
 
         :raises TypeError: the handler cannot be called.
         """
@@ -351,19 +351,21 @@ class Client(Features):
                resources: Sequence[str] = (), timeout: Optional[float] = DEFAULT) -> Subscription:
         """Return a subscription to iterate over: ``with client.listen(tools=True) as events: for event in events: ...``.
 
-        It works in every revision that has such news. When it returns, whatever changes from then on is told.
+        It works in every revision that has such notifications. Every change after the return yields an event.
 
-        :param tools, prompts, resource_list: whether changes of these lists are told.
-        :param resources: the URIs whose updates are told.
+        :param tools, prompts, resource_list: whether to include changes of these lists.
+        :param resources: URIs whose updates to include.
         :param timeout: seconds for the server to acknowledge it; by default the client's.
-        :raises ValueError: it asks for nothing.
+        :raises ValueError: nothing is included.
         """
         return self._listen(Filter(tools, prompts, resource_list, resources), None, timeout)
 
     def subscribe(self, callback: Callable[[Event], object], *, tools: bool = False, prompts: bool = False,
                   resource_list: bool = False, resources: Sequence[str] = (), timeout: Optional[float] = DEFAULT
                   ) -> Callable[[], None]:
-        """Have *callback* called with each event, one after another on the thread of notifications; return what ends that.
+        """Call *callback* with each event, one after another on the thread of notifications.
+
+        Return a function that ends the subscription.
 
         :param callback: gets a :class:`ToolsChanged`, :class:`PromptsChanged`, :class:`ResourcesChanged` or
             :class:`ResourceUpdated`. The other parameters are those of :meth:`listen`.
@@ -371,10 +373,14 @@ class Client(Features):
         return self._listen(Filter(tools, prompts, resource_list, resources), callback, timeout).close
 
     def _listen(self, filter: Filter, callback: Optional[Callable[[Event], object]], timeout: Optional[float]) -> Subscription:
-        return self._subscriptions.open(self._open_session(), filter, callback, self._timeout if timeout is DEFAULT else timeout)
+        timeout = self._timeout if timeout is DEFAULT else timeout
+        return self._subscriptions.open(self._open_session(), filter, callback, timeout)
+
+    def _request_subscription(self, uri: str, timeout: Optional[float]) -> None:
+        super().subscribe_resource(uri, timeout=timeout)
 
     def subscribe_resource(self, uri: str, **options: Any) -> None:
-        """Have ``on_resource_updated`` called when the resource changes; takes the keywords of :meth:`request`.
+        """Call ``on_resource_updated`` when the resource changes; takes the keywords of :meth:`request`.
 
         From July 2026 on each such subscription is a stream of its own: for many URIs use :meth:`subscribe`.
         """
@@ -393,9 +399,9 @@ class Client(Features):
             super().unsubscribe_resource(uri, **options)
 
     def set_roots(self, roots: Roots) -> None:
-        """Replace the roots, and tell the server (ROOT-03).
+        """Replace the roots, and notify the server (ROOT-03).
 
-        :raises ValueError: the client was made without roots, or one is no file.
+        :raises ValueError: the client was made without roots, or one is not a file.
         """
         self._handlers.set_roots(roots)
         if self.state == "open" and "notifications/roots/list_changed" in self.revision.client_notifications:
@@ -407,5 +413,5 @@ def _revision_of(wanted: Union[None, str, Revision]) -> Optional[Revision]:
         return wanted
     revision = find(wanted)
     if revision is None:
-        raise ValueError(f"{wanted!r} is not a protocol revision that this package speaks")
+        raise ValueError(f"{wanted!r} is not a protocol revision that this package supports")
     return revision

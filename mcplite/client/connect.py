@@ -1,4 +1,4 @@
-"""From a target to a client: the only place that knows what a target may be."""
+"""connect: makes a client from a target; the only module that knows what a target may be."""
 
 import os
 import re
@@ -24,10 +24,10 @@ def connect(target: Any, **options: Any) -> Client:
 
     *target* is one of
 
-    - a URL of ``http`` or ``https``: Streamable HTTP, or HTTP with SSE when the server knows nothing newer;
+    - a URL of ``http`` or ``https``: Streamable HTTP, or HTTP with SSE if the server supports nothing newer;
     - a command as a list, or as a string that is split as a shell would, but run without one;
-    - the path of a Python file, which is run with this Python and has to start a server by itself, or of
-      a ``.js`` file, which is run with node;
+    - the path of a Python file that starts a server, which is run with this Python, or of a ``.js`` file, which is
+      run with node;
     - ``module:name``, ``file.py:name`` or a Python file without a main part: served with
       ``python -m <this package>.server``;
     - a :class:`Server` object: it is served in this process;
@@ -37,21 +37,21 @@ def connect(target: Any, **options: Any) -> Client:
 
     :param env: variables for the child, in addition to the few that it inherits.
     :param cwd: working directory of the child.
-    :param stderr: what to do with the child's stderr, besides keeping its end for errors: a callable for
-        each line, a logger, a file or a path.
-    :param grace: seconds that the child has to end by itself when the client is closed; default 2.
+    :param stderr: where the child's stderr goes, besides its end that is kept for errors: a callable for each line, a
+        logger, a file or a path.
+    :param grace: seconds that the child has to exit when the client is closed, before it is ended; default 2.
     :param line_limit: bytes that one message of the server may have; default 16 MiB.
     :param headers: sent with every HTTP request.
-    :param session: a ``requests.Session`` whose headers, cookies, authentication, proxies and adapters are used; it
-        stays yours to close.
-    :param verify: False, or a file or folder of certificates, as for ``requests``; by default what the environment says.
-    :param cert: a certificate of the client's own, as for ``requests``.
+    :param session: a ``requests.Session`` whose headers, cookies, authentication, proxies and adapters are used; the
+        caller closes it.
+    :param verify: False, or a file or folder of certificates, as for ``requests``; by default from the environment.
+    :param cert: a client certificate, as for ``requests``.
     :param proxies: as for ``requests``; by default those of the environment.
-    :param auth: a bearer token as a string; an :class:`OAuth` or another way to get tokens, which one object can be for any
-        number of servers; or what ``requests`` takes: a pair, any ``AuthBase``.
-    :param listen: False opens no stream for what the server says outside of calls, such as changed lists.
-    :param type: "http" or "sse" for a URL, when it is known which of the two transports it is.
-    :param options: everything else that :class:`Client` takes.
+    :param auth: a bearer token as a string; an :class:`OAuth` or another source of tokens, which any number of clients may
+        share; or an argument that ``requests`` takes: a pair, any ``AuthBase``.
+    :param listen: False opens no stream for messages of the server outside of calls, such as changed lists.
+    :param type: "http" or "sse" for a URL whose transport is known.
+    :param options: all other options of :class:`Client`.
     :raises TypeError: the target is none of these, or an option is unknown.
     :raises ValueError: an option has an impossible value.
     """
@@ -63,32 +63,35 @@ def connect(target: Any, **options: Any) -> Client:
     return Client(transport(target, given), **options)
 
 
-def transport(target: Any, child: Dict[str, Any]) -> Callable[[], Channel]:
-    """Return what makes the channel to *target*."""
+def transport(target: Any, options: Dict[str, Any]) -> Callable[[], Channel]:
+    """Return a function that makes a channel to *target*; it is called for each process that is started.
+
+    :param options: of the channel: those of :func:`connect` that are not the client's.
+    """
     if isinstance(target, str) and target.startswith(("http://", "https://")):
-        return _remote(target, child)
+        return _remote(target, options)
     if isinstance(target, Channel):
-        return _unused(child, lambda: target)
+        return _without_options(options, lambda: target)
     if hasattr(target, "serve_channel"):
-        return _unused(child, lambda: memory_channel(target))
+        return _without_options(options, lambda: memory_channel(target))
     if hasattr(target, "argv"):
-        return _configured(target, child)
+        return _configured(target, options)
     if isinstance(target, (str, os.PathLike)):
-        return _child(command(os.fspath(target)), child)
+        return _child(command(os.fspath(target)), options)
     if isinstance(target, tuple) and len(target) == 2 and all(hasattr(item, "close") for item in target):
-        limit = child.pop("line_limit", _DEFAULT_LINE_LIMIT)
-        return _unused(child, lambda: StreamChannel(target[0], target[1], line_limit=limit))
+        limit = options.pop("line_limit", _DEFAULT_LINE_LIMIT)
+        return _without_options(options, lambda: StreamChannel(target[0], target[1], line_limit=limit))
     if isinstance(target, (list, tuple)):
-        return _child([os.fspath(part) for part in target], child)
+        return _child([os.fspath(part) for part in target], options)
     raise TypeError(f"cannot connect to {target!r}: give a command (list or string), a .py file, module:name,"
                     f" a Server, a Channel, a pair of streams, or a ServerConfig")
 
 
 def command(target: str) -> List[str]:
-    """Return the command that a target string stands for.
+    """Return the command for a target string.
 
-    :raises TransportError: it names a file that is not there.
-    :raises ValueError: its quotes do not match.
+    :raises TransportError: it names a file that does not exist.
+    :raises ValueError: it is empty, or its quotes do not match.
     """
     place, _, name = target.rpartition(":")
     if target.endswith(".js") and os.path.isfile(target):
@@ -105,9 +108,9 @@ def command(target: str) -> List[str]:
     return parts
 
 
-def _split(line: str, windows: bool) -> List[str]:
-    # There a backslash stands between folders, and quotes still have to go.
-    return shlex.split(line.replace("\\", "\\\\") if windows else line)
+def _split(text: str, windows: bool) -> List[str]:
+    # On Windows a backslash separates folders, while quotes still have to be removed.
+    return shlex.split(text.replace("\\", "\\\\") if windows else text)
 
 
 def _package() -> str:
@@ -115,10 +118,10 @@ def _package() -> str:
 
 
 def _python(path: str) -> List[str]:
-    """Run a file that starts a server by itself as it is, any other one through our server's command line."""
+    """Return Python's arguments: a file that starts a server is run as it is, any other by our server's command line."""
     with open(path, "r", encoding="utf-8", errors="replace") as file:
         text = file.read()
-    # A statement such as mcp.run() that starts in the first column; subprocess.run() is none of ours.
+    # A statement such as mcp.run() that starts in the first column; subprocess.run() starts no server.
     runs = any(match != "subprocess" for match in re.findall(r"^([A-Za-z_]\w*)\.run\(", text, re.MULTILINE))
     return [path] if "__main__" in text or runs else ["-m", _package() + ".server", path]
 
@@ -133,7 +136,7 @@ def _child(argv: List[str], options: Dict[str, Any]) -> Callable[[], Channel]:
 
         env = dict(options.get("env") or {})
         if argv[1:3] == ["-m", _package() + ".server"]:
-            # A copy of this package that is on our path may not be on the child's.
+            # This package may be on our path alone, and not on the child's.
             env.setdefault("PYTHONPATH", os.pathsep.join([_root(), *filter(None, [os.environ.get("PYTHONPATH")])]))
         return ChildChannel(argv, **{**options, "env": env})
 
@@ -147,10 +150,11 @@ def _root() -> str:
     return path
 
 
-def _configured(config: Any, child: Dict[str, Any]) -> Callable[[], Channel]:
+def _configured(config: Any, options: Dict[str, Any]) -> Callable[[], Channel]:
     if config.url:
-        return _remote(config.url, {"type": config.type, **child, "headers": {**config.headers, **(child.get("headers") or {})}})
-    merged = {**child, "env": {**(config.env or {}), **(child.get("env") or {})}}
+        headers = {**config.headers, **(options.get("headers") or {})}
+        return _remote(config.url, {"type": config.type, **options, "headers": headers})
+    merged = {**options, "env": {**(config.env or {}), **(options.get("env") or {})}}
     if config.cwd is not None:
         merged.setdefault("cwd", config.cwd)
     return _child(list(config.argv), merged)
@@ -178,16 +182,16 @@ def _remote(url: str, options: Dict[str, Any]) -> Callable[[], Channel]:
     return reach
 
 
-def _unused(child: Dict[str, Any], make: Callable[[], Channel]) -> Callable[[], Channel]:
-    if child:
-        raise TypeError(f"{', '.join(sorted(child))}: only for a server that is started as a process, or behind a URL")
+def _without_options(options: Dict[str, Any], make: Callable[[], Channel]) -> Callable[[], Channel]:
+    if options:
+        raise TypeError(f"{', '.join(sorted(options))}: only for a server that is started as a process, or behind a URL")
     return make
 
 
 def memory_channel(server: Any) -> Channel:
-    """Return a channel to *server*, which is anything with ``serve_channel(channel)``.
+    """Return a channel to *server*, which is any object with ``serve_channel(channel)``.
 
-    The conversation runs on threads of the server's; it ends with the channel.
+    The server's side runs on threads of the server and ends with the channel.
     """
     name = str(getattr(server, "name", server))
     ours, theirs = MemoryChannel.pair(("the client", f"the server {name!r} in this process"))

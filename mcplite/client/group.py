@@ -1,4 +1,4 @@
-"""Several servers as one client: names with the server in front, each server failing for itself."""
+"""Group: several servers as one client; names get the server as a prefix, and each server fails on its own."""
 
 import copy
 import logging
@@ -23,12 +23,12 @@ Named = TypeVar("Named", Tool, Resource, ResourceTemplate, Prompt)
 
 def connect_all(config: "Union[str, os.PathLike[str], Mapping[str, Any], Config]", *, separator: str = ".",
                 **options: Any) -> "Group":
-    """Return a group of the servers in a host's configuration; nothing starts before it is opened.
+    """Return a group of the servers in a host's configuration; no server starts before the group is opened.
 
     Look at ``group.servers`` first: it has the exact commands (SAFE-07).
 
-    :param config: a path, a dict of the same shape, or what ``load_config`` returned.
-    :param separator: stands between the server's name and the name of its tool or prompt.
+    :param config: a path, a dict of the same shape, or the result of ``load_config``.
+    :param separator: between the server's name and the name of its tool or prompt.
     :param options: for ``connect``, the same for each server.
     :raises TransportError: the configuration as a whole cannot be used.
     """
@@ -38,10 +38,10 @@ def connect_all(config: "Union[str, os.PathLike[str], Mapping[str, Any], Config]
 class Group:
     """Several clients, each under the name that the configuration gives it; usable from any thread.
 
-    A server that fails does not stop the others: ``errors`` says why, ``status`` where each one is.
+    A failing server does not stop the others: ``errors`` has the reasons, ``status`` the state of each.
 
     :param config: the servers.
-    :param separator: stands between the server's name and the name of its tool or prompt.
+    :param separator: between the server's name and the name of its tool or prompt.
     :param options: for ``connect``.
     :raises ValueError: *separator* is empty.
     """
@@ -56,7 +56,7 @@ class Group:
         self._lock = threading.Lock()
         self._closed = False
         self._errors: Dict[str, Exception] = dict(config.errors)
-        #: Which servers list a URI, as far as that was asked.
+        #: The servers that list each URI, from the latest listing.
         self._owners: Dict[str, List[str]] = {}
         for name, server in config.servers.items():
             if server.disabled:
@@ -64,7 +64,7 @@ class Group:
             for warning in server.warnings:
                 _log.warning("server %r: %s", name, warning)
             try:
-                # What runs here has no use for a login (STD-23), and others in the same configuration may have.
+                # A local process needs no login (STD-23), but servers with a URL in the same configuration may.
                 given = options if server.url else {key: value for key, value in options.items() if key != "auth"}
                 self._clients[name] = connect(server, **given)
             except TransportError as error:
@@ -77,7 +77,7 @@ class Group:
 
     @property
     def errors(self) -> Dict[str, Exception]:
-        """Why servers cannot be used: the entry is wrong, opening failed, or the connection ended by itself."""
+        """Why servers cannot be used: the entry is wrong, opening failed, or the connection was lost."""
         with self._lock:
             found = dict(self._errors)
             closed = self._closed
@@ -101,7 +101,7 @@ class Group:
         return found
 
     def open(self) -> "Group":
-        """Open all servers at the same time, and return when each is open or has failed."""
+        """Open all servers at the same time; return when each is open or has failed."""
         try:
             _, failures = self._each(lambda client: client.open(), self._clients)
         except BaseException:
@@ -115,7 +115,7 @@ class Group:
 
     def close(self) -> None:
         """Close all servers at the same time; idempotent."""
-        errors = self.errors  # as long as they can be told from our own closing
+        errors = self.errors  # before closing, which would look like a lost connection
         with self._lock:
             self._errors, self._closed = errors, True
         _, failures = self._each(lambda client: client.close(), self._clients)
@@ -132,7 +132,7 @@ class Group:
     def __getitem__(self, name: str) -> Client:
         """Return the client of one server.
 
-        :raises MCPError: there is no such server, or it is disabled; why it failed, if it did.
+        :raises MCPError: there is no such server, it is disabled, or it has failed; then this is the reason.
         """
         with self._lock:
             failure = self._errors.get(name)
@@ -152,32 +152,32 @@ class Group:
     def __len__(self) -> int:
         return len(self._clients)
 
-    # --- everything of all servers -----------------------------------------------------------------
+    # --- the lists of all servers ------------------------------------------------------------------
 
     def list_tools(self) -> List[Tool]:
-        """Return the tools of all servers that can be reached, named ``server.tool`` (TOOL-15)."""
+        """Return the tools of all open servers, named ``server.tool`` (TOOL-15)."""
         return self._merged(lambda client: client.list_tools())
 
     def list_prompts(self) -> List[Prompt]:
-        """Return the prompts of all servers that can be reached, named ``server.prompt``."""
+        """Return the prompts of all open servers, named ``server.prompt``."""
         return self._merged(lambda client: client.list_prompts())
 
     def list_resources(self) -> List[Resource]:
-        """Return the resources of all servers that can be reached; their names get the prefix, their URIs do not."""
+        """Return the resources of all open servers; their names get the prefix, their URIs do not."""
         return [_renamed(resource, self._joined(server, resource.name))
                 for server, resource in self._resources()]
 
     def list_resource_templates(self) -> List[ResourceTemplate]:
-        """Return the resource templates of all servers that can be reached, with prefixed names."""
+        """Return the resource templates of all open servers, with prefixed names."""
         return self._merged(lambda client: client.list_resource_templates())
 
-    # --- one thing of one server -------------------------------------------------------------------
+    # --- calls of one server -----------------------------------------------------------------------
 
     def call_tool(self, name: str, arguments: Optional[Dict[str, Any]] = None, **options: Any) -> CallToolResult:
         """Call a tool by ``server.tool``.
 
         :param options: as for ``Client.call_tool``.
-        :raises MCPError: no server, or more than one, can be meant; else as ``Client.call_tool``.
+        :raises MCPError: no server fits, or more than one; else as ``Client.call_tool``.
         """
         client, own_name = self._find(name, "tool")
         return client.call_tool(own_name, arguments, **options)
@@ -186,7 +186,7 @@ class Group:
         """Get a prompt by ``server.prompt``.
 
         :param options: as for ``Client.get_prompt``.
-        :raises MCPError: no server, or more than one, can be meant; else as ``Client.get_prompt``.
+        :raises MCPError: no server fits, or more than one; else as ``Client.get_prompt``.
         """
         client, own_name = self._find(name, "prompt")
         return client.get_prompt(own_name, arguments, **options)
@@ -194,19 +194,19 @@ class Group:
     def read_resource(self, uri: str, server: Optional[str] = None, **options: Any) -> ReadResourceResult:
         """Read a resource from the server that lists it, or that has a template for it.
 
-        :param server: whom to ask; needed when several servers list the same URI.
+        :param server: its name; needed if several servers list the same URI.
         :param options: as for ``Client.read_resource``.
-        :raises MCPError: no server, or more than one, can be meant; else as ``Client.read_resource``.
+        :raises MCPError: no server fits, or more than one; else as ``Client.read_resource``.
         """
         name = server if server is not None else self._owner(uri)
         try:
             return self[name].read_resource(uri, **options)
         except ResourceNotFound:
             with self._lock:
-                self._owners.pop(uri, None)  # it may have moved; ask again next time
+                self._owners.pop(uri, None)  # the resource may have moved, so the next call lists again
             raise
 
-    # --- how -----------------------------------------------------------------------------------------
+    # --- inside --------------------------------------------------------------------------------------
 
     def _joined(self, server: str, name: str) -> str:
         return f"{server}{self._separator}{name}"
@@ -237,15 +237,15 @@ class Group:
                       if any(_matches(template, uri) for template in found)]
         owners = list(dict.fromkeys(owners))
         if not owners:
-            raise MCPError(f"no server of this group lists the resource {uri!r} or has a template for it; say who"
-                           f" shall be asked with server=, one of: {_listed(self._clients)}")
+            raise MCPError(f"no server of this group lists the resource {uri!r} or has a template for it; name"
+                           f" the server with server=, one of: {_listed(self._clients)}")
         if len(owners) > 1:
-            raise MCPError(f"several servers list the resource {uri!r}; say which one with server=, one of:"
+            raise MCPError(f"several servers list the resource {uri!r}; choose one with server=:"
                            f" {_listed(owners)}")
         return owners[0]
 
     def _resources(self) -> List[Tuple[str, Resource]]:
-        """Return the resources of all servers, and remember whose they are."""
+        """Return the resources of all servers, and remember which server lists which."""
         found = [(server, resource)
                  for server, resources in self._all(lambda client: client.list_resources()).items()
                  for resource in resources]
@@ -261,7 +261,7 @@ class Group:
                 for server, items in self._all(list_all).items() for item in items]
 
     def _all(self, list_all: Callable[[Client], Sequence[T]]) -> Dict[str, Sequence[T]]:
-        """Return the lists of all servers that are open and have such lists."""
+        """Return the lists of all open servers that have one."""
         results, failures = self._each(list_all, {name: client for name, client in self._clients.items()
                                                   if client.state == "open"})
         for name, error in failures.items():
@@ -281,8 +281,8 @@ class Group:
             except Exception as error:
                 failures[name] = error
 
-        # Started here and ended by their step, which has the client's timeouts; all are waited for. The
-        # last client is served on this thread, so that a group of one needs no other.
+        # The threads start here and end with their step, which has the client's timeouts; all are joined. The last
+        # client is served on this thread, so that a group of one needs no other.
         items = list(clients.items())
         threads = [threading.Thread(target=run, args=item, name=f"mcplite group {item[0]}", daemon=True)
                    for item in items[:-1]]
@@ -306,7 +306,7 @@ def _matches(template: ResourceTemplate, uri: str) -> bool:
     try:
         return Template(template.uri_template).match(uri) is not None
     except ValueError:
-        return False  # a template beyond our subset: the server has to be named
+        return False  # a template that this package cannot match: the caller has to name the server
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -1,6 +1,7 @@
-"""The answers to a server's questions, and the callbacks for its news; a handler *is* the capability.
+"""Handlers: the user's callbacks that answer a server's questions and take its notifications.
 
-One set serves every revision. Nothing here knows how a question came or which thread it runs on.
+A handler *is* the capability: what has a handler is declared. One set serves every revision; the sessions decide when and
+on which thread a handler runs.
 """
 
 import logging
@@ -9,7 +10,7 @@ import threading
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union, get_args
 
 from ..errors import USER_REJECTED, Cancelled, InternalError, InvalidParams, MethodNotFound, ProtocolError, RemoteError
-from ..protocol import codec, forms, forms as sampling
+from ..protocol import codec, forms
 from ..protocol.paths import check_root_uri, file_uri
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
@@ -35,28 +36,28 @@ __all__ = ["AskedElicitation", "AskedSampling", "Handlers", "Roots"]
 
 _log = logging.getLogger(__name__)
 Roots = Union[Sequence[Union[str, "os.PathLike[str]", Root]], Callable[[], Sequence[Union[str, "os.PathLike[str]", Root]]]]
-#: URL questions whose completion may still be told; the oldest are forgotten first.
+#: URL questions that the server may still report as completed; the oldest are forgotten first.
 _MAX_EXPECTED = 1000
 _MAX_URL = 8192
 
 
-class _Asked:
-    """What a handler's request has besides the protocol's members.
+class _Question:
+    """The members of a handler's request that are not the protocol's.
 
-    ``server`` is who asks, for the user to see (ELIC-18); ``token`` is cancelled when the server does not
-    want the answer any more (CANC-13).
+    ``server`` is the name and version of the asking server, for the user to see (ELIC-18); ``token`` is cancelled when
+    the server withdraws the question (CANC-13).
     """
 
     server: Implementation
     token: CancelToken
 
 
-class AskedElicitation(_Asked, ElicitRequest):
-    """What an elicitation handler gets: the server's ``ElicitRequest``, with ``server`` and ``token``."""
+class AskedElicitation(_Question, ElicitRequest):
+    """The argument of an elicitation handler: the server's ``ElicitRequest``, with ``server`` and ``token``."""
 
 
-class AskedSampling(_Asked, CreateMessageRequest):
-    """What a sampling handler gets: the server's ``CreateMessageRequest``, with ``server`` and ``token``."""
+class AskedSampling(_Question, CreateMessageRequest):
+    """The argument of a sampling handler: the server's ``CreateMessageRequest``, with ``server`` and ``token``."""
 
 
 Elicitation = Callable[[AskedElicitation], Union[ElicitResult, Mapping[str, Any], None]]
@@ -65,30 +66,30 @@ Sampling = Callable[[AskedSampling], Union[
 
 
 class Handlers:
-    """What a user of the client gave to answer with.
+    """The callbacks of one client.
 
-    Questions are answered on worker threads, several at a time; callbacks for news run one after another.
+    Questions are answered on worker threads, several at a time; callbacks for notifications run one after another.
 
     :param elicitation_handler: gets an :class:`AskedElicitation` with a form; returns ``accept({...})`` or just
-        the dict, ``decline()``, or ``cancel()``, which None stands for. Fields that are left out get their
-        defaults (ELIC-10); an answer that does not fit the form is logged and refused (ELIC-14).
+        the dict, ``decline()``, or ``cancel()``; None means ``cancel()``. Missing fields get their defaults (ELIC-10);
+        an answer that does not fit the form is logged and refused (ELIC-14).
     :param url_elicitation_handler: gets one with a ``url`` (and its ``host``) to show. ``accept()`` is the
-        user's consent to open it; nothing is ever opened or fetched from here (URLE-20, URLE-21).
+        user's consent to open it; the client itself never opens or fetches it (URLE-20, URLE-21).
     :param sampling_handler: gets an :class:`AskedSampling`; returns a ``CreateMessageResult``, or text or
-        content, which then is from the model "unknown"; ``decline()`` or None refuses (SAMP-16).
-    :param sampling_tools: whether the sampling handler knows tools; default False.
-    :param sampling_context: whether it knows ``include_context``; default False.
+        content, with the model set to "unknown"; ``decline()`` or None refuses (SAMP-16).
+    :param sampling_tools: whether the sampling handler supports tools; default False.
+    :param sampling_context: whether it supports ``include_context``; default False.
     :param roots: paths, ``file://`` URIs or ``Root`` objects, or a function that returns them.
     :param log_handler: gets each ``LogMessage``.
     :param on_tools_changed: called without arguments, as are the next two; call ``list_tools()`` for the new list.
     :param on_resources_changed: as above.
     :param on_prompts_changed: as above.
-    :param on_resource_updated: gets the URI, which may be of something below the one subscribed to (RSRC-14).
-    :param on_elicitation_complete: gets the id of a URL question that was asked before; others are ignored (URLE-08).
-    :param on_disconnect: gets the error when the connection ends otherwise than by ``close()``.
+    :param on_resource_updated: gets the URI, which may be below the one subscribed to (RSRC-14).
+    :param on_elicitation_complete: gets the id of an earlier URL question; other ids are ignored (URLE-08).
+    :param on_disconnect: gets the error if the connection ends without ``close()``.
     :param experimental: declared as the client's experimental capabilities.
     :raises TypeError: one of them cannot be called.
-    :raises ValueError: a root is no file.
+    :raises ValueError: a root is not a file.
     """
 
     def __init__(self, *, elicitation_handler: Optional[Elicitation] = None,
@@ -129,11 +130,11 @@ class Handlers:
         #: Guards ``_expected``; held for dictionary work only.
         self._lock = threading.Lock()
         self._expected: Dict[str, None] = {}
-        #: Who asks; set once the server has said its name.
+        #: The asking server; set when the session opens.
         self.server_info = Implementation(name="", version="")
 
     def capabilities(self) -> ClientCapabilities:
-        """Return what the client can be asked for; the codec trims it to a revision."""
+        """Return the capabilities that the handlers stand for; the codec trims them to a revision."""
         modes: Dict[str, Any] = {"form": {}} if self._elicit else {}
         if self._elicit_url:
             modes["url"] = {}
@@ -148,8 +149,8 @@ class Handlers:
     def answer(self, method: str, params: Dict[str, Any], revision: Revision, token: CancelToken) -> Dict[str, Any]:
         """Return the encoded answer to one question.
 
-        :param token: cancelled when the answer is not wanted any more.
-        :raises RemoteError: what the server shall read as the error.
+        :param token: cancelled when the server withdraws the question.
+        :raises RemoteError: the error for the server.
         """
         known = method in revision.server_requests or method in revision.input_requests
         if known and method == "elicitation/create" and (self._elicit or self._elicit_url):
@@ -160,7 +161,7 @@ class Handlers:
             return {"roots": [codec.encode(root, revision) for root in self.roots()]}
         raise MethodNotFound(f"Method not found: {method[:200]}")
 
-    def _asked(self, cls: Any, params: Dict[str, Any], token: CancelToken) -> Any:
+    def _question(self, cls: Any, params: Dict[str, Any], token: CancelToken) -> Any:
         try:
             request = codec.decode(cls, params)
         except ProtocolError as error:
@@ -169,7 +170,7 @@ class Handlers:
         return request
 
     def _answer_elicitation(self, params: Dict[str, Any], revision: Revision, token: CancelToken) -> Dict[str, Any]:
-        request: AskedElicitation = self._asked(AskedElicitation, params, token)
+        request: AskedElicitation = self._question(AskedElicitation, params, token)
         by_url = self._elicit_url if revision.elicitation_modes else None
         handler = {"form": self._elicit, "url": by_url}.get(request.mode)
         if handler is None:
@@ -182,10 +183,10 @@ class Handlers:
         answer = _elicited(handler, request)
         if answer.action != "accept":
             return codec.encode(ElicitResult(answer.action), revision)  # type: ignore[no-any-return]
-        # A value that was left empty is left out: null is no value of a form (ELIC-12).
+        # Empty fields are left out: a form has no null values (ELIC-12).
         filled = forms.fill_defaults(schema, answer.content or {})
         content = {name: value for name, value in filled.items() if value is not None}
-        problems = forms.check_answer(_understood(schema), content)
+        problems = forms.check_answer(_checkable(schema), content)
         if problems:
             _log.error("the elicitation handler's answer does not fit the form: %s", "; ".join(problems))
             raise InternalError("the client's elicitation handler gave an answer that does not fit the form")
@@ -193,7 +194,7 @@ class Handlers:
 
     def _answer_url(self, request: AskedElicitation, handler: Elicitation, revision: Revision) -> Dict[str, Any]:
         _check_url(request)
-        # Before the user is asked: the page may be done with before the answer is.
+        # Before the user is asked: the page may be completed before the handler returns.
         identity = request.elicitation_id
         if identity is not None:
             self.expect([{"elicitationId": identity}])
@@ -203,10 +204,10 @@ class Handlers:
                 self._expected.pop(identity, None)
         return codec.encode(ElicitResult(answer.action), revision)  # type: ignore[no-any-return]
 
-    def expect(self, asked: Sequence[Mapping[str, Any]]) -> None:
-        """Remember the ids of URL questions, whose completion the server may tell later (URLE-08)."""
+    def expect(self, questions: Sequence[Mapping[str, Any]]) -> None:
+        """Remember the ids of URL questions that the server may later report as completed (URLE-08)."""
         with self._lock:
-            for item in asked:
+            for item in questions:
                 identity = item.get("elicitationId")
                 if isinstance(identity, str):
                     self._expected[identity] = None
@@ -214,10 +215,10 @@ class Handlers:
                 del self._expected[next(iter(self._expected))]
 
     def _answer_sampling(self, params: Dict[str, Any], revision: Revision, token: CancelToken) -> Dict[str, Any]:
-        request: AskedSampling = self._asked(AskedSampling, params, token)
+        request: AskedSampling = self._question(AskedSampling, params, token)
         if (request.tools or request.tool_choice) and not self._sampling_flags["tools"]:
             raise InvalidParams("this client does not do sampling with tools")  # SAMP-08
-        problem = sampling.check_messages(params["messages"]) or _content_problem(request.messages)
+        problem = forms.check_messages(params["messages"]) or _content_problem(request.messages)
         if problem is not None:
             raise InvalidParams(problem)
         assert self._sample is not None
@@ -238,9 +239,9 @@ class Handlers:
         return codec.encode(answer, revision)  # type: ignore[no-any-return]
 
     def roots(self) -> List[Root]:
-        """Return the roots as they are now.
+        """Return the current roots.
 
-        :raises InternalError: the function that gives them failed.
+        :raises InternalError: the user's function of roots failed.
         """
         given = self._roots
         if not callable(given):
@@ -250,19 +251,20 @@ class Handlers:
     def set_roots(self, roots: Roots) -> None:
         """Replace the roots.
 
-        :raises ValueError: there were none when the client was made, so the server was told that there never
-            are; or a root is no file.
+        :raises ValueError: the client was made without roots, so it has not declared the capability; or a root is not
+            a file.
         """
         if self._roots is None:
-            raise ValueError("this client was made without roots, and has told the server so; give roots=[] to connect()")
+            raise ValueError("this client was made without roots and has not declared the capability; give roots=[] to"
+                             " connect()")
         self._roots = roots if callable(roots) else _checked_roots(roots)
 
-    # --- news ---------------------------------------------------------------------------------------
+    # --- notifications ---------------------------------------------------------------------------------------
 
     def callback_for(self, method: str, params: Dict[str, Any]) -> Optional[Callable[[], object]]:
-        """Return what is to be called for a notification; None when nobody wants it.
+        """Return the callback for a notification, with its arguments bound; None if there is none.
 
-        :raises ProtocolError: its params are not what they must be.
+        :raises ProtocolError: the params break the rules.
         """
         if method in self._changed:
             return self._changed[method]
@@ -287,18 +289,18 @@ class Handlers:
 
     @property
     def wants_logs(self) -> bool:
-        """Whether anybody reads the server's log messages."""
+        """Whether there is a handler for log messages."""
         return self._log is not None
 
     def interests(self) -> Dict[str, Any]:
-        """Return which changes of lists there are handlers for."""
+        """Return for each list whether there is a handler for its changes."""
         changed = self._changed
         return {"tools": changed["notifications/tools/list_changed"] is not None,
                 "prompts": changed["notifications/prompts/list_changed"] is not None,
                 "resource_list": changed["notifications/resources/list_changed"] is not None}
 
     def disconnected(self, error: Exception) -> None:
-        """Tell that the connection is over, and why."""
+        """Call the user's callback for a lost connection."""
         if self._disconnect is not None:
             self._disconnect(error)
 
@@ -308,7 +310,7 @@ def _elicited(handler: Elicitation, request: AskedElicitation) -> ElicitResult:
         answer = _run("elicitation", lambda: handler(request))
     except RemoteError as error:
         if isinstance(error.__cause__, Cancelled):
-            return ElicitResult("cancel")  # there is an answer for it, which an error is not
+            return ElicitResult("cancel")  # elicitation has an answer for it, so it is not an error
         raise
     if answer is None:
         return ElicitResult("cancel")
@@ -320,11 +322,11 @@ def _elicited(handler: Elicitation, request: AskedElicitation) -> ElicitResult:
     return answer
 
 
-def _understood(schema: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return a form without the fields that break its rules: their values are the server's to judge.
+def _checkable(schema: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return a form without the fields that break the rules; the server checks their values.
 
-    Servers do send such fields, for example ``anyOf`` with null for what may be left out, and their users
-    want to be asked nevertheless.
+    Servers do send such fields, for example ``anyOf`` with null for an optional one, and their users expect the
+    question nevertheless.
     """
     fields = {}
     for name, field in schema["properties"].items():
@@ -345,7 +347,7 @@ def _is_content(answer: Any) -> bool:
 
 
 def _content_problem(messages: Sequence[SamplingMessage]) -> Optional[str]:
-    """Return what is wrong with the content of sampling messages, or None (SAMP-22)."""
+    """Return a description of the first bad content in sampling messages, or None (SAMP-22)."""
     for index, message in enumerate(messages):
         for block in message.content:
             if isinstance(block, UnknownContent):
@@ -373,7 +375,7 @@ def _run(what: str, handler: Callable[[], Any]) -> Any:
 def _check_url(request: ElicitRequest) -> None:
     url = request.url or ""
     scheme, separator, rest = url.partition("://")
-    # No URL has a backslash, and programs do not agree on what one with it or with a third slash means.
+    # Programs disagree about URLs with a backslash or a third slash, so that the user could open another host than shown.
     if (scheme.lower() not in ("http", "https") or not separator or not request.host or rest.startswith("/")
             or "\\" in url or " " in url or not url.isprintable() or len(url) > _MAX_URL):
         raise InvalidParams("only absolute http and https URLs can be shown to the user")

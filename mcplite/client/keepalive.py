@@ -14,12 +14,12 @@ _log = logging.getLogger(__name__)
 class KeepAlive:
     """One daemon thread that pings an open client.
 
-    It is started when the client was opened, ended by :meth:`stop`, by the end of the connection or by a
-    ping without an answer, and blocks on its interval and on the ping.
+    The client starts it once it is open. It ends with :meth:`stop`, with the connection, or after a ping without an
+    answer. It blocks on its interval and on the ping.
 
     :param ping: sends a ping and waits for the answer.
     :param received: returns how many messages the server has sent so far.
-    :param fail: gets the reason when a ping got no answer: the connection is to be closed.
+    :param fail: called with the reason if a ping got no answer; closes the connection.
     :param interval: seconds without traffic before a ping.
     :param timeout: seconds that *ping* waits, for the text of the reason (PING-06).
     """
@@ -47,12 +47,12 @@ class KeepAlive:
         while not self._stop.wait(self._interval):
             now = self._received()
             if now != received:
-                received = now  # PING-07: other traffic has shown that the server is there
+                received = now  # PING-07: other traffic shows that the server is alive
                 continue
             try:
                 self._ping()
             except RemoteError as error:
-                _log.debug("a ping was answered with an error, which is an answer too: %s", error)
+                _log.debug("a ping was answered with an error, which shows that the server is alive: %s", error)
             except MCPError as error:
                 cause: Exception = error
                 if isinstance(error, RequestTimeout):

@@ -52,7 +52,7 @@ def test_nothing_works_before_opening_and_nothing_after_closing():
                 use()
 
 
-def test_what_was_learned_is_there_after_the_end():
+def test_facts_about_the_server_remain_after_closing():
     with Fake() as fake:
         with fake.connect() as client:
             client.ping()
@@ -141,7 +141,7 @@ def test_close_reaches_an_opening_that_has_no_channel_yet():
         theirs.read(LIMIT)  # closed, and not even the offer was sent
 
 
-def test_close_at_the_last_moment_of_opening_counts():
+def test_close_right_after_the_handshake_counts():
     class Watched(MemoryChannel):
         def write(self, data, timeout=None):
             super().write(data, timeout)
@@ -211,7 +211,7 @@ def test_a_channel_is_closed_when_there_can_be_no_session(monkeypatch):
 # --- children ----------------------------------------------------------------------------------------------
 
 
-def test_a_child_that_ends_at_once_says_why():
+def test_a_child_that_exits_at_once_is_explained():
     command = children.script("complain('ImportError: no module named weather\\n'); sys.exit(3)")
     client = mcplite.connect(command, timeout=LIMIT)
     with pytest.raises(ConnectionClosed) as caught:
@@ -220,18 +220,18 @@ def test_a_child_that_ends_at_once_says_why():
     assert "ImportError" in client.stderr_tail and client.state == "closed"
 
 
-def test_a_child_that_never_answers_is_ended_and_its_last_words_are_told():
+def test_a_silent_child_is_ended_and_the_error_has_its_stderr():
     client = mcplite.connect(children.script("complain('downloading\\n'); sleep()"), open_timeout=1.5, grace=0.1)
     with pytest.raises(mcplite.RequestTimeout, match="downloading"):
         client.open()
 
 
-def test_a_command_that_is_not_there_is_named():
+def test_a_missing_command_is_named():
     with pytest.raises(TransportError, match="no-such-program-anywhere"):
         mcplite.connect(["no-such-program-anywhere", "x"]).open()
 
 
-def test_a_child_that_floods_is_ended_without_being_asked():
+def test_a_flooding_child_is_killed():
     command = children.script("""
 message = read()
 say({"jsonrpc": "2.0", "id": message["id"], "result": {"protocolVersion": "2025-11-25", "capabilities": {},
@@ -243,7 +243,7 @@ while True:
     told, errors = threading.Event(), []
     client = mcplite.connect(command, line_limit=1 << 20, grace=0.1, era="legacy",
                              on_disconnect=lambda error: (errors.append(error), told.set())).open()
-    assert told.wait(LIMIT)  # SEC-60: nobody calls, and nobody closes
+    assert told.wait(LIMIT)  # SEC-60: without a call and without close()
     assert isinstance(errors[0], ProtocolError) and "1048576 bytes" in str(errors[0])
     assert client.state == "closed" and client.last_error is errors[0]
     with pytest.raises(ProtocolError):
@@ -290,7 +290,7 @@ def test_a_socket_pair_is_a_transport(adder):
         conversation.close()
 
 
-def test_closing_does_not_wait_for_a_reader_that_only_the_end_can_wake(adder):
+def test_closing_does_not_wait_for_a_blocked_reader(adder):
     here, there = socket.socketpair()
     conversation = adder.serve_channel(StreamChannel(there, there))
     try:
@@ -314,7 +314,7 @@ def test_a_pair_of_streams_is_a_transport(adder):
         conversation.close()
 
 
-def test_a_channel_class_of_ones_own_is_a_transport():
+def test_a_custom_channel_is_a_transport():
     class Upper(Channel):
         """Carries messages through another channel and counts them."""
 
@@ -379,7 +379,7 @@ def test_times_of_a_single_call_are_checked():
         assert "x" not in fake.methods()
 
 
-def test_no_timeout_waits_for_ever():
+def test_without_a_timeout_a_call_waits_without_a_limit():
     gate = threading.Event()
 
     def slow(params):
@@ -436,7 +436,7 @@ def test_errors_keep_code_message_and_data():
         assert (error.code, error.message, error.data, error.received) == (-30001, "odd", {"why": [1]}, True)
 
 
-def test_methods_of_the_servers_own_making():
+def test_custom_methods_of_the_server():
     noted, done = [], threading.Event()
     with Fake() as fake, fake.connect() as client:
         client.on("com.example/add", lambda params: {"sum": params["a"] + params["b"]})
@@ -459,7 +459,7 @@ def test_methods_of_the_servers_own_making():
             client.on("com.example/x", 3)
 
 
-def test_middleware_stands_around_every_request():
+def test_middleware_wraps_every_request():
     seen = []
 
     def outer(method, params, proceed):
@@ -522,7 +522,7 @@ def test_the_environment_turns_the_trace_on(tmp_path, monkeypatch):
     assert "initialize" in path.read_text("utf-8")
 
 
-def test_set_roots_tells_an_open_server_and_no_other():
+def test_set_roots_notifies_an_open_server_only():
     with Fake() as fake:
         client = fake.connect(roots=["file:///a"])
         client.set_roots(["file:///b"])
@@ -538,7 +538,7 @@ def test_set_roots_tells_an_open_server_and_no_other():
         client.set_roots([])
 
 
-def test_what_was_not_declared_is_not_sent():
+def test_undeclared_features_are_not_sent():
     with Fake(capabilities={}) as fake, fake.connect() as client:
         for use in (lambda: client.list_tools(), lambda: client.call_tool("x"), lambda: client.list_resources(),
                     lambda: client.list_resource_templates(), lambda: client.read_resource("a://b"),

@@ -40,17 +40,17 @@ def folder(tmp_path, monkeypatch):
     ("missing.js", ["missing.js"]),
     ("echo a; rm -rf b && c | d $HOME `e`", ["echo", "a;", "rm", "-rf", "b", "&&", "c", "|", "d", "$HOME", "`e`"]),
 ])
-def test_what_a_string_stands_for(target, argv, folder):
+def test_commands_for_strings(target, argv, folder):
     assert command(target) == argv  # STD-29: no shell, so nothing is special
 
 
-def test_backslashes_stand_between_folders_on_windows():
+def test_backslashes_separate_folders_on_windows():
     line = r'"C:\Program Files\python.exe" C:\tools\server.py'
     assert _split(line, windows=True) == [r"C:\Program Files\python.exe", r"C:\tools\server.py"]
     assert _split(r"a\ b", windows=False) == ["a b"]
 
 
-def test_a_file_that_is_not_there_is_named(folder):
+def test_a_missing_file_is_named(folder):
     with pytest.raises(TransportError, match="nothing.py") as caught:
         connect("nothing.py")
     assert str(folder) in str(caught.value)  # NS-33: an absolute path
@@ -87,13 +87,13 @@ def test_an_empty_command_is_refused(target):
         connect(target)
 
 
-def test_quotes_that_do_not_match_are_refused():
+def test_unmatched_quotes_are_refused():
     with pytest.raises(ValueError):
         connect("server 'oops")
 
 
 @pytest.mark.parametrize("target", [None, 3, object(), {"command": "x"}, b"server", (1, 2, 3)])
-def test_other_things_are_refused_with_what_is_possible(target):
+def test_other_targets_are_refused_with_a_list_of_the_possible(target):
     with pytest.raises(TypeError):
         connect(target)
     if target is None:
@@ -118,7 +118,7 @@ def test_nothing_starts_before_open(tmp_path):
 
 @pytest.fixture
 def started(monkeypatch):
-    """What children would have been started with."""
+    """The arguments of the child processes, which are not started."""
     seen = []
 
     class Recorded:
@@ -135,7 +135,7 @@ def test_options_reach_the_child(started, folder):
                         {"env": {"A": "1"}, "cwd": "/srv", "stderr": "inherit", "grace": 5})]
 
 
-def test_a_child_of_ours_finds_this_package(started, monkeypatch):
+def test_a_child_process_finds_this_package(started, monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)
     transport("package.module:name", {"env": {"A": "1"}})()
     transport("package.module:name", {"env": {"PYTHONPATH": "/mine"}})()
@@ -168,7 +168,7 @@ def test_a_module_is_served_by_our_own_command_line(folder):
     (None, {}), ({"com.example/mine": {"a": 1}}, {"com.example/mine": {"a": 1}}),
     ({EXTENSION: {"a": 1}}, {EXTENSION: {"a": 1}}),
 ])
-def test_the_extension_of_a_grant_is_declared_beside_those_of_the_caller(given, declared):
+def test_the_extension_of_a_grant_is_added_to_those_of_the_caller(given, declared):
     # AUX-04
     mcp = mcplite.Server("real")
     mcp.add_tool(lambda: None, name="one")

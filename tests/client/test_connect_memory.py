@@ -25,7 +25,7 @@ def test_a_server_in_this_process():
 
 
 @pytest.mark.parametrize("revision", revisions.LEGACY, ids=str)
-def test_a_server_in_this_process_as_each_revision_sees_it(revision):
+def test_a_server_in_this_process_in_each_revision(revision):
     server = mcplite.Server("here")
     server.add_tool(lambda: 3, name="three")
     with mcplite.connect(server, revision=revision, timeout=LIMIT) as client:
@@ -43,7 +43,7 @@ def test_several_clients_of_one_server():
     server.close()
 
 
-def test_anything_that_serves_a_channel_will_do():
+def test_any_object_that_serves_a_channel_is_a_server():
     class Wall:
         name = "wall"
 
@@ -59,7 +59,7 @@ def test_anything_that_serves_a_channel_will_do():
         wall.channel.read(LIMIT)
 
 
-def test_a_server_that_cannot_serve_says_so_to_the_caller():
+def test_the_error_of_a_server_that_cannot_serve_is_raised():
     class Broken:
         def serve_channel(self, channel):
             raise RuntimeError("no database")

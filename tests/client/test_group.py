@@ -101,7 +101,7 @@ def test_tools_of_all_servers_under_the_name_of_their_server(make):
         assert group.call_tool("git.a.b", timeout=LIMIT).text == "dotted"
 
 
-def test_listing_does_not_change_what_the_clients_give(make):
+def test_listing_does_not_change_the_clients_objects(make):
     with make("weather") as group:
         (tool,) = group.list_tools()
         assert tool.description == group["weather"].list_tools()[0].description
@@ -142,7 +142,7 @@ def test_a_resource_is_read_from_the_server_that_lists_it_or_has_a_template(make
         assert group.read_resource("weather://Rome/history").contents[0].text == "Rome then"
 
 
-def test_a_resource_of_several_servers_needs_to_be_said_which(make):
+def test_a_resource_of_several_servers_needs_the_server(make):
     with make("weather", "git") as group:
         with pytest.raises(MCPError, match="several servers list the resource 'shared://both'.*'weather', 'git'"):
             group.read_resource("shared://both")
@@ -162,7 +162,7 @@ def test_the_only_server_is_asked_without_a_search(make):
             group.read_resource("x://y")
 
 
-def test_a_resource_that_is_gone_is_looked_for_again(make):
+def test_a_missing_resource_is_looked_up_again(make):
     with make("weather", "git") as group:
         group.list_resources()
         group._owners = {"config://stations": ["git"]}  # as it was before it moved
@@ -179,7 +179,7 @@ def test_a_template_beyond_our_subset_matches_nothing(make, monkeypatch):
             group.read_resource("x://y")
 
 
-def test_names_that_no_server_has(make):
+def test_unknown_names(make):
     with make("weather", "git") as group:
         for name in ("forecast", "rome.forecast", ""):
             with pytest.raises(MCPError, match=r"no server of this group has a tool .*'weather\.', 'git\.'"):
@@ -192,7 +192,7 @@ def test_names_that_no_server_has(make):
             group["rome"]
 
 
-def test_names_that_several_servers_can_have(make):
+def test_ambiguous_names(make):
     with make("git", "git.b") as group:
         with pytest.raises(MCPError, match="can be one of several servers: 'git', 'git.b'"):
             group.call_tool("git.b.status")
@@ -200,7 +200,7 @@ def test_names_that_several_servers_can_have(make):
         assert group.call_tool("git.status").text == "clean"
 
 
-def test_servers_without_tools_or_resources_are_no_failure(make, caplog):
+def test_servers_without_tools_or_resources_are_not_failures(make, caplog):
     with make("empty", "weather") as group:
         assert [tool.name for tool in group.list_tools()] == ["weather.forecast"]
         assert group.list_resource_templates()
@@ -220,7 +220,7 @@ def test_one_failure_does_not_stop_the_others(make, caplog):
             group.call_tool("broken.anything")
 
 
-def test_a_server_that_ends_by_itself_is_told_and_left_out(make, caplog):
+def test_a_lost_server_is_reported_and_left_out(make, caplog):
     with make("weather", "git") as group:
         group["git"]._opener.session.peer.close(ConnectionClosed("git ended"))
         assert group.status == {"weather": "open", "git": "failed"}
@@ -239,7 +239,7 @@ def test_a_server_that_fails_while_it_is_listed_is_left_out(make, monkeypatch, c
         assert "server 'git' is left out of the list: 'gone'" in caplog.text
 
 
-def test_the_life_of_a_group(make):
+def test_a_group_opens_and_closes(make):
     group = make("weather", "git", disabled=["git"])
     assert group.status == {"weather": "new", "git": "disabled"}
     with pytest.raises(ConnectionClosed, match="not open"):

@@ -79,14 +79,14 @@ def test_a_capability_is_declared_where_the_revision_has_it(revision):
     assert declared == expected
 
 
-def test_url_questions_alone_promise_no_forms_where_there_are_only_forms():
+def test_url_questions_alone_do_not_declare_forms():
     with Fake() as fake, fake.connect(revision="2025-06-18", url_elicitation_handler=print):
         assert fake.sent[0]["params"]["capabilities"] == {}
         assert fake.asked("elicitation/create", {"message": "?", "requestedSchema": FORM})["error"]["code"] == -32602
 
 
 @pytest.mark.parametrize("revision", revisions.LEGACY, ids=str)
-def test_a_question_that_the_revision_lacks_does_not_exist(revision):
+def test_a_question_of_another_revision_is_an_unknown_method(revision):
     ask = {"message": "Who?", "requestedSchema": FORM}
     if "elicitation/create" in revision.server_requests:
         assert answer("elicitation/create", ask, revision, elicitation_handler=lambda request: None) == {"action": "cancel"}
@@ -108,11 +108,11 @@ def test_a_question_that_the_revision_lacks_does_not_exist(revision):
     (None, {"action": "cancel"}),
     (ElicitResult("decline", {"name": "secret"}), {"action": "decline"}),
 ])
-def test_what_a_form_handler_may_return(returned, sent):
+def test_results_of_a_form_handler(returned, sent):
     assert elicit(lambda request: returned) == sent  # ELIC-10, ELIC-11
 
 
-def test_a_form_handler_sees_the_question_and_who_asks():
+def test_a_form_handler_gets_the_question_and_the_server():
     seen = []
     with Fake() as fake, fake.connect(elicitation_handler=seen.append):
         fake.asked("elicitation/create", {"message": "Who?", "requestedSchema": FORM, "_meta": {"a": 1}, "new": 2})
@@ -146,7 +146,7 @@ def test_a_bad_answer_is_logged_and_not_sent(returned, caplog):
     assert [record for record in caplog.records if record.levelno == logging.ERROR]
 
 
-def test_a_handler_that_fails_tells_the_server_nothing_more(caplog):
+def test_a_failing_handler_sends_no_details(caplog):
     def fail(request):
         raise OSError("/home/ada/secret.txt")
 
@@ -155,7 +155,7 @@ def test_a_handler_that_fails_tells_the_server_nothing_more(caplog):
     assert "secret" not in caught.value.message and "secret.txt" in caplog.text
 
 
-def test_a_handler_may_send_an_error_of_its_own():
+def test_a_handler_may_choose_the_error():
     def refuse(request):
         raise RemoteError("not now", code=-30001)
 
@@ -176,12 +176,12 @@ def test_a_handler_that_is_cancelled_cancels():
     {"requestedSchema": None}, {"requestedSchema": []}, {"requestedSchema": {"type": "object"}}, {"message": None},
     {"requestedSchema": {"type": "object", "properties": []}},
 ])
-def test_a_question_that_is_no_form_is_refused(params):
+def test_an_invalid_form_is_refused(params):
     with pytest.raises(InvalidParams):
         elicit(lambda request: pytest.fail("must not be asked"), **params)
 
 
-def test_fields_that_break_the_rules_are_asked_for_and_not_checked(caplog):
+def test_invalid_fields_are_asked_and_not_checked(caplog):
     schema = {"type": "object", "required": ["id"], "properties": {
         "id": {"type": "integer"},
         "note": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
@@ -203,7 +203,7 @@ def test_fields_that_break_the_rules_are_asked_for_and_not_checked(caplog):
     (mcplite.accept(), "accept"), (mcplite.accept({"a": 1}), "accept"), ({}, "accept"), (mcplite.decline(), "decline"),
     (None, "cancel"),
 ])
-def test_consent_to_open_a_page_carries_no_content(returned, action):
+def test_url_consent_has_no_content(returned, action):
     assert visit(lambda request: returned) == {"action": action}  # URLE-04
 
 
@@ -241,7 +241,7 @@ def test_pages_do_not_exist_before_november_2025():
         assert reply["error"]["code"] == -32602
 
 
-def test_completion_is_told_once_and_only_for_what_was_agreed_to():
+def test_completion_is_reported_once_and_only_for_accepted_questions():
     replies = {"e1": mcplite.accept(), "e2": mcplite.decline(), "e3": mcplite.accept()}
     told, done = [], threading.Event()
     with Fake() as fake, fake.connect(url_elicitation_handler=lambda request: replies[request.elicitation_id],
@@ -254,7 +254,7 @@ def test_completion_is_told_once_and_only_for_what_was_agreed_to():
         assert told == ["e1", "e3"]  # URLE-08
 
 
-def test_a_page_may_be_done_with_before_the_answer_is():
+def test_a_page_may_be_completed_before_the_handler_returns():
     told = threading.Event()
 
     def open_page(request):
@@ -268,17 +268,17 @@ def test_a_page_may_be_done_with_before_the_answer_is():
         assert reply["result"] == {"action": "accept"}
 
 
-def test_a_page_without_an_id_can_be_visited_too():
+def test_a_url_question_without_an_id():
     assert visit(lambda request: mcplite.accept(), elicitationId=None) == {"action": "accept"}
 
 
-def test_ids_that_are_no_strings_are_not_remembered():
+def test_ids_that_are_not_strings_are_ignored():
     handlers = Handlers(on_elicitation_complete=print)
     handlers.expect([{"elicitationId": 3}, {}, {"elicitationId": "e1"}])
     assert handlers._expected == {"e1": None}
 
 
-def test_the_ids_that_are_remembered_are_bounded():
+def test_the_number_of_remembered_ids_is_bounded():
     handlers = Handlers(on_elicitation_complete=lambda id: None)
     handlers.expect([{"elicitationId": str(number)} for number in range(1500)])
     tell = "notifications/elicitation/complete"
@@ -303,7 +303,7 @@ TEXT = {"role": "assistant", "content": {"type": "text", "text": "hi"}, "model":
     ([TextContent("a"), TextContent("b")],
      {**TEXT, "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}),
 ])
-def test_what_a_sampling_handler_may_return(returned, sent):
+def test_results_of_a_sampling_handler(returned, sent):
     assert sample(lambda request: returned) == sent
 
 
@@ -358,12 +358,12 @@ RESULT = {"type": "tool_result", "toolUseId": "1", "content": []}
     [{"role": "user", "content": {"type": "audio", "data": "a", "mimeType": "audio/wav"}}],
     [{"role": "user"}], [{"content": {"type": "text", "text": "x"}}], ["x"], "x",
 ])
-def test_messages_that_break_the_rules_are_refused(messages):
+def test_invalid_messages_are_refused(messages):
     with pytest.raises(InvalidParams):  # SAMP-11, SAMP-12, SAMP-17, SAMP-22
         sample(lambda request: pytest.fail("must not be asked"), messages=messages)
 
 
-def test_answered_tool_uses_are_fine():
+def test_answered_tool_uses_are_accepted():
     assert sample(lambda request: "ok", messages=[USE, {"role": "user", "content": [RESULT]}])["role"] == "assistant"
 
 
@@ -374,7 +374,7 @@ def test_a_model_may_use_tools():
 
 
 @pytest.mark.parametrize("returned", [3, {"role": "assistant"}, [], [3], mcplite.accept({})])
-def test_a_sampling_handler_that_returns_rubbish_is_logged(returned, caplog):
+def test_an_invalid_result_of_a_sampling_handler_is_logged(returned, caplog):
     with pytest.raises(InternalError):
         sample(lambda request: returned)
     assert "sampling handler returned" in caplog.text
@@ -412,7 +412,7 @@ def test_other_roots_are_refused_at_once(root):
         roots(lambda: [root])
 
 
-def test_one_string_is_no_list_of_roots():
+def test_a_single_string_is_not_a_list_of_roots():
     with pytest.raises(TypeError, match="list"):
         Handlers(roots="file:///a")
 
@@ -423,7 +423,7 @@ def test_a_function_of_roots_that_fails_is_an_internal_error(caplog):
     assert "ZeroDivisionError" in caplog.text
 
 
-# --- news -----------------------------------------------------------------------------------------------------------
+# --- notifications -----------------------------------------------------------------------------------------------------------
 
 
 def told(method, params, **handlers):
@@ -433,7 +433,7 @@ def told(method, params, **handlers):
     return task is not None
 
 
-def test_news_reach_their_callbacks():
+def test_notifications_reach_their_callbacks():
     seen = []
     assert told("notifications/tools/list_changed", {}, on_tools_changed=lambda: seen.append("tools"))
     assert told("notifications/resources/list_changed", {}, on_resources_changed=lambda: seen.append("resources"))
@@ -455,6 +455,6 @@ def test_log_messages_carry_any_json(data):
 @pytest.mark.parametrize("name", [
     "elicitation_handler", "url_elicitation_handler", "sampling_handler", "log_handler", "on_tools_changed",
     "on_resources_changed", "on_prompts_changed", "on_resource_updated", "on_elicitation_complete", "on_disconnect"])
-def test_what_cannot_be_called_is_no_handler(name):
+def test_a_handler_must_be_callable(name):
     with pytest.raises(TypeError, match=name):
         Handlers(**{name: "print"})

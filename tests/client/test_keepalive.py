@@ -15,13 +15,13 @@ def test_an_idle_server_is_pinged_again_and_again():
 
 
 @pytest.mark.parametrize("answer", [Refusal(-32601, "Method not found"), Refusal(-32603, "broken")])
-def test_an_error_is_a_sign_of_life(answer):
+def test_an_error_shows_that_the_server_is_alive(answer):
     with Fake({"ping": answer}) as fake, fake.connect(ping_interval=0.02) as client:
         fake.got("ping", count=3)
         assert client.state == "open"
 
 
-def test_silence_closes_the_connection_with_that_cause(caplog):
+def test_silence_closes_the_connection(caplog):
     told, errors = threading.Event(), []
     with Fake({"ping": lambda params: SILENCE, "slow": lambda params: SILENCE}) as fake:
         client = fake.connect(ping_interval=0.05, ping_timeout=0.2,
@@ -36,7 +36,7 @@ def test_silence_closes_the_connection_with_that_cause(caplog):
     assert [record for record in caplog.records if "ping" in record.getMessage() and record.levelno == logging.WARNING]
 
 
-def test_other_traffic_is_sign_enough():
+def test_other_traffic_replaces_pings():
     stop = threading.Event()
 
     def chatter():
@@ -56,7 +56,7 @@ def test_other_traffic_is_sign_enough():
         assert "ping" not in fake.methods()  # PING-07
 
 
-def test_another_end_keeps_its_own_cause():
+def test_another_cause_of_the_end_is_kept():
     told = threading.Event()
     with Fake() as fake:
         client = fake.connect(ping_interval=0.05, on_disconnect=lambda error: told.set()).open()

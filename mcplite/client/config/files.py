@@ -1,4 +1,4 @@
-"""Configuration files of hosts: the servers in an ``mcpServers`` file, read but never started."""
+"""Reads the configuration files of hosts: the servers in an ``mcpServers`` file; starts none of them."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from .placeholders import Placeholders
 
 __all__ = ["Config", "ServerConfig", "entry", "load_config"]
 
-#: How hosts spell the kinds of connection.
+#: How hosts spell the types of transport.
 _TYPES = {"stdio": "stdio", "http": "http", "streamable-http": "http", "streamable_http": "http",
           "streamableHttp": "http", "sse": "sse"}
 _SCRIPT = re.compile(r"\.(py|js|mjs|cjs|ts|sh|rb|php|jar)\Z")
@@ -35,20 +35,20 @@ class ServerConfig:
     cwd: Optional[str] = None
     url: Optional[str] = None
     headers: Dict[str, str] = field(default_factory=dict, repr=False)
-    #: The file says that this server shall not be used.
+    #: Whether the file disables this server.
     disabled: bool = False
-    #: What works today and may not tomorrow, such as relative paths (NS-58).
+    #: Doubtful parts that may fail elsewhere, such as relative paths (NS-58).
     warnings: List[str] = field(default_factory=list)
-    #: Members that belong to some host.
+    #: Members that only some hosts know.
     extra: Dict[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def argv(self) -> List[str]:
-        """The exact command that connecting would start (SAFE-07, NS-57); empty for a server with a URL."""
+        """The exact command that connecting starts (SAFE-07, NS-57); empty for a server with a URL."""
         return [] if self.command is None else [self.command, *self.args]
 
     def __str__(self) -> str:
-        """Return the server as it is shown to somebody who shall agree to it."""
+        """Return the name and the exact command or URL, for a user who has to approve it."""
         return f"{self.name}: {shlex.join(self.argv) or self.url}"
 
 
@@ -57,24 +57,24 @@ class Config:
     """The servers of one configuration."""
 
     servers: Dict[str, ServerConfig] = field(default_factory=dict)
-    #: Why entries could not be used; they do not stop the others (NS-56).
+    #: The errors of bad entries, by name; other entries are usable nevertheless (NS-56).
     errors: Dict[str, Exception] = field(default_factory=dict)
     #: The file, as an absolute path; None for a dict.
     path: Optional[str] = None
-    #: What concerns no single server.
+    #: Warnings about the file as a whole.
     warnings: List[str] = field(default_factory=list)
 
 
 def load_config(source: "Union[str, os.PathLike[str], Mapping[str, Any], Config]", *,
                 environ: Optional[Mapping[str, str]] = None) -> Config:
-    """Read a host's configuration; nothing is started by it.
+    """Read a host's configuration, without starting a server.
 
-    Understands ``{"mcpServers": {...}}`` and the ``{"servers": {...}}`` of ``.vscode/mcp.json``; comments and
-    trailing commas may be in either. Strings may have ``${VAR}``, ``${VAR:-default}``, ``${env:VAR}``,
+    Understands ``{"mcpServers": {...}}`` and the ``{"servers": {...}}`` of ``.vscode/mcp.json``, both with comments and
+    trailing commas. Strings may contain ``${VAR}``, ``${VAR:-default}``, ``${env:VAR}``,
     ``${workspaceFolder}`` and ``${userHome}``.
 
-    :param source: a path, or what was loaded from one; a Config is returned as it is.
-    :param environ: where variables come from; our own environment when None.
+    :param source: a path, or the loaded document; a Config is returned as it is.
+    :param environ: the variables; by default the environment of this process.
     :returns: usable entries in ``servers``, reasons for the others in ``errors``.
     :raises TransportError: the file cannot be read, is not JSON or has no servers at all.
     """
@@ -125,7 +125,7 @@ def _entries(document: Any, where: str) -> Mapping[str, Any]:
 
 
 def _kind(value: Any) -> str:
-    """Return what a JSON value is, in JSON's words."""
+    """Return the JSON type of a value, for an error."""
     names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number" if isinstance(value, (int, float)) else type(value).__name__)
 
@@ -141,7 +141,7 @@ class _Entry:
         self._placeholders = placeholders
 
     def read(self) -> ServerConfig:
-        """Return the entry; every member that is not ours is left in ``extra``."""
+        """Return the entry; members that this package does not know go to ``extra``."""
         kind = self._type()
         result = ServerConfig(
             self._name, kind, command=self._text("command"), args=self._list("args"), env=self._table("env"),
@@ -168,7 +168,7 @@ class _Entry:
             return _TYPES[named]
         has_command, has_url = "command" in self._raw, "url" in self._raw
         if has_command and has_url:
-            raise TransportError("has both 'command' and 'url'; say with 'type' which one counts")
+            raise TransportError("has both 'command' and 'url'; choose one with 'type'")
         if not has_command and not has_url:
             raise TransportError("needs a 'command' to start, or a 'url' to connect to")
         return "stdio" if has_command else "http"
@@ -210,7 +210,7 @@ class _Entry:
 
 
 def _doubts(server: ServerConfig) -> List[str]:
-    """Return what may go wrong with a command that is valid as it is."""
+    """Return warnings about a command that is valid but may not work everywhere."""
     found = []
     command = server.command or ""
     if os.path.dirname(command) and not os.path.isabs(command):
@@ -232,7 +232,7 @@ def _doubts(server: ServerConfig) -> List[str]:
 
 def entry(target: str, args: Sequence[str] = (), *, env: Optional[Mapping[str, str]] = None,
           cwd: Optional[str] = None, headers: Optional[Mapping[str, str]] = None) -> Dict[str, Any]:
-    """Return the entry of a server for a host's configuration: what belongs under its name (NS-55).
+    """Return the entry of a server for a host's configuration: the value under its name (NS-55).
 
     ``{"mcpServers": {"weather": entry("weather.py")}}`` is a whole configuration.
 

@@ -1,4 +1,4 @@
-"""JSON as people write it into settings files: with comments and trailing commas."""
+"""Parses JSON with comments and trailing commas, as settings files have them."""
 
 import json
 import re
@@ -17,13 +17,13 @@ _VISIBLE = re.compile(r"[^\r\n]")
 def to_json(text: str) -> str:
     """Return *text* with comments and trailing commas replaced by spaces, so that positions stay the same.
 
-    Nothing inside a string changes, and nothing becomes valid but for its comments and trailing commas.
+    Strings do not change. Text that is invalid for any other reason stays invalid.
     """
     plain = _COMMENT.sub(
         lambda found: found.group() if found.group().startswith('"') else _VISIBLE.sub(" ", found.group()), text)
     pieces: List[str] = []
     done = 0
-    # The two tokens before the present one: a comma is trailing if it follows a value.
+    # The two tokens before the current one: a comma is trailing if it follows a value.
     before, comma = "", ""
     comma_at = -1
     for token in _TOKEN.finditer(plain):
@@ -36,11 +36,11 @@ def to_json(text: str) -> str:
 
 
 def parse(text: str, where: str) -> Tuple[Any, List[str]]:
-    """Return the value of a JSON text, and the names that an object in it has more than once.
+    """Return the value of a JSON text, and the names that occur more than once in an object.
 
     :param text: the whole file.
     :param where: the file, for errors.
-    :raises TransportError: it is not JSON; the text names line and column.
+    :raises TransportError: it is not JSON; the error has line and column.
     """
     twice: List[str] = []
 

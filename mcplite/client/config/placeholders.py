@@ -1,4 +1,4 @@
-"""``${...}`` in configuration files: variables of the environment, and what editors define."""
+"""Replaces ``${...}`` in configuration files: environment variables, and the placeholders of editors."""
 
 import os
 import re
@@ -16,7 +16,7 @@ class Placeholders:
     """Replaces ``${VAR}``, ``${VAR:-default}``, ``${env:VAR}``, ``${workspaceFolder}`` and ``${userHome}``.
 
     :param environ: the variables.
-    :param folder: stands for ``${workspaceFolder}``; None when the configuration is not in a file.
+    :param folder: the value of ``${workspaceFolder}``; None if the configuration is not in a file.
     """
 
     def __init__(self, environ: Mapping[str, str], folder: Optional[str]) -> None:
@@ -24,9 +24,9 @@ class Placeholders:
         self._folder = folder
 
     def fill(self, text: str) -> str:
-        """Return *text* with everything replaced; what replaces is not looked at again.
+        """Return *text* with all placeholders replaced, once; placeholders in the replacements stay.
 
-        :raises TransportError: a variable is not set, or a placeholder is of a kind that is not supported.
+        :raises TransportError: a variable is not set, or a kind of placeholder is not supported.
         """
         return _PLACEHOLDER.sub(lambda found: self._value(found.group(1)), text)
 
@@ -45,7 +45,7 @@ class Placeholders:
             return self._variable(rest, None)
         name, has_default, default = inside.partition(":-")
         if not _NAME.match(name):
-            raise TransportError(f"${{{inside}}} is not supported; what is: ${{VARIABLE}}, ${{VARIABLE:-default}},"
+            raise TransportError(f"${{{inside}}} is not supported; supported are ${{VARIABLE}}, ${{VARIABLE:-default}},"
                                  f" ${{env:VARIABLE}}, ${{workspaceFolder}} and ${{userHome}}")
         return self._variable(name, default if has_default else None)
 

@@ -1,1 +1,1 @@
-"""The calls that a user makes on a client, and what they remember between calls."""
+"""The calls of a client: the methods of the protocol, pages, the cache, output schemas, completion."""

@@ -1,6 +1,6 @@
-"""What a server said may be kept for a while: results by method and params (from July 2026 on).
+"""Cache: results by method and params, for as long as the server allows (from July 2026 on).
 
-One cache belongs to one client, which speaks for one user; nothing is shared beyond it (CACHE-08).
+One cache belongs to one client, which acts for one user; nothing is shared between clients (CACHE-08).
 """
 
 import json
@@ -10,10 +10,10 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 __all__ = ["CACHEABLE", "Cache"]
 
-#: The methods whose results may be kept (CACHE-01); what a server says of itself a client keeps anyway.
+#: The methods whose results may be cached (CACHE-01); the result of ``server/discover`` is part of the session.
 CACHEABLE = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list",
                        "resources/read"})
-#: What each change makes stale (CACHE-14).
+#: The methods whose results each notification makes stale (CACHE-14).
 _STALE = {
     "notifications/tools/list_changed": ("tools/list",),
     "notifications/prompts/list_changed": ("prompts/list",),
@@ -21,22 +21,23 @@ _STALE = {
     "notifications/resources/updated": ("resources/read",),
 }
 _MOST_ENTRIES = 1000
-#: Of all results together, as JSON; of one, a fourth of it.
+#: Of all results together, as JSON; one result may take a fourth of it.
 _MOST_CHARACTERS = 32 << 20
 _LONGEST_SECONDS = 86_400.0
 
 
 class Cache:
-    """Results that are still fresh.
+    """The cached results of one client.
 
-    :param on: whether anything is kept.
+    :param on: False caches nothing.
     :param clock: returns seconds.
     """
 
     def __init__(self, on: bool = True, clock: Callable[[], float] = time.monotonic) -> None:
         self._on = on
         self._clock = clock
-        #: Guards the three fields below: results as text by method and params, the characters of all, and the changes; held for dictionary work only.
+        #: Guards the three fields below; held for dictionary work only. They are the results as JSON with their ends, the
+        #: number of characters of all, and the number of changes.
         self._lock = threading.Lock()
         self._kept: Dict[Tuple[str, str], Tuple[float, str]] = {}
         self._size = 0
@@ -44,21 +45,21 @@ class Cache:
 
     @property
     def epoch(self) -> int:
-        """Counts the changes; to be taken before a request, for :meth:`keep`."""
+        """The number of changes so far; read it before a request, for :meth:`keep`."""
         return self._epoch
 
     def find(self, method: str, params: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
-        """Return a result that is still fresh; None when there is none."""
+        """Return the cached result of a request; None if there is none, or it is stale."""
         kept = self._kept.get((method, _key(params)))
         if kept is None or kept[0] <= self._clock():
             return None
-        found: Dict[str, Any] = json.loads(kept[1])  # a copy: what a caller does with it is its own affair
+        found: Dict[str, Any] = json.loads(kept[1])  # a copy, which the caller may change
         return found
 
     def keep(self, method: str, params: Optional[Dict[str, Any]], result: Dict[str, Any], epoch: int) -> None:
-        """Keep a result as long as it says (CACHE-09, CACHE-10).
+        """Cache a result for its ``ttlMs`` (CACHE-09, CACHE-10).
 
-        :param epoch: from before it was asked for; when something has changed since, nothing is kept.
+        :param epoch: :attr:`epoch` from before the request; if it has changed since, the result is not cached.
         """
         seconds = result.get("ttlMs")
         if not self._on or method not in CACHEABLE or not isinstance(seconds, (int, float)) or not seconds > 0:
@@ -69,7 +70,7 @@ class Cache:
         until = now + min(seconds, _LONGEST_SECONDS * 1000) / 1000
         key, text = (method, _key(params)), json.dumps(result)
         if len(text) > _MOST_CHARACTERS // 4:
-            return  # it would take the place of much else
+            return  # it would displace many others
         with self._lock:
             if epoch != self._epoch:
                 return
@@ -89,9 +90,9 @@ class Cache:
                 self._size -= len(kept[1])
 
     def changed(self, notification: str, uri: Optional[str] = None) -> None:
-        """Forget what a change makes stale (CACHE-14).
+        """Drop the results that a notification makes stale (CACHE-14).
 
-        :param uri: of a resource that was updated.
+        :param uri: of the updated resource.
         """
         methods = _STALE.get(notification)
         if methods is None:
@@ -105,7 +106,7 @@ class Cache:
             self._drop(*stale)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all results."""
         with self._lock:
             self._epoch += 1
             self._kept.clear()
@@ -113,5 +114,5 @@ class Cache:
 
 
 def _key(params: Optional[Dict[str, Any]]) -> str:
-    """Return what tells one request from another: all that its sender says (CACHE-06)."""
+    """Return the part of the cache key that all params of a request go into (CACHE-06)."""
     return json.dumps(params or {}, sort_keys=True, default=str)

@@ -1,4 +1,4 @@
-"""Call: one request and everything that says how it is to be made, in one value."""
+"""Call: one request with its time limits, cancellation and progress, in one value."""
 
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
@@ -8,7 +8,7 @@ from ...types import Progress
 
 __all__ = ["DEFAULT", "Call", "OnProgress", "check_positive", "progress_reader", "time_limits"]
 
-#: A time that was not given, in contrast to None, which is no limit.
+#: The default of a time, in contrast to None, which means no limit.
 DEFAULT: Any = object()
 OnProgress = Callable[[Progress], object]
 
@@ -18,7 +18,7 @@ class Call(NamedTuple):
 
     method: str
     params: Optional[Dict[str, Any]] = None
-    #: Seconds without a sign of progress; None waits for ever.
+    #: Seconds without progress; None waits without a limit.
     timeout: Optional[float] = None
     #: Seconds in all.
     max_timeout: Optional[float] = None
@@ -27,16 +27,16 @@ class Call(NamedTuple):
     on_progress: Optional[Callable[[Dict[str, Any]], object]] = None
     #: Whether the client's handlers answer when the server asks for input; else ``InputNeeded`` is raised.
     rounds: bool = True
-    #: Whether only a new answer of the server will do, and no cached one.
+    #: Whether a cached result may not be used.
     fresh: bool = False
     #: Headers beyond those of the method, on a channel that carries headers.
     headers: Mapping[str, str] = {}
-    #: Whether the server is told when the call is given up.
+    #: Whether the server is notified when the call is cancelled.
     notice: bool = True
 
 
 def progress_reader(report: OnProgress) -> Callable[[Dict[str, Any]], object]:
-    """Return what decodes the params of a progress notification for *report*."""
+    """Return a function that decodes the params of a progress notification and calls *report*."""
     def read(params: Dict[str, Any]) -> None:
         report(codec.decode(Progress, {key: value for key, value in params.items() if key != "progressToken"}))
 
@@ -45,9 +45,9 @@ def progress_reader(report: OnProgress) -> Callable[[Dict[str, Any]], object]:
 
 def time_limits(timeout: Optional[float], max_timeout: Optional[float],
                 defaults: Tuple[Optional[float], Optional[float]]) -> Tuple[Optional[float], Optional[float]]:
-    """Return ``timeout`` and ``max_timeout`` of a call from what the caller gave, and the client's defaults for the rest.
+    """Return ``timeout`` and ``max_timeout`` of a call: those of the caller, else the client's defaults.
 
-    What was given wins over a default: a given timeout may exceed the default of the other.
+    A value of the caller wins over a default of the other: a given timeout may exceed the default maximum.
 
     :raises ValueError: one of them is not positive.
     """
@@ -58,7 +58,7 @@ def time_limits(timeout: Optional[float], max_timeout: Optional[float],
     seconds = defaults[0] if timeout is DEFAULT else timeout
     most = defaults[1] if max_timeout is DEFAULT else max_timeout
     if seconds is None and max_timeout is DEFAULT:
-        return None, None  # without a timeout there is no limit in all, unless it was given
+        return None, None  # without a timeout, the default maximum does not hold either
     if most is not None and seconds is not None and most < seconds:
         return (seconds, seconds) if max_timeout is DEFAULT else (most, most)
     return seconds, most

@@ -1,4 +1,4 @@
-"""Completion for a field that somebody types into: waits for a pause, drops what was overtaken, remembers."""
+"""Completer: completion for an input field; debounces, drops outdated requests and caches the answers."""
 
 import logging
 import threading
@@ -14,13 +14,13 @@ _log = logging.getLogger(__name__)
 
 
 class Completer:
-    """Asks for completions as a user types, at most once for each pause and each text (COMP-13, COMP-14).
+    """Requests completions while a user types, at most once for each pause and each text (COMP-13, COMP-14).
 
-    :param client: the client to ask with.
+    :param client: sends the requests.
     :param prompt: the prompt whose arguments are completed; or
     :param resource: the resource template.
     :param pause: seconds without a further call before the server is asked; default 0.15.
-    :param remembered: how many answers are kept; default 100.
+    :param remembered: how many answers are cached; default 100.
     :raises ValueError: not exactly one of *prompt* and *resource*.
     """
 
@@ -38,23 +38,23 @@ class Completer:
         self._latest = CancelToken()
 
     def values(self, argument: str, value: str, context: Optional[Mapping[str, str]] = None) -> Optional[List[str]]:
-        """Return values for what was typed so far; None when a later call on another thread overtook this one.
+        """Return completions of the text so far; None if a later call on another thread has replaced this one.
 
-        A server that has none, fails, or does not answer in time gives an empty list (COMP-15).
+        The list is empty if the server has no completions, fails, or does not answer in time (COMP-15).
 
         :param argument: its name.
-        :param value: what it has so far.
+        :param value: the text so far.
         :param context: the arguments that are filled in already.
-        :raises NotSupported: the server does not complete at all.
+        :raises NotSupported: the server does not support completion.
         :raises ConnectionClosed: the connection is over.
         :raises ProtocolError: the answer breaks the rules.
         """
         key = (argument, value, *sorted((context or {}).items()))
         token = CancelToken()
         with self._lock:
-            overtaken, self._latest = self._latest, token
+            outdated, self._latest = self._latest, token
             known = self._answers.get(key)
-        overtaken.cancel("overtaken by what was typed since")
+        outdated.cancel("the user has typed on")
         if known is not None:
             return list(known)
         if token.wait(self._pause):

@@ -41,19 +41,19 @@ Middleware = Callable[[str, Optional[Dict[str, Any]], Callable[[], Dict[str, Any
 
 
 class FeatureSession:
-    """What the calls of features need of an open session; the sessions of both eras provide it."""
+    """The part of an open session that the calls use; the sessions of both eras implement it."""
 
-    #: What the server declared.
+    #: Declared by the server.
     capabilities: ServerCapabilities
 
     @property
     def name(self) -> str:
-        """How errors call the server."""
+        """The server's name in errors."""
         raise NotImplementedError
 
     @property
     def revision(self) -> Revision:
-        """The revision that is spoken."""
+        """The revision agreed on."""
         raise NotImplementedError
 
     def request(self, call: Call) -> Dict[str, Any]:
@@ -69,17 +69,17 @@ class FeatureSession:
         return tools
 
     def set_level(self, level: str) -> bool:
-        """Have each later request ask for log messages of a level; False where the server has to be told with a request."""
+        """Make each later request ask for log messages of a level; False where the level needs a request of its own."""
         return False
 
 
 class Features(ABC):
     """The calls of a client, by the protocol's names.
 
-    A class of its own, so that :class:`Client` is about the connection alone. Where requests go is for the subclass to
-    say, with :meth:`_open_session`.
+    A class of its own, so that :class:`Client` is about the connection alone. The subclass provides the session, with
+    :meth:`_open_session`.
 
-    :param timeout: seconds for each call, unless it says otherwise.
+    :param timeout: seconds for each call, unless the call says otherwise.
     :param max_timeout: seconds for each call in all.
     :param middleware: called around every request, the first one outermost.
     :param validate: whether structured results are checked against the declared schema.
@@ -88,7 +88,7 @@ class Features(ABC):
     def __init__(self, timeout: Optional[float], max_timeout: Optional[float], middleware: Sequence[Middleware],
                  validate: bool) -> None:
         self._timeout, self._max_timeout = timeout, max_timeout
-        #: Of a call that says nothing of them.
+        #: The two times of a call without times of its own.
         self._default_limits = time_limits(DEFAULT, DEFAULT, (timeout, max_timeout))
         self._middleware = tuple(middleware)
         self._output_schemas = OutputSchemas(validate)
@@ -97,7 +97,7 @@ class Features(ABC):
     def _open_session(self) -> FeatureSession:
         """Return the open session.
 
-        :raises ConnectionClosed: there is none.
+        :raises ConnectionClosed: the connection is not open.
         """
 
     # --- the generic layer ------------------------------------------------------------------------------
@@ -109,17 +109,18 @@ class Features(ABC):
                 request_state: Optional[str] = None) -> Dict[str, Any]:
         """Send any request and return its result as it came.
 
-        :param timeout: seconds; by default the client's. None waits for ever.
+        :param timeout: seconds; by default the client's. None waits without a limit.
         :param max_timeout: seconds in all, whatever the progress.
-        :param cancel: a token; cancelling it raises ``Cancelled`` here and tells the server.
-        :param on_progress: called with each :class:`Progress` on this thread; all of them before this
-            method returns. Giving it is what asks the server for progress.
-        :param meta: goes into ``params._meta``.
-        :param rounds: whether the client's handlers answer what the server asks before it continues (from July 2026 on).
-            False raises :class:`InputNeeded` instead, and the call is made again, here or in another process, with
+        :param cancel: a token; cancelling it raises ``Cancelled`` here and notifies the server.
+        :param on_progress: called with each :class:`Progress` on this thread, and with all of them before this
+            method returns. Without it the server is not asked for progress.
+        :param meta: added to ``params._meta``.
+        :param rounds: whether the client's handlers answer the questions that the server needs answered to continue
+            (from July 2026 on). False raises :class:`InputNeeded` instead; the caller repeats the call, in this process
+            or another, with
         :param input_responses: the answers by key, as on the wire, and
         :param request_state: the state that came with the questions.
-        :param fresh: True asks the server even if an earlier result could be used.
+        :param fresh: True ignores the cache.
         :raises TypeError, ValueError: the params are not JSON, a time is not positive, or *meta* has an invalid key
             (META-01); nothing was sent.
         """
@@ -149,14 +150,14 @@ class Features(ABC):
         self._open_session().notify(method, params, self._timeout)
 
     def ping(self, *, timeout: Optional[float] = DEFAULT) -> None:
-        """Return when the server has answered a ping, or, in revisions without one, ``server/discover``."""
+        """Send a ping, or ``server/discover`` in revisions without one, and return when the server has answered."""
         known = self._open_session().revision.client_requests
         self.request("ping" if "ping" in known else "server/discover", timeout=timeout)
 
     def _require(self, capability: str, method: str, flag: Optional[str] = None) -> FeatureSession:
-        """Return the open session when the server declared a capability.
+        """Return the open session if the server declared a capability.
 
-        :raises NotSupported: it did not.
+        :raises NotSupported: it did not; nothing was sent.
         """
         session = self._open_session()
         declared = getattr(session.capabilities, capability)
@@ -193,15 +194,14 @@ class Features(ABC):
                   meta: Optional[Dict[str, Any]] = None, **rounds: Any) -> CallToolResult:
         """Call a tool.
 
-        A tool that fails gives a result with ``is_error``; ``result.raise_for_error()`` makes that an
-        exception. Structured content is checked against the tool's declared schema when its
-        definition has been listed (TOOL-38).
+        The result of a tool that fails has ``is_error``; ``result.raise_for_error()`` turns it into an exception.
+        Structured content is checked against the tool's declared schema if its definition has been listed (TOOL-38).
 
         :param arguments: JSON values by name.
         :param timeout, max_timeout, cancel, on_progress, meta: as for :meth:`request`, as are *rounds*,
             *input_responses* and *request_state*.
         :raises InvalidParams: there is no such tool, or, before November 2025, the arguments do not fit.
-        :raises ProtocolError: the result does not keep what the tool's schema promises.
+        :raises ProtocolError: the structured content does not fit the tool's schema.
         :raises TypeError, ValueError: the arguments are not JSON; nothing was sent.
         """
         session = self._open_session()
@@ -245,7 +245,7 @@ class Features(ABC):
     def read_resource(self, uri: str, **options: Any) -> ReadResourceResult:
         """Read a resource; takes the keywords of :meth:`request`.
 
-        :raises ResourceNotFound: there is none at this URI.
+        :raises ResourceNotFound: the server has no resource with this URI.
         """
         session = self._require("resources", "resources/read")
         try:
@@ -260,7 +260,7 @@ class Features(ABC):
         return self._read(ReadResourceResult, answer, session, "resources/read")
 
     def subscribe_resource(self, uri: str, **options: Any) -> None:
-        """Have ``on_resource_updated`` called when the resource changes."""
+        """Call ``on_resource_updated`` when the resource changes."""
         self._require("resources", "resources/subscribe", "subscribe")
         self.request("resources/subscribe", {"uri": uri}, **options)
 
@@ -299,7 +299,7 @@ class Features(ABC):
         """Return values that complete an argument of a prompt or of a resource template.
 
         :param argument: its name, and
-        :param value: what it has so far.
+        :param value: the text so far.
         :param prompt: the prompt's name; or
         :param resource: the template or URI.
         :param context: the arguments that are filled in already; sent from June 2025 on.
@@ -321,7 +321,7 @@ class Features(ABC):
         except MethodNotFound:
             if declared:
                 raise
-            # COMP-02: before the capability existed, trying was the only way to find out.
+            # COMP-02: before the capability existed, only trying showed whether a server completes.
             return CompleteResult(Completion([]))
         return self._read(CompleteResult, answer, session, "completion/complete")
 
@@ -330,8 +330,8 @@ class Features(ABC):
     def set_log_level(self, level: str, **options: Any) -> None:
         """Set the least urgent level of log messages that the server sends.
 
-        From July 2026 on nothing is sent for it: each later request asks for them. A client with a log handler asks
-        for "info" from the start, one without for none.
+        From July 2026 on this sends nothing: each later request has the level. A client with a log handler asks for
+        "info" from the start, one without for no messages.
 
         :param level: "debug", "info", "notice", "warning", "error", "critical", "alert" or "emergency".
         """
@@ -346,26 +346,26 @@ class Features(ABC):
         return read_page(cls, self.request(method, params, **options), session.name)
 
     def _walk(self, page: Callable[..., Any], member: str, options: Dict[str, Any]) -> List[Any]:
-        # One deadline for all pages (TIME-01): each may come in time, and their number is the server's.
+        # One deadline for all pages (TIME-01), since the server decides on their number.
         session = self._open_session()
         most = options.get("max_timeout", self._max_timeout)
         seconds = options.get("timeout", self._timeout)
         deadline = Deadline(most)
 
-        def one(cursor: Optional[str]) -> Any:
+        def next_page(cursor: Optional[str]) -> Any:
             left = deadline.remaining()
             if left is None:
                 return page(cursor, **options)
             if left <= 0:
-                raise RequestTimeout(f"{session.name}: all pages of its {member} were not there within {most:g} s"
+                raise RequestTimeout(f"{session.name}: not all pages of its {member} came within {most:g} s"
                                      f" (max_timeout)")
             return page(cursor, **{**options, "timeout": left if seconds is None else min(seconds, left)})
 
         try:
-            return walk(one, member, session.name)
+            return walk(next_page, member, session.name)
         except InvalidParams:
-            # CACHE-16: the pages that were kept may be of a list whose cursors are gone.
+            # CACHE-16: cached pages may have cursors that are no longer valid.
             if options.get("fresh") or not session.revision.modern:
                 raise
         options = {**options, "fresh": True}
-        return walk(one, member, session.name)
+        return walk(next_page, member, session.name)

@@ -1,4 +1,4 @@
-"""What tools have promised about their structured results, and whether they keep it."""
+"""OutputSchemas: the declared output schemas of tools; structured results are checked against them."""
 
 import logging
 import threading
@@ -15,8 +15,8 @@ __all__ = ["OutputSchemas"]
 _log = logging.getLogger(__name__)
 
 
-class _Promise:
-    """One tool's output schema, which is looked at when the first result comes."""
+class _OutputSchema:
+    """One tool's output schema, which is compiled when the first result comes."""
 
     def __init__(self, tool: str, schema: Dict[str, Any]) -> None:
         self._tool = tool
@@ -25,12 +25,12 @@ class _Promise:
         self._validator: "Optional[Validator]" = None
 
     def validator(self, server: str) -> "Optional[Validator]":
-        """Return what checks results; None where nothing can be checked.
+        """Return the validator; None where results cannot be checked.
 
-        :raises ProtocolError: nobody knows what the tool promises (JSCH-04, JSCH-11).
+        :raises ProtocolError: the schema has a dialect or a reference that this package does not know (JSCH-04, JSCH-11).
         """
         if not self._ready:
-            # Only now, since most clients meet no promise, and all of them would have to load it.
+            # Imported only now, since most clients never need the validator.
             from ...protocol.schema.rules import ForeignSchema
             from ...protocol.schema.validation import Validator, check_schema
 
@@ -41,10 +41,10 @@ class _Promise:
                 raise ProtocolError(f"{server}: the result cannot be checked: {str(error)[:500]}; connect with"
                                     " validate=False to take results unchecked", self._schema) from error
             except RegistrationError as error:
-                # Known, but more than is checked of a stranger's schema, such as a pattern that could run for hours.
+                # Valid, but not allowed in a server's schema, such as a pattern that could run for hours.
                 _log.warning("%s: results are not checked: %.500s", server, error)
             except ImportError as error:
-                # A vendored copy may have come without it; a result that nobody can check is still a result.
+                # A vendored copy may lack the validator; results are then passed on unchecked.
                 _log.warning("%s: results of the tool %.100r are not checked: %s", server, self._tool, error)
             self._ready = True
         return self._validator
@@ -53,49 +53,49 @@ class _Promise:
 class OutputSchemas:
     """The output schemas of the tools that were listed.
 
-    :param on: whether anything is checked.
+    :param on: False checks nothing.
     """
 
     def __init__(self, on: bool) -> None:
         self._on = on
         #: Guards the two fields below; readers need none, since the dictionary is replaced as a whole.
         self._lock = threading.Lock()
-        self._promises: Dict[str, _Promise] = {}
+        self._schemas: Dict[str, _OutputSchema] = {}
         self._epoch = 0
 
     @property
     def epoch(self) -> int:
-        """How often the server's list has changed; to be taken before the tools are asked for."""
+        """The number of changes of the server's list so far; read it before the tools are requested."""
         return self._epoch
 
     def learn(self, tools: List[Tool], epoch: int) -> None:
-        """Remember the schemas of listed tools, unless the list has changed since it was asked for."""
+        """Remember the schemas of listed tools, unless the list has changed since *epoch*."""
         if not self._on:
             return
         listed = {tool.name for tool in tools}
-        promises = {tool.name: _Promise(tool.name, tool.output_schema) for tool in tools
+        schemas = {tool.name: _OutputSchema(tool.name, tool.output_schema) for tool in tools
                     if tool.output_schema is not None}
         with self._lock:
             if epoch == self._epoch:
-                kept = {name: promise for name, promise in self._promises.items() if name not in listed}
-                self._promises = {**kept, **promises}
+                kept = {name: schema for name, schema in self._schemas.items() if name not in listed}
+                self._schemas = {**kept, **schemas}
 
     def forget(self) -> None:
-        """Forget everything: the server's list has changed."""
+        """Forget all schemas: the server's list has changed."""
         with self._lock:
-            self._promises = {}
+            self._schemas = {}
             self._epoch += 1
 
     def check(self, tool: str, result: CallToolResult, server: str, present: bool = True) -> None:
-        """Return when the result keeps the tool's promise; an error result makes none (TOOL-43).
+        """Check a result against the tool's schema; error results are not checked (TOOL-43).
 
-        :param present: whether there is structured content; null is some, too (TOOL-41).
-        :raises ProtocolError: it does not, or structured content is missing (TOOL-44).
+        :param present: whether there is structured content, which may be null (TOOL-41).
+        :raises ProtocolError: the content does not fit, or is missing (TOOL-44).
         """
-        promise = self._promises.get(tool)
-        if promise is None or result.is_error:
+        schema = self._schemas.get(tool)
+        if schema is None or result.is_error:
             return
-        validator = promise.validator(server)
+        validator = schema.validator(server)
         if validator is None:
             return
         if result.structured_content is None and (not present or validator.problems(None)):

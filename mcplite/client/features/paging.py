@@ -1,4 +1,4 @@
-"""Lists in pages: all of them, with bounds, and without the items that are no items."""
+"""Walks paginated lists within bounds, and skips malformed items."""
 
 import logging
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Type
@@ -22,7 +22,7 @@ __all__ = ["read_page", "walk"]
 _log = logging.getLogger(__name__)
 _MAX_PAGES = 1000
 _MAX_ITEMS = 10_000
-#: What a page has: the member on the wire, the attribute, the class of its items.
+#: By the class of a page: the member on the wire, the attribute, the class of its items.
 _ITEMS: Dict[Type[Model], Tuple[str, str, Type[Model]]] = {
     ListToolsResult: ("tools", "tools", Tool),
     ListResourcesResult: ("resources", "resources", Resource),
@@ -32,11 +32,11 @@ _ITEMS: Dict[Type[Model], Tuple[str, str, Type[Model]]] = {
 
 
 def read_page(cls: Type[Any], wire: Dict[str, Any], name: str) -> Any:
-    """Return one page; items that break the rules are left out, with a warning, and the others kept (SEC-67).
+    """Return one page; items that break the rules are left out, with a warning (SEC-67).
 
-    :param cls: of the page.
+    :param cls: the class of the page.
     :param wire: the server's answer.
-    :param name: of the server, for the warning.
+    :param name: the server's name, for the warning.
     :raises ProtocolError: the page itself breaks the rules.
     """
     try:
@@ -53,7 +53,7 @@ def read_page(cls: Type[Any], wire: Dict[str, Any], name: str) -> Any:
                 good.append(codec.decode(kind, item))
             except ProtocolError:
                 continue
-        _log.warning("%s: %d of the %s it lists cannot be used and are left out: %.200s",
+        _log.warning("%s: %d of the %s it lists are invalid and left out: %.200s",
                      name, len(items) - len(good), attribute.replace("_", " "), first)
         return page
 
@@ -61,12 +61,12 @@ def read_page(cls: Type[Any], wire: Dict[str, Any], name: str) -> Any:
 def walk(page: Callable[[Optional[str]], Any], member: str, name: str) -> List[Any]:
     """Return the items of all pages.
 
-    Only an absent cursor is the end; an empty one is a cursor (PAGE-05, PAGE-06).
+    Only an absent cursor ends the list; an empty one is a cursor (PAGE-05, PAGE-06).
 
-    :param page: returns one page for a cursor.
-    :param member: of the page, which holds the items.
-    :param name: of the server, for errors.
-    :raises ProtocolError: a cursor came twice, or there is no end within 1,000 pages or 10,000 items (PAGE-12).
+    :param page: returns the page for a cursor.
+    :param member: the attribute of a page that has the items.
+    :param name: the server's name, for errors.
+    :raises ProtocolError: a cursor came twice, or the list exceeds 1,000 pages or 10,000 items (PAGE-12).
     """
     items: List[Any] = []
     seen: Set[str] = set()

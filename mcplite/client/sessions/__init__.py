@@ -1,1 +1,1 @@
-"""The two eras of a client: legacy with a handshake, modern without, and how the era is negotiated."""
+"""Sessions with a server: legacy with a handshake, modern without; how the era is negotiated and a session opened."""

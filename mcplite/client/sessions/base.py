@@ -1,4 +1,4 @@
-"""What the sessions of both eras share: their interface, and what the client gives each of them."""
+"""ClientSession: the base of the sessions of both eras, with the options that every session gets."""
 
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
@@ -14,17 +14,17 @@ __all__ = ["ClientSession", "SessionOptions", "Subscriber"]
 
 @dataclass(frozen=True)
 class SessionOptions:
-    """What a client gives to each session that it opens."""
+    """The options of a client that its sessions need."""
 
-    #: Who this client is.
+    #: Name and version of this client.
     info: Implementation
     #: How many questions the server may ask in a minute; None for any number.
     questions_per_minute: Optional[int]
-    #: The results that the server allowed to keep.
+    #: The cached results of the client.
     cache: Cache
     #: Reads the list of tools again; takes the keywords of :meth:`Features.request`.
     list_tools: Callable[..., List[Tool]]
-    #: Declared with each request, with their settings.
+    #: Protocol extensions with their settings, declared with each request.
     extensions: Optional[Dict[str, Any]] = None
     #: Result types that extensions add to the protocol's own (STAT-09).
     result_types: Tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class SessionOptions:
 
 
 class Subscriber:
-    """Gets what the server sends on one subscription, on the reader's thread."""
+    """Takes the messages of one subscription, on the reader's thread."""
 
     def take_notification(self, method: str, params: Dict[str, Any]) -> None:
         """Take a notification of this subscription."""
@@ -50,14 +50,14 @@ class ClientSession(ConnectionHandler, FeatureSession):
     Constructors of subclasses end with ``connection.session = self``: from then on the reader's thread calls the session.
 
     :param connection: to the server.
-    :param options: what the client gives to its sessions.
+    :param options: those of the client that its sessions need.
     """
 
-    #: Whether changes come only on streams that are asked for, one for each subscription; else they come unasked.
+    #: Whether the server notifies changes only on streams that the client opens, one for each subscription.
     change_streams = False
-    #: The server's answer to the handshake, or what it said of itself; None until the session is open.
+    #: The server's answer to ``initialize``, or an equivalent made of ``server/discover``; None until the session is open.
     result: Optional[InitializeResult] = None
-    #: The level of log messages that each request asks for; None for none.
+    #: The level of log messages that each request asks for; None asks for no messages.
     log_level: Optional[str] = None
 
     def __init__(self, connection: ServerConnection, options: SessionOptions) -> None:
@@ -73,15 +73,15 @@ class ClientSession(ConnectionHandler, FeatureSession):
 
     @property
     def restartable(self) -> bool:
-        """Whether another session can take its place, over another connection to the same server."""
+        """Whether a new session with a new process of the server can replace this one."""
         return False
 
     def listen(self, subscriber: Subscriber, filter: Dict[str, Any], cancel: CancelToken) -> None:
-        """Keep one stream of changes open until the server ends it; only where there are :attr:`change_streams`."""
+        """Open one stream of changes and return when the server ends it; only with :attr:`change_streams`."""
         raise NotImplementedError
 
     def take_over(self, lost: "ClientSession") -> None:
-        """Continue with what *lost* was told, a session whose server has ended."""
+        """Take over the log level of *lost*, a session whose server has ended."""
 
     def _opened(self, result: InitializeResult) -> None:
         self._handlers.server_info = result.server_info

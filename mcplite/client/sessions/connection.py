@@ -1,4 +1,4 @@
-"""The connection to one server: its channel and peer, the threads of handlers, and the session that reads its messages."""
+"""ServerConnection: the channel and peer of one server, the threads of the user's handlers, and the session on top."""
 
 import logging
 import threading
@@ -17,22 +17,22 @@ from ..handlers import Handlers
 __all__ = ["ConnectionHandler", "ServerConnection"]
 
 _log = logging.getLogger(__name__)
-#: A server's list may be long and its structure is not ours to bound tightly; the line limit comes first.
+#: Loose, since the size of a server's lists is the server's decision; the limit on a message's bytes applies first.
 _LIMITS = jsonrpc.JSONLimits(elements=2_000_000, duplicate_keys=True)
-#: How long closing waits for notifications that have come but were not handed over yet.
+#: How long closing waits for callbacks of notifications that were received before.
 _FLUSH_SECONDS = 1.0
 OnNotification = Callable[[str, Dict[str, Any]], object]
 
 
 class ConnectionHandler:
-    """What a connection calls when something comes; every session is one. All of it runs on the reader's thread."""
+    """The callbacks of a connection; sessions implement them. They run on the reader's thread."""
 
     #: "legacy" or "modern"; empty before there is a session.
     era = ""
 
     @property
     def agreed(self) -> Optional[Revision]:
-        """The revision that is spoken; None until that is known."""
+        """The revision agreed on; None before that."""
         raise NotImplementedError
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
@@ -48,7 +48,7 @@ class ConnectionHandler:
         return False
 
     def on_change(self, method: str) -> None:
-        """Called with each notification for the whole client, before the handlers of the user."""
+        """Called with each notification for the whole client, before the user's handlers."""
 
     def on_cancelled(self, params: Dict[str, Any]) -> None:
         """Called when the server cancels a request of its own, or ends a subscription."""
@@ -63,10 +63,10 @@ class ServerConnection(Handler):
     :param channel: the transport.
     :param handlers: the user's callbacks.
     :param max_handlers: how many handlers of questions may run at once.
-    :param on_notification: called with each notification for the whole client, on the reader, before its handler.
-    :param on_close: called when the connection is closed, from whichever side.
-    :param custom: handlers of methods of the user's own, by method.
-    :param trace: notes every message.
+    :param on_notification: called with each notification for the whole client, on the reader's thread, before its handler.
+    :param on_close: called when either side has closed the connection.
+    :param custom: the user's handlers of methods that are not part of the protocol, by method.
+    :param trace: called with every message.
     """
 
     def __init__(self, channel: Channel, handlers: Handlers, *, max_handlers: int, on_notification: OnNotification,
@@ -86,12 +86,12 @@ class ServerConnection(Handler):
 
     @property
     def name(self) -> str:
-        """How errors call the server."""
+        """The server's name in errors."""
         return self.peer.name
 
     def stderr_tail(self) -> str:
-        """Return the end of what the server has written to stderr, for an error; empty when it has none."""
-        from ...protocol.show import printable  # only for servers that have one
+        """Return the end of the server's stderr, for an error; empty if there is none."""
+        from ...protocol.show import printable  # imported for child processes only
 
         tail = printable(str(getattr(self.channel, "stderr_tail", ""))[-2000:]).strip()
         return f"\n--- last lines of its stderr ---\n{tail}" if tail else ""
@@ -101,7 +101,7 @@ class ServerConnection(Handler):
         self._mailbox.post(task)
 
     def note_change(self, method: str, params: Dict[str, Any]) -> None:
-        """Have the session and the client forget what a notification makes stale."""
+        """Drop cached state of session and client that a notification makes stale."""
         self.session.on_change(method)
         self._on_notification(method, params)
 
@@ -120,14 +120,14 @@ class ServerConnection(Handler):
             self.post(task)
 
     def close(self, error: Optional[Exception] = None) -> None:
-        """End the conversation; see :meth:`Peer.close`."""
+        """Close the connection; see :meth:`Peer.close`."""
         lost, self._closing = error is not None and not self._closing, True
         self.peer.close(error)
         self.session.on_end()
         self._on_close()
         if lost and error is not None:
             self._disconnected(error)
-        # What has come before the end is still delivered, unless a callback hangs or is the one that closes.
+        # Notifications from before the end are still delivered, unless a callback hangs or is itself closing.
         self._mailbox.flush(_FLUSH_SECONDS)
         self._mailbox.stop()
         self.workers.stop()

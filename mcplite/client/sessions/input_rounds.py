@@ -1,4 +1,4 @@
-"""The answer to a request that needs input first: gather the answers, send the request again, for a few rounds."""
+"""InputRounds: answers a result that requires input with the user's handlers, and sends the request again."""
 
 import logging
 import queue
@@ -25,20 +25,20 @@ from .rate_limit import RateLimit
 __all__ = ["InputRounds"]
 
 _log = logging.getLogger(__name__)
-#: Rounds of one request (MRTR-29).
+#: The most rounds of one request (MRTR-29).
 _MOST = 10
-#: Seconds before a request is sent again that brought nothing to answer; each time twice as long (MRTR-23).
+#: Seconds before a request is sent again after a round without questions; doubled each time (MRTR-23).
 _PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
-#: Seconds after which a caller that waits for answers looks for signals.
-_LOOK = 0.5
+#: Seconds after which a caller that waits for answers checks for signals.
+_CHECK = 0.5
 
 
 class InputRounds:
-    """How one client answers.
+    """The rounds of input of all requests of one session.
 
-    :param connection: to the server; its handlers give the answers, on its workers when several are asked for at once.
-    :param rate: how many questions are taken (ELIC-22, SAMP-21).
+    :param connection: to the server; its handlers answer the questions, on its worker threads.
+    :param rate: limits the number of questions (ELIC-22, SAMP-21).
     """
 
     def __init__(self, connection: ServerConnection, rate: RateLimit) -> None:
@@ -57,14 +57,14 @@ class InputRounds:
 
     def run(self, call: Call, result: Dict[str, Any], spent: float, send: Callable[[Call], Dict[str, Any]],
             revision: Revision) -> Dict[str, Any]:
-        """Send a request again, with answers, until there is a result, and return that.
+        """Send a request again with answers until the result is complete; return that.
 
-        :param result: of the first time.
-        :param spent: seconds of ``max_timeout`` that the first time took; answering takes none of them.
-        :param send: sends the call of one round and returns its result.
-        :raises InputNeeded: the call says that its caller answers, and there is something to answer.
-        :raises ProtocolError: the server asks what it may not ask, or asks without end.
-        :raises Cancelled: the caller, or its user, does not want to continue.
+        :param result: of the first request.
+        :param spent: seconds that the first request took of ``max_timeout``; the time of the handlers does not count.
+        :param send: sends the request of one round and returns its result.
+        :raises InputNeeded: the call leaves the answers to its caller.
+        :raises ProtocolError: the server asks a forbidden question, or too many.
+        :raises Cancelled: the caller has cancelled the call, or the user has refused an answer.
         :raises InternalError: a handler of this program has failed.
         :raises ConnectionClosed: the client was closed meanwhile.
         """
@@ -97,24 +97,24 @@ class InputRounds:
     def _read(self, result: Dict[str, Any], method: str, revision: Revision) -> Any:
         requests, state = result.get("inputRequests"), result.get("requestState")
         if method not in revision.asking_methods:
-            raise ProtocolError(f"{self._name} answered {method!r} with questions, which only"
-                                f" {', '.join(sorted(revision.asking_methods))} may be answered with", result)
+            raise ProtocolError(f"{self._name} answered {method!r} with questions, which are allowed only"
+                                f" for {', '.join(sorted(revision.asking_methods))}", result)
         if requests is None and state is None:
             raise ProtocolError(f"{self._name} needs input for {method!r}, but does not say which", result)
         if state is not None and not isinstance(state, str):
-            raise ProtocolError(f"{self._name} gave a requestState for {method!r} that is no string", result)
+            raise ProtocolError(f"{self._name} gave a requestState for {method!r} that is not a string", result)
         requests = {} if requests is None else requests
         if not isinstance(requests, dict):
-            raise ProtocolError(f"{self._name} answered {method!r} with inputRequests that are no object", result)
+            raise ProtocolError(f"{self._name} answered {method!r} with inputRequests that are not an object", result)
         for key, request in requests.items():
             if not isinstance(request, dict) or not isinstance(request.get("method"), str) or not isinstance(
                     request.get("params", {}), dict):
-                raise ProtocolError(f"{self._name} asked {key[:100]!r} in a way that is no request", result)
+                raise ProtocolError(f"{self._name} gave an input request {key[:100]!r} that is not a request", result)
         return requests, state
 
     def _answers(self, requests: Mapping[str, Dict[str, Any]], revision: Revision, cancel: Optional[CancelToken]
                  ) -> Dict[str, Any]:
-        """Return the answers to all requests, which are asked for side by side (MRTR-22)."""
+        """Return the answers to all questions; their handlers run in parallel (MRTR-22)."""
         if not all([self._rate.admit() for _ in requests]):
             raise ProtocolError(f"{self._name} asks more questions than this client takes in a minute"
                                 " (questions_per_minute=)")
@@ -123,14 +123,14 @@ class InputRounds:
                      for one in (self._end, cancel) if one is not None]
         outcomes: Dict[str, Any] = {}
         waiting = deque(requests)
-        # No Event: an interrupt that hits the main thread on its way into wait() could leave the event's lock held, and
-        # whoever calls things off would wait for it for ever. A simple queue has no lock of Python's.
-        settled: "queue.SimpleQueue[None]" = queue.SimpleQueue()
+        # Not an Event: an interrupt that hits the main thread on its way into wait() could leave the event's lock held, and
+        # a thread that cancels would wait for it without end. A SimpleQueue has no lock in Python code.
+        done: "queue.SimpleQueue[None]" = queue.SimpleQueue()
 
         def answer(key: str) -> None:
             request = requests[key]
             try:
-                token.check()  # nobody is asked any more once that is in vain
+                token.check()  # no further handler runs after a failure or a cancellation
                 outcomes[key] = self._answer(request["method"], request.get("params", {}), revision, token)
             except Exception as error:
                 outcomes[key] = error
@@ -140,10 +140,10 @@ class InputRounds:
                 outcomes[key] = InternalError(f"the handler of {request['method'][:100]!r} failed")
                 token.cancel("another answer is missing")
             if len(outcomes) == len(requests):
-                settled.put(None)
+                done.put(None)
 
         def work() -> None:
-            # On a worker: blocks on what handlers do; the caller does not, so that it can be called off.
+            # On a worker thread, which may block in a handler; the calling thread does not, so that it can be cancelled.
             while waiting:
                 try:
                     key = waiting.popleft()
@@ -151,15 +151,15 @@ class InputRounds:
                     return
                 answer(key)
 
-        uncancels.append(token.add_callback(lambda: settled.put(None)))
+        uncancels.append(token.add_callback(lambda: done.put(None)))
         try:
             for _ in range(min(len(requests), self._max_handlers)):
                 self._workers.spawn(work)
-            # Looked at now and then: a signal that comes while this thread hands the interpreter over on its way into a
-            # wait is not noticed before the wait ends, and Ctrl-C must not wait for the person who was asked.
+            # Waits in short steps: Python handles a signal that arrives while this thread is entering a wait only after
+            # the wait, and Ctrl-C must not have to wait for the user's answer.
             while True:
                 try:
-                    settled.get(timeout=_LOOK)
+                    done.get(timeout=_CHECK)
                     break
                 except queue.Empty:
                     continue
@@ -175,7 +175,7 @@ class InputRounds:
             raise ConnectionClosed(f"the connection to {self._name} was closed while its questions were answered")
         failures: List[Exception] = [outcome for outcome in dict(outcomes).values() if isinstance(outcome, Exception)]
         if failures:
-            # What failed first is the reason; the others were called off for it.
+            # The first failure is the reason; it has cancelled the other handlers.
             raise next((error for error in failures if not isinstance(error, Cancelled)), failures[0])
         return {key: outcomes[key] for key in requests}
 
@@ -183,13 +183,13 @@ class InputRounds:
         try:
             return self._handlers.answer(method, params, revision, token)
         except (MethodNotFound, InvalidParams) as error:
-            # There is no way to say so: the server was told what can be asked (MRTR-08).
+            # A question cannot be answered with an error, and the server knows the client's capabilities (MRTR-08).
             raise ProtocolError(f"{self._name} asked for {method[:100]!r} in a way that this client did not declare:"
                                 f" {error.message}", params) from error
         except InternalError:
-            raise  # a handler of this program has failed, and says so in its log
+            raise  # a handler of this program has failed, which is logged already
         except RemoteError as error:
-            # MRTR-30: what a user refuses has no form on the wire; the request is simply not sent again.
+            # MRTR-30: a refusal has no form on the wire; the request is not sent again.
             raise Cancelled(f"{method!r} was not answered: {error.message}") from error
 
 

@@ -1,4 +1,4 @@
-"""The ways of talking to a server: LegacySession, which begins with a handshake."""
+"""LegacySession: a session that begins with a handshake, and is renewed when the server has lost it."""
 
 import contextlib
 import logging
@@ -29,17 +29,17 @@ from .base import ClientSession, SessionOptions
 from .connection import ServerConnection
 from .rate_limit import RateLimit
 
-__all__ = ["LegacySession", "Remembered"]
+__all__ = ["LegacySession", "ServerState"]
 
 _log = logging.getLogger(__name__)
-#: How often in a minute a lost session is replaced, before the server is taken for one that keeps none (REL-47).
+#: How often in a minute a lost session is replaced, before the error is passed on (REL-47).
 _RENEWALS = 3
 #: How long a question that overtook the answer to ``initialize`` waits for it.
 _HANDSHAKE_SECONDS = 30.0
 
 
-class Remembered:
-    """What a client has told a server, and a new session would not know: the log level, the subscriptions."""
+class ServerState:
+    """The state of a session on the server's side, for its renewal: the log level and the subscriptions."""
 
     def __init__(self) -> None:
         #: Guards the two fields below; held for assignments only.
@@ -48,7 +48,7 @@ class Remembered:
         self._subscriptions: Dict[str, Dict[str, Any]] = {}
 
     def note(self, method: str, params: Optional[Dict[str, Any]]) -> None:
-        """Take note of a request that has succeeded."""
+        """Remember a request that has succeeded, if it changed the state."""
         if not params:
             return
         uri = params.get("uri")
@@ -60,8 +60,8 @@ class Remembered:
             elif method == "resources/unsubscribe" and isinstance(uri, str):
                 self._subscriptions.pop(uri, None)
 
-    def again(self) -> Iterator[Tuple[str, Dict[str, Any]]]:
-        """Give the requests that tell it to a new session."""
+    def requests(self) -> Iterator[Tuple[str, Dict[str, Any]]]:
+        """Return the requests that restore the state in a new session."""
         with self._lock:
             requests = [("resources/subscribe", params) for params in self._subscriptions.values()]
             if self._level is not None:
@@ -70,10 +70,10 @@ class Remembered:
 
 
 class _Pause:
-    """Keeps the clock of all calls still while a handler runs, but not while it calls the server itself.
+    """Stops the clock of all calls while a handler runs, but not while that handler calls the server itself.
 
-    A person may be typing, so the handler's own time does not count; a call that it makes meanwhile has a
-    timeout like any other.
+    A person may be typing, so the handler's own time does not count; a call that the handler makes has a timeout like
+    any other.
     """
 
     def __init__(self, peer: Peer) -> None:
@@ -88,7 +88,7 @@ class _Pause:
 
     @contextlib.contextmanager
     def lifted(self) -> Iterator[None]:
-        """Let the clock run for the time of the block."""
+        """Let the clock run during the block."""
         self._held.__exit__(None, None, None)
         try:
             yield
@@ -101,7 +101,7 @@ class LegacySession(ClientSession):
     """One session with a server of the handshake era.
 
     :param connection: to the server.
-    :param options: what the client gives to its sessions.
+    :param options: those of the client that its sessions need.
     """
 
     era = "legacy"
@@ -110,11 +110,11 @@ class LegacySession(ClientSession):
         super().__init__(connection, options)
         self._rate = RateLimit(options.questions_per_minute)
         self._revision: Optional[Revision] = None
-        #: Set once the revision is agreed on, or the connection has ended before.
-        self._settled = threading.Event()
-        #: The pause that the handler on the current thread keeps up.
-        self._mine = threading.local()
-        self._remembered = Remembered()
+        #: Set when the handshake has succeeded or the connection has closed.
+        self._handshake_done = threading.Event()
+        #: The pause of the handler on the current thread.
+        self._current = threading.local()
+        self._server_state = ServerState()
         #: Held by the one thread that replaces a lost session, for as long as that takes; others wait for it.
         self._renewing = threading.Lock()
         self._renewals = RateLimit(_RENEWALS)
@@ -136,9 +136,9 @@ class LegacySession(ClientSession):
         :param wanted: the revision to offer.
         :param pinned: whether any other answer is an error.
         :param timeout: seconds for the server's answer.
-        :param cancel: for the first time that it is done.
-        :raises Cancelled: it was.
-        :raises UnsupportedVersion: the server speaks none of ours, or not the pinned one.
+        :param cancel: for this handshake, not for that of a renewal.
+        :raises Cancelled: the token was cancelled.
+        :raises UnsupportedVersion: the server supports none of our revisions, or not the pinned one.
         :raises RequestTimeout: no answer in time; nothing is cancelled, the channel is to be closed (TIME-07).
         :raises ProtocolError: the answer breaks the rules.
         :raises ConnectionClosed, RemoteError: as for every call.
@@ -155,7 +155,7 @@ class LegacySession(ClientSession):
                                     delivery=Delivery(cancel_notice=False))
         except RequestTimeout as error:
             raise RequestTimeout(f"{self.peer.name} did not answer 'initialize' within {timeout:g} s; a first start"
-                                 f" may take longer (open_timeout=), and a program that is no MCP server never"
+                                 f" may take longer (open_timeout=), and a program that is not an MCP server never"
                                  f" answers{self.connection.stderr_tail()}") from error
         except RemoteError as error:
             raise self._refused(error, wanted) from error
@@ -168,39 +168,39 @@ class LegacySession(ClientSession):
         if revision is None or revision.modern or (pinned and revision is not wanted):
             ours = wanted.name if pinned else ", ".join(item.name for item in LEGACY)
             raise UnsupportedVersion(f"{self.peer.name} answered with the revision {result.protocol_version[:50]!r};"
-                                     f" this client was to speak {ours}",
+                                     f" this client accepts {ours}",
                                      data={"supported": [result.protocol_version], "requested": wanted.name})
         self._revision = revision
         self._opened(result)
-        self._settled.set()
+        self._handshake_done.set()
         self._channel.set_version(revision.name if revision.version_header == "checked" else None)
         self.peer.notify("notifications/initialized", timeout=timeout)
         self._channel.listen(self.renew)
         return result
 
     def renew(self, lost: str) -> None:
-        """Open a new session in the place of one that the server has lost (SESS-09); once, whoever finds out.
+        """Replace a session that the server has lost (SESS-09).
 
-        :param lost: the session that was lost; when there is another one by now, nothing is done.
-        :raises SessionLost: that has happened too often of late.
+        :param lost: the id of the lost session; nothing is done if another thread has replaced it.
+        :raises SessionLost: the server has lost sessions too often.
         :raises RemoteError, ProtocolError, RequestTimeout, TransportError: as for :meth:`open`.
         """
         with self._renewing:
             if self._channel.session_id != lost or self.peer.closed:
                 return
             if not self._renewals.admit():
-                raise SessionLost(f"{self.peer.name} loses our session again and again: {_RENEWALS} times within a minute",
+                raise SessionLost(f"{self.peer.name} has lost our session {_RENEWALS} times within a minute",
                                   session=lost, unserved=False)
             _log.info("%s has lost our session; a new one is opened", self.peer.name)
             self._handshake()
-            for method, params in self._remembered.again():
+            for method, params in self._server_state.requests():
                 self.peer.call(method, params, timeout=_HANDSHAKE_SECONDS)
-        self.connection.note_change("notifications/tools/list_changed", {})  # it may be another version of the server
+        self.connection.note_change("notifications/tools/list_changed", {})  # the server may be another version now
 
     def _refused(self, error: RemoteError, wanted: Revision) -> RemoteError:
         # LIFE-19: some servers refuse a revision with an error instead of answering with another.
         if error.code == INVALID_PARAMS and isinstance(error.data, dict) and "supported" in error.data:
-            return UnsupportedVersion(f"{self.peer.name} does not speak {wanted}: {error.message[:200]}", data=error.data)
+            return UnsupportedVersion(f"{self.peer.name} does not support {wanted}: {error.message[:200]}", data=error.data)
         return error
 
     def request(self, call: Call) -> Dict[str, Any]:
@@ -220,7 +220,7 @@ class LegacySession(ClientSession):
                 raise
             self.renew(error.session)
             result = self._call(call)
-        self._remembered.note(call.method, call.params)
+        self._server_state.note(call.method, call.params)
         return result
 
     def _call(self, call: Call) -> Dict[str, Any]:
@@ -230,12 +230,12 @@ class LegacySession(ClientSession):
             id = self.peer.new_id()
             params = dict(params or {})
             params["_meta"] = {**(params.get("_meta") or {}), "progressToken": id}
-        pause: Optional[_Pause] = getattr(self._mine, "pause", None)
+        pause: Optional[_Pause] = getattr(self._current, "pause", None)
         try:
             if pause is None:
                 return self.peer.call(call.method, params, id=id, timeout=call.timeout,  # type: ignore[no-any-return]
                                       max_timeout=call.max_timeout, cancel=call.cancel, on_progress=call.on_progress)
-            # A handler calls back: its place goes to others meanwhile, since the answer may need one (REL-56).
+            # A handler calls the server: it frees its place among the workers, since the answer may need one (REL-56).
             with self.connection.workers.suspended(), pause.lifted():
                 return self.peer.call(call.method, params, id=id, timeout=call.timeout,  # type: ignore[no-any-return]
                                       max_timeout=call.max_timeout, cancel=call.cancel, on_progress=call.on_progress)
@@ -252,7 +252,7 @@ class LegacySession(ClientSession):
             self.peer.notify(method, params, timeout=timeout)
 
     def on_end(self) -> None:
-        self._settled.set()
+        self._handshake_done.set()
 
     # --- what the server sends, on the reader's thread --------------------------------------------------------------
 
@@ -261,19 +261,19 @@ class LegacySession(ClientSession):
             incoming.respond({})
             return None
         if not self._rate.admit():
-            incoming.fail(SERVER_BUSY, "the client takes no more questions for now; ask again in a minute")
+            incoming.fail(SERVER_BUSY, "the client accepts no more questions for now; try again in a minute")
             return None
         return lambda: self._answer(incoming)
 
     def _answer(self, incoming: Incoming) -> None:
-        # On a worker.
-        self._settled.wait(_HANDSHAKE_SECONDS)
+        # On a worker thread.
+        self._handshake_done.wait(_HANDSHAKE_SECONDS)
         if self._revision is None:
             incoming.fail(INVALID_REQUEST, f"{incoming.method[:200]!r} came before the answer to 'initialize'")
             return
         pause = _Pause(self.peer)
         with pause:
-            self._mine.pause = pause
+            self._current.pause = pause
             try:
                 custom = self.connection.custom.get(incoming.method)
                 if custom is None:
@@ -281,7 +281,7 @@ class LegacySession(ClientSession):
                 else:
                     result = custom(incoming.params)
             finally:
-                self._mine.pause = None
+                self._current.pause = None
         incoming.respond({} if result is None else result)
 
     def on_cancelled(self, params: Dict[str, Any]) -> None:

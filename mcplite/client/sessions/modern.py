@@ -1,4 +1,4 @@
-"""ModernSession: talks to a server without a handshake; each request says who sends it and stands for itself."""
+"""ModernSession: talks to a server without a handshake; each request identifies the client and stands for itself."""
 
 import logging
 import threading
@@ -32,7 +32,7 @@ from .rate_limit import RateLimit
 
 __all__ = ["MODERN_ERRORS", "ModernSession", "choose"]
 
-#: Errors that only servers know which serve requests without a handshake (ERA-03); they may come without an id.
+#: Errors that only servers of this era send (ERA-03); they may come without a request id.
 MODERN_ERRORS = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
 
 _log = logging.getLogger(__name__)
@@ -41,11 +41,11 @@ _WITHOUT_NOTICE = Delivery(cancel_notice=False)
 
 
 class ModernSession(ClientSession):
-    """One server whose requests each stand for themselves.
+    """A session without a handshake.
 
     :param connection: to the server.
-    :param revision: that is spoken, until the server says that it speaks another one.
-    :param options: what the client gives to its sessions.
+    :param revision: of the first request; :meth:`use_revision` changes it.
+    :param options: those of the client that its sessions need.
     """
 
     era = "modern"
@@ -60,7 +60,7 @@ class ModernSession(ClientSession):
         self._rounds = InputRounds(connection, RateLimit(options.questions_per_minute))
         # Servers with a session send log messages unasked; here each request has to ask for them (STAT-24).
         self.log_level = "info" if self._handlers.wants_logs else None
-        self.speak(revision)
+        self.use_revision(revision)
         #: The parameters of listed tools that travel in headers as well; replaced as a whole.
         self._marks: Dict[str, Sequence[routing_headers.Mark]] = {}
         #: Guards ``_marks`` and ``_subscribers``; held for dictionary work only.
@@ -69,12 +69,12 @@ class ModernSession(ClientSession):
         self._subscribers: Dict[int, Subscriber] = {}
         connection.session = self
 
-    def speak(self, revision: Revision) -> None:
-        """Speak a revision from now on."""
+    def use_revision(self, revision: Revision) -> None:
+        """Use a revision from now on."""
         self._revision = revision
         capabilities = self._handlers.capabilities()
         capabilities.extensions = self._options.extensions
-        #: What every request carries.
+        #: The members of ``_meta`` in every request.
         self._envelope = envelopes.members(revision, capabilities, self._options.info, self.log_level)
 
     @property
@@ -92,9 +92,9 @@ class ModernSession(ClientSession):
     # --- opening ----------------------------------------------------------------------------------------
 
     def discover(self, timeout: Optional[float], cancel: Optional[CancelToken] = None) -> DiscoverResult:
-        """Ask the server what it is.
+        """Send ``server/discover``.
 
-        :raises ProtocolError: the answer is none to this question (ERA-15).
+        :raises ProtocolError: the answer is not a result of it (ERA-15).
         :raises RemoteError, RequestTimeout, TransportError: as for every call.
         """
         answer = self._send(Call("server/discover", None, timeout, timeout, cancel, notice=False))
@@ -108,14 +108,14 @@ class ModernSession(ClientSession):
 
     def complete(self, revision: Revision, capabilities: ServerCapabilities, instructions: Optional[str],
                  info: Optional[Implementation]) -> None:
-        """Complete the opening: the revision, and what the server says of itself, are known."""
+        """Complete the opening with the revision and the server's description."""
         if revision is not self._revision:
-            self.speak(revision)
+            self.use_revision(revision)
         self._opened(InitializeResult(revision.name, capabilities, info or Implementation(name="", version=""), instructions))
 
     def set_level(self, level: str) -> bool:
         self.log_level = level
-        self.speak(self._revision)
+        self.use_revision(self._revision)
         return True
 
     def take_over(self, lost: ClientSession) -> None:
@@ -127,7 +127,7 @@ class ModernSession(ClientSession):
     def request(self, call: Call) -> Dict[str, Any]:
         """Send a request and return its result; see :meth:`Peer.call`.
 
-        :raises InputNeeded: the server asks for input, and the call says that its caller answers.
+        :raises InputNeeded: the server needs input, and the call leaves the answers to its caller.
         :raises TypeError, ValueError: the params are not JSON; nothing was sent.
         """
         cacheable, epoch = call.method in CACHEABLE, 0
@@ -140,12 +140,12 @@ class ModernSession(ClientSession):
         result = self._send(call)
         if result.get("resultType") == "input_required":
             return self._rounds.run(call, result, self.peer.now() - begun, self._send, self._revision)
-        if cacheable:  # CACHE-07: not what answers have brought
+        if cacheable:  # CACHE-07: results of several rounds are not cached
             self._cache.keep(call.method, call.params, result, epoch)
         return result
 
     def _send(self, call: Call) -> Dict[str, Any]:
-        """Send a request with its headers; a second time, if the server wanted other headers or a connection was stale."""
+        """Send a request with its headers; once more if the server expects other headers or a connection was stale."""
         marked = self._carries_headers and call.method == "tools/call"
         begun = self.peer.now() if marked else 0.0
         if marked:
@@ -168,9 +168,9 @@ class ModernSession(ClientSession):
 
     def _with_other_headers(self, call: Call, error: HeaderMismatch, begun: float) -> Optional[Call]:
         """Read the list of tools again; return the call with other headers, or None if they are the same (MHDR-28)."""
-        _log.info("%s wants other headers for the tool %.100r (%s); its list is read again", self.name,
+        _log.info("%s expects other headers for the tool %.100r (%s); its list is read again", self.name,
                   (call.params or {}).get("name"), error.message)
-        self._cache.changed("notifications/tools/list_changed")  # a cached list is what was wrong
+        self._cache.changed("notifications/tools/list_changed")  # the cached list is outdated
         if call.max_timeout is not None:
             call = call._replace(max_timeout=max(call.max_timeout - (self.peer.now() - begun), 0.001))
         self._options.list_tools(timeout=call.timeout, max_timeout=call.max_timeout, cancel=call.cancel)
@@ -196,7 +196,7 @@ class ModernSession(ClientSession):
             result = self.peer.call(method, stamped, id=id, timeout=call.timeout, max_timeout=call.max_timeout,
                                     cancel=call.cancel, on_progress=call.on_progress, delivery=delivery)
         except HTTPStatusError as error:
-            # A server that refuses a request by its headers may not have read its id (ERA-10, MHDR-28).
+            # A server that refuses a request because of its headers may not have read its id (ERA-10, MHDR-28).
             cause = error.__cause__
             if isinstance(cause, RemoteError) and cause.code in MODERN_ERRORS:
                 raise cause from None
@@ -241,9 +241,9 @@ class ModernSession(ClientSession):
     def listen(self, subscriber: Subscriber, filter: Dict[str, Any], cancel: CancelToken) -> None:
         """Send one ``subscriptions/listen`` and return when the server ends it.
 
-        :param subscriber: gets what the server sends for it.
+        :param subscriber: takes the messages of this subscription.
         :raises Cancelled: the token was cancelled.
-        :raises RemoteError, TransportError: it broke, or was refused.
+        :raises RemoteError, TransportError: the server refused it, or the stream broke.
         """
         id = self.peer.new_id()
         with self._lock:
@@ -270,7 +270,7 @@ class ModernSession(ClientSession):
         return True
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
-        # STAT-21, STAT-22: there are no such requests, and no answers to them.
+        # STAT-21, STAT-22: servers of this era send no requests, and clients do not answer them.
         _log.warning("%s sent the request %.100r, which is not part of %s; it is not answered", self.name,
                      incoming.method, self._revision)
         incoming.cancel(None)
@@ -278,7 +278,7 @@ class ModernSession(ClientSession):
         return None
 
     def cancel_notice(self, id: int, reason: str) -> Optional[jsonrpc.Notification]:
-        # CANC, H26-10: over HTTP the connection of the call is closed, which says the same.
+        # CANC, H26-10: over HTTP, closing the connection of the call cancels it.
         return None if self._carries_headers else super().cancel_notice(id, reason)
 
     def on_end(self) -> None:
@@ -292,15 +292,15 @@ class ModernSession(ClientSession):
 
 
 def choose(versions: Sequence[Any], ours: Sequence[Revision], name: str) -> Revision:
-    """Return the newest of our revisions that a server speaks.
+    """Return the newest of our revisions that a server supports.
 
-    :raises UnsupportedVersion: it speaks none of them (STAT-17).
+    :raises UnsupportedVersion: it supports none of them (STAT-17).
     """
     theirs = [find(version) for version in versions]
     for revision in reversed(ours):
         if revision in theirs:
             return revision
-    said = ", ".join(str(version)[:40] for version in versions[:20])
-    raise UnsupportedVersion(f"{name} speaks {said or 'no revision'}; this client was to speak"
+    theirs_shown = ", ".join(str(version)[:40] for version in versions[:20])
+    raise UnsupportedVersion(f"{name} supports {theirs_shown or 'no revision'}; this client accepts"
                              f" {', '.join(revision.name for revision in ours)}",
                              data={"supported": list(versions), "requested": ours[-1].name})

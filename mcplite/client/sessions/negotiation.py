@@ -30,24 +30,24 @@ from .modern import MODERN_ERRORS, ModernSession, choose
 __all__ = ["Negotiation", "NegotiationOptions", "prior_of"]
 
 _log = logging.getLogger(__name__)
-#: Statuses by which a server of the handshake era refuses what it does not know (ERA-11, ERA-13).
+#: HTTP statuses with which servers of the handshake era refuse an unknown request (ERA-11, ERA-13).
 _LEGACY_STATUSES = frozenset({400, 404, 405, 406, 415, 422})
 _MODERN = [revision for revision in REVISIONS if revision.modern]
 
 
 @dataclass(frozen=True)
 class NegotiationOptions:
-    """Which sessions a client accepts, and how long it waits for one."""
+    """The sessions that a client accepts, and how long it waits for one."""
 
     #: The only revision to accept; None for any.
     pinned: Optional[Revision]
     #: "legacy" or "modern", the only era to accept; None for both.
     era: Optional[str]
-    #: What an earlier client has found out, see :func:`prior_of`.
+    #: The findings of an earlier client, see :func:`prior_of`.
     prior: Optional[Mapping[str, Any]]
     #: Seconds for the server's first answer.
     open_timeout: float
-    #: Seconds of silence on a pipe after which a server is taken for one of the handshake era.
+    #: Seconds without an answer on a pipe after which the client tries a handshake.
     probe_timeout: float
 
 
@@ -79,7 +79,7 @@ class Negotiation:
     def run(self) -> ClientSession:
         """Return the open session.
 
-        :raises UnsupportedVersion: there is no common revision.
+        :raises UnsupportedVersion: client and server have no revision in common.
         :raises MCPError: the server cannot be reached, does not answer, or refuses.
         """
         self._connection.peer.start()
@@ -104,13 +104,13 @@ class Negotiation:
         revision = find(prior.get("revision"))
         try:
             if revision is None or not revision.modern or not isinstance(prior.get("instructions"), (str, type(None))):
-                raise ProtocolError(f"the revision {prior.get('revision')!r:.50} cannot be spoken like this")
+                raise ProtocolError(f"the revision {prior.get('revision')!r:.50} needs a handshake or is unknown")
             if self._pinned is not None and revision is not self._pinned:
                 return None
             capabilities = codec.decode(ServerCapabilities, prior.get("capabilities") or {})
             info = codec.decode(Implementation, prior["server_info"]) if prior.get("server_info") else None
         except ProtocolError as error:
-            _log.warning("prior= is not what client.prior gives, so the server is asked: %s", error)
+            _log.warning("prior= is not a value of client.prior, so the server is probed: %s", error)
             return None
         session = self._modern(revision)
         session.complete(revision, capabilities, prior.get("instructions"), info)
@@ -132,18 +132,19 @@ class Negotiation:
         except MCPError as error:
             if not both:
                 raise self._explained(error) from error
-            if not _speaks_legacy(error, http):
+            if not _may_be_legacy(error, http):
                 raise
             if http and isinstance(error, RemoteError) and error.http_status == 404 and error.code == METHOD_NOT_FOUND:
-                # ERA-12: a modern server says so; this one only does not say what it is.
-                session.complete(session.revision, ServerCapabilities(tools={}, resources={}, prompts={}, completions={}), None, None)
+                # ERA-12: only a modern server answers like this; it just does not describe itself.
+                anything = ServerCapabilities(tools={}, resources={}, prompts={}, completions={})
+                session.complete(session.revision, anything, None, None)
                 return session
             _log.info("%s begins with a handshake (%s)", self._connection.name, error)
             silent = isinstance(error, RequestTimeout)
         try:
             return self._shake_hands(probe.answered if silent else None)
         except (Cancelled, RemoteError) as error:
-            # It was only slow: a late answer counts, unless the handshake was done meanwhile (ERA-06).
+            # A late answer to the probe counts, unless the handshake succeeded first (ERA-06).
             if not silent:
                 raise
             _log.info("%s was slow, and needs no handshake (%s)", self._connection.name, error)
@@ -156,12 +157,12 @@ class Negotiation:
         try:
             return session.discover(self._open_timeout, cancel)
         except UnsupportedVersion as error:
-            # ERA-03: it is modern, but speaks another revision than the one that it was asked in (STAT-17: once).
+            # ERA-03: the server is modern, but does not support the revision of the probe (STAT-17: once).
             ours = [self._pinned] if self._pinned is not None else _MODERN
             if not any(find(version) in ours for version in _listed(error)):
                 raise
             revision = choose(_listed(error), ours, self._connection.name)
-        session.speak(revision)
+        session.use_revision(revision)
         return session.discover(self._open_timeout, cancel)
 
     def _opened(self, session: ModernSession, found: DiscoverResult) -> ModernSession:
@@ -179,28 +180,28 @@ class Negotiation:
 
     def _explained(self, error: MCPError) -> MCPError:
         if isinstance(error, RemoteError) and error.code not in MODERN_ERRORS:
-            return UnsupportedVersion(f"{self._connection.name} does not know requests without a handshake ({error});"
-                                      " connect without era= or revision= to let it choose",
+            return UnsupportedVersion(f"{self._connection.name} does not accept requests without a handshake ({error});"
+                                      " connect without era= or revision= to allow one",
                                       data={"supported": [], "requested": (self._pinned or _MODERN[-1]).name})
         return error
 
 
 class _Probe:
-    """Asks a server on a pipe what it is, on a thread of its own, since a server with a handshake may not answer.
+    """Sends the probe to a server on a pipe, from a thread of its own, since a server of the handshake era may not answer.
 
-    :param ask: asks, until its token is cancelled.
+    :param ask: sends it and waits for the answer, until its token is cancelled.
     """
 
     def __init__(self, ask: Callable[[CancelToken], DiscoverResult]) -> None:
         self._ask = ask
         self._over = CancelToken()
-        #: No Event, whose lock an interrupt of the main thread could leave held.
+        #: Not an Event, whose lock an interrupt of the main thread could leave held.
         self._outcome: "queue.SimpleQueue[Union[DiscoverResult, Exception]]" = queue.SimpleQueue()
-        #: Cancelled when the answer has come.
+        #: Cancelled when the answer has arrived.
         self.answered = CancelToken()
 
     def start(self, workers: Workers) -> None:
-        """Ask on a thread, which ends with the answer or with :meth:`abandon`."""
+        """Start the thread, which ends with the answer or with :meth:`abandon`."""
         workers.spawn(self._run)
 
     def _run(self) -> None:
@@ -226,7 +227,7 @@ class _Probe:
         return outcome
 
     def abandon(self) -> None:
-        """Cancel the question."""
+        """Cancel the probe."""
         self._over.cancel("the server's era is known")
 
 
@@ -238,26 +239,26 @@ def _listed(error: UnsupportedVersion) -> Any:
 def _usable(prior: Any, name: str) -> Optional[Mapping[str, Any]]:
     if prior is None or (isinstance(prior, Mapping) and prior.get("era") in ("legacy", "modern")):
         return prior
-    _log.warning("prior= is not what client.prior gives, so %s is asked", name)
+    _log.warning("prior= is not a value of client.prior, so %s is probed", name)
     return None
 
 
-def _speaks_legacy(error: MCPError, http: bool) -> bool:
-    """Whether the failure of the probe means that the server may be of the handshake era; else it is just a failure."""
+def _may_be_legacy(error: MCPError, http: bool) -> bool:
+    """Whether the failure of the probe shows that the server may be of the handshake era."""
     if isinstance(error, UnsupportedVersion) and error.code == UNSUPPORTED_VERSION:
         return any(find(version) in LEGACY for version in _listed(error))
     if isinstance(error, RemoteError):
-        # ERA-14: what is in the way of the server for a moment says nothing of it, not even in JSON-RPC.
+        # ERA-14: an error of a proxy or of an overloaded server shows nothing about the era, not even as JSON-RPC.
         return error.code not in MODERN_ERRORS and error.http_status in (None, *_LEGACY_STATUSES)
     if isinstance(error, HTTPStatusError):
         return error.status in _LEGACY_STATUSES
     if isinstance(error, RequestTimeout):
-        return not http  # ERA-14: a web server that does not answer is no verdict
-    return isinstance(error, ProtocolError)  # ERA-15: it answers anything
+        return not http  # ERA-14: silence of a web server shows nothing
+    return isinstance(error, ProtocolError)  # ERA-15: an old server may answer any request with some result
 
 
 def prior_of(session: ClientSession) -> Dict[str, Any]:
-    """Return what was found out about a server, as JSON, for ``connect(..., prior=)`` (ERA-16)."""
+    """Return the findings about a server as JSON, for ``connect(..., prior=)`` (ERA-16)."""
     result = session.result
     assert result is not None, "the session is not open"
     known: Dict[str, Any] = {"era": session.era, "revision": session.revision.name}

@@ -1,6 +1,6 @@
-"""SessionOpener: opens the session of a client, by another way where the first fails, and again when the server has ended.
+"""SessionOpener: opens the session of a client, over fallback channels too, and again after the server's process has ended.
 
-A module of its own, so that the client is about calls and callers, and a session about one connection.
+A module of its own, so that the client is about its callers, and a session about one connection.
 """
 
 import copy
@@ -32,8 +32,8 @@ class SessionOpener:
     :param transport: makes a channel to the server; called for each process that is started.
     :param connect: makes a connection over an open channel, without starting it.
     :param negotiation: which sessions are accepted.
-    :param sessions: what each session is given.
-    :param on_restart: called when the server runs again, before any call goes to it.
+    :param sessions: options of each session.
+    :param on_restart: called after a restart, before any call uses the new session.
     """
 
     def __init__(self, transport: Callable[[], Channel], connect: Callable[[Channel], ServerConnection],
@@ -47,14 +47,14 @@ class SessionOpener:
         self.channel: Optional[Channel] = None
         self.connection: Optional[ServerConnection] = None
         self.session: Optional[ClientSession] = None
-        #: Why nothing is opened any more; None until :meth:`close`.
+        #: The error for every attempt to open after :meth:`close`; None before.
         self._closed: Optional[Exception] = None
         #: Held by the one thread that starts a server again, for as long as that takes.
         self._restarting = threading.Lock()
         self._restarts = RateLimit(_RESTARTS)
 
     def open(self) -> ClientSession:
-        """Open the first session; whatever fails, the channel is closed.
+        """Open the first session; if that fails, the channel is closed.
 
         :raises MCPError: as for :meth:`Client.open`.
         """
@@ -64,7 +64,7 @@ class SessionOpener:
     def close(self, error: Optional[Exception] = None) -> None:
         """Close the connection, also one that is being opened; idempotent, from any thread.
 
-        :param error: what calls that wait get; by default a ConnectionClosed that says that this side has closed.
+        :param error: raised by waiting calls; by default a ConnectionClosed.
         """
         if self._closed is None:
             self._closed = error if isinstance(error, ConnectionClosed) else ConnectionClosed("this client is closed")
@@ -72,12 +72,12 @@ class SessionOpener:
         if connection is not None:
             connection.close(error)
         elif self.channel is not None:
-            self.channel.close()  # which is being opened
+            self.channel.close()  # it is being opened by another thread
 
     def restart(self, lost: ClientSession) -> ClientSession:
-        """Start a server again whose process has ended (STD-13), and return its session; no call is repeated.
+        """Start the server's process again (STD-13) and return the new session; no call is repeated.
 
-        :param lost: the session that has ended; when another thread has replaced it, nothing is started.
+        :param lost: the session that has ended; nothing is started if another thread has replaced it.
         :raises ConnectionClosed: the server has ended too often, or the client is closed.
         """
         with self._restarting:
@@ -88,7 +88,7 @@ class SessionOpener:
                 raise ConnectionClosed(f"{lost.name} has ended again, after it was started {_RESTARTS} times within a minute"
                                        f"{lost.connection.stderr_tail()}")
             _log.warning("%s has ended (%s); it is started again", lost.name, lost.peer.last_error)
-            lost.connection.close()  # returns when the old process is gone
+            lost.connection.close()  # waits until the old process is gone
             time.sleep(_BACK_OFF * (self._restarts.recent - 1))
             known = dataclasses.replace(self._negotiation, era=lost.era, prior=prior_of(lost))
             session = self._open(known)
@@ -105,7 +105,7 @@ class SessionOpener:
             raise copy.copy(self._closed)
 
     def _open(self, options: NegotiationOptions) -> ClientSession:
-        """Open a session over a new channel, or over other ways to the same server (LSSE-12, ERA-07)."""
+        """Open a session over a new channel, else over a fallback to the same server (LSSE-12, ERA-07)."""
         channel = self._transport()
         while True:
             self.channel = channel
@@ -129,12 +129,12 @@ class SessionOpener:
                     if other is None:
                         raise
             if other is None:
-                _log.info("%s has ended at a request that it does not know; it is started again", channel.name)
+                _log.info("%s has ended at a request that it does not know; it is started again, for a handshake", channel.name)
                 other = self._transport()
             channel, options = other, dataclasses.replace(options, era="legacy")
 
     def _alternative(self, channel: Channel, error: BaseException) -> Optional[Channel]:
-        """Return another channel to the same server, which is open; None when there is none, or it cannot be opened."""
+        """Return another open channel to the same server; None if there is none, or it cannot be opened."""
         if self._closed is not None or not isinstance(error, Exception):
             return None
         try:
@@ -146,5 +146,5 @@ class SessionOpener:
         except AuthError:
             raise
         except TransportError as failure:
-            _log.debug("there is no other way to %s: %s", channel.name, failure)
+            _log.debug("the fallback for %s failed: %s", channel.name, failure)
             return None

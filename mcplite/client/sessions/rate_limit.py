@@ -1,4 +1,4 @@
-"""RateLimit: how often something may happen in a minute: a server's questions (ELIC-22, SAMP-21), new sessions, restarts."""
+"""RateLimit: bounds events per minute: a server's questions (ELIC-22, SAMP-21), new sessions, restarts."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ __all__ = ["RateLimit"]
 class RateLimit:
     """Admits a number of events in any sixty seconds.
 
-    :param per_minute: how many; None for any number.
+    :param per_minute: their number; None for no limit.
     :param clock: returns seconds.
     """
 
@@ -30,7 +30,7 @@ class RateLimit:
             return sum(now - at < 60 for at in self._admitted)
 
     def admit(self) -> bool:
-        """Count one more event; False when there were too many already."""
+        """Count one more event, or return False if there were too many."""
         if self._per_minute is None:
             return True
         now = self._clock()

@@ -1,1 +1,1 @@
-"""Notifications about changes: events, one subscription, and the manager that keeps them open."""
+"""Subscriptions to changes at a server: the events, one subscription, and all of a client."""

@@ -1,20 +1,21 @@
-"""The events that a subscription yields, and the filter that selects them."""
+"""The events that a subscription yields, and the filter that selects them, in the words of users and of the wire."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Dict, List, Sequence, Tuple, Type
 
-__all__ = ["Event", "Filter", "PromptsChanged", "ResourceUpdated", "ResourcesChanged", "ToolsChanged"]
+__all__ = ["LIST_CHANGES", "UPDATED", "URIS", "Event", "Filter", "PromptsChanged", "ResourceUpdated", "ResourcesChanged",
+           "ToolsChanged"]
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that has changed.
+    """A change at the server.
 
-    :param missed: whether that is only known to be possible: nobody listened for a moment.
+    :param missed: True if the change is only possible: the subscription was interrupted and may have missed it.
     """
 
     missed: bool = False
-    #: The notification that tells it.
+    #: The notification of this change.
     method: ClassVar[str] = ""
 
     @property
@@ -46,7 +47,7 @@ class ResourcesChanged(Event):
 
 @dataclass(frozen=True)
 class ResourceUpdated(Event):
-    """A resource has changed; the URI may be of something below the one that was asked for (RSRC-14)."""
+    """A resource has changed; its URI may be below the one subscribed to (RSRC-14)."""
 
     uri: str = ""
     method = "notifications/resources/updated"
@@ -55,21 +56,25 @@ class ResourceUpdated(Event):
     def params(self) -> Dict[str, Any]:
         return {"uri": self.uri}
 
-_KINDS: Dict[str, Tuple[str, Type[Event]]] = {
+
+#: By the notification of a changed list: the member of the filter on the wire, and the event.
+LIST_CHANGES: Dict[str, Tuple[str, Type[Event]]] = {
     ToolsChanged.method: ("toolsListChanged", ToolsChanged),
     PromptsChanged.method: ("promptsListChanged", PromptsChanged),
     ResourcesChanged.method: ("resourcesListChanged", ResourcesChanged),
 }
-_UPDATED = ResourceUpdated.method
-_URIS = "resourceSubscriptions"
+UPDATED = ResourceUpdated.method
+#: The member of the filter that has the URIs.
+URIS = "resourceSubscriptions"
+
 
 class Filter:
-    """What somebody wants to know.
+    """The changes that a subscription includes.
 
-    :param tools, prompts, resource_list: whether changes of these lists are.
-    :param resources: the URIs whose updates are.
+    :param tools, prompts, resource_list: whether to include changes of these lists.
+    :param resources: URIs whose updates to include.
     :raises TypeError: the URIs are one string.
-    :raises ValueError: it asks for nothing.
+    :raises ValueError: nothing is included.
     """
 
     def __init__(self, tools: bool = False, prompts: bool = False, resource_list: bool = False,
@@ -83,17 +88,17 @@ class Filter:
             if wanted:
                 self.wire[name] = True
         if self.uris:
-            self.wire[_URIS] = self.uris
+            self.wire[URIS] = self.uris
         if not self.wire:
-            raise ValueError("say what to listen to: tools=True, prompts=True, resource_list=True, resources=[uri, ...]")
+            raise ValueError("nothing to listen to: give tools=True, prompts=True, resource_list=True, resources=[uri, ...]")
 
-    def wants(self, method: str) -> bool:
-        """Whether a notification is asked for."""
-        if method == _UPDATED:
+    def includes(self, method: str) -> bool:
+        """Whether a notification is included."""
+        if method == UPDATED:
             return bool(self.uris)
-        return method in _KINDS and _KINDS[method][0] in self.wire
+        return method in LIST_CHANGES and LIST_CHANGES[method][0] in self.wire
 
-    def everything(self) -> List[Event]:
-        """Return an event for each thing that may have changed unseen (SUBS-15)."""
-        events: List[Event] = [kind(missed=True) for name, kind in _KINDS.values() if name in self.wire]
+    def missed_events(self) -> List[Event]:
+        """Return an event for each included change, marked as possibly missed (SUBS-15)."""
+        events: List[Event] = [event(missed=True) for name, event in LIST_CHANGES.values() if name in self.wire]
         return [*events, *(ResourceUpdated(missed=True, uri=uri) for uri in self.uris)]

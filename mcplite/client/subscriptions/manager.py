@@ -22,8 +22,8 @@ class Subscriptions:
 
     :param handlers: the user's callbacks.
     :param current: returns the open session, which may be another one after a restart.
-    :param subscribe: asks a server that sends changes unasked to include a URI; gets the URI and a timeout.
-    :param unsubscribe: ends that.
+    :param subscribe: sends ``resources/subscribe`` for a URI, within a timeout, in the era that has it.
+    :param unsubscribe: sends ``resources/unsubscribe``.
     """
 
     def __init__(self, handlers: Handlers, current: Callable[[], ClientSession],
@@ -41,7 +41,7 @@ class Subscriptions:
              timeout: Optional[float]) -> Subscription:
         """Return a subscription that the server has acknowledged.
 
-        :raises MCPError: it was refused, or not acknowledged in time.
+        :raises MCPError: the server refused it, or did not acknowledge it in time.
         """
         subscription = Subscription(session.connection, filter, callback)
         with self._lock:
@@ -71,10 +71,10 @@ class Subscriptions:
             try:
                 self._unsubscribe(uri)
             except MCPError as error:
-                _log.debug("the subscription to %.200r was not ended: %s", uri, error)
+                _log.debug("unsubscribing from %.200r failed: %s", uri, error)
 
     def open_for_handlers(self, session: ClientSession, timeout: Optional[float]) -> None:
-        """Subscribe to the changes that handlers were given for, where changes do not come unasked."""
+        """Subscribe to the changes that have handlers, in the era where the server does not send them otherwise."""
         if not session.change_streams:
             return
         declared = {"tools": session.capabilities.tools, "prompts": session.capabilities.prompts,
@@ -85,13 +85,14 @@ class Subscriptions:
         if not any(wanted.values()):
             return
         try:
-            # No caller asked for this subscription, so opening a client does not wait long for it.
-            self.open(session, Filter(**wanted), self._call_handler, min(timeout or _ACKNOWLEDGED_SECONDS, _ACKNOWLEDGED_SECONDS))
+            # No caller waits for this subscription, so opening a client must not take long for it.
+            seconds = min(timeout or _ACKNOWLEDGED_SECONDS, _ACKNOWLEDGED_SECONDS)
+            self.open(session, Filter(**wanted), self._call_handler, seconds)
         except MCPError as error:
             _log.warning("%s does not announce changes: %s", session.name, error)
 
     def watch(self, session: ClientSession, uri: str, timeout: Optional[float]) -> None:
-        """Have the handler of updates called when a resource changes."""
+        """Call the handler of updates when a resource changes."""
         watched = self._watched.get(uri)
         if watched is None or watched.error is not None:
             self._watched[uri] = self.open(session, Filter(resources=[uri]), self._call_handler, timeout)
@@ -108,7 +109,7 @@ class Subscriptions:
             callback()
 
     def on_notification(self, method: str, params: Dict[str, Any]) -> None:
-        """Pass a notification that came unasked to the subscriptions that want it."""
+        """Pass a notification for the whole client to the subscriptions without a stream."""
         if self._open:
             with self._lock:
                 subscriptions = list(self._open)

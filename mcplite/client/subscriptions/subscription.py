@@ -1,4 +1,4 @@
-"""Listening to what changes at a server, in either era with the same words."""
+"""Subscription: yields events of changes at a server, in either era, and resumes after an interruption."""
 
 import logging
 import random
@@ -10,17 +10,17 @@ from ...errors import SERVER_BUSY, AuthError, Cancelled, ConnectionClosed, MCPEr
 from ...rpc.cancel import CancelToken
 from ..sessions.base import ClientSession, Subscriber
 from ..sessions.connection import ServerConnection
-from .events import _KINDS, _UPDATED, _URIS, Event, Filter, ResourceUpdated
+from .events import LIST_CHANGES, UPDATED, URIS, Event, Filter, ResourceUpdated
 
 __all__ = ["Subscription"]
 
 _log = logging.getLogger(__name__)
-#: Attempts to listen again, in a row, before it is given up.
+#: Failed attempts in a row after which the subscription ends.
 _ATTEMPTS = 8
 _LONGEST_PAUSE = 30.0
-#: Seconds that a subscription must have lasted for the next attempt to be the first of a row.
+#: Seconds that a stream must have lasted to start the count of failures again.
 _STEADY_SECONDS = 5.0
-#: Seconds for the acknowledgement of an attempt to listen again.
+#: Seconds for the acknowledgement of a resumed stream.
 _ACKNOWLEDGED_SECONDS = 60.0
 _MOST_EVENTS = 10_000
 
@@ -28,106 +28,109 @@ _MOST_EVENTS = 10_000
 class Subscription(Subscriber):
     """One subscription; iterate over it for the events, and close it, or leave its ``with`` block, to end it.
 
-    Events that nobody has taken yet are kept once each, since what has changed twice has changed. When the connection
-    breaks, it is subscribed to again, and whatever may have changed meanwhile comes as an event that says ``missed``.
-    The iteration ends when it is closed from either side for good.
+    Waiting events are kept once each, so that two changes of one list give one event. When the stream breaks, it is
+    opened again, and each change that may have been missed gives an event with ``missed``. The iteration ends when
+    either side has closed the subscription for good.
 
-    :param sink: gets the events in place of the iteration; called on the thread that they come on.
+    :param connection: to the server; resuming may replace it.
+    :param filter: the changes to include.
+    :param callback: gets the events in place of the iteration, on the thread of notifications.
     """
 
-    def __init__(self, connection: ServerConnection, filter: Filter, sink: Optional[Callable[[Event], object]] = None) -> None:
+    def __init__(self, connection: ServerConnection, filter: Filter,
+                 callback: Optional[Callable[[Event], object]] = None) -> None:
         self._connection = connection
         self._filter = filter
-        self._sink = sink
+        self._callback = callback
         #: Guards the fields below; waited on for events, for the acknowledgement and for the end.
         self._changed = threading.Condition()
         self._events: Dict[Event, None] = {}
         self._closed = False
         self._error: Optional[Exception] = None
-        #: What the server keeps to of what was asked for, as on the wire; None until it has said (SUBS-08).
+        #: The filter that the server acknowledged, as on the wire; None before that (SUBS-08).
         self.honoured: Optional[Dict[str, Any]] = None
         self._token = CancelToken()
         self._on_close: Optional[Callable[[], object]] = None
-        #: Whether it has a stream of its own; else its events are picked from what comes unasked.
+        #: Whether it has a stream of its own; else its events come from the notifications for the whole client.
         self._streamed = False
         self._timer: Optional[threading.Timer] = None
 
-    # --- how events come ----------------------------------------------------------------------------------
+    # --- receiving, on the reader's thread ----------------------------------------------------------------------------
 
     def take_notification(self, method: str, params: Dict[str, Any]) -> None:
-        """Take a notification; called on the reader."""
+        """Take a notification of this subscription's stream."""
         if method == "notifications/subscriptions/acknowledged":
             given = params.get("notifications")
             self.acknowledged(given if isinstance(given, dict) else {})
             return
-        if not self._concerns(method, params):
-            _log.debug("%s sent %s, which was not subscribed to", self._connection.name, method)
+        if not self._includes(method, params):
+            _log.debug("%s sent %s, which the subscription does not include", self._connection.name, method)
             return
         self._connection.note_change(method, params)
         self._put(method, params)
 
-    def _concerns(self, method: str, params: Dict[str, Any]) -> bool:
-        if method != _UPDATED or not self._filter.uris:
-            return self._filter.wants(method)
+    def _includes(self, method: str, params: Dict[str, Any]) -> bool:
+        if method != UPDATED or not self._filter.uris:
+            return self._filter.includes(method)
         uri = str(params.get("uri"))
         return any(uri == known or uri.startswith(known.rstrip("/") + "/") for known in self._filter.uris)
 
     def _put(self, method: str, params: Dict[str, Any]) -> None:
-        self.put(ResourceUpdated(uri=str(params.get("uri"))) if method == _UPDATED else _KINDS[method][1]())
+        self.put(ResourceUpdated(uri=str(params.get("uri"))) if method == UPDATED else LIST_CHANGES[method][1]())
 
     def acknowledged(self, honoured: Dict[str, Any]) -> None:
-        """Note what the server keeps to."""
+        """Note the filter that the server acknowledged, and log what it left out."""
         missing = [name for name in self._filter.wire if not honoured.get(name)]
-        uris = honoured.get(_URIS)
+        uris = honoured.get(URIS)
         if uris:
             missing += [uri for uri in self._filter.uris if not isinstance(uris, list) or uri not in uris]
         if missing:
-            _log.warning("%s does not tell of %s", self._connection.name, ", ".join(missing))
+            _log.warning("%s does not announce changes of %s", self._connection.name, ", ".join(missing))
         self._acknowledge()
         with self._changed:
-            again = self.honoured is not None
+            resumed = self.honoured is not None
             self.honoured = honoured
             self._changed.notify_all()
-        if again:
-            self._missed()
+        if resumed:
+            self._add_missed()
 
     def _acknowledge(self) -> None:
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()
 
-    def _missed(self, events: bool = True) -> None:
-        """Tell that anything may have changed (SUBS-15)."""
-        for event in self._filter.everything():
+    def _add_missed(self, events: bool = True) -> None:
+        """Treat everything included as changed: drop cached state, and add events unless *events* is False (SUBS-15)."""
+        for event in self._filter.missed_events():
             self._connection.note_change(event.method, event.params)
             if events:
                 self.put(event)
 
     def put(self, event: Event) -> None:
-        """Give an event to whoever waits for it."""
-        if self._sink is not None:
-            sink = self._sink
-            self._connection.post(lambda: sink(event))
+        """Pass an event to the callback, or queue it for the iteration."""
+        if self._callback is not None:
+            callback = self._callback
+            self._connection.post(lambda: callback(event))
             return
         with self._changed:
             if len(self._events) >= _MOST_EVENTS:
-                # There may be any number of resources below a URI: from here on anything may have changed.
-                self._events = dict.fromkeys(self._filter.everything())
+                # Any number of resources may be below a URI, so the queue is bounded: these events stand for all others.
+                self._events = dict.fromkeys(self._filter.missed_events())
             self._events[event] = None
             self._changed.notify_all()
 
     @property
     def uris(self) -> List[str]:
-        """The URIs that are listened to."""
+        """The URIs of the filter."""
         return self._filter.uris
 
     def on_notification(self, method: str, params: Dict[str, Any]) -> None:
-        """Take a notification that came unasked; a subscription with a stream of its own gets its events there alone."""
-        if not self._streamed and self._concerns(method, params):
+        """Take a notification for the whole client; ignored by a subscription with a stream of its own."""
+        if not self._streamed and self._includes(method, params):
             self._put(method, params)
 
     def lost(self, error: Exception) -> None:
-        """Note that there is no connection any more."""
+        """End the subscription because the connection is over."""
         self._token.cancel("the connection is over")
         with self._changed:
             if not self._closed:
@@ -135,32 +138,32 @@ class Subscription(Subscriber):
                 self._changed.notify_all()
 
     def on_ended(self) -> None:
-        """Note that the server has ended it; what comes next is up to the thread that listens."""
+        """Called when the server has ended the stream; the subscription's thread opens another or gives up."""
         self._token.cancel("the server has ended the subscription")
 
-    # --- how it lives -------------------------------------------------------------------------------------
+    # --- the stream and its thread ---------------------------------------------------------------------------
 
     def begin(self, current: Callable[[], ClientSession], timeout: Optional[float]) -> None:
-        """Subscribe, on a thread of its own that ends with :meth:`close`; return when the server has acknowledged it.
+        """Open a stream, on a thread of its own that ends with :meth:`close`; return when the server has acknowledged it.
 
-        :param current: returns the session that is open; after the end of a server's process that is a new one (SUBS-14).
-        :raises RemoteError, TransportError: it was refused.
-        :raises RequestTimeout: it was not acknowledged in time.
+        :param current: returns the open session; after a restart of the server's process that is a new one (SUBS-14).
+        :raises RemoteError, TransportError: the server refused it.
+        :raises RequestTimeout: the server did not acknowledge it in time.
         """
         self._streamed = True
-        thread = threading.Thread(target=self._run, args=(current,), name="mcplite listener", daemon=True)
+        thread = threading.Thread(target=self._run, args=(current,), name="mcplite subscription", daemon=True)
         thread.start()
         with self._changed:
-            there = self._changed.wait_for(lambda: self.honoured is not None or self._closed, timeout)
+            acknowledged = self._changed.wait_for(lambda: self.honoured is not None or self._closed, timeout)
             error = self._error
         if error is not None:
             raise error
-        if not there:
+        if not acknowledged:
             self.close()
             raise RequestTimeout(f"{self._connection.name} did not acknowledge a subscription within {timeout or 0:g} s")
 
     def _run(self, current: Callable[[], ClientSession]) -> None:
-        # Blocks on the stream of the subscription, on its own pauses between attempts, and on the start of a process.
+        # Blocks on the stream, on the pauses between attempts, and on the restart of a server's process.
         failures = 0
         while not self._closed:
             begun = time.monotonic()
@@ -172,8 +175,10 @@ class Subscription(Subscriber):
                 return
             self._connection = session.connection
             if self.honoured is not None:
-                # The first time somebody waits for it, with a limit of their own. The timer's thread ends with it.
-                timer = self._timer = threading.Timer(_ACKNOWLEDGED_SECONDS, self._token.cancel, ["it was not acknowledged"])
+                # Only for resumed streams: begin() waits for the first one, with a limit of its own. The timer's thread
+                # ends with the acknowledgement or with the limit.
+                timer = self._timer = threading.Timer(_ACKNOWLEDGED_SECONDS, self._token.cancel,
+                                                      ["the server did not acknowledge it"])
                 timer.daemon = True
                 timer.start()
             try:
@@ -183,7 +188,7 @@ class Subscription(Subscriber):
             except MCPError as reason:
                 error = reason
             except Exception as reason:
-                _log.exception("listening to %s failed", self._connection.name)
+                _log.exception("the subscription to %s failed", self._connection.name)
                 error = reason
             finally:
                 self._acknowledge()
@@ -196,7 +201,7 @@ class Subscription(Subscriber):
             if self.honoured is None or over or failures > _ATTEMPTS or _is_final(error):
                 self._fail(error)
                 return
-            _log.info("the subscription to %s is over (%s); it is made again", self._connection.name, error)
+            _log.info("the subscription to %s has ended (%s); it is opened again", self._connection.name, error)
             self._token = CancelToken()
             pause = min(0.1 * 2.0 ** failures, _LONGEST_PAUSE) * random.uniform(0.75, 1.25)
             with self._changed:
@@ -204,9 +209,9 @@ class Subscription(Subscriber):
 
     def _fail(self, error: Exception) -> None:
         if self.honoured is not None and not self._closed:
-            _log.warning("%s tells of changes no more: %s", self._connection.name, error)
-            # Who iterates gets the error; a callback hears for the last time.
-            self._missed(self._sink is not None)
+            _log.warning("%s announces no more changes: %s", self._connection.name, error)
+            # An iteration raises the error; a callback gets a last round of events.
+            self._add_missed(self._callback is not None)
         with self._changed:
             self._error = error
             self._closed = True
@@ -215,7 +220,7 @@ class Subscription(Subscriber):
             self._on_close()
 
     def on_close(self, callback: Callable[[], object]) -> None:
-        """Have *callback* called when it is closed."""
+        """Call *callback* once when the subscription ends."""
         self._on_close = callback
 
     def close(self) -> None:
@@ -225,13 +230,13 @@ class Subscription(Subscriber):
                 return
             self._closed = True
             self._changed.notify_all()
-        self._token.cancel("nobody listens any more")
+        self._token.cancel("the subscription was closed")
         if self._on_close is not None:
             self._on_close()
 
     @property
     def error(self) -> Optional[Exception]:
-        """What ended it, if that was not :meth:`close`."""
+        """The error that ended the subscription; None after :meth:`close` or while it is open."""
         return self._error
 
     def __enter__(self) -> "Subscription":
@@ -240,12 +245,12 @@ class Subscription(Subscriber):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    # --- what users do --------------------------------------------------------------------------------------
+    # --- reading the events ---------------------------------------------------------------------------------
 
     def get(self, timeout: Optional[float] = None) -> Optional[Event]:
-        """Return the next event; None at the end, or when none has come in time.
+        """Return the next event; None at the end, or if none has come in time.
 
-        :param timeout: seconds; None waits for as long as it takes.
+        :param timeout: seconds; None waits without a limit.
         :raises MCPError: the subscription was lost for good.
         """
         with self._changed:
@@ -267,10 +272,10 @@ class Subscription(Subscriber):
 
 
 def _is_final(error: Exception) -> bool:
-    """Whether another attempt would end like this one; a user who has said no is not asked again (AUTH-46)."""
+    """Whether another attempt would fail the same way; a user who has refused a login is not asked again (AUTH-46)."""
     if not isinstance(error, AuthError):
         return isinstance(error, RemoteError) and error.code != SERVER_BUSY
     cause: Optional[BaseException] = error
     while isinstance(cause, AuthError):
         cause = cause.__cause__
-    return not isinstance(cause, TransportError)  # else the authorization server could not be reached just now
+    return not isinstance(cause, TransportError)  # a transport error: the authorization server could not be reached

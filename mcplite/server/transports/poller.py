@@ -66,7 +66,7 @@ class Poller:
         self._watched: Dict[socket.socket, Callable[[], object]] = {}
         #: The connection that the leader is serving.
         self._serving: Optional[Connection] = None
-        #: Its task stands for the leader role.
+        #: The leader keeps its role as long as the number of its task is current.
         self._watchdog = Watchdog(self._lock, _TICK, lambda task: self._spawn(
             functools.partial(self._take_over, task, late=True)))
         self._burst_until = 0.0
@@ -243,7 +243,7 @@ class Poller:
             self._spawn(lambda: self._take_over(task, late=False))
 
     def _take_over(self, task: int, late: bool) -> None:
-        """Lead in place of the thread that holds *task*, unless that has finished meanwhile.
+        """Lead in place of the thread that runs the task with this number, unless that has finished meanwhile.
 
         :param late: whether its request took long.
         """

@@ -60,7 +60,7 @@ def test_the_file_of_an_editor_with_comments(tmp_path):
     assert str(config.errors["asks"]).startswith(f"{path}: server 'asks': env.KEY: ${{input:key}} would ask the user")
 
 
-def test_the_folder_of_a_file_elsewhere_is_its_own(tmp_path):
+def test_the_workspace_folder_is_that_of_the_file(tmp_path):
     path = write(tmp_path / "mcp.json", {"servers": {"a": {"command": "${workspaceFolder}/a"}}})
     assert load_config(path).servers["a"].command == f"{tmp_path}/a"
 
@@ -85,7 +85,7 @@ def test_variables_come_from_our_environment_by_default(monkeypatch):
 
 @pytest.mark.parametrize("named, type", [
     ("stdio", "stdio"), ("http", "http"), ("streamable-http", "http"), ("streamableHttp", "http"), ("sse", "sse")])
-def test_the_type_decides_what_counts(named, type):
+def test_the_type_decides_which_members_count(named, type):
     server = one({"type": named, "command": "x", "args": ["y"], "env": {"A": "b"}, "cwd": "/", "url": "http://h",
                   "headers": {"C": "d"}})
     assert server.type == type
@@ -97,7 +97,7 @@ def test_the_type_decides_what_counts(named, type):
         assert (server.url, server.headers) == ("http://h", {"C": "d"})
 
 
-def test_without_a_type_it_is_what_it_has():
+def test_without_a_type_the_members_decide():
     assert one({"command": "x"}).type == "stdio"
     assert one({"url": "https://h"}).type == "http"
 
@@ -130,7 +130,7 @@ def test_entries_that_cannot_be_used(raw, message):
         one(raw)
 
 
-def test_null_is_the_same_as_nothing():
+def test_null_means_a_missing_member():
     assert one({"command": "x", "args": None, "env": None, "cwd": None}) == one({"command": "x"})
 
 
@@ -140,7 +140,7 @@ def test_disabled_and_enabled():
     assert not one({"command": "x", "enabled": True, "disabled": False}).disabled
 
 
-def test_members_of_some_host_are_kept():
+def test_unknown_members_are_kept():
     assert one({"command": "x", "autoApprove": ["y"]}).extra == {"autoApprove": ["y"]}
 
 
@@ -180,7 +180,7 @@ def test_no_warnings(raw):
     assert one(raw).warnings == []
 
 
-def test_names_that_are_there_twice_are_told(tmp_path):
+def test_duplicate_names_are_warned_about(tmp_path):
     path = write(tmp_path / "mcp.json", '{"mcpServers": {"git": {"command": "a"}, "git": {"command": "b"}}}')
     config = load_config(path)
     assert config.servers["git"].command == "b"
@@ -216,7 +216,7 @@ def test_text_that_is_not_utf8(tmp_path):
         load_config(path)
 
 
-def test_a_byte_order_mark_is_no_matter(tmp_path):
+def test_a_byte_order_mark_is_skipped(tmp_path):
     path = tmp_path / "mcp.json"
     path.write_bytes(b'\xef\xbb\xbf{"mcpServers": {}}')
     assert load_config(path).servers == {}
@@ -262,7 +262,7 @@ def test_an_entry_for_a_url():
 
 
 @pytest.mark.parametrize("made", [entry("weather.py"), entry("weather:mcp", env={"A": "b"}), entry("https://h/mcp")])
-def test_what_entry_returns_can_be_loaded_and_written(made):
+def test_entries_can_be_written_and_loaded(made):
     config = load_config(json.loads(json.dumps({"mcpServers": {"weather": made}})), environ={})
     assert config.errors == {}
     server = config.servers["weather"]

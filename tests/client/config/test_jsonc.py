@@ -30,21 +30,21 @@ def test_comments_and_trailing_commas(text, expected):
 @pytest.mark.parametrize("text", [
     "[,]", "{,}", "[1,,]", "[1,,2]", '{"a":,}', "[1] /* open", "/", "// only", ",", "", '["a', "[1],", "{// x\n,}",
 ])
-def test_nothing_else_becomes_valid(text):
+def test_other_errors_stay_errors(text):
     with pytest.raises(TransportError, match="settings.json: line"):
         value(text)
 
 
-def test_errors_name_the_position_in_the_file_as_it_is():
+def test_errors_name_the_position_in_the_original_file():
     with pytest.raises(TransportError, match=r"settings.json: line 3 column 7 is not JSON: Expecting ',' delimiter"):
         value('{ // comment\n "a": [1,], /* x */\n"b":2 "c"}')
 
 
-def test_names_that_are_there_twice_are_told():
+def test_duplicate_names_are_returned():
     assert parse('{"a": 1, "b": {"c": 1, "c": 2}, "a": 3}', "x") == ({"a": 3, "b": {"c": 2}}, ["c", "a"])
 
 
-def test_deep_nesting_is_an_error_like_any_other():
+def test_deep_nesting_is_an_error():
     with pytest.raises(TransportError):
         value("[" * 200_000)
 

@@ -24,7 +24,7 @@ ENVIRON = {"TOKEN": "t0k", "EMPTY": "", "ProgramFiles(x86)": "C:\\P", "NESTED": 
     ("${userHome}/x", os.path.expanduser("~") + "/x"),
     ("$TOKEN $$ $ {TOKEN} ${", "$TOKEN $$ $ {TOKEN} ${"),
 ])
-def test_what_is_replaced(text, expected):
+def test_placeholders_are_replaced(text, expected):
     assert Placeholders(ENVIRON, "/work space").fill(text) == expected
 
 
@@ -37,6 +37,6 @@ def test_what_is_replaced(text, expected):
     ("${a b}", "is not supported"),
     ("${workspaceFolder}", "not in a file"),
 ])
-def test_what_cannot_be_replaced(text, message):
+def test_unsupported_placeholders_are_errors(text, message):
     with pytest.raises(TransportError, match=message):
         Placeholders(ENVIRON, None).fill(text)

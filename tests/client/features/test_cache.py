@@ -1,4 +1,4 @@
-"""What is kept of a server's answers, for how long, and what makes it stale."""
+"""Which results are cached, for how long, and what makes them stale."""
 
 import threading
 
@@ -49,7 +49,7 @@ def kept(cache, *requests):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("scope", ["public", "private"])
-def test_a_result_is_kept_as_long_as_it_says(cache, clock, method, scope):
+def test_a_result_is_cached_for_its_ttl(cache, clock, method, scope):
     assert cache.find(method, {"uri": "a:b"}) is None
     keep(cache, method, {"uri": "a:b"}, ttl=1500, scope=scope, tools=[])
     clock.now += 1.4
@@ -59,19 +59,19 @@ def test_a_result_is_kept_as_long_as_it_says(cache, clock, method, scope):
 
 
 @pytest.mark.parametrize("ttl", [0, -1, -0.5, None, "1000", "long", [], {}, [1000], float("nan")])
-def test_a_result_that_does_not_say_how_long_is_not_kept(cache, ttl):
+def test_a_result_with_an_invalid_ttl_is_not_cached(cache, ttl):
     keep(cache, ttl=ttl)
     assert cache.find("tools/list", None) is None  # CACHE-09
 
 
-def test_a_result_that_says_nothing_is_not_kept(cache):
+def test_a_result_without_a_ttl_is_not_cached(cache):
     cache.keep("tools/list", None, {"tools": []}, cache.epoch)
     assert cache.find("tools/list", None) is None
 
 
 @pytest.mark.parametrize("ttl", [10 ** 12, 10 ** 400, 1e300, float("inf")],
                          ids=["much", "no float", "a float", "infinity"])
-def test_nothing_is_kept_for_longer_than_a_day(cache, clock, ttl):
+def test_results_are_cached_for_a_day_at_most(cache, clock, ttl):
     keep(cache, ttl=ttl)
     clock.now += 86_000
     assert cache.find("tools/list", None) is not None
@@ -86,7 +86,7 @@ def test_a_fraction_of_a_millisecond_counts(cache, clock):
     assert cache.find("tools/list", None) is None
 
 
-def test_a_newer_result_takes_the_place_of_an_older_one(cache, clock):
+def test_a_newer_result_replaces_an_older_one(cache, clock):
     keep(cache, ttl=1000, tools=[1])
     clock.now += 0.9
     keep(cache, ttl=1000, tools=[2])
@@ -94,18 +94,18 @@ def test_a_newer_result_takes_the_place_of_an_older_one(cache, clock):
     assert cache.find("tools/list", None)["tools"] == [2]
 
 
-# --- for what ------------------------------------------------------------------------------------------------
+# --- the key -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", [
     "tools/call", "prompts/get", "completion/complete", "server/discover", "ping", "example/own",
 ])
-def test_what_is_no_list_and_no_resource_is_not_kept(cache, method):
+def test_only_lists_and_resources_are_cached(cache, method):
     keep(cache, method)
     assert cache.find(method, None) is None
 
 
-def test_a_result_serves_the_same_request_only(cache):
+def test_a_result_is_for_the_same_request_only(cache):
     keep(cache, "tools/list", None, tools=["first page"])
     keep(cache, "tools/list", {"cursor": "a"}, tools=["page a"])
     keep(cache, "resources/read", {"uri": "x:1"}, contents=["x"])
@@ -117,8 +117,8 @@ def test_a_result_serves_the_same_request_only(cache):
                 ("resources/read", None)) == []
 
 
-def test_all_that_the_sender_says_makes_a_difference(cache):
-    # CACHE-06: a server may go by what its users put into _meta.
+def test_all_params_are_part_of_the_key(cache):
+    # CACHE-06: the result may depend on the _meta of a request.
     keep(cache, "resources/read", {"uri": "x:1", "own": [1], "_meta": {"a": 1}})
     assert cache.find("resources/read", {"_meta": {"a": 1}, "own": [1], "uri": "x:1"}) is not None
     assert cache.find("resources/read", {"own": [1], "uri": "x:1"}) is None
@@ -130,13 +130,13 @@ def test_all_that_the_sender_says_makes_a_difference(cache):
 @pytest.mark.parametrize("extra", [
     {"inputResponses": {}}, {"requestState": "s"}, {"inputResponses": {"q": {}}, "requestState": ""},
 ])
-def test_what_answers_have_brought_is_not_kept(cache, extra):
+def test_results_of_answered_questions_are_not_cached(cache, extra):
     params = {"uri": "x:1", **extra}
     keep(cache, "resources/read", params)
     assert kept(cache, ("resources/read", params), ("resources/read", {"uri": "x:1"})) == []  # CACHE-07
 
 
-def test_what_a_caller_does_with_a_result_is_its_own_affair(cache):
+def test_callers_get_copies(cache):
     given = result(tools=[{"name": "a"}])
     cache.keep("tools/list", None, given, cache.epoch)
     given["tools"][0]["name"] = "changed by who got it from the server"
@@ -146,7 +146,7 @@ def test_what_a_caller_does_with_a_result_is_its_own_affair(cache):
     assert cache.find("tools/list", None)["tools"] == [{"name": "a"}]
 
 
-def test_a_cache_that_is_off_keeps_nothing(clock):
+def test_a_disabled_cache_is_empty(clock):
     cache = Cache(False, clock)
     keep(cache)
     assert cache.find("tools/list", None) is None  # CACHE-19
@@ -160,7 +160,7 @@ def test_the_number_of_results_is_bounded(cache, clock):
     assert found == uris[500:]  # the oldest have gone
 
 
-def test_what_is_stale_goes_first(cache, clock):
+def test_stale_results_are_dropped_first(cache, clock):
     keep(cache, "resources/read", {"uri": "fresh"}, ttl=10_000)
     for number in range(999):
         keep(cache, "resources/read", {"uri": f"x:{number}"}, ttl=1000)
@@ -170,7 +170,7 @@ def test_what_is_stale_goes_first(cache, clock):
         ("resources/read", {"uri": "fresh"}), ("resources/read", {"uri": "one more"})]
 
 
-# --- what makes it stale ---------------------------------------------------------------------------------------
+# --- stale results -------------------------------------------------------------------------------------------
 
 
 EVERYTHING = [("tools/list", None), ("tools/list", {"cursor": "a"}), ("prompts/list", None), ("resources/list", None),
@@ -181,26 +181,26 @@ EVERYTHING = [("tools/list", None), ("tools/list", {"cursor": "a"}), ("prompts/l
 @pytest.mark.parametrize("notification, uri, gone", [
     (TOOLS, None, EVERYTHING[:2]), (PROMPTS, None, EVERYTHING[2:3]), (RESOURCES, None, EVERYTHING[3:5]),
     (UPDATED, "x:1", EVERYTHING[5:6]), (UPDATED, "x:3", []), ("notifications/message", None, []),
-    # An odd member of some other notification is none of this one's.
+    # A strange member of another notification does not matter.
     (TOOLS, "x:1", EVERYTHING[:2]), ("notifications/message", "x:1", []),
 ])
-def test_a_change_makes_stale_what_it_is_about(cache, notification, uri, gone):
+def test_a_notification_drops_the_results_it_concerns(cache, notification, uri, gone):
     for method, params in EVERYTHING:
         keep(cache, method, params)
     cache.changed(notification, uri)
     assert kept(cache, *EVERYTHING) == [request for request in EVERYTHING if request not in gone]  # CACHE-14
 
 
-def test_what_changes_while_it_is_asked_for_is_not_kept(cache):
+def test_a_result_overtaken_by_a_change_is_not_cached(cache):
     epoch = cache.epoch
     cache.changed(TOOLS)
-    cache.keep("tools/list", None, result(), epoch)  # it may be from before the change
+    cache.keep("tools/list", None, result(), epoch)  # the result may be from before the change
     assert cache.find("tools/list", None) is None
     keep(cache)
     assert cache.find("tools/list", None) is not None
 
 
-def test_what_is_no_change_keeps_nothing_from_being_kept(cache):
+def test_other_notifications_do_not_count_as_changes(cache):
     epoch = cache.epoch
     cache.changed("notifications/message")
     cache.changed("example/own")
@@ -208,7 +208,7 @@ def test_what_is_no_change_keeps_nothing_from_being_kept(cache):
     assert cache.find("tools/list", None) is not None
 
 
-def test_everything_can_be_forgotten(cache):
+def test_the_cache_can_be_cleared(cache):
     for method, params in EVERYTHING:
         keep(cache, method, params)
     epoch = cache.epoch
@@ -255,7 +255,7 @@ def served():
 
 
 def sent(client, use):
-    """Return how many messages go out while something is done, and what it gives."""
+    """Return the number of messages sent by a call, and its result."""
     before = client.counters.messages_sent
     value = use()
     return client.counters.messages_sent - before, value
@@ -266,20 +266,20 @@ def sent(client, use):
     (lambda client: client.list_prompts(), 1), (lambda client: client.list_resource_templates(), 1),
     (lambda client: client.read_resource("x:1"), 1),
 ])
-def test_what_is_fresh_is_not_asked_again(served, use, messages):
+def test_fresh_results_are_not_requested_again(served, use, messages):
     with mcplite.connect(served[1], timeout=LIMIT) as client:
         (first, told), (second, known) = sent(client, lambda: use(client)), sent(client, lambda: use(client))
         assert (first, second) == (messages, 0) and repr(told) == repr(known)
 
 
-def test_each_page_is_kept_for_itself(served):
+def test_each_page_is_cached_separately(served):
     with mcplite.connect(served[1], timeout=LIMIT) as client:
         _, page = sent(client, client.list_tools_page)
         assert sent(client, lambda: client.list_tools_page(page.next_cursor))[0] == 1
         assert sent(client, client.list_tools)[0] == 0  # CACHE-15
 
 
-def test_a_change_that_is_told_makes_the_list_stale(served):
+def test_a_change_notification_makes_the_list_stale(served):
     server, url = served
     with mcplite.connect(url, timeout=LIMIT) as client, client.listen(tools=True) as events:
         assert len(client.list_tools()) == 3 and sent(client, client.list_tools)[0] == 0
@@ -290,7 +290,7 @@ def test_a_change_that_is_told_makes_the_list_stale(served):
         assert sent(client, client.list_tools)[0] == 0
 
 
-def test_a_resource_that_was_updated_is_read_anew(served):
+def test_an_updated_resource_is_read_again(served):
     server, url = served
     with mcplite.connect(url, timeout=LIMIT) as client, client.listen(resources=["x:1"]) as events:
         client.read_resource("x:1")
@@ -300,7 +300,7 @@ def test_a_resource_that_was_updated_is_read_anew(served):
         assert sent(client, lambda: client.read_resource("x:1"))[0] == 0
 
 
-def test_nothing_is_kept_by_a_client_that_shall_not(served):
+def test_a_client_without_cache_caches_nothing(served):
     with mcplite.connect(served[1], timeout=LIMIT, cache=False) as client:
         assert sent(client, client.list_tools)[0] == sent(client, client.list_tools)[0] == 2
 
@@ -311,7 +311,7 @@ def test_nothing_is_shared_between_clients(served):
         assert sent(other, other.list_tools)[0] == 2  # CACHE-08
 
 
-def test_nothing_is_kept_in_a_session(served):
+def test_legacy_sessions_cache_nothing(served):
     with mcplite.connect(served[1], timeout=LIMIT, era="legacy", listen=False) as client:
         assert sent(client, client.list_tools)[0] == sent(client, client.list_tools)[0] == 2
 
@@ -333,7 +333,7 @@ def fake(**answers):
     return Fake({"server/discover": DISCOVERED, **{name.replace("_", "/"): answer for name, answer in answers.items()}})
 
 
-def test_a_change_that_overtakes_the_answer_counts():
+def test_a_change_before_the_answer_counts():
     def tools(params):
         if len(script.sent) == 2:
             script.tell(TOOLS)
@@ -343,7 +343,7 @@ def test_a_change_that_overtakes_the_answer_counts():
         assert [sent(client, client.list_tools)[0] for _ in range(3)] == [1, 1, 0]
 
 
-def test_log_messages_and_the_like_are_no_changes():
+def test_log_messages_are_not_changes():
     def tools(params):
         script.tell("notifications/message", {"level": "info", "data": "listing"})
         return result(10_000, tools=[])
@@ -352,7 +352,7 @@ def test_log_messages_and_the_like_are_no_changes():
         assert [sent(client, client.list_tools)[0] for _ in range(2)] == [1, 0]
 
 
-def test_what_questions_have_brought_is_asked_for_again():
+def test_results_after_questions_are_requested_again():
     question = {"method": "elicitation/create", "params": {"message": "which?", "requestedSchema": {
         "type": "object", "properties": {}}}}
 
@@ -366,7 +366,7 @@ def test_what_questions_have_brought_is_asked_for_again():
             assert [sent(client, lambda: client.read_resource("x:1"))[0] for _ in range(2)] == [2, 2]  # CACHE-07
 
 
-def test_what_a_state_has_brought_is_asked_for_again():
+def test_results_after_a_state_are_requested_again():
     def read(params):
         if "requestState" in params:
             return result(10_000, contents=[])
@@ -376,7 +376,7 @@ def test_what_a_state_has_brought_is_asked_for_again():
         assert [sent(client, lambda: client.read_resource("x:1"))[0] for _ in range(2)] == [2, 2]
 
 
-def test_an_error_is_not_kept():
+def test_errors_are_not_cached():
     answers = [Refusal(-32603), result(10_000, tools=[])]
     with fake(tools_list=lambda params: answers.pop(0)) as script, script.connect(era="modern") as client:
         with pytest.raises(mcplite.InternalError):
@@ -384,7 +384,7 @@ def test_an_error_is_not_kept():
         assert client.list_tools() == [] and answers == []
 
 
-def test_results_take_a_bounded_place(cache):
+def test_the_size_of_results_is_bounded(cache):
     text = "x" * (4 << 20)
     for number in range(20):
         cache.keep("resources/read", {"uri": f"x:{number}"}, result(text=text), cache.epoch)
@@ -394,7 +394,7 @@ def test_results_take_a_bounded_place(cache):
     assert cache.find("resources/read", {"uri": "huge"}) is None
 
 
-def test_pages_of_a_list_that_has_changed_are_asked_for_anew():
+def test_pages_of_a_changed_list_are_requested_again():
     # CACHE-16: the first page was kept, and the cursor in it means nothing any more.
     asked, changed = [], threading.Event()
 

@@ -10,7 +10,7 @@ from mcplite.client.features.call import DEFAULT, Call, check_positive, progress
     (10, DEFAULT, (10, 300)),
     (DEFAULT, 100, (60, 100)),
     (10, 20, (10, 20)),
-    (400, DEFAULT, (400, 400)),  # what was given exceeds the default
+    (400, DEFAULT, (400, 400)),  # the given timeout exceeds the default maximum
     (DEFAULT, 5, (5, 5)),
     (20, 5, (5, 5)),
     (None, DEFAULT, (None, None)),

@@ -14,7 +14,7 @@ def complete(params):
     return {"completion": {"values": [city for city in CITIES if city.startswith(params["argument"]["value"])]}}
 
 
-def test_each_text_is_asked_for_once():
+def test_each_text_is_requested_once():
     with Fake({COMPLETE: complete}) as fake, fake.connect() as client:
         completer = Completer(client, prompt="briefing", pause=0)
         assert completer.values("city", "Ro") == ["Rome", "Rouen"]
@@ -25,7 +25,7 @@ def test_each_text_is_asked_for_once():
         assert fake.got(COMPLETE, 2)["params"]["context"] == {"arguments": {"country": "IT"}}
 
 
-def test_what_is_overtaken_during_the_pause_is_never_asked_for():
+def test_outdated_texts_are_not_requested():
     with Fake({COMPLETE: complete}) as fake, fake.connect() as client:
         completer = Completer(client, resource="a://{city}", pause=0)
         completer.values("city", "Ro")
@@ -40,7 +40,7 @@ def test_what_is_overtaken_during_the_pause_is_never_asked_for():
         assert [message["params"]["argument"]["value"] for message in fake.sent if message.get("method") == COMPLETE] == ["Ro"]
 
 
-def test_what_is_overtaken_on_its_way_is_called_off():
+def test_outdated_requests_are_cancelled():
     answers = {"R": SILENCE}
     with Fake({COMPLETE: lambda params: answers.get(params["argument"]["value"]) or complete(params)}) as fake:
         with fake.connect() as client:
@@ -57,12 +57,12 @@ def test_what_is_overtaken_on_its_way_is_called_off():
 
 @pytest.mark.parametrize("answer", [
     {"completion": {"values": []}}, Refusal(-32602, "no such argument"), Refusal(-32603), SILENCE])
-def test_a_server_that_has_nothing_gives_nothing(answer):
+def test_a_server_without_completions_gives_an_empty_list(answer):
     with Fake({COMPLETE: lambda params: answer}) as fake, fake.connect(timeout=0.2) as client:
         assert Completer(client, prompt="briefing", pause=0).values("city", "Ro") == []  # COMP-15
 
 
-def test_what_is_remembered_is_bounded():
+def test_the_number_of_cached_answers_is_bounded():
     with Fake({COMPLETE: complete}) as fake, fake.connect() as client:
         completer = Completer(client, prompt="briefing", pause=0, remembered=2)
         for value in ("a", "b", "c", "c", "b", "a"):
@@ -70,14 +70,14 @@ def test_what_is_remembered_is_bounded():
         assert fake.methods().count(COMPLETE) == 4
 
 
-def test_errors_of_the_connection_are_told():
+def test_errors_of_the_connection_are_raised():
     with Fake(capabilities={}) as fake, fake.connect() as client, pytest.raises(mcplite.NotSupported):
         Completer(client, prompt="briefing", pause=0).values("city", "")
     with pytest.raises(mcplite.ConnectionClosed):
         Completer(client, prompt="briefing", pause=0).values("city", "")
 
 
-def test_one_reference_is_needed():
+def test_exactly_one_reference_is_needed():
     for wrong in ({}, {"prompt": "p", "resource": "r"}):
         with pytest.raises(ValueError, match="prompt= or resource="):
             Completer(None, **wrong)

@@ -52,13 +52,13 @@ def test_every_kind_of_content_becomes_an_object():
 
 
 @pytest.mark.parametrize("arguments, sent", [(None, {}), ({}, {}), ({"a": [1, {"b": None}]}, {"a": [1, {"b": None}]})])
-def test_arguments_arrive_as_they_are(arguments, sent):
+def test_arguments_arrive_unchanged(arguments, sent):
     with Fake({"tools/call": {"content": []}}) as fake, fake.connect() as client:
         client.call_tool("x", arguments)
         assert fake.got("tools/call")["params"] == {"name": "x", "arguments": sent}  # TOOL-20
 
 
-def test_any_mapping_will_do_and_nothing_else():
+def test_arguments_may_be_any_mapping():
     with Fake({"tools/call": {"content": []}}) as fake, fake.connect() as client:
         from types import MappingProxyType
         client.call_tool("x", MappingProxyType({"a": 1}))
@@ -71,7 +71,7 @@ def test_any_mapping_will_do_and_nothing_else():
         assert fake.methods().count("tools/call") == 1
 
 
-def test_a_failed_tool_is_a_result_and_a_refused_call_an_error():
+def test_a_tool_error_is_a_result_and_a_refused_call_an_error():
     def call(params):
         if params["name"] == "fails":
             return {"content": [{"type": "text", "text": "no such city"}], "isError": True}
@@ -101,7 +101,7 @@ def test_each_call_is_in_the_log_without_its_arguments(caplog):
 
 @pytest.mark.parametrize("answer", [{"content": {}}, {"content": [{"type": "text"}]}, {"content": ["x"]},
                                     {"content": [], "isError": "yes"}])
-def test_a_result_that_breaks_the_rules_names_server_and_method(answer):
+def test_an_invalid_result_names_server_and_method(answer):
     with Fake({"tools/call": answer}) as fake, fake.connect() as client:
         with pytest.raises(ProtocolError, match="the fake server answered 'tools/call' with an invalid result"):
             client.call_tool("x")
@@ -129,7 +129,7 @@ def promising(result, **options):
     return Fake(answers, **options)
 
 
-def test_a_kept_promise_is_a_result():
+def test_a_result_that_fits_its_schema_is_returned():
     with promising({"content": [], "structuredContent": {"n": 1}}) as fake, fake.connect() as client:
         client.list_tools()
         assert client.call_tool("count").structured_content == {"n": 1}
@@ -141,7 +141,7 @@ def test_a_kept_promise_is_a_result():
     ({"content": [], "structuredContent": {}}, "'n'"),
     ({"content": []}, "structuredContent"),
 ])
-def test_a_broken_promise_is_an_error_that_names_the_tool(result, text, version):
+def test_a_result_that_does_not_fit_is_an_error_that_names_the_tool(result, text, version):
     with promising(result, version=version) as fake, fake.connect() as client:
         client.list_tools()
         with pytest.raises(ProtocolError) as caught:
@@ -150,12 +150,12 @@ def test_a_broken_promise_is_an_error_that_names_the_tool(result, text, version)
         client.call_tool("plain")
 
 
-def test_without_a_listing_nothing_is_known_and_nothing_checked():
+def test_results_of_unlisted_tools_are_not_checked():
     with promising({"content": [], "structuredContent": {"n": "one"}}) as fake, fake.connect() as client:
         assert client.call_tool("count").structured_content == {"n": "one"}
 
 
-def test_a_failed_tool_has_promised_nothing():
+def test_error_results_are_not_checked():
     with promising({"content": [], "isError": True}) as fake, fake.connect() as client:
         client.list_tools()
         assert client.call_tool("count").is_error  # TOOL-43
@@ -168,13 +168,13 @@ def test_checks_can_be_left_out():
 
 
 @pytest.mark.parametrize("version", [name for name in LEGACY if name not in STRUCTURED])
-def test_before_june_2025_there_are_no_promises(version):
+def test_before_june_2025_there_are_no_output_schemas(version):
     with promising({"content": []}, version=version) as fake, fake.connect() as client:
         client.list_tools()
         client.call_tool("count")
 
 
-def test_promises_are_forgotten_when_the_list_changes():
+def test_schemas_are_forgotten_when_the_list_changes():
     heard = threading.Event()
     with promising({"content": [], "structuredContent": {"n": "one"}}) as fake:
         with fake.connect(on_tools_changed=heard.set) as client:
@@ -184,7 +184,7 @@ def test_promises_are_forgotten_when_the_list_changes():
             client.call_tool("count")
 
 
-def test_a_list_that_was_asked_for_before_a_change_promises_nothing():
+def test_a_list_from_before_a_change_has_no_schemas():
     heard = threading.Event()
 
     def listing(params):
@@ -247,7 +247,7 @@ def test_all_pages_together_have_one_deadline():
         assert 1 < fake.methods().count("tools/list") < 100
 
 
-def test_no_page_is_asked_for_after_the_deadline():
+def test_no_page_is_requested_after_the_deadline():
     def late(method, params, proceed):
         result = proceed()
         threading.Event().wait(0.4)
@@ -259,7 +259,7 @@ def test_no_page_is_asked_for_after_the_deadline():
         assert fake.methods().count("tools/list") == 1
 
 
-def test_a_list_may_take_for_ever_when_the_caller_says_so():
+def test_a_list_may_have_no_deadline():
     pages = {None: {"tools": [], "nextCursor": "x"}, "x": {"tools": [tool("last")]}}
     with Fake({"tools/list": lambda params: pages[(params or {}).get("cursor")]}) as fake, fake.connect() as client:
         assert [item.name for item in client.list_tools(timeout=None, max_timeout=None)] == ["last"]
@@ -275,7 +275,7 @@ def test_options_reach_every_page():
             client.list_tools(cancel=token)
 
 
-def test_an_item_that_breaks_the_rules_does_not_take_the_others_with_it(caplog):
+def test_an_invalid_item_is_left_out_alone(caplog):
     items = [tool("good"), {"name": "bad"}, 3, tool("fine")]
     with Fake({"tools/list": {"tools": items}}) as fake, fake.connect() as client:
         assert [item.name for item in client.list_tools()] == ["good", "fine"]  # SEC-67
@@ -294,20 +294,20 @@ def test_a_resource_is_read():
 
 
 @pytest.mark.parametrize("code, data, uri", [(-32002, {"uri": "a://x"}, "a://x"), (-32602, None, "a://b"), (-32002, None, None)])
-def test_both_codes_mean_that_there_is_no_such_resource(code, data, uri):
+def test_both_error_codes_mean_a_missing_resource(code, data, uri):
     with Fake({"resources/read": Refusal(code, "gone", data)}) as fake, fake.connect() as client:
         with pytest.raises(ResourceNotFound) as caught:
             client.read_resource("a://b")  # RSRC-18
         assert caught.value.code == code and caught.value.received and caught.value.uri == uri
 
 
-def test_other_errors_of_reading_stay_what_they_are():
+def test_other_errors_of_reading_are_raised_unchanged():
     with Fake({"resources/read": Refusal(-32603, "broken")}) as fake, fake.connect() as client:
         with pytest.raises(mcplite.InternalError):
             client.read_resource("a://b")
 
 
-def test_subscribing_hearing_reading_again():
+def test_subscribe_then_read_on_update():
     heard, uris = threading.Event(), []
     with Fake({"resources/read": {"contents": [{"uri": "a://b", "text": "new"}]}}) as fake:
         client = fake.connect(on_resource_updated=lambda uri: (uris.append(client.read_resource(uri).text), heard.set()))
@@ -358,7 +358,7 @@ def test_completion_needs_one_reference():
                 client.complete(argument="a", value="", **wrong)
 
 
-def test_the_oldest_revision_may_just_try_to_complete():
+def test_revisions_without_the_capability_may_try_to_complete():
     with Fake(version=LEGACY[0], capabilities={}) as fake, fake.connect() as client:
         assert client.complete(prompt="p", argument="a", value="").values == []  # COMP-02
     with Fake(version=LEGACY[1]) as fake, fake.connect() as client, pytest.raises(mcplite.MethodNotFound):

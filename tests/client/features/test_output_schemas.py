@@ -20,7 +20,7 @@ def check(known, content, tool="count", is_error=False):
     known.check(tool, CallToolResult(structured_content=content, is_error=is_error), "the server")
 
 
-def test_promises_are_checked():
+def test_results_are_checked():
     known = outputs()
     check(known, {"n": 1})
     check(known, None, is_error=True)
@@ -33,11 +33,11 @@ def test_promises_are_checked():
         check(known, None)
 
 
-def test_checks_that_are_off_check_nothing():
+def test_disabled_checks_check_nothing():
     check(outputs(on=False), {"n": "x"})
 
 
-def test_a_later_listing_replaces_what_was_known():
+def test_a_later_listing_replaces_schemas():
     known = outputs()
     known.learn([Tool("other", {}, output_schema=NUMBER)], known.epoch)
     with pytest.raises(ProtocolError):
@@ -48,7 +48,7 @@ def test_a_later_listing_replaces_what_was_known():
     check(known, {"n": "x"})
 
 
-def test_what_was_asked_for_before_a_change_is_not_believed():
+def test_a_list_from_before_a_change_is_ignored():
     known = OutputSchemas(True)
     epoch = known.epoch
     known.forget()
@@ -60,7 +60,7 @@ def test_what_was_asked_for_before_a_change_is_not_believed():
     {"type": 3}, {"type": "string", "pattern": "(a+)+$"}, {"type": "string", "pattern": "("}, {"type": "string", "pattern": "x" * 600},
     {"allOf": [{"description": "x" * 300_000}]},
 ], ids=lambda schema: str(schema)[:30])
-def test_a_schema_that_cannot_be_used_is_said_once_and_harms_nothing(schema, caplog):
+def test_an_unusable_schema_is_logged_once(schema, caplog):
     known = outputs(schema)
     check(known, {"n": "x"})
     check(known, None)
@@ -71,7 +71,7 @@ def test_a_schema_that_cannot_be_used_is_said_once_and_harms_nothing(schema, cap
 @pytest.mark.parametrize("schema, text", [
     ({"$ref": "http://127.0.0.1:9/schema"}, "never fetched"), ({"$ref": "#/nowhere"}, "no part of the schema"),
     ({"$schema": "http://example.com/mine"}, "dialect 'http://example.com/mine' is not supported")])
-def test_a_promise_that_nobody_can_read_is_an_error(schema, text):
+def test_a_schema_of_an_unknown_dialect_is_an_error(schema, text):
     # JSCH-04, JSCH-11
     known = outputs(schema)
     for _ in range(2):
@@ -80,7 +80,7 @@ def test_a_promise_that_nobody_can_read_is_an_error(schema, text):
         assert "validate=False" in str(caught.value)
 
 
-def test_without_the_validator_results_are_results(monkeypatch, caplog):
+def test_without_the_validator_results_pass_unchecked(monkeypatch, caplog):
     real = builtins.__import__
 
     def missing(name, *arguments, **options):

@@ -33,13 +33,13 @@ def pages(*rows):
     ([(["a"], None)], ["a"], [None]),
     ([(["a", "b"], "x"), ([], ""), (["c"], None)], ["a", "b", "c"], [None, "x", ""]),
 ])
-def test_pages_are_walked_until_there_is_no_cursor(rows, names, asked):
+def test_pages_are_walked_until_the_cursor_is_absent(rows, names, asked):
     page = pages(*rows)
     assert [item.name for item in walk(page, "prompts", "it")] == names
     assert page.asked == asked  # PAGE-02, PAGE-03, PAGE-05
 
 
-def test_a_cursor_that_comes_again_later_ends_the_walk():
+def test_a_repeated_cursor_is_an_error():
     rows = [(["a"], "1"), (["b"], "2"), (["c"], "1")]
     with pytest.raises(ProtocolError, match="it gave the cursor '1' twice"):
         walk(pages(*rows), "prompts", "it")
@@ -81,7 +81,7 @@ LISTS = [
 
 
 @pytest.mark.parametrize("page, kind, member, attribute, item", LISTS, ids=[row[2] for row in LISTS])
-def test_bad_items_are_left_out_and_counted(page, kind, member, attribute, item, caplog):
+def test_invalid_items_are_left_out_and_counted(page, kind, member, attribute, item, caplog):
     wire = {member: [item, {}, None, {**item, "name": 3}, item], "nextCursor": "x", "_meta": {"m": 1}, "more": 1}
     result = read_page(page, wire, "it")
     assert [type(entry) for entry in getattr(result, attribute)] == [kind, kind]
@@ -90,7 +90,7 @@ def test_bad_items_are_left_out_and_counted(page, kind, member, attribute, item,
 
 
 @pytest.mark.parametrize("page, kind, member, attribute, item", LISTS, ids=[row[2] for row in LISTS])
-def test_a_bad_page_is_an_error(page, kind, member, attribute, item):
+def test_an_invalid_page_is_an_error(page, kind, member, attribute, item):
     for wire in ({}, {member: {}}, {member: None}, {member: [item], "nextCursor": 3}, {member: [{}], "nextCursor": {}}):
         with pytest.raises(ProtocolError):
             read_page(page, wire, "it")

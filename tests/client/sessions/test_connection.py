@@ -16,7 +16,7 @@ LIMIT = 30
 
 
 class RecordingSession(ConnectionHandler):
-    """A session that records what it is called with, and takes the notifications of one method."""
+    """A session that records its calls, and takes the notifications of one method."""
 
     def __init__(self, happened):
         self._happened, self.revision = happened, None
@@ -118,19 +118,19 @@ def test_a_custom_handler_replaces_another(make):
 
 def test_handlers_run_one_after_another_in_the_order_of_the_notifications(make):
     ends = make()
-    gate, running = threading.Event(), []
+    proceed, running = threading.Event(), []
 
     def slow(params):
         running.append(params["number"])
-        assert gate.wait(LIMIT) and running[-1] == params["number"]  # no other has begun meanwhile
+        assert proceed.wait(LIMIT) and running[-1] == params["number"]  # no other has begun meanwhile
         ends.note("done")(params["number"])
 
     ends.custom["notifications/example"] = slow
     for number in range(5):
         ends.notify("notifications/example", {"number": number})
     ends.connection.post(ends.note("posted"))
-    ends.flush()  # whatever a handler does, reading goes on
-    gate.set()
+    ends.flush()  # a blocked handler does not stop the reading
+    proceed.set()
     ends.wait(6)
     done = [item for item in ends.happened if item[0] == "done"]
     assert done == [("done", number) for number in range(5)] and running == list(range(5))

@@ -1,4 +1,4 @@
-"""Questions that come as results: who answers them, what is sent again, and how often."""
+"""Results that require input: the answers of handlers and callers, the repeated requests, and their bounds."""
 
 import queue
 import threading
@@ -18,7 +18,7 @@ FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 
 
 def asking(requests=None, state=None):
-    """Return a result that asks."""
+    """Return a result that requires input."""
     return {"resultType": "input_required", **({} if requests is None else {"inputRequests": requests}),
             **({} if state is None else {"requestState": state})}
 
@@ -33,7 +33,7 @@ def sample(text="?"):
 
 
 def named(request):
-    """Answer a form with what it asks."""
+    """Answer a form with its own message."""
     return mcplite.accept({"name": request.message})
 
 
@@ -52,7 +52,7 @@ class Script(Fake):
 
     @property
     def calls(self):
-        """The params of each tool call, without what goes with every request."""
+        """The params of each tool call, without _meta."""
         return [{name: value for name, value in message["params"].items() if name != "_meta"}
                 for message in self.sent if message.get("method") == "tools/call"]
 
@@ -64,10 +64,10 @@ def call(client, **options):
     return client.call_tool("t", {"a": 1}, **options)
 
 
-# --- what is sent again ------------------------------------------------------------------------------------
+# --- repeated requests -------------------------------------------------------------------------------------
 
 
-def test_an_answer_goes_with_the_same_request_under_another_id():
+def test_answers_go_with_the_same_request_under_a_new_id():
     with Script(asking({"who": elicit("name?")}, "s1"), DONE) as script:
         with script.connect(elicitation_handler=named) as client:
             assert call(client).text == "done"
@@ -77,20 +77,20 @@ def test_an_answer_goes_with_the_same_request_under_another_id():
 
 
 @pytest.mark.parametrize("state", ["", " ", "{\"a\": 1}", "ä\u2028\U0001f600\x00", "x" * 100_000])
-def test_a_state_comes_back_as_it_went(state):
+def test_a_state_is_returned_unchanged(state):
     with Script(asking({"q": elicit()}, state), DONE) as script, script.connect(elicitation_handler=named) as client:
         call(client)
         assert script.calls[1]["requestState"] == state  # MRTR-24, MRTR-25
 
 
-def test_no_state_comes_back_when_there_was_none():
+def test_without_a_state_none_is_returned():
     with Script(asking({"q": elicit()}, "s1"), asking({"r": elicit()}), DONE) as script:
         with script.connect(elicitation_handler=named) as client:
             call(client)
         assert "requestState" not in script.calls[2]  # MRTR-26: not even the one of the round before
 
 
-def test_answers_are_those_of_one_round():
+def test_each_round_sends_its_own_answers():
     with Script(asking({"q": elicit("1")}, "s1"), asking({"r": elicit("2")}, "s2"), asking(state="s3"), DONE) as script:
         with script.connect(elicitation_handler=named) as client:
             call(client)
@@ -116,7 +116,7 @@ def test_every_kind_of_question_is_answered():
     lambda client: client.call_tool("t"), lambda client: client.get_prompt("p"),
     lambda client: client.read_resource("r:1"),
 ])
-def test_whatever_may_ask_is_answered(use):
+def test_questions_of_these_methods_are_answered(use):
     results = [asking({"q": elicit()}), {**DONE, "messages": [], "contents": [], "ttlMs": 0, "cacheScope": "private"}]
     first = {"tools/call": list(results), "prompts/get": list(results), "resources/read": list(results)}
     answers = {method: lambda params, method=method: first[method].pop(0) for method in first}
@@ -129,14 +129,14 @@ def test_whatever_may_ask_is_answered(use):
     lambda client: client.list_tools(), lambda client: client.ping(), lambda client: client.request("example/own"),
     lambda client: client.complete(prompt="p", argument="a", value=""),
 ])
-def test_what_may_not_ask_is_not_answered(use):
+def test_questions_of_other_methods_are_errors(use):
     asked = []
     answer = asking({"q": elicit()}, "s1")
     discovered = [DISCOVERED, answer]
     with Script(DONE, **{"tools/list": answer, "example/own": answer, "completion/complete": answer,
                          "server/discover": lambda params: discovered.pop(0)}) as script:
         with script.connect(elicitation_handler=asked.append) as client:
-            with pytest.raises(ProtocolError, match="may be answered"):
+            with pytest.raises(ProtocolError, match="questions, which are allowed only for"):
                 use(client)
         assert asked == [] and len(script.sent) == 2  # MRTR-03
 
@@ -149,7 +149,7 @@ def test_what_may_not_ask_is_not_answered(use):
     asking({"q": {"method": "roots/list", "params": []}}), asking({"q": elicit(), "r": 1}),
     asking(state=3), asking(state={}), asking({"q": elicit()}, ["s1"]), asking(state=False),
 ], ids=repr)
-def test_questions_that_are_none_break_the_rules(result):
+def test_malformed_questions_are_errors(result):
     asked = []
     with Script(result) as script, script.connect(elicitation_handler=asked.append, roots=[]) as client:
         with pytest.raises(ProtocolError) as caught:
@@ -162,14 +162,14 @@ def test_questions_that_are_none_break_the_rules(result):
     {"method": "elicitation/create", "params": {"mode": "url", "message": "?", "url": "https://example.com/"}},
     {"method": "elicitation/create", "params": {"message": "?"}}, {"method": "elicitation/create"},
 ], ids=repr)
-def test_questions_that_were_not_declared_break_the_rules(question):
+def test_undeclared_questions_are_errors(question):
     with Script(asking({"q": question})) as script, script.connect(elicitation_handler=named) as client:
         with pytest.raises(ProtocolError, match="did not declare"):
             call(client)
         assert len(script.calls) == 1  # MRTR-08
 
 
-def test_questions_in_two_calls_at_once_do_not_touch_each_other():
+def test_questions_of_two_concurrent_calls_are_independent():
     both = threading.Barrier(2)
 
     def answer(request):
@@ -189,14 +189,14 @@ def test_questions_in_two_calls_at_once_do_not_touch_each_other():
         assert outcome[0].text == "a: a, state of a"
 
 
-# --- who answers -------------------------------------------------------------------------------------------
+# --- the handlers ------------------------------------------------------------------------------------------
 
 
-def test_several_questions_are_answered_side_by_side():
+def test_several_questions_are_answered_in_parallel():
     together = threading.Barrier(3)
 
     def answer(request):
-        together.wait(LIMIT)  # nobody gets past this alone
+        together.wait(LIMIT)  # returns only when both handlers run
         return mcplite.accept({"name": request.message})
 
     with Script(asking({key: elicit(key) for key in "abc"}), DONE) as script:
@@ -252,12 +252,12 @@ def test_a_handler_that_fails_on_the_thread_of_the_caller_ends_the_call(caplog):
 
 
 @pytest.mark.parametrize("first", ["elicitation", "sampling"])
-def test_other_questions_are_called_off_when_one_fails(first, caplog):
+def test_other_handlers_are_cancelled_when_one_fails(first, caplog):
     asked = threading.Event()
 
     def wait(request):
         asked.set()
-        assert request.token.wait(LIMIT), "nobody has called it off"
+        assert request.token.wait(LIMIT), "the handler was not cancelled"
         return mcplite.decline()
 
     def fail(request):
@@ -271,7 +271,7 @@ def test_other_questions_are_called_off_when_one_fails(first, caplog):
             call(client)
 
 
-def test_what_has_failed_first_is_told_and_not_what_was_called_off_for_it():
+def test_the_first_failure_is_raised_and_not_a_cancellation():
     def answer(request):
         if request.messages[0].content[0].text == "bad":
             return 3  # which is no answer
@@ -320,7 +320,7 @@ def test_no_more_handlers_run_at_once_than_the_client_was_made_for():
         assert len(script.calls[1]["inputResponses"]) == 50 and max(peaks) <= 3
 
 
-def test_nobody_is_asked_any_more_once_a_question_has_failed(caplog):
+def test_no_handler_starts_after_a_failure(caplog):
     asked = []
 
     def fail(request):
@@ -333,7 +333,7 @@ def test_nobody_is_asked_any_more_once_a_question_has_failed(caplog):
     assert len(asked) == 1
 
 
-def test_closing_the_client_calls_its_questions_off():
+def test_closing_the_client_cancels_its_handlers():
     asked, called_off = threading.Event(), queue.Queue()
 
     def wait(request):
@@ -350,7 +350,7 @@ def test_closing_the_client_calls_its_questions_off():
 
 
 @pytest.mark.parametrize("how", ["cancelled", "closed"])
-def test_a_handler_that_does_not_listen_holds_nobody_up(how):
+def test_a_handler_that_ignores_its_token_does_not_block_the_call(how):
     asked, go_on, token = threading.Event(), threading.Event(), mcplite.CancelToken()
 
     def stubborn(request):
@@ -367,7 +367,7 @@ def test_a_handler_that_does_not_listen_holds_nobody_up(how):
         go_on.set()
 
 
-def test_more_questions_than_are_taken_in_a_minute():
+def test_too_many_questions_in_a_minute_are_an_error():
     # ELIC-22, SAMP-21
     with Script(asking({str(number): elicit() for number in range(4)})) as script:
         with script.connect(elicitation_handler=lambda request: mcplite.accept({}), questions_per_minute=3) as client:
@@ -375,7 +375,7 @@ def test_more_questions_than_are_taken_in_a_minute():
                 call(client)
 
 
-def test_the_time_of_whoever_answers_is_not_the_servers():
+def test_the_time_of_handlers_does_not_count():
     def ponder(request):
         threading.Event().wait(2.5)
         return mcplite.accept({})
@@ -409,7 +409,7 @@ def test_a_handler_may_call_the_server():
 # --- how often ---------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_asks_without_end_is_left():
+def test_endless_questions_are_an_error():
     asked = []
     with Script(asking({"q": elicit()}, "s")) as script:
         with script.connect(elicitation_handler=lambda request: asked.append(request) or mcplite.decline()) as client:
@@ -419,7 +419,7 @@ def test_a_server_that_asks_without_end_is_left():
             client.ping()
 
 
-def test_the_last_round_may_bring_the_answer():
+def test_the_last_round_may_be_complete():
     with Script(*[asking({"q": elicit()}, str(number)) for number in range(10)], DONE) as script:
         with script.connect(elicitation_handler=named) as client:
             assert call(client).text == "done"
@@ -441,7 +441,7 @@ class Patient(mcplite.CancelToken):
 
 
 @pytest.mark.parametrize("empty", [asking(state="s"), asking({}, "s"), asking({})], ids=repr)
-def test_a_server_that_only_wants_to_be_asked_again_is_asked_more_and_more_slowly(empty):
+def test_requests_without_questions_are_repeated_with_growing_pauses(empty):
     token = Patient()
     with Script(empty) as script, script.connect() as client, pytest.raises(ProtocolError, match="10 rounds"):
         call(client, cancel=token)
@@ -475,7 +475,7 @@ def test_a_pause_without_a_token_ends_as_well():
 # --- by hand -----------------------------------------------------------------------------------------------
 
 
-def test_a_caller_answers_by_itself_and_another_one_goes_on():
+def test_a_caller_answers_and_another_client_continues():
     asked = []
     questions = {"who": elicit("name?")}
     with Script(asking(questions, "s1")) as script, script.connect(elicitation_handler=asked.append) as client:
@@ -489,7 +489,7 @@ def test_a_caller_answers_by_itself_and_another_one_goes_on():
         assert script.calls == [{**CALL, "inputResponses": answers, "requestState": "s1"}]
 
 
-def test_what_was_given_by_hand_is_not_given_again():
+def test_manual_answers_are_sent_once():
     with Script(asking({"q": elicit("second")}, "s2"), asking(state="s3"), DONE) as script:
         with script.connect(elicitation_handler=named) as client:
             call(client, input_responses={"p": {"action": "decline"}}, request_state="s1")
@@ -499,7 +499,7 @@ def test_what_was_given_by_hand_is_not_given_again():
             {**CALL, "inputResponses": second, "requestState": "s2"}, {**CALL, "requestState": "s3"}]
 
 
-def test_a_caller_by_hand_is_asked_again_and_again():
+def test_a_manual_caller_gets_every_round():
     with Script(asking({"q": elicit()}, "s1"), asking({"r": elicit()}), DONE) as script, script.connect() as client:
         needed = []
         for _ in range(2):
@@ -510,12 +510,12 @@ def test_a_caller_by_hand_is_asked_again_and_again():
         assert client.request("tools/call", CALL, rounds=False) == DONE
 
 
-def test_by_hand_the_rules_hold_as_well():
+def test_manual_rounds_are_checked_too():
     with Script(asking()) as script, script.connect() as client, pytest.raises(ProtocolError):
         call(client, rounds=False)
 
 
-def test_the_rounds_of_a_real_server_are_gone_through_by_hand_in_two_clients():
+def test_manual_rounds_of_a_real_server_across_two_clients():
     server = mcplite.Server("here", fleet=True, state_keys=["0123456789abcdef"])
 
     @server.tool()

@@ -36,7 +36,7 @@ def test_any_legacy_revision_that_the_server_chooses_is_taken(version):
 
 
 @pytest.mark.parametrize("version", ["2099-01-01", revisions.NEWEST.name, "", "1"])
-def test_a_revision_that_we_do_not_speak_ends_the_connection(version):
+def test_an_unknown_revision_ends_the_connection(version):
     with Fake(handshake={"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": "f", "version": "1"}}
               ) as fake:
         client = fake.connect()
@@ -63,18 +63,18 @@ def test_a_pinned_revision_is_the_only_one(version):
     Refusal(-32602, "Unsupported protocol version", {"supported": ["2024-11-05"], "requested": "x"}),
     Refusal(-32022, "Unsupported protocol version", {"supported": ["2024-11-05"]}),
 ])
-def test_a_refused_revision_is_understood(refusal):
+def test_a_refused_revision_is_an_unsupported_version(refusal):
     with Fake(handshake=refusal) as fake, pytest.raises(UnsupportedVersion) as caught:
         fake.connect().open()
     assert caught.value.supported == ["2024-11-05"]  # LIFE-19
 
 
-def test_another_refusal_of_the_handshake_is_told_as_it_is():
+def test_other_errors_of_the_handshake_are_raised_unchanged():
     with Fake(handshake=Refusal(-32602, "go away")) as fake, pytest.raises(mcplite.InvalidParams, match="go away"):
         fake.connect().open()
 
 
-def test_a_silent_server_is_left_without_a_cancel_notice():
+def test_a_silent_server_gets_no_cancel_notice():
     with Fake(handshake=lambda params: SILENCE) as fake:
         client = fake.connect(open_timeout=0.2)
         with pytest.raises(RequestTimeout, match="open_timeout"):
@@ -123,7 +123,7 @@ def test_pings_are_answered_before_the_handshake_is_over():
         assert pinged.is_set()
 
 
-def test_a_question_that_overtakes_the_handshake_waits_for_it():
+def test_an_early_question_waits_for_the_handshake():
     def handshake(params):
         early.append(fake.ask("roots/list"))
         threading.Event().wait(0.2)  # time for the client to answer too early
@@ -134,7 +134,7 @@ def test_a_question_that_overtakes_the_handshake_waits_for_it():
         assert fake.answer_of(early[0])["result"]["roots"][0]["uri"] == "file:///a"
 
 
-def test_a_question_that_never_gets_a_handshake_is_not_answered():
+def test_a_question_without_a_handshake_is_refused():
     def handshake(params):
         early.append(fake.ask("roots/list"))
         return {}
@@ -165,7 +165,7 @@ def test_late_answers_are_dropped_and_the_next_call_works():
         client.ping()
 
 
-def test_a_token_cancels_and_the_server_is_told_why():
+def test_a_token_cancels_and_the_server_gets_the_reason():
     token = mcplite.CancelToken()
     with Fake({"slow": lambda params: SILENCE}) as fake, fake.connect() as client:
         thread, outcome = start(client.request, "slow", cancel=token)
@@ -234,7 +234,7 @@ def test_stray_progress_is_dropped(params):
 
 
 @pytest.mark.parametrize("value", ["much", None, [], {}])
-def test_progress_that_is_no_number_reaches_nobody(value):
+def test_invalid_progress_is_dropped(value):
     def work(params):
         fake.tell("notifications/progress", {"progressToken": params["_meta"]["progressToken"], "progress": value})
         return {}
@@ -245,7 +245,7 @@ def test_progress_that_is_no_number_reaches_nobody(value):
         assert reports == []
 
 
-def test_a_progress_callback_that_raises_harms_nothing(caplog):
+def test_a_failing_progress_callback_is_logged(caplog):
     def work(params):
         fake.tell("notifications/progress", {"progressToken": params["_meta"]["progressToken"], "progress": 1})
         return {"fine": 1}
@@ -265,7 +265,7 @@ def test_the_members_of_meta_stay_beside_the_progress_token():
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {1, 2}, b"x"])
-def test_params_that_are_no_json_are_refused_before_anything_is_sent(value):
+def test_params_that_are_not_json_are_not_sent(value):
     with Fake() as fake, fake.connect() as client:
         with pytest.raises((TypeError, ValueError), match="'odd' was not sent to the fake server"):
             client.request("odd", {"value": value})
@@ -289,7 +289,7 @@ def test_answers_in_any_order_find_their_callers():
         assert len(set(ids)) == 8  # RPC-05
 
 
-def test_a_result_that_is_no_object_fails_its_call_alone():
+def test_a_result_that_is_not_an_object_fails_its_call_only():
     def answer(params):
         fake.send({"id": fake.got("odd")["id"], "result": None})
         return SILENCE
@@ -300,7 +300,7 @@ def test_a_result_that_is_no_object_fails_its_call_alone():
         client.ping()
 
 
-def test_a_key_that_comes_twice_in_an_answer_is_no_reason_to_drop_it():
+def test_duplicate_keys_in_an_answer_are_accepted():
     def answer(params):
         fake.raw(b'{"jsonrpc":"2.0","id":%d,"result":{"a":1,"a":2}}' % fake.got("odd")["id"])
         return SILENCE
@@ -320,7 +320,7 @@ def test_ids_of_both_directions_do_not_mix():
         assert client.request("work") == {"ok": 1}  # RPC-31
 
 
-def test_batches_are_taken_in_the_one_revision_that_has_them():
+def test_batches_are_accepted_in_the_one_revision_that_has_them():
     for version in LEGACY:
         got = []
         with Fake(version=version) as fake, fake.connect(roots=[]) as client:
@@ -350,7 +350,7 @@ def test_unknown_requests_are_refused_and_unknown_notifications_ignored():
         client.ping()  # CANC-09, RPC-15
 
 
-def test_a_ping_is_answered_while_a_handler_thinks():
+def test_a_ping_is_answered_while_a_handler_runs():
     asked, answer = threading.Event(), threading.Event()
 
     def think(request):
@@ -367,7 +367,7 @@ def test_a_ping_is_answered_while_a_handler_thinks():
         assert fake.answer_of(id)["result"]["action"] == "accept"
 
 
-def test_the_time_of_a_person_does_not_count():
+def test_the_time_of_handlers_does_not_count():
     typed = threading.Event()
 
     def tool(params):
@@ -382,7 +382,7 @@ def test_the_time_of_a_person_does_not_count():
         assert client.call_tool("ask", timeout=2).text == "accept"  # TIME-08
 
 
-def test_a_call_from_within_a_handler_has_a_timeout_like_any_other():
+def test_a_call_from_within_a_handler_has_a_timeout():
     outcome = []
 
     def ask(request):
@@ -398,7 +398,7 @@ def test_a_call_from_within_a_handler_has_a_timeout_like_any_other():
         assert len(outcome) == 1
 
 
-def test_questions_within_questions_need_no_more_than_one_place():
+def test_nested_questions_need_one_place():
     def deeper(params):
         depth = params["depth"]
         if depth:
@@ -417,7 +417,7 @@ def test_questions_within_questions_need_no_more_than_one_place():
         assert seen == [5, 4, 3, 2, 1]
 
 
-def test_a_cancelled_question_gets_no_answer_and_its_handler_is_told():
+def test_a_cancelled_question_is_not_answered_and_its_token_is_cancelled():
     asked, told = threading.Event(), threading.Event()
 
     def ask(request):
@@ -450,7 +450,7 @@ def test_questions_beyond_all_places_wait_for_one():
         assert [fake.answer_of(id)["result"]["action"] for id in ids] == ["accept"] * 6
 
 
-def test_a_server_that_asks_too_often_is_refused():
+def test_too_many_questions_are_refused():
     with Fake() as fake, fake.connect(roots=[], questions_per_minute=3) as client:
         assert ["result" in fake.asked("roots/list") for _ in range(5)] == [True] * 3 + [False] * 2  # ELIC-22
         assert fake.asked("roots/list")["error"]["code"] == -31001
@@ -461,7 +461,7 @@ def test_a_server_that_asks_too_often_is_refused():
 # --- notifications ---------------------------------------------------------------------------------------
 
 
-def test_news_come_in_order_on_a_thread_of_their_own():
+def test_notifications_come_in_order_on_their_own_thread():
     seen, threads, done = [], set(), threading.Event()
 
     def log(message):
@@ -490,7 +490,7 @@ def test_a_callback_may_call_the_client():
         assert done.wait(LIMIT)
 
 
-def test_what_has_come_before_the_end_is_still_told():
+def test_notifications_before_the_end_are_still_handled():
     seen = []
     gate = threading.Event()
 
@@ -510,7 +510,7 @@ def test_what_has_come_before_the_end_is_still_told():
         assert seen == [0, 1, 2, 3, 4]
 
 
-def test_bad_news_are_logged_and_dropped(caplog):
+def test_invalid_notifications_are_logged_and_dropped(caplog):
     with Fake() as fake, fake.connect(log_handler=print, on_resource_updated=print, on_elicitation_complete=print
                                       ) as client:
         fake.tell("notifications/message", {"level": 3})
@@ -524,7 +524,7 @@ def test_bad_news_are_logged_and_dropped(caplog):
 # --- the end -------------------------------------------------------------------------------------------------
 
 
-def test_the_end_of_the_server_fails_calls_closes_the_channel_and_is_told():
+def test_the_end_of_the_server_fails_calls_and_is_a_disconnect():
     told, ended = threading.Event(), []
     with Fake({"slow": lambda params: SILENCE}) as fake:
         client = fake.connect(on_disconnect=lambda error: (ended.append(error), told.set())).open()
@@ -542,7 +542,7 @@ def test_the_end_of_the_server_fails_calls_closes_the_channel_and_is_told():
         assert len(ended) == 1
 
 
-def test_closing_is_no_disconnect():
+def test_closing_is_not_a_disconnect():
     ended = []
     with Fake() as fake:
         with fake.connect(on_disconnect=ended.append):

@@ -1,19 +1,19 @@
-"""What a new session has to be told."""
+"""The state that a renewed session restores."""
 
-from mcplite.client.sessions.legacy import Remembered
+from mcplite.client.sessions.legacy import ServerState
 from mcplite.protocol.methods import REPEATABLE
 
 
-def test_the_last_level_and_the_present_subscriptions():
-    remembered = Remembered()
-    assert list(remembered.again()) == []
+def test_the_last_level_and_the_current_subscriptions():
+    remembered = ServerState()
+    assert list(remembered.requests()) == []
     for method, params in (
             ("resources/subscribe", {"uri": "a"}), ("logging/setLevel", {"level": "info"}), ("resources/subscribe", {"uri": "b"}),
             ("resources/unsubscribe", {"uri": "a"}), ("logging/setLevel", {"level": "debug"}), ("resources/unsubscribe", {"uri": "c"}),
             ("resources/subscribe", None), ("resources/subscribe", {"uri": 5}), ("tools/list", {"cursor": "x"})):
         remembered.note(method, params)
-    assert list(remembered.again()) == [("logging/setLevel", {"level": "debug"}), ("resources/subscribe", {"uri": "b"})]
+    assert list(remembered.requests()) == [("logging/setLevel", {"level": "debug"}), ("resources/subscribe", {"uri": "b"})]
 
 
-def test_a_tool_is_never_called_twice_by_itself():
+def test_tool_calls_are_not_repeatable():
     assert "tools/call" not in REPEATABLE and "initialize" not in REPEATABLE

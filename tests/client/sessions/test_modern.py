@@ -1,4 +1,4 @@
-"""Requests that stand for themselves: what each carries, what is made of the answers, and how they are called off."""
+"""Sessions without a handshake: the content of requests, the reading of answers, headers and cancellation."""
 
 import base64
 import json
@@ -34,7 +34,7 @@ class Pipe(Fake):
 
 
 class Site(WebScript):
-    """A modern server behind a URL, with the tools that a test says."""
+    """A modern server behind a URL, with the tools of a test."""
 
     def __init__(self, *tools, ttl=0):
         super().__init__()
@@ -83,7 +83,7 @@ def site():
         yield site
 
 
-# --- what each request carries -------------------------------------------------------------------------------
+# --- the content of requests -------------------------------------------------------------------------------
 
 
 USES = {
@@ -100,7 +100,7 @@ EVERYTHING = {**DONE, "tools": [], "resources": [], "resourceTemplates": [], "pr
 
 
 @pytest.mark.parametrize("method", USES)
-def test_every_request_says_who_sends_it(method):
+def test_every_request_identifies_the_client(method):
     # STAT-01, STAT-02, STAT-24
     answers = {name: EVERYTHING for name in USES if name != "server/discover"}
     with Pipe(answers) as pipe, pipe.connect(roots=[], elicitation_handler=print, sampling_handler=print) as client:
@@ -112,7 +112,7 @@ def test_every_request_says_who_sends_it(method):
             PREFIX + "clientInfo": {"name": "mcplite", "version": mcplite.__version__}}
 
 
-def test_a_client_says_of_itself_what_it_was_told_to(pipe):
+def test_the_identity_of_a_client_can_be_set(pipe):
     info = Implementation(name="host", version="2", title="Host", website_url="https://example.com/")
     with pipe.connect(client_info=info, extensions={"com.example/charts": {"kinds": ["pie"]}},
                       experimental={"com.example/z": {}}) as client:
@@ -124,7 +124,7 @@ def test_a_client_says_of_itself_what_it_was_told_to(pipe):
             "extensions": {"com.example/charts": {"kinds": ["pie"]}}, "experimental": {"com.example/z": {}}}
 
 
-def test_nothing_is_sent_for_a_log_level_but_with_each_request_from_then_on(pipe):
+def test_a_log_level_travels_with_later_requests(pipe):
     key = PREFIX + "logLevel"
     with pipe.connect() as client:
         client.call_tool("t")
@@ -138,7 +138,7 @@ def test_nothing_is_sent_for_a_log_level_but_with_each_request_from_then_on(pipe
         assert levels == [None, None, "warning", "warning", "debug"]
 
 
-def test_log_messages_come_to_their_handler():
+def test_log_messages_reach_their_handler():
     seen, come = [], threading.Event()
 
     def work(params):
@@ -155,7 +155,7 @@ def test_log_messages_come_to_their_handler():
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-def test_the_trace_context_is_that_of_the_moment(pipe):
+def test_the_trace_context_is_read_for_each_request(pipe):
     given = [{"traceparent": PARENT, "tracestate": "a=b", "baggage": "c=d", "other": "x"},
              {"traceparent": "nonsense", "tracestate": "a\nb", "baggage": ""}, {}]
     with pipe.connect(trace_context=lambda: given.pop(0)) as client:
@@ -166,7 +166,7 @@ def test_the_trace_context_is_that_of_the_moment(pipe):
         assert traces == [{"traceparent": PARENT, "tracestate": "a=b", "baggage": "c=d"}, {}, {}]  # META-08
 
 
-def test_what_a_caller_adds_goes_along_but_not_in_the_place_of_what_must_be_there(pipe):
+def test_meta_of_a_caller_does_not_replace_required_members(pipe):
     with pipe.connect() as client:
         client.call_tool("t", meta={"com.example/a": 1, PREFIX + "protocolVersion": "1999-01-01"})
         meta = pipe.got("tools/call")["params"]["_meta"]
@@ -177,7 +177,7 @@ def test_what_a_caller_adds_goes_along_but_not_in_the_place_of_what_must_be_ther
         assert params == {"name": "t", "_meta": {"com.example/b": 2}}  # the caller's own object stays as it is
 
 
-def test_progress_comes_to_the_call_that_asked_for_it():
+def test_progress_reaches_its_call():
     seen = []
 
     def work(params):
@@ -193,7 +193,7 @@ def test_progress_comes_to_the_call_that_asked_for_it():
 @pytest.mark.parametrize("params, error", [
     ({"a": object()}, TypeError), ({"a": {1, 2}}, TypeError), ({"a": float("nan")}, ValueError),
 ])
-def test_what_is_no_json_is_not_sent(pipe, params, error):
+def test_params_that_are_not_json_are_not_sent(pipe, params, error):
     with pipe.connect() as client:
         with pytest.raises(error, match="not sent"):
             client.request("example/own", params)
@@ -201,14 +201,14 @@ def test_what_is_no_json_is_not_sent(pipe, params, error):
         assert "example/own" not in pipe.methods()
 
 
-def test_what_only_a_session_has_is_not_sent(pipe):
+def test_methods_of_sessions_are_not_sent(pipe):
     with pipe.connect(roots=["file:///a"]) as client:
         client.set_roots(["file:///b"])
         client.ping()
     assert pipe.all_methods() == ["server/discover"] * 2  # STAT-25
 
 
-# --- what is made of the answers -------------------------------------------------------------------------------
+# --- reading the answers ---------------------------------------------------------------------------------------
 
 
 def test_a_result_without_a_type_is_complete():
@@ -219,7 +219,7 @@ def test_a_result_without_a_type_is_complete():
 
 
 @pytest.mark.parametrize("kind", ["banana", "", "Complete", "task", None, 3, [], ["complete"], {}, True])
-def test_a_result_of_an_unknown_type_breaks_the_rules(kind):
+def test_a_result_of_an_unknown_type_is_an_error(kind):
     with Pipe({"tools/call": {**DONE, "resultType": kind}}) as pipe:
         with pipe.connect(extensions={"com.example/tasks": {}}) as client:
             with pytest.raises(ProtocolError, match="unknown type"):  # STAT-08, STAT-09
@@ -227,7 +227,7 @@ def test_a_result_of_an_unknown_type_breaks_the_rules(kind):
             client.ping()
 
 
-def test_the_result_types_of_an_extension_are_known():
+def test_result_types_of_an_extension_are_accepted():
     answer = {"resultType": "task", "task": {"id": "1"}}
     with Pipe({"tools/call": answer, "example/own": {"resultType": "banana"}}) as pipe:
         with pipe.connect(extensions={"com.example/tasks": {}}, result_types=["task"]) as client:
@@ -237,7 +237,7 @@ def test_the_result_types_of_an_extension_are_known():
 
 
 @pytest.mark.parametrize("answer", [[], "done", 3, None, True])
-def test_a_result_that_is_no_object_breaks_the_rules(answer):
+def test_a_result_that_is_not_an_object_is_an_error(answer):
     with Pipe({"tools/call": answer}) as pipe, pipe.connect() as client, pytest.raises(ProtocolError):
         client.call_tool("t")
 
@@ -246,7 +246,7 @@ def test_a_result_that_is_no_object_breaks_the_rules(answer):
     (-32022, UnsupportedVersion), (-32021, mcplite.MissingCapability), (-32602, mcplite.InvalidParams),
     (-32601, mcplite.MethodNotFound), (5, mcplite.RemoteError),
 ])
-def test_errors_are_told_as_they_are(code, error):
+def test_errors_are_raised_unchanged(code, error):
     data = {"supported": ["2027-01-01"], "requiredCapabilities": {"sampling": {}}}
     with Pipe({"tools/call": Refusal(code, "no", data)}) as pipe, pipe.connect() as client:
         with pytest.raises(error) as caught:
@@ -268,7 +268,7 @@ def test_requests_of_the_server_are_not_answered(pipe, caplog):
     assert "not answered" in caplog.text and "'roots/list'" in caplog.text
 
 
-def test_notifications_of_ones_own_are_taken(pipe):
+def test_custom_notifications_are_handled(pipe):
     seen, come = [], threading.Event()
     with pipe.connect() as client:
         client.on("notifications/example", lambda params: seen.append(params) or come.set())
@@ -302,7 +302,7 @@ def test_the_newest_common_revision_is_chosen(versions, ours, found):
 
 @pytest.mark.parametrize("versions", [[], ["2027-01-01"], [None, 3, {}], ["x" * 1000] * 1000])
 def test_no_common_revision(versions):
-    with pytest.raises(UnsupportedVersion, match="the server speaks") as caught:
+    with pytest.raises(UnsupportedVersion, match="the server supports") as caught:
         choose(versions, [revisions.NEWEST], "the server")
     assert VERSION in str(caught.value) and len(str(caught.value)) < 2000 and caught.value.data["supported"] == versions
 
@@ -337,7 +337,7 @@ def test_headers_repeat_what_is_in_the_body(use, method, name):
 
 
 @pytest.mark.parametrize("name", ["größe", " t", "t ", "a\nb", "=?base64?dA==?=", "\U0001f600", "\x7f"])
-def test_names_that_no_header_can_carry_travel_in_base64(site, name):
+def test_names_that_do_not_fit_a_header_travel_in_base64(site, name):
     with site.connect() as client:
         client.call_tool(name)
     sent = site.call.headers["mcp-name"]
@@ -371,7 +371,7 @@ def test_marked_arguments_travel_in_headers_as_well(arguments, headers):
         assert site.call.message["params"]["arguments"] == arguments
 
 
-def test_an_integer_that_is_not_the_same_everywhere_is_not_sent():
+def test_an_integer_beyond_the_safe_range_is_not_sent():
     with Site(REGION) as site, site.connect() as client:
         client.list_tools()
         with pytest.raises(ValueError, match="cannot travel"):
@@ -387,7 +387,7 @@ def test_marks_are_those_of_the_tool_that_is_called():
         assert [mirrored(request) for request in site.wait_for("tools/call", 2)] == [{}, {}]
 
 
-def test_on_a_pipe_there_are_no_headers_and_every_tool_is_good(caplog):
+def test_on_a_pipe_marks_are_not_checked(caplog):
     bad = tool("bad", a=marked("not a name"))
     with Pipe({"tools/list": {"resultType": "complete", "tools": [REGION, bad]}}) as pipe, pipe.connect() as client:
         assert [tool.name for tool in client.list_tools()] == ["t", "bad"]
@@ -400,7 +400,7 @@ def test_on_a_pipe_there_are_no_headers_and_every_tool_is_good(caplog):
     {"a": marked("A"), "b": marked("a")}, {"a": {"type": "array", "items": marked("A")}},
     {"a": {"anyOf": [marked("A"), {"type": "null"}]}},
 ])
-def test_tools_whose_marks_break_the_rules_are_left_out_over_http(properties, caplog):
+def test_tools_with_invalid_marks_are_left_out_over_http(properties, caplog):
     # MHDR-13 to MHDR-18
     with Site(tool("good"), tool("bad", **properties), REGION) as site, site.connect() as client:
         with caplog.at_level(logging.WARNING, "mcplite"):
@@ -425,7 +425,7 @@ class Strict(Site):
 
 
 @pytest.mark.parametrize("ttl", [0, 3_600_000])
-def test_a_call_whose_headers_are_not_those_of_the_list_is_made_once_more(ttl):
+def test_a_header_mismatch_reads_the_list_and_repeats_the_call(ttl):
     with Strict(tool("t", region={"type": "string"}), ttl=ttl) as site, site.connect() as client:
         client.list_tools()
         site.tools = [REGION]
@@ -436,14 +436,14 @@ def test_a_call_whose_headers_are_not_those_of_the_list_is_made_once_more(ttl):
         assert client.call_tool("t", {"region": "eu"}).text == "done" and len(site.saw) == 6  # from now on it is known
 
 
-def test_a_tool_that_was_never_listed_is_called_all_the_same():
+def test_an_unlisted_tool_can_be_called():
     with Strict(REGION) as site, site.connect() as client:
         assert client.call_tool("t", {"region": "eu"}).text == "done"
         assert site.saw == ["server/discover", "tools/call", "tools/list", "tools/call"]
 
 
 @pytest.mark.parametrize("tools, calls", [([REGION], 2), ([tool("t")], 1), ([], 1)])
-def test_a_call_is_not_made_again_and_again(tools, calls):
+def test_a_call_is_repeated_once_at_most(tools, calls):
     with Site(*tools) as site, site.connect() as client:
         site.on_tools_call = mismatch
         with pytest.raises(HeaderMismatch):
@@ -451,7 +451,7 @@ def test_a_call_is_not_made_again_and_again(tools, calls):
         assert site.saw.count("tools/call") == calls and site.saw.count("tools/list") == 1
 
 
-def test_a_list_that_cannot_be_read_anew_is_the_error():
+def test_a_failing_list_is_the_error_of_the_call():
     with Site(REGION) as site, site.connect() as client:
         site.on_tools_call = mismatch
         site.on_tools_list = lambda request, answer: answer.status(500)
@@ -459,7 +459,7 @@ def test_a_list_that_cannot_be_read_anew_is_the_error():
             client.call_tool("t", {"region": "eu"})
 
 
-def test_other_requests_are_not_made_again():
+def test_other_requests_are_not_repeated():
     with Site(REGION) as site, site.connect() as client:
         site.on_prompts_get = mismatch
         with pytest.raises(HeaderMismatch):
@@ -467,11 +467,11 @@ def test_other_requests_are_not_made_again():
         assert site.saw == ["server/discover", "prompts/get"]
 
 
-# --- calling off, and threads -------------------------------------------------------------------------------------
+# --- cancellation and threads -------------------------------------------------------------------------------------
 
 
 class Holding(Site):
-    """A server whose tools take until somebody hangs up."""
+    """A server whose tools run until the client closes the connection."""
 
     def __init__(self):
         super().__init__()
@@ -494,7 +494,7 @@ def given_up(client, script):
     return outcome[0]
 
 
-def test_over_http_hanging_up_calls_a_request_off():
+def test_over_http_closing_the_connection_cancels():
     with Holding() as site, site.connect() as client:
         error = given_up(client, lambda: site.wait_for("tools/call"))
         assert isinstance(error, mcplite.Cancelled) and error.reason == "lost interest"
@@ -503,14 +503,14 @@ def test_over_http_hanging_up_calls_a_request_off():
         assert site.saw == ["server/discover", "tools/call", "server/discover"]
 
 
-def test_over_http_a_request_that_takes_too_long_is_hung_up_on():
+def test_over_http_a_timeout_closes_the_connection():
     with Holding() as site, site.connect() as client:
         with pytest.raises(RequestTimeout):
             client.call_tool("t", timeout=0.2)
         assert site.gone.wait(LIMIT) and site.saw == ["server/discover", "tools/call"]
 
 
-def test_on_a_pipe_a_notification_calls_a_request_off():
+def test_on_a_pipe_a_notification_cancels():
     with Pipe({"tools/call": lambda params: SILENCE}) as pipe, pipe.connect() as client:
         error = given_up(client, lambda: pipe.got("tools/call"))
         assert isinstance(error, mcplite.Cancelled) and error.reason == "lost interest"
@@ -521,7 +521,7 @@ def test_on_a_pipe_a_notification_calls_a_request_off():
         assert pipe.got("notifications/cancelled", 2)["params"]["requestId"] == pipe.got("tools/call", 2)["id"]
 
 
-def test_a_child_is_told_as_well(tmp_path):
+def test_a_child_process_gets_the_cancellation(tmp_path):
     body = """
 while True:
     message = read()
@@ -567,13 +567,13 @@ def test_plain_calls_over_http_need_no_thread():
         assert len(set(during) - before) == 2 and site.connections == 1 and "GET" not in site.saw
 
 
-def test_a_client_without_a_session_says_no_goodbye(site):
+def test_a_client_without_a_session_sends_no_delete(site):
     with site.connect() as client:
         client.call_tool("t")
     assert site.saw == ["server/discover", "tools/call"]
 
 
-def test_a_notification_says_the_same_in_its_headers(site):
+def test_a_notification_repeats_its_method_in_a_header(site):
     # H26-15
     site.on_notifications_x = lambda request, answer: answer.status(202)
     with site.connect() as client:
@@ -582,7 +582,7 @@ def test_a_notification_says_the_same_in_its_headers(site):
     assert note.headers["mcp-protocol-version"] == VERSION and note.headers["mcp-method"] == "notifications/x"
 
 
-def test_what_is_sent_again_has_an_id_of_its_own(site):
+def test_a_repeated_request_has_a_new_id(site):
     # H26-22: the connection had rested, and was closed without an answer.
     cut = []
 
@@ -599,7 +599,7 @@ def test_what_is_sent_again_has_an_id_of_its_own(site):
     assert first != second
 
 
-def test_an_error_with_much_to_say_is_read_whole(site):
+def test_a_long_error_is_read_whole(site):
     def refuse(request, answer):
         body = {"jsonrpc": "2.0", "id": request.message["id"],
                 "error": {"code": -32602, "message": "bad", "data": {"details": "x" * 50_000}}}
@@ -612,13 +612,13 @@ def test_an_error_with_much_to_say_is_read_whole(site):
 
 
 @pytest.mark.parametrize("message", [5, None, {"a": 1}])
-def test_an_error_that_is_written_wrongly_is_still_an_error(site, message):
+def test_a_malformed_error_is_still_an_error(site, message):
     site.on_tools_call = lambda request, answer: answer.status(
         503, json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": 1, "message": message}}), Content_Type="application/json")
     with site.connect() as client, pytest.raises(mcplite.MCPError):
         client.call_tool("t")
 
 
-def test_a_key_of_meta_that_is_none_is_not_sent(site):
+def test_an_invalid_key_of_meta_is_not_sent(site):
     with site.connect() as client, pytest.raises(ValueError, match="bad key"):
         client.call_tool("t", meta={"bad key": 1})

@@ -1,4 +1,4 @@
-"""Which era a server is of: what is asked, in which order, of servers of every kind, on pipes and over HTTP."""
+"""Which era a server is of: the requests in order, for servers of every kind, on pipes and over HTTP."""
 
 import contextlib
 import json
@@ -95,7 +95,7 @@ def run(react):
 
 
 class Children:
-    """Starts a scripted server as often as a client wants, and knows what all of them were asked."""
+    """Starts a scripted server for each process that a client starts, and has the requests of all of them."""
 
     def __init__(self, notes):
         self._notes = notes
@@ -115,7 +115,7 @@ def child(tmp_path):
 
 
 def works(client):
-    """Whether the first call comes through, whatever was asked before."""
+    """Whether the first call succeeds, after any negotiation."""
     return client.call_tool("t").text == "done"
 
 
@@ -135,7 +135,7 @@ def test_an_old_server_on_a_pipe(child, version):
 
 
 @pytest.mark.parametrize("code", REFUSALS)
-def test_no_code_in_particular_means_a_handshake(child, code):
+def test_any_error_code_means_a_handshake(child, code):
     # ERA-04, ERA-05
     body = """
 def react(message):
@@ -147,7 +147,7 @@ run(react)"""
 
 
 @pytest.mark.parametrize("answer", NO_DISCOVERY, ids=repr)
-def test_an_answer_to_something_else_means_a_handshake(child, answer):
+def test_an_unrelated_answer_means_a_handshake(child, answer):
     body = """
 def react(message):
     result(message, given["answer"]) if message["method"] == "server/discover" else legacy(message)
@@ -165,11 +165,11 @@ def react(message):
 run(react)"""
     with child.connect(body, probe_timeout=0.2) as client:
         assert works(client) and client.era == "legacy"
-    # ERA-04; the probe is not called off, since a server may take the notice for a message too early.
+    # ERA-04; the probe is not cancelled, since an old server accepts no notification before the handshake.
     assert child.saw == ["start", "server/discover", *HANDSHAKE, "tools/call"]
 
 
-def test_an_answer_to_the_probe_that_comes_too_late_is_dropped(child):
+def test_a_late_answer_to_the_probe_is_dropped(child):
     body = """
 held = []
 def react(message):
@@ -185,7 +185,7 @@ run(react)"""
     assert child.saw == ["start", "server/discover", *HANDSHAKE, "tools/call"]
 
 
-def test_a_modern_server_that_was_only_slow(child):
+def test_a_slow_modern_server(child):
     body = """
 held = []
 def react(message):
@@ -201,7 +201,7 @@ run(react)"""
     assert child.saw == ["start", "server/discover", "initialize", "tools/call"]
 
 
-def test_a_modern_server_that_was_slow_and_takes_no_notice_of_a_handshake(child):
+def test_a_slow_modern_server_that_ignores_the_handshake(child):
     body = """
 held = []
 def react(message):
@@ -217,19 +217,19 @@ run(react)"""
     assert child.saw == ["start", "server/discover", "initialize", "tools/call"]
 
 
-def test_a_server_that_refuses_the_probe_and_the_handshake_is_told_as_it_is(child):
+def test_the_refusal_of_the_handshake_is_raised_unchanged(child):
     with pytest.raises(mcplite.MethodNotFound):
         child.connect("run(lambda message: refuse(message, -32601))").open()
     assert child.saw == ["start", "server/discover", "initialize"]
 
 
-def test_a_server_that_never_says_anything_fails_in_time(child):
+def test_a_silent_server_fails_in_time(child):
     with pytest.raises(RequestTimeout, match="initialize"):
         child.connect("run(lambda message: None)", probe_timeout=0.1, open_timeout=0.3).open()
     assert child.saw == ["start", "server/discover", "initialize"]
 
 
-def test_a_server_that_dies_of_the_probe_is_started_once_more(child):
+def test_a_server_that_dies_of_the_probe_is_restarted_once(child):
     body = """
 def react(message):
     if message["method"] == "server/discover":
@@ -241,7 +241,7 @@ run(react)"""
     assert child.saw == ["start", "server/discover", "start", *HANDSHAKE, "tools/call"]
 
 
-def test_a_server_that_dies_of_everything_is_not_started_a_third_time(child):
+def test_a_server_that_always_dies_is_restarted_once_only(child):
     with pytest.raises(ConnectionClosed, match="not today"):
         child.connect("run(lambda message: sys.exit('not today'))").open()
     assert child.saw == ["start", "server/discover", "start", "initialize"]
@@ -251,13 +251,13 @@ def test_a_server_that_dies_of_everything_is_not_started_a_third_time(child):
     ({"era": "modern"}, "server/discover"), ({"revision": MODERN}, "server/discover"),
     ({"era": "legacy"}, "initialize"),
 ])
-def test_a_server_that_dies_is_not_started_again_when_there_is_no_other_way(child, options, first):
+def test_a_dead_server_is_not_restarted_for_a_single_era(child, options, first):
     with pytest.raises(ConnectionClosed, match="not today"):
         child.connect("run(lambda message: sys.exit('not today'))", **options).open()
     assert child.saw == ["start", first]
 
 
-# --- what a modern server answers ------------------------------------------------------------------------
+# --- answers of modern servers ---------------------------------------------------------------------------
 
 
 def refusing(code, data=None):
@@ -269,7 +269,7 @@ def connect(fake, **options):
 
 
 @pytest.mark.parametrize("code, error", [(-32020, HeaderMismatch), (-32021, MissingCapability)])
-def test_errors_that_only_modern_servers_have_are_no_reason_for_a_handshake(code, error):
+def test_modern_errors_do_not_lead_to_a_handshake(code, error):
     with refusing(code, {"requiredCapabilities": {"sampling": {}}}) as fake:
         with pytest.raises(error):
             connect(fake).open()
@@ -286,29 +286,29 @@ def test_a_modern_server_without_a_common_revision(data):
         assert fake.all_methods() == ["server/discover"]  # ERA-03, STAT-17
 
 
-def test_a_modern_server_that_also_shakes_hands():
+def test_a_modern_server_that_also_accepts_handshakes():
     with refusing(-32022, {"supported": ["2027-01-01", NEWEST_LEGACY]}) as fake:
         with connect(fake) as client:
             assert client.era == "legacy"
         assert fake.all_methods() == ["server/discover", *HANDSHAKE]
 
 
-def test_a_revision_that_is_refused_and_offered_is_asked_for_once_more_and_not_for_ever():
+def test_a_refused_revision_that_is_offered_is_tried_once_more():
     with refusing(-32022, {"supported": [MODERN], "requested": MODERN}) as fake:
         with pytest.raises(UnsupportedVersion):
             connect(fake).open()
         assert fake.all_methods() == ["server/discover"] * 2  # STAT-17
 
 
-def test_what_is_discovered_may_be_a_handshake():
-    # DISC-06: what a server lists counts, also when it lists what has no requests of this kind.
+def test_a_discovered_legacy_revision_means_a_handshake():
+    # DISC-06: the list of the server counts, also if it has revisions of the handshake era.
     with Fake({"server/discover": discovered(NEWEST_LEGACY, "2027-01-01")}) as fake:
         with connect(fake) as client:
             assert client.era == "legacy"
         assert fake.all_methods() == ["server/discover", *HANDSHAKE]
 
 
-def test_what_is_discovered_may_be_nothing_of_ours():
+def test_a_discovery_without_a_common_revision_is_an_error():
     with Fake({"server/discover": discovered("2027-01-01")}) as fake:
         with pytest.raises(UnsupportedVersion, match="2027-01-01") as caught:
             connect(fake).open()
@@ -316,7 +316,7 @@ def test_what_is_discovered_may_be_nothing_of_ours():
 
 
 @pytest.mark.parametrize("info", [None, "new", {}, {"name": 3, "version": "1"}])
-def test_a_server_need_not_say_who_it_is(info):
+def test_a_server_may_omit_its_info(info):
     meta = {} if info is None else {SERVER_INFO: info}
     with Fake({"server/discover": discovered(_meta=meta)}) as fake, connect(fake) as client:
         assert client.era == "modern" and client.server_info.name == ""  # STAT-05
@@ -326,7 +326,7 @@ def test_a_server_need_not_say_who_it_is(info):
 
 
 class Site(WebScript):
-    """A server of the handshake era, but for what a test says about the probe, whose tool works in both eras."""
+    """A server of the handshake era whose answer to the probe is that of a test; its tool works in both eras."""
 
     def __init__(self, probe=None):
         super().__init__()
@@ -373,7 +373,7 @@ def test_an_old_server_behind_a_url(version):
         with site.connect() as client:
             assert works(client) and client.era == "legacy" and client.protocol_version == version
             assert site.saw == ["server/discover", *HANDSHAKE, "tools/call"]
-            # What only modern requests have is on none of the others.
+            # Headers of modern requests are on none of the others.
             assert all("mcp-method" not in request.headers for request in site.requests[1:])
             assert "mcp-protocol-version" not in site.requests[1].headers
 
@@ -405,18 +405,18 @@ def test_answers_that_mean_a_handshake(probe):
         assert site.saw == ["server/discover", *HANDSHAKE, "tools/call"]  # ERA-11, ERA-13, ERA-15
 
 
-def test_a_modern_server_that_cannot_be_asked_what_it_is():
+def test_a_modern_server_without_discovery():
     with Site(fails(404, -32601)) as site, site.connect() as client:
         assert works(client) and client.era == "modern"
         assert site.saw == ["server/discover", "tools/call"]  # ERA-12
-        assert client.server_capabilities.tools == {}  # whatever it has may be tried
+        assert client.server_capabilities.tools == {}  # everything may be tried
 
 
 @pytest.mark.parametrize("id", [..., None], ids=["its id", "no id"])
 @pytest.mark.parametrize("code, data", [
     (-32020, None), (-32021, {"requiredCapabilities": {}}), (-32022, {"supported": ["2027-01-01"]}), (-32022, None),
 ])
-def test_errors_of_modern_servers_over_http_are_no_reason_for_a_handshake(code, data, id):
+def test_modern_errors_over_http_do_not_lead_to_a_handshake(code, data, id):
     with Site(fails(400, code, data, id)) as site:
         with pytest.raises(MCPError, match="not like this"):
             site.connect().open()
@@ -424,7 +424,7 @@ def test_errors_of_modern_servers_over_http_are_no_reason_for_a_handshake(code, 
 
 
 @pytest.mark.parametrize("supported", [[NEWEST_LEGACY], ["2027-01-01", "2024-11-05"]])
-def test_a_server_that_lists_older_revisions_shakes_hands(supported):
+def test_a_server_that_lists_older_revisions_gets_a_handshake(supported):
     with Site(fails(400, -32022, {"supported": supported})) as site, site.connect() as client:
         assert works(client) and site.saw == ["server/discover", *HANDSHAKE, "tools/call"]
 
@@ -433,7 +433,7 @@ def test_a_server_that_lists_older_revisions_shakes_hands(supported):
     (401, AuthError), (403, HTTPStatusError), (429, HTTPStatusError), (500, HTTPStatusError), (502, HTTPStatusError),
     (503, HTTPStatusError),
 ])
-def test_a_failure_is_no_verdict(status, error):
+def test_a_failure_does_not_decide_the_era(status, error):
     with Site(fails(status)) as site:
         client = site.connect()
         with pytest.raises(error) as caught:
@@ -442,21 +442,21 @@ def test_a_failure_is_no_verdict(status, error):
 
 
 @pytest.mark.parametrize("status", [403, 429, 500, 503])
-def test_an_error_of_whoever_stands_in_between_is_no_verdict(status):
+def test_an_error_of_a_proxy_does_not_decide_the_era(status):
     with Site(fails(status, -32601)) as site:
         with pytest.raises(MCPError):
             site.connect().open()
         assert site.saw == ["server/discover"]  # ERA-14
 
 
-def test_silence_over_http_is_no_verdict():
+def test_silence_over_http_does_not_decide_the_era():
     with Site(lambda request, answer: answer.hold()) as site:
         with pytest.raises(RequestTimeout):
             site.connect(open_timeout=0.3, probe_timeout=0.1).open()
         assert site.saw == ["server/discover"]  # ERA-14
 
 
-def test_a_probe_that_is_answered_slowly_over_http_is_waited_for():
+def test_a_slow_probe_over_http_is_waited_for():
     waited = threading.Event()
 
     def probe(request, answer):
@@ -471,14 +471,14 @@ def test_a_probe_that_is_answered_slowly_over_http_is_waited_for():
     lambda request, answer: answer.cut(), lambda request, answer: (answer.events(), answer.end()),
     lambda request, answer: (answer.events(), answer.cut()),
 ], ids=["no answer", "an empty stream", "a broken stream"])
-def test_a_connection_that_ends_is_no_verdict(probe):
+def test_a_broken_connection_does_not_decide_the_era(probe):
     with Site(probe) as site:
         with pytest.raises(TransportError):
             site.connect().open()
         assert set(site.saw) == {"server/discover"}
 
 
-def test_nobody_at_home():
+def test_an_unreachable_server():
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
     client = mcplite.connect(f"http://127.0.0.1:{port}/mcp")
@@ -488,7 +488,7 @@ def test_nobody_at_home():
 
 
 class OldSite(WebScript):
-    """A server of 2024: whatever is posted to the URL of its stream is refused."""
+    """A server of 2024: it refuses every POST to the URL of its stream."""
 
     def __init__(self):
         super().__init__()
@@ -515,7 +515,7 @@ class OldSite(WebScript):
                                      "serverInfo": {"name": "old", "version": "1"}})
 
 
-def test_the_way_to_a_server_of_2024():
+def test_the_fallback_to_a_server_of_2024():
     with OldSite() as site, mcplite.connect(site.url, timeout=LIMIT) as client:
         assert works(client) and client.protocol_version == "2024-11-05"
         assert [(request.does, request.path) for request in site.requests] == [  # ERA-13
@@ -524,7 +524,7 @@ def test_the_way_to_a_server_of_2024():
 
 
 @pytest.mark.parametrize("options", [{"era": "modern"}, {"revision": MODERN}])
-def test_a_server_of_2024_is_not_spoken_to_by_whoever_wants_none(options):
+def test_a_modern_client_does_not_fall_back_to_2024(options):
     with OldSite() as site:
         with pytest.raises(HTTPStatusError) as caught:
             mcplite.connect(site.url, timeout=LIMIT, **options).open()
@@ -539,7 +539,7 @@ def test_a_server_of_2024_is_not_spoken_to_by_whoever_wants_none(options):
     ({"era": "legacy"}, NEWEST_LEGACY), ({"revision": "2025-06-18"}, "2025-06-18"),
     ({"era": "legacy", "revision": "2024-11-05"}, "2024-11-05"),
 ])
-def test_an_era_or_a_revision_with_a_handshake_asks_nothing_first(options, version):
+def test_a_legacy_choice_is_not_probed(options, version):
     with Site() as site:
         site.version = version
         with site.connect(**options) as client:
@@ -552,7 +552,7 @@ def test_an_era_or_a_revision_with_a_handshake_asks_nothing_first(options, versi
 
 
 @pytest.mark.parametrize("options", [{"era": "modern"}, {"revision": MODERN}, {"era": "modern", "revision": MODERN}])
-def test_an_era_or_a_revision_without_a_handshake_never_begins_one(options):
+def test_a_modern_choice_never_begins_a_handshake(options):
     with Fake({"server/discover": discovered()}) as fake, connect(fake, **options) as client:
         assert client.era == "modern" and fake.methods() == ["server/discover"]
     with Site(says(discovered())) as site, site.connect(**options) as client:
@@ -561,18 +561,18 @@ def test_an_era_or_a_revision_without_a_handshake_never_begins_one(options):
 
 @pytest.mark.parametrize("options", [{"era": "modern"}, {"revision": MODERN}])
 @pytest.mark.parametrize("code", REFUSALS)
-def test_an_old_server_that_must_be_a_new_one_is_told_clearly(options, code):
+def test_an_old_server_for_a_modern_choice_is_a_clear_error(options, code):
     with refusing(code) as fake:
-        with pytest.raises(UnsupportedVersion, match="does not know requests without a handshake"):
+        with pytest.raises(UnsupportedVersion, match="does not accept requests without a handshake"):
             connect(fake, **options).open()
         assert fake.all_methods() == ["server/discover"]  # ERA-08
     with Site(fails(400, code)) as site:
-        with pytest.raises(UnsupportedVersion, match="does not know requests without a handshake"):
+        with pytest.raises(UnsupportedVersion, match="does not accept requests without a handshake"):
             site.connect(**options).open()
         assert site.saw == ["server/discover"]
 
 
-def test_a_server_that_must_be_a_new_one_has_its_whole_time(child):
+def test_a_modern_choice_has_the_whole_open_timeout(child):
     body = """
 def react(message):
     time.sleep(0.3)
@@ -582,13 +582,13 @@ run(react)"""
         assert works(client) and child.saw == ["start", "server/discover", "tools/call"]
 
 
-def test_a_silent_server_that_must_be_a_new_one(child):
+def test_a_silent_server_for_a_modern_choice(child):
     with pytest.raises(RequestTimeout):
         child.connect("run(lambda message: None)", era="modern", open_timeout=0.2).open()
     assert child.saw == ["start", "server/discover"]
 
 
-def test_a_pinned_revision_that_a_new_server_does_not_speak():
+def test_a_pinned_revision_that_a_modern_server_lacks():
     for answer in (discovered("2027-01-01"), Refusal(-32022, data={"supported": ["2027-01-01", NEWEST_LEGACY]})):
         with Fake({"server/discover": answer}) as fake:
             with pytest.raises(UnsupportedVersion) as caught:
@@ -597,7 +597,7 @@ def test_a_pinned_revision_that_a_new_server_does_not_speak():
 
 
 @pytest.mark.parametrize("options", [{"era": "legacy"}, {"revision": NEWEST_LEGACY}])
-def test_a_new_server_that_must_be_an_old_one(options):
+def test_a_modern_server_for_a_legacy_choice(options):
     refusal = Refusal(-32022, "Unsupported protocol version", {"supported": [MODERN], "requested": NEWEST_LEGACY})
     with Fake({"server/discover": discovered()}, handshake=refusal) as fake:
         with pytest.raises(UnsupportedVersion) as caught:
@@ -609,15 +609,15 @@ def test_a_new_server_that_must_be_an_old_one(options):
     ({"era": "modern", "revision": NEWEST_LEGACY}, "contradict"), ({"era": "legacy", "revision": MODERN}, "contradict"),
     ({"era": "both"}, "era is"), ({"era": ""}, "era is"), ({"probe_timeout": 0}, "probe_timeout"),
 ])
-def test_what_cannot_be_meant(options, text):
+def test_contradicting_options_are_errors(options, text):
     with pytest.raises(ValueError, match=text):
         mcplite.connect("no-such-program", **options)
 
 
-# --- what is known already ----------------------------------------------------------------------------------
+# --- prior -------------------------------------------------------------------------------------------------
 
 
-def test_what_was_found_out_on_a_pipe_is_not_asked_again(child, tmp_path):
+def test_prior_saves_the_probe_on_a_pipe(child, tmp_path):
     given = {"discovered": discovered()}
     with child.connect("run(modern)", given) as client:
         prior = json.loads(json.dumps(client.prior))  # it is made to be stored
@@ -629,7 +629,7 @@ def test_what_was_found_out_on_a_pipe_is_not_asked_again(child, tmp_path):
     assert again.saw == ["start", "tools/call"]  # ERA-16
 
 
-def test_what_was_found_out_of_an_old_server_is_not_asked_again(child, tmp_path):
+def test_prior_saves_the_probe_of_an_old_server(child, tmp_path):
     with child.connect("run(legacy)") as client:
         prior = client.prior
     again = Children(tmp_path / "more notes")
@@ -638,7 +638,7 @@ def test_what_was_found_out_of_an_old_server_is_not_asked_again(child, tmp_path)
     assert again.saw == ["start", *HANDSHAKE, "tools/call"]
 
 
-def test_what_was_found_out_of_a_url_is_not_asked_again():
+def test_prior_saves_the_probe_of_a_url():
     with Site(says(discovered())) as site:
         with site.connect() as client:
             prior = client.prior
@@ -662,14 +662,14 @@ GOOD = {"era": "modern", "revision": MODERN, "capabilities": {"tools": {}}}
     {**GOOD, "revision": NEWEST_LEGACY}, {**GOOD, "revision": None}, {**GOOD, "era": "middle"}, {}, {"modern": True},
     ["modern"], "modern",
 ], ids=repr)
-def test_what_cannot_have_been_found_out_is_ignored_with_a_warning(prior, caplog):
+def test_an_invalid_prior_is_ignored_with_a_warning(prior, caplog):
     with caplog.at_level(logging.WARNING, "mcplite"):
         with Fake({"server/discover": discovered()}) as fake, connect(fake, prior=prior) as client:
             assert fake.methods() == ["server/discover"] and client.instructions == "Be kind."
     assert "prior" in caplog.text
 
 
-def test_what_was_found_out_of_the_other_era_is_ignored():
+def test_a_prior_of_the_other_era_is_ignored():
     with Fake({"server/discover": discovered()}) as fake:
         with connect(fake, era="modern", prior={"era": "legacy", "revision": NEWEST_LEGACY}) as client:
             assert client.era == "modern" and fake.methods() == ["server/discover"]
@@ -680,7 +680,7 @@ def test_what_was_found_out_of_the_other_era_is_ignored():
             assert fake.all_methods() == HANDSHAKE
 
 
-def test_what_is_found_out_holds_as_long_as_the_client(child):
+def test_prior_is_there_as_long_as_the_client(child):
     with child.connect("run(modern)", {"discovered": discovered()}) as client:
         for _ in range(3):
             assert works(client)

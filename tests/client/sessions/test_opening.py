@@ -85,7 +85,7 @@ mcp.run()
 
 @pytest.fixture
 def mortal(tmp_path):
-    """Return the arguments of ``connect`` for a server that dies when it is told to."""
+    """Return the arguments of ``connect`` for a server with a tool that ends its process."""
     (tmp_path / "mortal.py").write_text(MORTAL)
     return [sys.executable, str(tmp_path / "mortal.py")], {"PYTHONPATH": str(Path(mcplite.__file__).resolve().parent.parent)}
 

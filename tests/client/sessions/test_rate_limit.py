@@ -1,7 +1,7 @@
 from mcplite.client.sessions.rate_limit import RateLimit
 
 
-def test_so_many_in_any_minute():
+def test_the_limit_holds_in_any_minute():
     now = [0.0]
     limit = RateLimit(2, lambda: now[0])
     assert [limit.admit(), limit.admit(), limit.admit()] == [True, True, False]
@@ -15,7 +15,7 @@ def test_so_many_in_any_minute():
     assert limit.admit()
 
 
-def test_what_was_refused_does_not_count():
+def test_refused_events_do_not_count():
     now = [0.0]
     limit = RateLimit(1, lambda: now[0])
     limit.admit()
@@ -26,6 +26,6 @@ def test_what_was_refused_does_not_count():
     assert limit.admit()
 
 
-def test_none_is_any_number():
+def test_none_means_no_limit():
     limit = RateLimit(None)
     assert all(limit.admit() for _ in range(10_000))

@@ -1,4 +1,4 @@
-"""Listening to changes: what is told, what happens when the connection breaks, and how it ends, in both eras."""
+"""Subscriptions: the events, what happens when the connection breaks, and how they end, in both eras."""
 
 import contextlib
 import logging
@@ -8,7 +8,7 @@ import pytest
 
 import mcplite
 from mcplite import PromptsChanged, ResourcesChanged, ResourceUpdated, ToolsChanged, revisions
-from mcplite.client.subscriptions import subscription as listen
+from mcplite.client.subscriptions import subscription
 from mcplite.client.subscriptions.events import Filter
 from mcplite.errors import SERVER_BUSY, ConnectionClosed, RemoteError, RequestTimeout, TransportError
 from tests.support.children import wait_until
@@ -27,8 +27,8 @@ TOOLS, PROMPTS, RESOURCES, UPDATED = (
     "notifications/resources/updated")
 
 
-class News(Fake):
-    """A modern server on a pipe that acknowledges whatever is asked for, and tells what a test says."""
+class ChangeServer(Fake):
+    """A modern server on a pipe that acknowledges every subscription, and sends the changes that a test names."""
 
     def __init__(self, honoured=None, **answers):
         self._honoured, self._count = honoured, 0
@@ -50,23 +50,23 @@ class News(Fake):
         self.tell(ACKNOWLEDGED, {"_meta": {ID: self.id(number)}, "notifications": honoured})
 
     def say(self, method, number=1, **params):
-        """Tell something on the subscription number *number*."""
+        """Send a notification on a subscription, by its number."""
         self.tell(method, {"_meta": {ID: self.id(number)}, **params})
 
     def end(self, number=1):
-        """End a subscription as a server does that is about to stop (SUBS-11, SUBS-12)."""
+        """End a subscription like a server that is about to stop (SUBS-11, SUBS-12)."""
         id = self.id(number)
         self.send({"id": id, "result": {"resultType": "complete", "_meta": {ID: id}}})
         self.tell("notifications/cancelled", {"requestId": id, "reason": "stopping"})
 
 
 class Streams(WebScript):
-    """The same behind a URL. ``streams`` has the ids and the ways back, ``drop`` breaks a stream off."""
+    """The same behind a URL. ``streams`` has the ids and the responses, ``drop`` breaks a stream off."""
 
     def __init__(self):
         super().__init__()
         self.streams, self._dropped = [], []
-        #: A client may be told that its stream has begun before this side has noted it.
+        #: A client may get the acknowledgement before this side has added the stream.
         self._noted = threading.Condition()
         self.refusal = None
 
@@ -116,11 +116,11 @@ class Streams(WebScript):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """One attempt to listen again, in place of many that grow longer."""
-    monkeypatch.setattr(listen, "_ATTEMPTS", 1)
+    """One attempt to resume a stream, instead of many with growing pauses."""
+    monkeypatch.setattr(subscription, "_ATTEMPTS", 1)
 
 
-# --- what is asked for ----------------------------------------------------------------------------------------
+# --- filters -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wanted, wire", [
@@ -132,35 +132,35 @@ def impatient(monkeypatch):
 ])
 def test_a_filter_on_the_wire(wanted, wire):
     assert Filter(**wanted).wire == wire
-    with News() as news, news.connect() as client, client.listen(**wanted) as events:
-        assert news.got(LISTEN)["params"]["notifications"] == wire  # SUBS-01
+    with ChangeServer() as fake, fake.connect() as client, client.listen(**wanted) as events:
+        assert fake.got(LISTEN)["params"]["notifications"] == wire  # SUBS-01
         assert events.honoured == wire and events.error is None
 
 
 @pytest.mark.parametrize("wanted", [{}, {"tools": False}, {"resources": []}, {"resources": ()}])
-def test_a_filter_for_nothing(wanted):
-    with News() as news, news.connect() as client:
+def test_an_empty_filter_is_refused(wanted):
+    with ChangeServer() as fake, fake.connect() as client:
         for use in (client.listen, lambda **wanted: client.subscribe(print, **wanted)):
-            with pytest.raises(ValueError, match="what to listen to"):
+            with pytest.raises(ValueError, match="nothing to listen to"):
                 use(**wanted)
-        assert LISTEN not in news.methods()
+        assert LISTEN not in fake.methods()
 
 
-def test_one_uri_is_no_list_of_uris():
+def test_a_single_string_is_not_a_list_of_uris():
     with pytest.raises(TypeError, match=r"\['a:b'\]"):
         Filter(resources="a:b")
 
 
-def test_events_are_what_they_say():
+def test_events_have_their_method_and_params():
     assert ToolsChanged() == ToolsChanged(missed=False) != ToolsChanged(missed=True) != PromptsChanged(missed=True)
     assert ResourceUpdated(uri="a:b").params == {"uri": "a:b"} and ResourcesChanged().params == {}
     assert [kind.method for kind in (ToolsChanged, PromptsChanged, ResourcesChanged, ResourceUpdated)] == [
         TOOLS, PROMPTS, RESOURCES, UPDATED]
 
 
-def test_a_server_that_keeps_to_less_is_named(caplog):
+def test_a_partial_acknowledgement_is_logged(caplog):
     with caplog.at_level(logging.WARNING, "mcplite"):
-        with News({"toolsListChanged": True}) as news, news.connect() as client:
+        with ChangeServer({"toolsListChanged": True}) as fake, fake.connect() as client:
             with client.listen(tools=True, prompts=True, resources=["a:b"]) as events:
                 assert events.honoured == {"toolsListChanged": True}  # SUBS-08
     assert "promptsListChanged, resourceSubscriptions" in caplog.text and "toolsListChanged" not in caplog.text
@@ -171,131 +171,131 @@ def test_a_server_that_keeps_to_less_is_named(caplog):
     {"toolsListChanged": True, "resourceSubscriptions": ["a:b"]},
     {"toolsListChanged": True, "resourceSubscriptions": "c:d"},
 ])
-def test_a_server_that_says_no_or_keeps_to_some_of_the_uris_is_named_as_well(honoured, caplog):
+def test_missing_uris_in_the_acknowledgement_are_logged(honoured, caplog):
     with caplog.at_level(logging.WARNING, "mcplite"):
-        with News(honoured) as news, news.connect() as client, client.listen(tools=True, resources=["a:b", "c:d"]):
-            assert "does not tell of" in caplog.text
+        with ChangeServer(honoured) as fake, fake.connect() as client, client.listen(tools=True, resources=["a:b", "c:d"]):
+            assert "does not announce changes of" in caplog.text
 
 
 @pytest.mark.parametrize("honoured", [None, [], "all", 3])
-def test_an_acknowledgement_of_nothing(honoured, caplog):
-    with News() as news, news.connect() as client:
-        news.answers[LISTEN] = lambda params: news.acknowledge(1, honoured) or SILENCE
+def test_an_empty_acknowledgement(honoured, caplog):
+    with ChangeServer() as fake, fake.connect() as client:
+        fake.answers[LISTEN] = lambda params: fake.acknowledge(1, honoured) or SILENCE
         with client.listen(tools=True) as events:
             assert events.honoured == {} and "toolsListChanged" in caplog.text
 
 
-def test_a_server_that_refuses():
-    with News(**{LISTEN: Refusal(-31001, "too many")}) as news, news.connect() as client:
+def test_a_refused_subscription():
+    with ChangeServer(**{LISTEN: Refusal(-31001, "too many")}) as fake, fake.connect() as client:
         with pytest.raises(RemoteError, match="too many"):
             client.listen(tools=True)
         client.list_tools()
-        assert news.methods().count(LISTEN) == 1
+        assert fake.methods().count(LISTEN) == 1
 
 
-def test_a_server_that_does_not_acknowledge():
-    with News(**{LISTEN: lambda params: SILENCE}) as news, news.connect() as client:
+def test_a_missing_acknowledgement_times_out():
+    with ChangeServer(**{LISTEN: lambda params: SILENCE}) as fake, fake.connect() as client:
         with pytest.raises(RequestTimeout, match="acknowledge"):
             client.listen(tools=True, timeout=0.2)
-        assert news.got("notifications/cancelled")["params"]["requestId"] == news.id(1)
+        assert fake.got("notifications/cancelled")["params"]["requestId"] == fake.id(1)
 
 
-def test_a_server_that_ends_it_at_once():
-    with News(**{LISTEN: {"resultType": "complete"}}) as news, news.connect() as client:
+def test_a_stream_that_ends_at_once_is_an_error():
+    with ChangeServer(**{LISTEN: {"resultType": "complete"}}) as fake, fake.connect() as client:
         with pytest.raises(ConnectionClosed, match="ended"):
             client.listen(tools=True)
-        assert news.methods().count(LISTEN) == 1
+        assert fake.methods().count(LISTEN) == 1
 
 
-# --- what is told ---------------------------------------------------------------------------------------------
+# --- the events -----------------------------------------------------------------------------------------------
 
 
 def test_events_come_in_order_and_once_each():
-    with News() as news, news.connect() as client:
+    with ChangeServer() as fake, fake.connect() as client:
         with client.listen(tools=True, prompts=True, resource_list=True, resources=["a:b", "c:d"]) as events:
             assert events.get(0.01) is None
             for method, params in ((PROMPTS, {}), (TOOLS, {}), (UPDATED, {"uri": "c:d"}), (PROMPTS, {}), (TOOLS, {}),
                                    (UPDATED, {"uri": "a:b"}), (RESOURCES, {}), (UPDATED, {"uri": "c:d"})):
-                news.say(method, **params)
+                fake.say(method, **params)
             client.list_tools()  # its answer comes behind all of them
             assert [events.get(LIMIT) for _ in range(5)] == [
                 PromptsChanged(), ToolsChanged(), ResourceUpdated(uri="c:d"), ResourceUpdated(uri="a:b"),
                 ResourcesChanged()]
             assert events.get(0.01) is None
-            news.say(TOOLS)  # and once they were taken, they come again
+            fake.say(TOOLS)  # an event that was read may come again
             assert events.get(LIMIT) == ToolsChanged()
 
 
-def test_an_event_from_below_a_resource_names_what_has_changed():
-    with News() as news, news.connect() as client, client.listen(resources=["a:b"]) as events:
-        news.say(UPDATED, uri="a:b/c")
+def test_an_update_below_a_resource_has_its_own_uri():
+    with ChangeServer() as fake, fake.connect() as client, client.listen(resources=["a:b"]) as events:
+        fake.say(UPDATED, uri="a:b/c")
         assert events.get(LIMIT) == ResourceUpdated(uri="a:b/c")  # RSRC-14
 
 
-def test_what_was_not_asked_for_is_not_told():
-    with News() as news, news.connect() as client, client.listen(tools=True) as events:
-        news.say(PROMPTS)
-        news.say(UPDATED, uri="a:b")
-        news.say("notifications/message", level="info", data="x")
-        news.tell(TOOLS)  # of no subscription
+def test_changes_outside_the_filter_are_dropped():
+    with ChangeServer() as fake, fake.connect() as client, client.listen(tools=True) as events:
+        fake.say(PROMPTS)
+        fake.say(UPDATED, uri="a:b")
+        fake.say("notifications/message", level="info", data="x")
+        fake.tell(TOOLS)  # without a subscription
         for id in ("1", 99, None, [1], True):
-            news.tell(TOOLS, {"_meta": {ID: id}})
-        news.tell(TOOLS, {"_meta": 3})
-        news.say(TOOLS)
+            fake.tell(TOOLS, {"_meta": {ID: id}})
+        fake.tell(TOOLS, {"_meta": 3})
+        fake.say(TOOLS)
         client.list_tools()
         assert events.get(LIMIT) == ToolsChanged() and events.get(0.01) is None
 
 
-def test_subscriptions_on_one_pipe_are_told_apart():
-    with News() as news, news.connect() as client:
+def test_subscriptions_on_one_pipe_are_separate():
+    with ChangeServer() as fake, fake.connect() as client:
         with client.listen(tools=True) as one, client.listen(tools=True, prompts=True) as two:
-            news.say(TOOLS, 2)
-            news.say(PROMPTS, 1)
-            news.say(PROMPTS, 2)
+            fake.say(TOOLS, 2)
+            fake.say(PROMPTS, 1)
+            fake.say(PROMPTS, 2)
             client.list_tools()
             assert [two.get(LIMIT), two.get(LIMIT)] == [ToolsChanged(), PromptsChanged()]  # SUBS-06, SUBS-09
             assert one.get(0.01) is None
 
 
-def test_listening_has_no_end_by_itself():
-    with News(slow=lambda params: SILENCE) as news, news.connect(timeout=0.1, max_timeout=0.1) as client:
+def test_an_idle_subscription_stays_open():
+    with ChangeServer(slow=lambda params: SILENCE) as fake, fake.connect(timeout=0.1, max_timeout=0.1) as client:
         with client.listen(tools=True, timeout=LIMIT) as events:
             for _ in range(3):
                 with pytest.raises(RequestTimeout):
                     client.request("slow")
-            news.say(TOOLS)
+            fake.say(TOOLS)
             assert events.get(LIMIT) == ToolsChanged()  # SUBS-19
-            assert news.methods().count(LISTEN) == 1
+            assert fake.methods().count(LISTEN) == 1
 
 
-def test_a_callback_gets_the_events_one_after_another_and_in_place_of_an_iteration():
+def test_a_callback_gets_the_events_one_after_another():
     seen, come = [], threading.Semaphore(0)
 
     def note(event):
         seen.append((event, threading.current_thread()))
         come.release()
 
-    with News() as news, news.connect() as client:
+    with ChangeServer() as fake, fake.connect() as client:
         end = client.subscribe(note, tools=True, resources=["a:b"])
-        news.say(TOOLS)
-        news.say(UPDATED, uri="a:b")
+        fake.say(TOOLS)
+        fake.say(UPDATED, uri="a:b")
         assert come.acquire(timeout=LIMIT) and come.acquire(timeout=LIMIT)
         assert [event for event, _ in seen] == [ToolsChanged(), ResourceUpdated(uri="a:b")]
         assert len({thread for _, thread in seen}) == 1 and seen[0][1] is not threading.current_thread()
         end()
-        assert news.got("notifications/cancelled")["params"]["requestId"] == news.id(1)
-        news.say(TOOLS)
+        assert fake.got("notifications/cancelled")["params"]["requestId"] == fake.id(1)
+        fake.say(TOOLS)
         client.list_tools()
         end()
     assert len(seen) == 2
 
 
-def test_a_callback_that_fails_ends_nothing(caplog):
+def test_a_failing_callback_does_not_end_the_subscription(caplog):
     come = threading.Event()
-    with News() as news, news.connect() as client:
+    with ChangeServer() as fake, fake.connect() as client:
         client.subscribe(lambda event: come.set() if event == PromptsChanged() else 1 / 0, tools=True, prompts=True)
-        news.say(TOOLS)
-        news.say(PROMPTS)
+        fake.say(TOOLS)
+        fake.say(PROMPTS)
         assert come.wait(LIMIT)
     assert "ZeroDivisionError" in caplog.text
 
@@ -303,76 +303,76 @@ def test_a_callback_that_fails_ends_nothing(caplog):
 # --- handlers of changes ----------------------------------------------------------------------------------------
 
 
-def test_a_server_that_declares_no_such_news_is_not_asked_for_them():
-    with News() as news:
-        news.answers["server/discover"] = {**DISCOVERED, "capabilities": {"tools": {}, "prompts": {"listChanged": False}}}
-        with news.connect(on_tools_changed=print, on_prompts_changed=print, on_resources_changed=print) as client:
+def test_undeclared_changes_are_not_subscribed_to():
+    with ChangeServer() as fake:
+        fake.answers["server/discover"] = {**DISCOVERED, "capabilities": {"tools": {}, "prompts": {"listChanged": False}}}
+        with fake.connect(on_tools_changed=print, on_prompts_changed=print, on_resources_changed=print) as client:
             client.ping()
-            assert LISTEN not in news.methods()
+            assert LISTEN not in fake.methods()
 
 
-def test_handlers_of_changes_listen_by_themselves():
+def test_handlers_of_changes_are_subscribed_automatically():
     tools, prompts = threading.Event(), threading.Event()
-    with News() as news, news.connect(on_tools_changed=tools.set, on_prompts_changed=prompts.set) as client:
-        assert news.got(LISTEN)["params"]["notifications"] == {"toolsListChanged": True, "promptsListChanged": True}
-        news.say(TOOLS)
+    with ChangeServer() as fake, fake.connect(on_tools_changed=tools.set, on_prompts_changed=prompts.set) as client:
+        assert fake.got(LISTEN)["params"]["notifications"] == {"toolsListChanged": True, "promptsListChanged": True}
+        fake.say(TOOLS)
         assert tools.wait(LIMIT) and not prompts.is_set()
-        news.say(PROMPTS)
+        fake.say(PROMPTS)
         assert prompts.wait(LIMIT)
         client.list_tools()
 
 
-def test_handlers_of_changes_are_no_reason_not_to_open(caplog):
-    with News(**{LISTEN: Refusal(-32601)}) as news, news.connect(on_tools_changed=print) as client:
+def test_a_refused_subscription_of_handlers_does_not_stop_opening(caplog):
+    with ChangeServer(**{LISTEN: Refusal(-32601)}) as fake, fake.connect(on_tools_changed=print) as client:
         assert client.list_tools() == [] and "does not announce changes" in caplog.text
 
 
-def test_one_resource_at_a_time():
+def test_subscribe_resource_opens_a_stream_for_each_uri():
     updates, come = [], threading.Semaphore(0)
-    with News() as news, news.connect(on_resource_updated=lambda uri: updates.append(uri) or come.release()) as client:
+    with ChangeServer() as fake, fake.connect(on_resource_updated=lambda uri: updates.append(uri) or come.release()) as client:
         client.subscribe_resource("a:b")
         client.subscribe_resource("a:b")
         client.subscribe_resource("c:d")
-        assert news.methods().count(LISTEN) == 2
-        news.say(UPDATED, 2, uri="c:d")
-        news.say(UPDATED, 1, uri="a:b")
+        assert fake.methods().count(LISTEN) == 2
+        fake.say(UPDATED, 2, uri="c:d")
+        fake.say(UPDATED, 1, uri="a:b")
         assert come.acquire(timeout=LIMIT) and come.acquire(timeout=LIMIT) and updates == ["c:d", "a:b"]
         client.unsubscribe_resource("a:b")
         client.unsubscribe_resource("a:b")
-        assert news.got("notifications/cancelled")["params"]["requestId"] == news.id(1)
+        assert fake.got("notifications/cancelled")["params"]["requestId"] == fake.id(1)
         client.subscribe_resource("a:b")
-        assert news.methods().count(LISTEN) == 3
+        assert fake.methods().count(LISTEN) == 3
 
 
-def test_a_resource_whose_subscription_was_lost_is_subscribed_to_anew():
+def test_a_lost_subscription_of_a_resource_can_be_renewed():
     refused = threading.Event()
-    with News() as news, news.connect() as client:
+    with ChangeServer() as fake, fake.connect() as client:
         client.subscribe_resource("a:b")
-        news.answers[LISTEN] = lambda params: refused.set() or Refusal(-31001)
-        news.end()
+        fake.answers[LISTEN] = lambda params: refused.set() or Refusal(-31001)
+        fake.end()
         assert refused.wait(LIMIT)
-        news.answers[LISTEN] = lambda params: news.acknowledge(3, params["notifications"]) or SILENCE
+        fake.answers[LISTEN] = lambda params: fake.acknowledge(3, params["notifications"]) or SILENCE
 
         def subscribed():
             client.subscribe_resource("a:b")  # nothing is asked as long as the refusal is on its way
-            return news.methods().count(LISTEN) == 3
+            return fake.methods().count(LISTEN) == 3
 
         assert wait_until(subscribed, limit=5)
 
 
-def test_a_server_that_did_not_promise_updates_is_not_asked():
-    with News() as news:
-        news.answers["server/discover"] = {**DISCOVERED, "capabilities": {"resources": {}}}
-        with news.connect() as client, pytest.raises(mcplite.NotSupported):
+def test_undeclared_updates_are_not_subscribed_to():
+    with ChangeServer() as fake:
+        fake.answers["server/discover"] = {**DISCOVERED, "capabilities": {"resources": {}}}
+        with fake.connect() as client, pytest.raises(mcplite.NotSupported):
             client.subscribe_resource("a:b")
-        assert LISTEN not in news.methods()
+        assert LISTEN not in fake.methods()
 
 
 # --- how it ends -------------------------------------------------------------------------------------------------
 
 
-def test_closing_it_from_another_thread_ends_the_iteration():
-    with News() as news, news.connect() as client:
+def test_closing_from_another_thread_ends_the_iteration():
+    with ChangeServer() as fake, fake.connect() as client:
         events = client.listen(tools=True)
         first = threading.Event()
 
@@ -380,42 +380,42 @@ def test_closing_it_from_another_thread_ends_the_iteration():
             return [first.set() or event for event in events]
 
         thread, outcome = start(follow)
-        news.say(TOOLS)
+        fake.say(TOOLS)
         assert first.wait(LIMIT)
         events.close()
         thread.join(LIMIT)
         assert outcome == [[ToolsChanged()]] and events.error is None and events.get() is None
-        assert news.got("notifications/cancelled")["params"]["requestId"] == news.id(1)  # SUBS-10
+        assert fake.got("notifications/cancelled")["params"]["requestId"] == fake.id(1)  # SUBS-10
         events.close()
         client.list_tools()
-        assert news.methods().count("notifications/cancelled") == 1
+        assert fake.methods().count("notifications/cancelled") == 1
 
 
-def test_what_has_come_before_the_end_is_still_told():
-    with News() as news, news.connect() as client:
+def test_events_before_the_end_are_still_yielded():
+    with ChangeServer() as fake, fake.connect() as client:
         with client.listen(tools=True, prompts=True) as events:
-            news.say(TOOLS)
-            news.say(PROMPTS)
+            fake.say(TOOLS)
+            fake.say(PROMPTS)
             client.list_tools()
         assert list(events) == [ToolsChanged(), PromptsChanged()]
 
 
-@pytest.mark.parametrize("leave", [lambda news, client: client.close(), lambda news, client: news.leave()],
+@pytest.mark.parametrize("leave", [lambda fake, client: client.close(), lambda fake, client: fake.leave()],
                          ids=["ours", "theirs"])
 def test_the_end_of_the_connection_is_an_error(leave):
-    with News() as news, news.connect() as client:
+    with ChangeServer() as fake, fake.connect() as client:
         events = client.listen(tools=True)
         thread, outcome = start(list, events)
-        leave(news, client)
+        leave(fake, client)
         thread.join(LIMIT)
         assert isinstance(outcome[0], ConnectionClosed) and events.error is not None
         with pytest.raises(ConnectionClosed):
             events.get(LIMIT)
         events.close()
-        assert news.methods().count(LISTEN) == 1
+        assert fake.methods().count(LISTEN) == 1
 
 
-def test_hanging_up_is_how_it_ends_over_http():
+def test_over_http_closing_closes_the_stream():
     gone = threading.Event()
 
     def play(request, answer):
@@ -436,7 +436,7 @@ def test_hanging_up_is_how_it_ends_over_http():
 # --- when the stream breaks ----------------------------------------------------------------------------------------
 
 
-def test_a_stream_that_breaks_is_begun_again_and_says_what_may_have_been_missed():
+def test_a_broken_stream_is_resumed_with_missed_events():
     with Streams() as script, script.connect() as client:
         with client.listen(tools=True, resources=["a:b"]) as events:
             script.say(0, TOOLS)
@@ -450,7 +450,7 @@ def test_a_stream_that_breaks_is_begun_again_and_says_what_may_have_been_missed(
             assert first.message["params"] == second.message["params"] and first.message["id"] != second.message["id"]
 
 
-def test_a_callback_is_told_as_well_what_may_have_been_missed():
+def test_a_callback_gets_missed_events_too():
     seen, come = [], threading.Semaphore(0)
     with Streams() as script, script.connect() as client:
         client.subscribe(lambda event: seen.append(event) or come.release(), prompts=True)
@@ -458,7 +458,7 @@ def test_a_callback_is_told_as_well_what_may_have_been_missed():
         assert come.acquire(timeout=LIMIT) and seen == [PromptsChanged(missed=True)]
 
 
-def test_what_was_kept_is_stale_after_a_break():
+def test_cached_results_are_stale_after_a_break():
     keep = {"resultType": "complete", "ttlMs": 3_600_000, "cacheScope": "private"}
     with Streams() as script, script.connect() as client:
         script.on_tools_list = lambda request, answer: answer.json(script.result(request, {**keep, "tools": []}))
@@ -475,7 +475,7 @@ def test_what_was_kept_is_stale_after_a_break():
             assert [request.does for request in script.requests].count("resources/read") == 2
 
 
-def test_a_refusal_to_go_on_is_final():
+def test_a_refused_resumption_is_final():
     def refuse(request, answer):
         answer.json({"jsonrpc": "2.0", "id": request.message["id"], "error": {"code": -32603, "message": "too many"}})
 
@@ -491,7 +491,7 @@ def test_a_refusal_to_go_on_is_final():
         client.ping()
 
 
-def test_a_server_that_does_not_come_back_is_given_up(impatient):
+def test_resumption_is_given_up_in_the_end(impatient):
     with Streams() as script, script.connect() as client, client.listen(tools=True) as events:
         script.refusal = lambda request, answer: answer.status(503)
         script.drop(0)
@@ -511,7 +511,7 @@ def test_events_that_have_come_before_the_error_come_first(impatient):
             events.get(LIMIT)
 
 
-def test_closing_it_between_two_attempts_ends_them():
+def test_closing_between_two_attempts_ends_them():
     with Streams() as script, script.connect() as client:
         events = client.listen(tools=True)
         script.refusal = lambda request, answer: answer.status(503)
@@ -521,34 +521,34 @@ def test_closing_it_between_two_attempts_ends_them():
         assert events.get() is None and events.error is None
 
 
-# --- when the server ends it ------------------------------------------------------------------------------------------
+# --- a stream that the server ends ------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_ends_it_on_a_pipe_is_asked_again():
-    with News() as news, news.connect() as client, client.listen(tools=True) as events:
-        news.say(TOOLS)
-        news.end()
+def test_a_stream_that_ends_on_a_pipe_is_resumed():
+    with ChangeServer() as fake, fake.connect() as client, client.listen(tools=True) as events:
+        fake.say(TOOLS)
+        fake.end()
         assert [events.get(LIMIT), events.get(LIMIT)] == [ToolsChanged(), ToolsChanged(missed=True)]
-        news.say(TOOLS, 1)  # nobody listens to that one any more
-        news.say(TOOLS, 2)
+        fake.say(TOOLS, 1)  # that stream has ended
+        fake.say(TOOLS, 2)
         assert events.get(LIMIT) == ToolsChanged()
         client.list_tools()
-        # What the server itself has ended, it need not be told to end.
-        assert "notifications/cancelled" not in news.methods() and events.get(0.01) is None
+        # A stream that the server has ended gets no cancellation.
+        assert "notifications/cancelled" not in fake.methods() and events.get(0.01) is None
 
 
-def test_a_server_that_only_says_that_it_has_ended_it():
-    with News() as news, news.connect() as client, client.listen(tools=True) as events:
-        news.tell("notifications/cancelled", {"requestId": news.id(1)})
+def test_a_cancellation_ends_the_stream():
+    with ChangeServer() as fake, fake.connect() as client, client.listen(tools=True) as events:
+        fake.tell("notifications/cancelled", {"requestId": fake.id(1)})
         assert events.get(LIMIT) == ToolsChanged(missed=True)
-        for id in (news.id(1), 99, "x", None, [], True):
-            news.tell("notifications/cancelled", {"requestId": id})
-        news.tell("notifications/cancelled")
-        news.say(TOOLS, 2)
-        assert events.get(LIMIT) == ToolsChanged() and news.methods().count(LISTEN) == 2
+        for id in (fake.id(1), 99, "x", None, [], True):
+            fake.tell("notifications/cancelled", {"requestId": id})
+        fake.tell("notifications/cancelled")
+        fake.say(TOOLS, 2)
+        assert events.get(LIMIT) == ToolsChanged() and fake.methods().count(LISTEN) == 2
 
 
-def test_a_server_that_ends_it_over_http_is_asked_again():
+def test_a_stream_that_ends_over_http_is_resumed():
     with Streams() as script, script.connect() as client, client.listen(tools=True) as events:
         script.end(0)
         assert events.get(LIMIT) == ToolsChanged(missed=True)
@@ -565,7 +565,7 @@ def served():
     return server, mcplite.serve(server)
 
 
-def test_a_real_server_that_is_started_again():
+def test_a_restarted_real_server():
     server, running = served()
     with running:
         client = mcplite.connect(running.url, timeout=LIMIT)
@@ -591,7 +591,7 @@ def test_a_real_server_that_stops_for_good(impatient):
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("over", ["http", "memory"])
-def test_a_real_server_tells_in_both_eras(era, over):
+def test_a_real_server_announces_changes_in_both_eras(era, over):
     server, running = served()
     server.add_resource("a:b", text)
     seen, come = [], threading.Event()
@@ -613,7 +613,7 @@ def test_a_real_server_tells_in_both_eras(era, over):
         assert list(events) == []
 
 
-def test_a_session_is_told_of_resources_only_as_long_as_somebody_listens():
+def test_a_legacy_session_unsubscribes_with_the_last_subscription():
     with Fake() as fake, fake.connect() as client:
         with client.listen(resources=["a:b", "c:d"]) as one:
             assert one.honoured == {"resourceSubscriptions": ["a:b", "c:d"]}
@@ -626,14 +626,14 @@ def test_a_session_is_told_of_resources_only_as_long_as_somebody_listens():
                 assert one.get(LIMIT) == ResourceUpdated(uri="a:b") and two.get(LIMIT) == ToolsChanged()
                 client.ping()
                 assert one.get(0.01) is None and two.get(0.01) is None
-            assert "resources/unsubscribe" not in fake.methods()  # somebody else still listens to it
+            assert "resources/unsubscribe" not in fake.methods()  # the other subscription still includes it
         assert {fake.got("resources/unsubscribe", number)["params"]["uri"] for number in (1, 2)} == {"a:b", "c:d"}
         fake.tell(UPDATED, {"uri": "a:b"})
         client.ping()
         assert list(one) == list(two) == []
 
 
-def test_a_session_that_refuses_a_resource():
+def test_a_refused_resource_in_a_legacy_session():
     with Fake({"resources/subscribe": Refusal(-32602, "no such resource")}) as fake, fake.connect() as client:
         with pytest.raises(RemoteError, match="no such resource"):
             client.listen(resources=["a:b"])
@@ -648,14 +648,14 @@ def test_the_end_of_a_session_is_an_error():
             events.get(LIMIT)
 
 
-def test_updates_that_nobody_asked_for_are_nobodys():
-    with News() as news, news.connect() as client, client.listen(resources=["memo://a"]) as events:
+def test_updates_without_a_subscription_are_dropped():
+    with ChangeServer() as fake, fake.connect() as client, client.listen(resources=["memo://a"]) as events:
         for uri in ("memo://b", "memo://ab", "memo://a/part", "memo://a"):
-            news.say(UPDATED, uri=uri)
+            fake.say(UPDATED, uri=uri)
         assert [events.get(LIMIT).uri for _ in range(2)] == ["memo://a/part", "memo://a"]  # RSRC-14
 
 
-def test_a_server_that_is_busy_is_asked_again():
+def test_a_busy_server_is_tried_again():
     def busy(request, answer):
         script.refusal = None
         answer.json({"jsonrpc": "2.0", "id": request.message["id"], "error": {"code": SERVER_BUSY, "message": "busy"}})
