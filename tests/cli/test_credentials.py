@@ -8,7 +8,7 @@ import mcplite
 from mcplite.cli.arguments import UsageError
 from mcplite.cli.credentials import Stored, choose_agent, how_to_log_in
 from mcplite.client.oauth.stores.base import MemoryStore
-from mcplite.client.oauth.users.agent import Nobody, UserAgent, Visit
+from mcplite.client.oauth.users.agent import NoUserAgent, UserAgent, Visit
 from mcplite.client.oauth.users.browser import Browser
 from mcplite.client.oauth.users.terminal import Terminal
 from tests.support.authserver import REDIRECT, AuthServer, Protected, User
@@ -56,9 +56,9 @@ def test_of_a_login_that_is_kept_which_the_next_one_needs(ways, kept):
 def test_a_grant_stays_with_the_server_and_the_client(ways, scopes):
     grant = stored(token=RECORD, login=ways).grant()
     assert (grant.issuer, grant.scopes, grant.interactive) == ("https://a.example", scopes, True)
-    assert grant.takes(stored(token=RECORD).credentials)
+    assert grant.accepts(stored(token=RECORD).credentials)
     other = stored(token={**RECORD, "client": {**CLIENT, "client_id": "other"}})
-    assert not grant.takes(other.credentials)
+    assert not grant.accepts(other.credentials)
 
 
 def test_what_a_program_has_stored_is_used_as_well(cli):
@@ -119,7 +119,7 @@ def test_a_user_is_asked_alone(monkeypatch):
         ("preferred", "server"), "alone", ("url", "state", "waits"), "together", "succeeded", "why", "closed"]
 
 
-@pytest.fixture(params=[Browser, Terminal, Nobody])
+@pytest.fixture(params=[Browser, Terminal, NoUserAgent])
 def usual(request, monkeypatch):
     """The agent that the library chooses here."""
     monkeypatch.setattr("mcplite.cli.credentials.default_user_agent", request.param)
@@ -132,7 +132,7 @@ def test_the_agent_is_the_usual_one(usual):
 
 
 def test_a_login_that_is_asked_for_needs_nobody_here(usual):
-    assert type(choose_agent(command=True)) is (Browser if usual is Nobody else usual)
+    assert type(choose_agent(command=True)) is (Browser if usual is NoUserAgent else usual)
 
 
 @pytest.mark.parametrize("uri", ["http://127.0.0.1:8765/callback", "http://localhost:1/", "http://[::1]:8765/a/b"])

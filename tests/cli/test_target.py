@@ -206,14 +206,14 @@ def test_a_login_that_has_ended_is_made_anew_with_the_same_client(cli, auth, pro
     assert [(page["client_id"], page["redirect_uri"], page["scope"]) for page in pages] == 2 * [("mine", place, "read")]
 
 
-def test_4_a_login_in_the_middle_needs_somebody(cli, auth, protected):
+def test_4_a_login_in_the_middle_needs_a_user(cli, auth, protected):
     cli("login", protected.url)
     auth.end()
     auth.refreshable.clear()
     cli.browses(None)
     status, out, err = cli("call", protected.url, "greet")
     assert (status, out, logins(auth)) == (4, "", 1)
-    assert "nobody can be asked here" in err
+    assert "no user can be asked here" in err
     assert err.endswith(f"To log in anew: python -m mcplite login {protected.url}\n")
 
 

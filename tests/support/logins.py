@@ -28,7 +28,7 @@ def gives_up_after(times):
 
     def wait():
         if next(left, None) is None:
-            raise Cancelled("not wanted any more")
+            raise Cancelled("given up")
 
     return wait
 
@@ -44,11 +44,11 @@ def answer(visit, state=STATE):
 class Surfer:
     """A browser that logs in at once and records its last page; called with the URL, like an opener.
 
-    :param aside: whether it comes back from opening before it is done.
+    :param background: whether opening it returns before it has come back.
     """
 
-    def __init__(self, state=STATE, aside=True):
-        self._state, self._aside = state, aside
+    def __init__(self, state=STATE, background=True):
+        self._state, self._background = state, background
         self.visited, self.reply, self._threads = [], None, []
 
     def __call__(self, url):
@@ -56,7 +56,7 @@ class Surfer:
         thread = threading.Thread(target=self._log_in, args=(url,))
         self._threads.append(thread)
         thread.start()
-        if not self._aside:
+        if not self._background:
             thread.join()
 
     def _log_in(self, url):

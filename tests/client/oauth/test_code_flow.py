@@ -275,8 +275,8 @@ def test_an_answer_of_another_server_is_not_used(auth, script, user):
 
 
 def test_the_way_of_asking_is_that_of_the_machine_when_nothing_was_said(script, monkeypatch):
-    monkeypatch.setattr("mcplite.client.oauth.users.default.default_user_agent", users.Nobody)
-    with pytest.raises(mcplite.AuthError, match="nobody can be asked here"):
+    monkeypatch.setattr("mcplite.client.oauth.users.default.default_user_agent", users.NoUserAgent)
+    with pytest.raises(mcplite.AuthError, match="no user can be asked here"):
         mcplite.OAuth().login(script.url)
 
 

@@ -1,24 +1,28 @@
-"""Runs a function aside, for what may never come to an end: a browser, a person who types, a host's own window."""
+"""Runs a function on its own thread, so that the caller can stop waiting for it.
+
+For functions that may never return: opening a browser, reading from a terminal, a callback of the host program.
+"""
 
 import contextvars
 import threading
 from typing import Callable, Generic, Optional, TypeVar
 
-__all__ = ["Aside"]
+__all__ = ["BackgroundCall"]
 
 _Result = TypeVar("_Result")
 
 
-class Aside(Generic[_Result]):
-    """Runs a function, so that who wants its result can give up; its thread blocks on the function, and ends with it.
+class BackgroundCall(Generic[_Result]):
+    """One call of a function on a daemon thread.
 
-    The function sees the context variables of who starts it. Nobody calls it off, nor waits for it at the end of the process.
+    The thread is started here, blocks on the function, and ends with it: it cannot be stopped, and the end of the process
+    does not wait for it. The function sees the context variables of the caller.
 
     :param name: of the thread.
     """
 
     def __init__(self, function: Callable[..., _Result], *arguments: object, name: str) -> None:
-        self._over = threading.Event()
+        self._done = threading.Event()
         self._value: Optional[_Result] = None
         self._error: Optional[BaseException] = None
         run = contextvars.copy_context().run
@@ -27,22 +31,22 @@ class Aside(Generic[_Result]):
     def _run(self, function: Callable[..., _Result], *arguments: object) -> None:
         try:
             self._value = function(*arguments)
-        except BaseException as error:  # raised again for whoever asks for the result
+        except BaseException as error:  # raised by result()
             self._error = error
         finally:
-            self._over.set()
+            self._done.set()
 
     @property
-    def over(self) -> bool:
-        """Whether the function has come to its end."""
-        return self._over.is_set()
+    def done(self) -> bool:
+        """Whether the function has returned or raised."""
+        return self._done.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end of the function, but no longer than that; return whether it has come."""
-        return self._over.wait(seconds)
+        """Wait at most *seconds* for the function to end; return whether it has."""
+        return self._done.wait(seconds)
 
     def result(self) -> Optional[_Result]:
-        """Return what the function has returned, or raise what it has raised; to be asked for once, when it is over."""
+        """Return the function's result, or raise its error; called once, when the function is done."""
         error, self._error = self._error, None
         if error is not None:
             raise error

@@ -1,4 +1,4 @@
-"""The user logs in with a browser, which comes back to a port of this machine."""
+"""The user agent with a browser, which comes back to a port of this machine."""
 
 import contextlib
 import os
@@ -11,8 +11,8 @@ from ....errors import AuthError
 from ....protocol.show import printable
 from . import page
 from .agent import SLICE, UserAgent, Visit, shown_name, url_to_visit
-from .background import Aside
-from .loopback import HOSTS, Listener
+from .background import BackgroundCall
+from .loopback import HOSTS, LoopbackListener
 
 __all__ = ["Browser", "ListeningVisit", "has_browser"]
 
@@ -21,15 +21,15 @@ _TEXT_BROWSERS = {"www-browser", "links", "links2", "elinks", "lynx", "w3m", "br
 
 
 class Browser(UserAgent):
-    """Opens the user's browser, which comes back to a port of this machine; the URL is on stderr too.
+    """Opens the user's browser, which comes back to a port of this machine; the URL is shown on stderr as well.
 
-    :param open: takes the URL, and returns False when it could not open it; ``webbrowser.open`` by default. It runs on a
-        thread of its own, for some browsers come back from it only when the user closes them.
+    :param open: takes the URL, and returns False if it could not open it; ``webbrowser.open`` by default. It runs on its
+        own thread, since some browsers return from it only when the user closes them.
     :param host: where to listen: "127.0.0.1" (the default), "::1" or "localhost".
-    :param port: default 0, any free one; another one is kept to, because a registration may name it.
+    :param port: default 0, any free port. Another port is used or the login fails, because a registration may name it.
     :param path: of the redirect URI; default "/callback".
     :param out: where the URL is shown; stderr by default.
-    :raises ValueError: host, port or path is none to listen at.
+    :raises ValueError: the host is another one, there is no such port, or the path cannot be one of a redirect URI.
     """
 
     def __init__(self, open: Optional[Callable[[str], object]] = None, *, host: str = "127.0.0.1", port: int = 0,
@@ -51,77 +51,78 @@ class Browser(UserAgent):
         """
         return _BrowserVisit(self._listen(preferred, server), server, self._out, self._open or _open_browser)
 
-    def _listen(self, preferred: Optional[str], server: str) -> Listener:
+    def _listen(self, preferred: Optional[str], server: str) -> LoopbackListener:
         host, port, path = self._place
         try:
-            return Listener(host, port, path, preferred=preferred)
+            return LoopbackListener(host, port, path, preferred=preferred)
         except OSError as error:
             where = f"port {port} of {host}" if port else f"any port of {host}"
-            raise AuthError(f"the login to {shown_name(server)} needs {where} for the browser to come back to, which cannot be"
-                            f" had: {error.strerror or error}") from error
+            raise AuthError(f"the login to {shown_name(server)} needs {where} for the browser to come back to, which is not"
+                            f" available: {error.strerror or error}") from error
 
 
 class ListeningVisit(Visit):
-    """A visit that ends at a port of this machine, and that tells the user what to do.
+    """A visit whose browser comes back to a port of this machine, with messages to the user.
 
     :param listener: closed with the visit.
-    :param out: where the user is told; stderr by default.
+    :param out: where messages are shown; stderr by default.
     """
 
-    def __init__(self, listener: Listener, server: str, out: Optional[TextIO]) -> None:
+    def __init__(self, listener: LoopbackListener, server: str, out: Optional[TextIO]) -> None:
         super().__init__(listener.redirect_uri)
         self.listener = listener
-        #: Its name, as it can be shown.
+        #: The server's name, as it can be shown.
         self.server = shown_name(server)
-        #: Looked up now: a host may put another stderr into place at any time.
+        #: Looked up now: a host program may replace stderr at any time.
         self._out = sys.stderr if out is None else out
 
-    def say(self, text: str, end: str = "\n") -> None:
-        """Tell the user something, if anybody reads it."""
-        if self._out is None:  # as in a program without a console; print() would take stdout
+    def show(self, text: str, end: str = "\n") -> None:
+        """Show the user a message, if there is anything to show it on."""
+        if self._out is None:  # in a program without a console; print() would take stdout
             return
-        with contextlib.suppress(OSError, ValueError):  # its reader has gone, or it is closed; the browser may do without
+        with contextlib.suppress(OSError, ValueError):  # its reader has gone, or it is closed; the browser may suffice
             print(text, end=end, file=self._out, flush=True)
 
     def succeeded(self) -> None:
-        self.listener.answer(page.completed(self.server))
+        self.listener.send_page(page.completed(self.server))
 
     def failed(self, text: str) -> None:
-        self.listener.answer(page.failed(self.server, text))
+        self.listener.send_page(page.failed(self.server, text))
 
     def close(self) -> None:
-        self.listener.answer(page.unfinished(self.server))
+        self.listener.send_page(page.unfinished(self.server))
         self.listener.close()
 
 
 class _BrowserVisit(ListeningVisit):
-    def __init__(self, listener: Listener, server: str, out: Optional[TextIO], open: Callable[[str], object]) -> None:
+    def __init__(self, listener: LoopbackListener, server: str, out: Optional[TextIO], open: Callable[[str], object]) -> None:
         super().__init__(listener, server, out)
         self._open = open
 
     def ask(self, url: str, state: str, wait: Callable[[], object]) -> str:
         url = url_to_visit(url)
         wait()
-        self.say(f"Log in to {self.server} in the browser that opens. If none does, visit\n  {url}")
-        # Nobody ends it: a browser in its own right is the user's to close.
-        opening: Optional[Aside[object]] = Aside(self._open, url, name="mcplite browser")
+        self.show(f"Log in to {self.server} in the browser that opens. If none does, visit\n  {url}")
+        # Never ended from here: the browser is the user's to close.
+        opening: Optional[BackgroundCall[object]] = BackgroundCall(self._open, url, name="mcplite browser")
         while True:
             wait()
             back = self.listener.serve(state, SLICE)
             if back is not None:
                 return back
-            if opening is not None and opening.over:
-                self._opened(opening)
+            if opening is not None and opening.done:
+                self._report(opening)
                 opening = None
 
-    def _opened(self, opening: "Aside[object]") -> None:
+    def _report(self, opening: "BackgroundCall[object]") -> None:
+        """Tell the user if no browser was opened."""
         try:
             if opening.result() is not False:
                 return
             why = ""
         except (Exception, SystemExit) as error:
             why = f" ({type(error).__name__}: {printable(str(error)[:200])})"
-        self.say(f"No browser could be opened{why}; visit the address above yourself, on this machine.")
+        self.show(f"No browser could be opened{why}; visit the address above yourself, on this machine.")
 
 
 def _open_browser(url: str) -> bool:
@@ -131,7 +132,7 @@ def _open_browser(url: str) -> bool:
 
 
 def has_browser(environment: Mapping[str, str], platform: str) -> bool:
-    """Whether a browser can be opened where the user sees it.
+    """Return whether a browser can be opened where the user sees it.
 
     :param platform: as ``sys.platform`` names it.
     """
@@ -140,11 +141,11 @@ def has_browser(environment: Mapping[str, str], platform: str) -> bool:
     for choice in environment.get("BROWSER", "").split(os.pathsep):
         words = choice.split()
         if words and shutil.which(words[0]):
-            # Somebody has set it up for here, as remote development environments do.
+            # Set on purpose, as remote development environments do.
             return not _is_text_browser(words[0])
     if platform in ("win32", "darwin"):
         if environment.get("SSH_CONNECTION") or environment.get("SSH_TTY"):
-            return False  # it would open on a screen that the user may be far from
+            return False  # it would open on a screen that the user may not see
     elif not (environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")):
         return False
     try:

@@ -1,9 +1,9 @@
-"""Chooses how a user is asked to log in: a browser, else the terminal, else an error."""
+"""Chooses the user agent for this machine: a browser, else the terminal, else an error."""
 
 import os
 import sys
 
-from .agent import Nobody, UserAgent
+from .agent import NoUserAgent, UserAgent
 from .browser import Browser, has_browser
 from .terminal import Terminal, is_terminal
 
@@ -11,9 +11,9 @@ __all__ = ["default_user_agent"]
 
 
 def default_user_agent() -> UserAgent:
-    """Return the way of asking that fits: a browser, else the terminal, else one that says that there is neither."""
+    """Return a browser, else the terminal, else an agent that raises because there is neither."""
     if has_browser(os.environ, sys.platform):
         return Browser()
     if is_terminal(sys.stdin) and is_terminal(sys.stderr):
         return Terminal()
-    return Nobody()
+    return NoUserAgent()

@@ -1,7 +1,7 @@
-"""Waits on this machine for the browser that comes back from a login.
+"""A listener on the loopback interface for the browser that comes back from a login (RFC 8252, section 7.3).
 
-Everybody on this machine, and every page in a browser on it, can knock here. So only the request of the login that is
-under way is taken, only one, and nobody else can make it wait (AUTH-41). There is no thread: whoever waits serves.
+Every user of this machine, and every page in a browser on it, can connect here. So only the request of the current login
+is accepted, only once, and other connections cannot delay it (AUTH-41). There is no thread: the caller's thread serves.
 """
 
 import contextlib
@@ -19,24 +19,24 @@ from ....protocol.http.headers import parse_host
 from ....protocol.http.http1 import BadRequest, HeadLimits, RequestHead, find_head, parse_head
 from . import page
 
-__all__ = ["HOSTS", "Listener", "carries", "ready"]
+__all__ = ["HOSTS", "LoopbackListener", "has_state", "wait_ready"]
 
-#: What a redirect URI to this machine may name; "localhost" is both addresses, where there are both.
+#: The hosts of redirect URIs to this machine; "localhost" is both addresses, if the machine has both.
 HOSTS = ("127.0.0.1", "::1", "localhost")
 _HEAD_BYTES = 16_384
-#: Browsers open connections in advance, and retry; more than these have nothing to do with a login.
+#: Browsers open connections in advance, and retry; more connections than these do not come from a login.
 _MOST_CONNECTIONS = 8
-#: Of those that are not accepted yet; whoever finds it full comes late by a second.
+#: Connections that are not accepted yet; while it is full, a client retries after a second.
 _BACKLOG = 64
-#: For a port that is free at both addresses of localhost.
+#: Attempts to find a port that is free at both addresses of localhost.
 _ATTEMPTS = 20
 _MOST_PARAMETERS = 50
 _File = Union[int, socket.socket]
 
 
-def ready(reading: Collection[_File], writing: Collection[_File], seconds: float) -> Set[_File]:
-    """Return which of the descriptors and sockets can be read or written by now, after at most *seconds*."""
-    # Neither of the two has a descriptor of its own. select() cannot take large descriptors, and poll() on macOS no terminals.
+def wait_ready(reading: Collection[_File], writing: Collection[_File], seconds: float) -> Set[_File]:
+    """Wait at most *seconds*; return the descriptors and sockets that can be read or written."""
+    # select() and poll() need no descriptor of their own. select() cannot take large descriptors, poll() on macOS no terminals.
     kind = selectors.SelectSelector if sys.platform == "darwin" else getattr(selectors, "PollSelector", selectors.SelectSelector)
     with kind() as selector:
         for file in reading:
@@ -47,8 +47,8 @@ def ready(reading: Collection[_File], writing: Collection[_File], seconds: float
         return found
 
 
-def carries(query: str, state: str) -> bool:
-    """Whether a query is the answer to the login with this state; takes the same time for any wrong one (AUTH-21)."""
+def has_state(query: str, state: str) -> bool:
+    """Return whether a query answers the login with this state; the comparison takes constant time (AUTH-21)."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)
     except ValueError:
@@ -57,33 +57,33 @@ def carries(query: str, state: str) -> bool:
     return len(given) == 1 and bool(state) and hmac.compare_digest(given[0].encode("utf-8", "replace"), state.encode("utf-8"))
 
 
-class Listener:
-    """Listens from when it is made until it has an answer, or is closed; one thread uses it.
+class LoopbackListener:
+    """Listens from its creation until it has an answer or is closed; one thread uses it.
 
     :param host: one of ``HOSTS``.
-    :param port: 0 for any free one.
+    :param port: 0 for any free port.
     :param path: of the redirect URI.
-    :param preferred: a redirect URI to listen at, unless *port* says another place. When it does not lead to this machine
-        it is passed over, and when its port is taken another one is had.
-    :param patience: seconds that one connection has for its request, and again for taking the answer; default 5.
+    :param preferred: a redirect URI to listen at, unless *port* is given. It is ignored if it does not lead to this machine;
+        if its port is taken, another port is used.
+    :param connection_seconds: that one connection has for its request, and again for reading the response; default 5.
     :raises OSError: it cannot listen there.
     """
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0, path: str = "/callback", *, preferred: Optional[str] = None,
-                 patience: float = 5.0) -> None:
-        self._patience = patience
-        self._connections: List[_Connection] = []
-        #: The browser that has brought the answer, and waits to be told what came of it.
-        self._held: Optional[socket.socket] = None
-        place = None if port or preferred is None else _place(preferred)
-        if place is None:
+                 connection_seconds: float = 5.0) -> None:
+        self._connection_seconds = connection_seconds
+        self._connections: List[_BrowserConnection] = []
+        #: The connection of the browser that has brought the answer, and waits for its page.
+        self._answer_sock: Optional[socket.socket] = None
+        address = None if port or preferred is None else _loopback_address(preferred)
+        if address is None:
             self._sockets = _bind(host, port)
             self.redirect_uri = _uri(host, self._sockets, path)
         else:
-            host, port, path = place
+            host, port, path = address
             try:
                 self._sockets = _bind(host, port)
-                #: As it has to be registered and sent: to the letter (AUTH-42).
+                #: Registered and sent to the letter (AUTH-42).
                 self.redirect_uri = str(preferred)
             except OSError:
                 self._sockets = _bind(host, 0)
@@ -94,27 +94,27 @@ class Listener:
         self._name = _host_and_port(parts.netloc)
 
     def serve(self, state: str, seconds: float, source: Optional[int] = None) -> Optional[str]:
-        """Serve who comes, for at most *seconds*; return the whole URL by which the browser came back, or None.
+        """Serve connections for at most *seconds*; return the whole URL by which the browser came back, or None.
 
-        With the answer everything but the connection that brought it is closed; :meth:`answer` tells that one the end.
+        With the answer, all sockets are closed but the one that brought it; :meth:`send_page` responds to that one.
 
-        :param state: what the answer has to carry.
+        :param state: the state that the answer has to carry.
         :param source: a descriptor that ends the waiting when it can be read.
-        :raises ValueError: it has been closed, or has had its answer.
+        :raises ValueError: the listener was closed, or has had its answer.
         """
         if not self._sockets:
-            raise ValueError("nobody listens here any more")
+            raise ValueError("this listener is closed")
         due = min((connection.until for connection in self._connections), default=None)
         if due is not None:
             seconds = min(seconds, max(0.0, due - time.monotonic()))
-        found = ready([*self._sockets, *(one.sock for one in self._connections if not one.outbox),
+        found = wait_ready([*self._sockets, *(one.sock for one in self._connections if not one.outbox),
                        *([] if source is None else [source])],
                       [one.sock for one in self._connections if one.outbox], seconds)
         for connection in [one for one in self._connections if one.sock in found]:
             url = self._advance(connection, state)
             if url is not None:
                 self._connections.remove(connection)
-                self._held = connection.sock
+                self._answer_sock = connection.sock
                 self._stop_listening()
                 return url
         for listening in [one for one in self._sockets if one in found]:
@@ -123,22 +123,22 @@ class Listener:
             self._drop(connection)
         return None
 
-    def answer(self, response: bytes) -> None:
-        """Send the browser that came back its page; nothing happens when none did, or it has one."""
-        held, self._held = self._held, None
-        if held is None:
+    def send_page(self, response: bytes) -> None:
+        """Send the browser that came back its page; do nothing if none came back, or it has one already."""
+        sock, self._answer_sock = self._answer_sock, None
+        if sock is None:
             return
-        # It has room for a page: nothing was sent on it so far. The browser may be gone, then nobody misses the page.
-        with contextlib.closing(held), contextlib.suppress(OSError):
-            held.send(response)
-            held.shutdown(socket.SHUT_WR)
+        # The socket's buffer has room for a page: nothing was sent before. If the browser has gone, the page is not needed.
+        with contextlib.closing(sock), contextlib.suppress(OSError):
+            sock.send(response)
+            sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Close all that is open; may be called again."""
+        """Close all sockets; idempotent."""
         self._stop_listening()
-        held, self._held = self._held, None
-        if held is not None:
-            held.close()
+        sock, self._answer_sock = self._answer_sock, None
+        if sock is not None:
+            sock.close()
 
     def _stop_listening(self) -> None:
         while self._sockets:
@@ -150,22 +150,22 @@ class Listener:
         try:
             sock, _ = listening.accept()
         except BlockingIOError:
-            return  # whoever it was has left again
+            return  # the client has closed it already
         except OSError:
-            time.sleep(0.05)  # no descriptor is left; without the pause this would be tried without end
+            time.sleep(0.05)  # no descriptor is left; without the pause the loop would spin
             return
         sock.setblocking(False)
         if len(self._connections) == _MOST_CONNECTIONS:
-            # A request comes at once, so it is the oldest that comes from no login.
+            # The browser of a login sends its request at once, so the oldest connection is not that one.
             self._drop(self._connections[0])
-        self._connections.append(_Connection(sock, time.monotonic() + self._patience))
+        self._connections.append(_BrowserConnection(sock, time.monotonic() + self._connection_seconds))
 
-    def _drop(self, connection: "_Connection") -> None:
+    def _drop(self, connection: "_BrowserConnection") -> None:
         self._connections.remove(connection)
         connection.sock.close()
 
-    def _advance(self, connection: "_Connection", state: str) -> Optional[str]:
-        """Do what can be done at once; return the URL when the connection has brought the answer."""
+    def _advance(self, connection: "_BrowserConnection", state: str) -> Optional[str]:
+        """Read or write without blocking; return the URL if the connection has brought the answer."""
         try:
             if connection.outbox:
                 connection.flush()
@@ -177,12 +177,12 @@ class Listener:
                 connection.inbox += data
                 return self._read(connection, state)
         except BlockingIOError:
-            pass  # it was ready for somebody else's news; the next time, then
+            pass  # spurious readiness; the next round tries again
         except OSError:
-            self._drop(connection)  # the other side broke it off
+            self._drop(connection)  # the client has reset it
         return None
 
-    def _read(self, connection: "_Connection", state: str) -> Optional[str]:
+    def _read(self, connection: "_BrowserConnection", state: str) -> Optional[str]:
         limits = HeadLimits(line=_HEAD_BYTES, total=_HEAD_BYTES)
         with_body = True
         try:
@@ -190,18 +190,18 @@ class Listener:
             if end is None:
                 return None
             head = parse_head(bytes(connection.inbox[:end]), limits)
-            status, with_body = self._judge(head, state), head.method != "HEAD"
+            status, with_body = self._status_for(head, state), head.method != "HEAD"
             if status == 200:
                 return self._origin + head.target
         except BadRequest as error:
             status = error.status
         connection.answered, connection.outbox = True, page.refusal(status, with_body=with_body)
-        connection.until = time.monotonic() + self._patience
+        connection.until = time.monotonic() + self._connection_seconds
         connection.flush()
         return None
 
-    def _judge(self, head: RequestHead, state: str) -> int:
-        # A page of evil.example whose name leads to 127.0.0.1 by now sends its own name (DNS rebinding).
+    def _status_for(self, head: RequestHead, state: str) -> int:
+        # DNS rebinding: a page of evil.example, whose name now leads to 127.0.0.1, sends its own name.
         if _host_and_port(head.headers.get("host") or "") != self._name:
             return 421
         path, _, query = head.target.partition("?")
@@ -209,13 +209,13 @@ class Listener:
             return 404
         if head.method != "GET":
             return 405
-        return 200 if carries(query, state) else 400
+        return 200 if has_state(query, state) else 400
 
 
-class _Connection:
-    """One browser, or whoever else has come.
+class _BrowserConnection:
+    """One connection, of a browser or of another client.
 
-    :param until: when it is closed, whatever it has got by then; of the monotonic clock.
+    :param until: when it is closed, whatever its state; by the monotonic clock.
     """
 
     __slots__ = ("sock", "until", "inbox", "outbox", "answered")
@@ -224,9 +224,10 @@ class _Connection:
         self.sock = sock
         self.until = until
         self.inbox = bytearray()
-        #: What is still to be sent.
+        #: The rest of the response.
         self.outbox = b""
-        #: From then on what comes is thrown away, until the other side closes: closing first could cost it the answer.
+        #: Whether it has its response. From then on input is discarded until the client closes: closing first could reset
+        #: the connection before the client has read the response.
         self.answered = False
 
     def flush(self) -> None:
@@ -240,8 +241,8 @@ def _host_and_port(value: str) -> Optional[Tuple[str, int]]:
     return None if found is None else (found[0], 80 if found[1] is None else found[1])
 
 
-def _place(uri: str) -> Optional[Tuple[str, int, str]]:
-    """Return host, port and path of a redirect URI; None when nobody here can listen at it."""
+def _loopback_address(uri: str) -> Optional[Tuple[str, int, str]]:
+    """Return host, port and path of a redirect URI; None if it does not lead to this machine."""
     try:
         parts = urlsplit(uri)
         port = 80 if parts.port is None else parts.port
@@ -265,7 +266,7 @@ def _bind(host: str, port: int, attempts: int = _ATTEMPTS) -> List[socket.socket
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             return [first]  # a machine without IPv6
-        # Whoever has the port at the other address would get the codes of browsers that try that one first.
+        # Another program has the port at the other address: it would get the codes of browsers that try that one first.
         first.close()
         if port or attempts == 1:
             raise
@@ -275,8 +276,8 @@ def _bind(host: str, port: int, attempts: int = _ATTEMPTS) -> List[socket.socket
 def _listen_at(host: str, port: int) -> socket.socket:
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
-        # On POSIX so that the connections of the last login, which linger, do not keep the port; there it lets nobody else
-        # in. On Windows it would, and the other option keeps everybody out.
+        # On POSIX SO_REUSEADDR frees the port from lingering connections of the last login, and admits no other listener.
+        # On Windows it would admit others, and SO_EXCLUSIVEADDRUSE excludes them.
         option = socket.SO_REUSEADDR if os.name == "posix" else getattr(socket, "SO_EXCLUSIVEADDRUSE")
         sock.setsockopt(socket.SOL_SOCKET, option, 1)
         sock.bind((host, port))

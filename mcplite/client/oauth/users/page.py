@@ -1,4 +1,4 @@
-"""What a browser is told that comes back from a login, or that comes to the wrong place."""
+"""The pages for a browser that comes back from a login, or that comes to the wrong URL."""
 
 import html
 from typing import Optional
@@ -39,11 +39,11 @@ _REASONS = {
     505: "HTTP Version Not Supported",
 }
 _REFUSALS = {
-    400: "This is not the answer that is waited for here. If you were logging in, start again from the program.",
+    400: "This is not the answer to the current login. If you were logging in, start again from the program.",
     404: "There is nothing here.",
     405: "Only a browser that comes back from a login is answered here.",
 }
-#: Characters of a text that somebody else wrote.
+#: Characters of a foreign text that are shown.
 _LONGEST = 200
 
 
@@ -56,7 +56,7 @@ def completed(server: str) -> bytes:
 def failed(server: str, text: str) -> bytes:
     """Return the response for a login that has failed.
 
-    :param text: why; cut to 200 characters, and shown as text whatever is in it.
+    :param text: why; cut to 200 characters, and escaped.
     """
     return _response(400, "The login has failed", f"Logging in to {_cut(server)} did not work:", _cut(text),
                      "The program that asked you to log in can tell more.")
@@ -69,7 +69,7 @@ def unfinished(server: str) -> bytes:
 
 
 def refusal(status: int, *, with_body: bool = True) -> bytes:
-    """Return the response for a request that is not the answer to a login; it tells nothing about the login.
+    """Return the response for a request that is not the answer to a login; it reveals nothing about the login.
 
     :param with_body: False for HEAD.
     """
@@ -84,7 +84,7 @@ def _cut(text: str) -> str:
 
 def _response(status: int, title: str, *paragraphs: Optional[str], with_body: bool = True) -> bytes:
     shown = "\n".join(f"<p>{html.escape(text)}</p>" for text in paragraphs if text)
-    # Lone surrogates, which JSON can carry, have no UTF-8.
+    # Lone surrogates, which JSON can carry, have no encoding in UTF-8.
     body = _PAGE.format(title=html.escape(title), paragraphs=shown).encode("utf-8", "replace")
     lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Bad Request')}"]
     lines += [f"{name}: {value}" for name, value in _HEADERS]

@@ -1,4 +1,4 @@
-"""The user logs in with a browser anywhere, and pastes into the terminal where that ends up."""
+"""The user agent with a terminal: the user logs in with any browser, and pastes the address at which it ends up."""
 
 import os
 import re
@@ -6,10 +6,10 @@ import sys
 from typing import Any, Callable, Optional, TextIO
 
 from ....errors import AuthError
-from .agent import LONGEST_ANSWER, SLICE, Visit, came_back, url_to_visit
-from .background import Aside
+from .agent import LONGEST_ANSWER, SLICE, Visit, redirect_answer, url_to_visit
+from .background import BackgroundCall
 from .browser import Browser, ListeningVisit
-from .loopback import Listener, ready
+from .loopback import LoopbackListener, wait_ready
 
 __all__ = ["Terminal", "is_terminal"]
 
@@ -18,10 +18,10 @@ _MOST_PASTES = 5
 
 
 class Terminal(Browser):
-    """Shows the URL on the terminal, and takes what the user pastes there; a browser on this machine can come back too.
+    """Shows the URL on the terminal, and reads the address that the user pastes; a browser on this machine can come back too.
 
-    That is for a machine without a browser: the one of another machine shows an address that it cannot reach, which
-    the user copies; or a port is forwarded (``ssh -L``).
+    It is for machines without a browser: a browser on another machine ends up at an address that it cannot reach, which the
+    user copies; or a port is forwarded (``ssh -L``).
 
     :param source: where the user types; stdin by default.
     :param out: where the questions go; stderr by default.
@@ -43,27 +43,27 @@ class Terminal(Browser):
 
 
 class _TerminalVisit(ListeningVisit):
-    def __init__(self, listener: Listener, server: str, out: Optional[TextIO], source: Optional[TextIO]) -> None:
+    def __init__(self, listener: LoopbackListener, server: str, out: Optional[TextIO], source: Optional[TextIO]) -> None:
         super().__init__(listener, server, out)
-        self._typed = _Typed(source)
+        self._input = _TerminalInput(source)
 
     def ask(self, url: str, state: str, wait: Callable[[], object]) -> str:
         url = url_to_visit(url)
         wait()
-        self.say(f"To log in to {self.server}, visit\n\n  {url}\n\nThe browser will come back to {self.redirect_uri}"
+        self.show(f"To log in to {self.server}, visit\n\n  {url}\n\nThe browser will come back to {self.redirect_uri}"
                   " - when it runs on another machine,\nit cannot open that page: copy its address then, and paste it here.")
-        self.say("Address: ", end="")
+        self.show("Address: ", end="")
         wrong = 0
         while True:
             wait()
             line = self._line()
             if line is None:
-                back = self.listener.serve(state, SLICE, self._typed.descriptor)
+                back = self.listener.serve(state, SLICE, self._input.descriptor)
                 if back is not None:
-                    self.say("")  # behind the prompt
+                    self.show("")  # ends the line of the prompt
                     return back
                 continue
-            back = came_back(line, self.redirect_uri, state)
+            back = redirect_answer(line, self.redirect_uri, state)
             if back is not None and re.search(r"[?&](?:code|error)=", back):
                 return back
             wrong += bool(line.strip())
@@ -74,40 +74,40 @@ class _TerminalVisit(ListeningVisit):
 
     def _line(self) -> Optional[str]:
         try:
-            return self._typed.line()
+            return self._input.line()
         except EOFError:
             raise AuthError(f"the login to {self.server} was given up: nothing more can be typed") from None
 
     def _refuse(self, line: str, back: Optional[str]) -> None:
         if line.strip():
-            self.say("That is the page to log in at; what is wanted is the address at which the browser ends up." if back
+            self.show("That is the page to log in at; paste the address at which the browser ends up." if back
                       else f"That is not the address at which this login ended: one that begins with {self.redirect_uri}"
                            " and is pasted whole.")
-        self.say("Address: ", end="")
+        self.show("Address: ", end="")
 
 
-class _Typed:
-    """The lines that a user types, as they come; what is beyond the last one taken is lost at the end."""
+class _TerminalInput:
+    """The lines that a user types, as they come; input behind the last line that was returned is lost at the end."""
 
     def __init__(self, source: Optional[TextIO]) -> None:
         self._source = source
         self._buffer = b""
         self._ended = False
-        self._reading: Optional[Aside[str]] = None
-        #: What tells that something was typed; None where only a thread can wait for that.
+        self._reading: Optional[BackgroundCall[str]] = None
+        #: Readable when there is input; None where only a thread can wait for input.
         self.descriptor = _descriptor(source)
 
     def line(self) -> Optional[str]:
-        """Return the next line, or None when there is none yet; does not wait.
+        """Return the next line, or None if there is none yet; never blocks.
 
-        :raises EOFError: there will be none.
+        :raises EOFError: the input has ended.
         """
         if self._source is None:
             return None
         if self.descriptor is None:
-            return self._line_of_thread(self._source)
-        # Past the file's own buffer: a line in there would not make the descriptor ready.
-        if b"\n" not in self._buffer and not self._ended and ready([self.descriptor], [], 0):
+            return self._line_by_thread(self._source)
+        # Not through the file's buffer: a line in it would not make the descriptor readable.
+        if b"\n" not in self._buffer and not self._ended and wait_ready([self.descriptor], [], 0):
             self._receive(self.descriptor)
         if b"\n" in self._buffer or len(self._buffer) > LONGEST_ANSWER or (self._ended and self._buffer):
             line, _, self._buffer = self._buffer.partition(b"\n")
@@ -126,12 +126,12 @@ class _Typed:
         self._buffer += data
         self._ended = not data
 
-    def _line_of_thread(self, source: TextIO) -> Optional[str]:
-        # On Windows, and where stdin is no file. A read that nobody waits for any more takes the next line, whoever it is
-        # for; there is no way to call it off.
+    def _line_by_thread(self, source: TextIO) -> Optional[str]:
+        # On Windows, and where stdin is not a file. A read that was abandoned consumes the next line, since it cannot be
+        # cancelled.
         if self._reading is None:
-            self._reading = Aside(source.readline, name="mcplite typing")
-        if not self._reading.over:
+            self._reading = BackgroundCall(source.readline, name="mcplite typing")
+        if not self._reading.done:
             return None
         line, self._reading = self._reading.result(), None
         if not line:
@@ -149,7 +149,7 @@ def _descriptor(source: Optional[TextIO]) -> Optional[int]:
 
 
 def is_terminal(stream: Optional[TextIO]) -> bool:
-    """Whether there is somebody at a stream, rather than a file or nothing."""
+    """Return whether a stream is a terminal."""
     try:
         return stream is not None and stream.isatty()
     except ValueError:  # it is closed

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from mcplite.client.oauth.users import agent as users
-from mcplite.client.oauth.users.agent import Callback, Nobody, UserAgent, Visit
+from mcplite.client.oauth.users.agent import Callback, NoUserAgent, UserAgent, Visit
 from mcplite.client.oauth.users.browser import Browser
 from mcplite.client.oauth.users.default import default_user_agent
 from mcplite.client.oauth.users.terminal import Terminal
@@ -53,7 +53,7 @@ def test_only_urls_of_the_web_are_ever_opened(url):
     ("http://localhost:8000/a", "http://localhost:8000/a"),
     ("http://[::1]:8000/a", "http://[::1]:8000/a"),
 ])
-def test_what_is_opened_is_put_together_anew(given, opened):
+def test_the_url_is_rebuilt_before_it_is_opened(given, opened):
     asked = []
     with Callback(asked.append, HERE).begin(None, "weather") as visit:
         with pytest.raises(AuthError, match="given up"):
@@ -83,9 +83,9 @@ def test_a_function_is_given_the_url_and_returns_the_answer(returned):
 @pytest.mark.parametrize("returned", [
     f"{HERE}?code=c0de&state=other", HERE, "", 7, b"code=c0de", f"state={STATE}\n&code=c0de",
 ])
-def test_what_a_function_returns_has_to_be_the_answer(returned):
+def test_a_function_has_to_return_the_answer_to_this_login(returned):
     with Callback(lambda url: returned, HERE).begin(None, "weather") as visit:
-        with pytest.raises(AuthError, match="login to weather has not returned the URL") as raised:
+        with pytest.raises(AuthError, match="has not returned the URL by which the user came back from the login to weather") as raised:
             visit.ask(LOGIN, STATE, patience())
     assert "c0de" not in str(raised.value)
 
@@ -108,7 +108,7 @@ def test_the_error_of_a_function_is_the_error_of_the_login(error):
 
 
 @pytest.mark.parametrize("times", [0, 1, 3])
-def test_whoever_waits_for_a_function_can_give_up_at_any_time(monkeypatch, times):
+def test_waiting_for_a_function_can_be_given_up_at_any_time(monkeypatch, times):
     monkeypatch.setattr(users, "SLICE", 0.001)
     enough, asked = threading.Event(), []
 
@@ -125,11 +125,11 @@ def test_whoever_waits_for_a_function_can_give_up_at_any_time(monkeypatch, times
     assert bool(asked) == bool(times)
 
 
-def test_whoever_waits_is_asked_as_often_as_was_said():
+def test_wait_is_called_as_often_as_documented():
     assert users.SLICE <= 0.25 and "at least every 0.25 seconds" in Visit.ask.__doc__
 
 
-def test_a_function_sees_the_context_of_who_asks():
+def test_a_function_sees_the_context_of_the_caller():
     who = contextvars.ContextVar("who")
     who.set("me")
     with Callback(lambda url: f"code={who.get()}&state={STATE}", HERE).begin(None, "weather") as visit:
@@ -167,26 +167,26 @@ def closed():
 
 @pytest.mark.parametrize("browser, stdin, stderr, kind", [
     (True, Stream(True), Stream(True), Browser), (True, None, None, Browser),
-    (False, Stream(True), Stream(True), Terminal), (False, Stream(False), Stream(True), Nobody),
-    (False, Stream(True), Stream(False), Nobody), (False, None, Stream(True), Nobody),
-    (False, Stream(True), None, Nobody), (False, closed(), Stream(True), Nobody),
+    (False, Stream(True), Stream(True), Terminal), (False, Stream(False), Stream(True), NoUserAgent),
+    (False, Stream(True), Stream(False), NoUserAgent), (False, None, Stream(True), NoUserAgent),
+    (False, Stream(True), None, NoUserAgent), (False, closed(), Stream(True), NoUserAgent),
 ])
-def test_the_way_of_asking_is_the_one_that_fits(monkeypatch, browser, stdin, stderr, kind):
+def test_the_default_user_agent_fits_the_machine(monkeypatch, browser, stdin, stderr, kind):
     monkeypatch.setattr("mcplite.client.oauth.users.default.has_browser", lambda environment, platform: browser)
     monkeypatch.setattr(sys, "stdin", stdin)
     monkeypatch.setattr(sys, "stderr", stderr)
     assert type(default_user_agent()) is kind
 
 
-def test_where_nobody_can_be_asked_the_error_says_what_to_do():
+def test_without_a_user_the_error_says_what_to_do():
     with pytest.raises(AuthError) as raised:
-        Nobody().begin(None, "weather")
+        NoUserAgent().begin(None, "weather")
     text = str(raised.value)
-    assert text.startswith("weather wants a user to log in, and nobody can be asked here")
+    assert text.startswith("weather wants a user to log in, but no user can be asked here")
     assert "`python -m mcplite login URL`" in text and "mcplite.ClientCredentials" in text and "OAuth(ask=...)" in text
 
 
-def test_another_way_is_a_subclass():
+def test_a_user_agent_of_ones_own_is_a_subclass():
     class Pigeon(UserAgent):
         def begin(self, preferred, server):
             return Visit("https://loft.example/")

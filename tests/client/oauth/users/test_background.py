@@ -1,54 +1,54 @@
-"""Functions that run aside: what becomes of their results, their errors, and of who does not wait for them."""
+"""Functions on their own threads: results, errors, and callers that stop waiting."""
 
 import contextvars
 import threading
 
 import pytest
 
-from mcplite.client.oauth.users.background import Aside
+from mcplite.client.oauth.users.background import BackgroundCall
 
 LIMIT = 30
 
 
-def test_what_a_function_returns_is_the_result():
-    aside = Aside(lambda *words: "-".join(words), "a", "b", name="mcplite aside")
-    assert aside.wait(LIMIT) and aside.over
-    assert aside.result() == "a-b"
+def test_the_result_of_a_function():
+    call = BackgroundCall(lambda *words: "-".join(words), "a", "b", name="mcplite background")
+    assert call.wait(LIMIT) and call.done
+    assert call.result() == "a-b"
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), SystemExit(3), KeyboardInterrupt()], ids=repr)
-def test_what_a_function_raises_is_raised_for_who_asks(error):
+def test_the_error_of_a_function_is_raised_by_result(error):
     def fail():
         raise error
 
-    aside = Aside(fail, name="mcplite aside")
-    assert aside.wait(LIMIT)
+    call = BackgroundCall(fail, name="mcplite background")
+    assert call.wait(LIMIT)
     with pytest.raises(type(error)) as raised:
-        aside.result()
+        call.result()
     assert raised.value is error
 
 
-def test_nobody_has_to_wait_for_the_end():
+def test_a_call_can_be_abandoned():
     enough = threading.Event()
-    aside = Aside(enough.wait, LIMIT, name="mcplite aside")
+    call = BackgroundCall(enough.wait, LIMIT, name="mcplite background")
     try:
-        (thread,) = [thread for thread in threading.enumerate() if thread.name == "mcplite aside"]
+        (thread,) = [thread for thread in threading.enumerate() if thread.name == "mcplite background"]
         assert thread.daemon
-        assert not aside.wait(0) and not aside.over
+        assert not call.wait(0) and not call.done
     finally:
         enough.set()
-    assert aside.wait(LIMIT) and aside.over
+    assert call.wait(LIMIT) and call.done
 
 
-def test_a_function_sees_the_context_of_who_starts_it_and_does_not_change_it():
+def test_a_function_sees_a_copy_of_the_callers_context():
     who = contextvars.ContextVar("who")
     who.set("me")
 
     def look():
         seen = who.get()
-        who.set("somebody else")
+        who.set("another")
         return seen
 
-    aside = Aside(look, name="mcplite aside")
-    assert aside.wait(LIMIT)
-    assert (aside.result(), who.get()) == ("me", "me")
+    call = BackgroundCall(look, name="mcplite background")
+    assert call.wait(LIMIT)
+    assert (call.result(), who.get()) == ("me", "me")

@@ -27,14 +27,14 @@ ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
 
 
 @pytest.fixture
-def asked_often(monkeypatch):
-    """Whoever waits is asked without delay whether to go on."""
+def short_slices(monkeypatch):
+    """Waiting threads call ``wait`` almost without delay."""
     monkeypatch.setattr(browser, "SLICE", 0.001)
 
 
-@pytest.mark.parametrize("aside", [True, False])
-def test_the_browser_opens_and_comes_back(aside):
-    surfer, out = Surfer(aside=aside), io.StringIO()
+@pytest.mark.parametrize("background", [True, False])
+def test_the_browser_opens_and_comes_back(background):
+    surfer, out = Surfer(background=background), io.StringIO()
     with Browser(surfer, out=out).begin(None, "weather") as visit:
         assert re.fullmatch(r"http://127\.0\.0\.1:[0-9]+/callback", visit.redirect_uri)
         url = login_url(visit)
@@ -46,7 +46,7 @@ def test_the_browser_opens_and_comes_back(aside):
     assert "c0de" not in out.getvalue()
 
 
-def test_the_page_is_held_back_until_it_is_known_what_happened():
+def test_the_page_is_sent_when_the_outcome_is_known():
     surfer = Surfer()
     with Browser(surfer, out=io.StringIO()).begin(None, "weather") as visit:
         visit.ask(login_url(visit), STATE, patience())
@@ -57,7 +57,7 @@ def test_the_page_is_held_back_until_it_is_known_what_happened():
         assert "x" * 200 not in surfer.page() and "logged in" not in surfer.page()
 
 
-def test_a_login_that_goes_no_further_is_said_to_be_incomplete():
+def test_an_abandoned_login_has_a_page_that_says_so():
     surfer = Surfer()
     with pytest.raises(Cancelled):
         with Browser(surfer, out=io.StringIO()).begin(None, "weather") as visit:
@@ -68,7 +68,7 @@ def test_a_login_that_goes_no_further_is_said_to_be_incomplete():
     visit.succeeded()
 
 
-def test_the_answer_to_another_login_is_not_taken():
+def test_the_answer_to_another_login_is_refused():
     surfer = Surfer("another")
     with Browser(surfer, out=io.StringIO()).begin(None, "weather") as visit:
         asked = []
@@ -85,7 +85,7 @@ def test_the_answer_to_another_login_is_not_taken():
 
 
 @pytest.mark.parametrize("times", [0, 1, 2, 5])
-def test_whoever_waits_for_the_browser_can_give_up_at_any_time(asked_often, times):
+def test_waiting_for_the_browser_can_be_given_up_at_any_time(short_slices, times):
     opened = []
     with Browser(opened.append, out=io.StringIO()).begin(None, "weather") as visit:
         with pytest.raises(Cancelled, match="not wanted any more"):
@@ -95,7 +95,7 @@ def test_whoever_waits_for_the_browser_can_give_up_at_any_time(asked_often, time
     assert times or not opened
 
 
-def test_a_browser_that_stays_open_holds_nothing_up(asked_often):
+def test_a_browser_that_stays_open_does_not_block_the_login(short_slices):
     closed = threading.Event()
     surfer = Surfer()
 
@@ -120,7 +120,7 @@ def test_a_browser_that_stays_open_holds_nothing_up(asked_often):
     (SystemExit(), "No browser could be opened (SystemExit: ); visit the address"),
     (None, None), (True, None),
 ])
-def test_when_no_browser_opens_the_user_is_told(asked_often, outcome, said):
+def test_when_no_browser_opens_the_user_is_told(short_slices, outcome, said):
     out, openers, later, goes_on = io.StringIO(), [], [], patience()
 
     def open(url):
@@ -152,10 +152,10 @@ def test_without_a_console_nothing_is_shown_anywhere(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError, ValueError])
-def test_a_console_that_takes_nothing_does_not_stop_the_browser(error):
+def test_a_console_that_fails_does_not_stop_the_browser(error):
     class Out(io.StringIO):
         def write(self, text):
-            raise error("nobody reads this")
+            raise error("no reader")
 
     with Browser(Surfer(), out=Out()).begin(None, "weather") as visit:
         assert visit.ask(login_url(visit), STATE, patience()) == answer(visit)
@@ -236,7 +236,7 @@ def test_the_redirect_uri_that_is_registered_is_used_again():
             assert other.redirect_uri != registered
 
 
-def test_a_port_of_the_users_choice_is_kept_to():
+def test_a_given_port_is_used_or_it_is_an_error():
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(AuthError, match=f"login to weather needs port {port} of 127.0.0.1 .* in use"):
@@ -245,11 +245,11 @@ def test_a_port_of_the_users_choice_is_kept_to():
         assert visit.redirect_uri == f"http://localhost:{port}/back"
 
 
-def test_an_address_that_cannot_be_had_at_all(monkeypatch):
+def test_an_address_that_is_not_available(monkeypatch):
     def refuse(*arguments, **options):
         raise OSError(99, "Cannot assign requested address")
 
-    monkeypatch.setattr(browser, "Listener", refuse)
+    monkeypatch.setattr(browser, "LoopbackListener", refuse)
     with pytest.raises(AuthError, match="needs any port of ::1 .* Cannot assign requested address"):
         Browser(host="::1").begin(None, "weather")
 
@@ -261,7 +261,7 @@ def test_an_address_that_cannot_be_had_at_all(monkeypatch):
     ({"path": "/a b"}, "unlike '/a b'"), ({"path": ""}, "slash"),
 ])
 @pytest.mark.parametrize("kind", [Browser, Terminal])
-def test_a_place_that_nobody_can_come_back_to_is_an_error_at_once(kind, options, said):
+def test_a_place_where_no_browser_can_come_back_to_is_an_error_at_once(kind, options, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         kind(**options)
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from mcplite.client.oauth.users import loopback, page
-from mcplite.client.oauth.users.loopback import Listener, carries, ready
+from mcplite.client.oauth.users.loopback import LoopbackListener, has_state, wait_ready
 from tests.support import rawhttp
 
 STATE = "St4te-of_this~login"
@@ -34,7 +34,7 @@ def port_of(listener):
 
 
 class Waiting:
-    """Somebody who waits for an answer at a listener."""
+    """A thread that waits for an answer at a listener."""
 
     def __init__(self, listener, state=STATE):
         self.listener, self.port, self.url = listener, port_of(listener), None
@@ -65,7 +65,7 @@ class Waiting:
 
 @contextlib.contextmanager
 def waiting(*arguments, **options):
-    there = Waiting(Listener(*arguments, **options))
+    there = Waiting(LoopbackListener(*arguments, **options))
     try:
         yield there
     finally:
@@ -110,7 +110,7 @@ def comes_back(there, target=TARGET, address="127.0.0.1", host="127.0.0.1"):
     with rawhttp.Wire(there.port, address) as wire:
         wire.send(get(there.port, target, host))
         assert there.result() == f"http://{host}:{there.port}{target}"
-        there.listener.answer(page.completed("weather"))
+        there.listener.send_page(page.completed("weather"))
         reply = wire.reply("GET")
         assert reply.status == 200 and b"You are logged in" in reply.body and wire.ended()
 
@@ -123,35 +123,35 @@ def test_the_answer_is_the_whole_url():
         comes_back(there)
 
 
-def test_the_page_comes_when_it_is_known_what_happened():
+def test_the_page_is_sent_when_the_outcome_is_known():
     with waiting() as there, rawhttp.Wire(there.port) as wire:
         wire.send(get(there.port))
         there.result()
-        assert ready([wire.sock], [], 0) == set()
-        there.listener.answer(page.failed("weather", "no"))
-        there.listener.answer(page.completed("weather"))
+        assert wait_ready([wire.sock], [], 0) == set()
+        there.listener.send_page(page.failed("weather", "no"))
+        there.listener.send_page(page.completed("weather"))
         reply = wire.reply("GET")
         assert reply.status == 400 and b"You are logged in" not in reply.body and wire.ended()
 
 
-def test_after_the_answer_nobody_is_let_in():
+def test_after_the_answer_no_connection_is_accepted():
     with waiting() as there, rawhttp.Wire(there.port) as early, rawhttp.Wire(there.port) as wire:
         early.send(get(there.port)[:20])
         wire.send(get(there.port))
         there.result()
         assert rawhttp.refuses(there.port)
         assert early.ended()
-        with pytest.raises(ValueError, match="nobody listens"):
+        with pytest.raises(ValueError, match="this listener is closed"):
             there.listener.serve(STATE, 0)
 
 
-def test_of_two_answers_one_is_taken():
+def test_of_two_answers_one_is_accepted():
     with waiting() as there, rawhttp.Wire(there.port) as one, rawhttp.Wire(there.port) as other:
         one.send(get(there.port))
         with contextlib.suppress(ConnectionError):
             other.send(get(there.port))
         there.result()
-        there.listener.answer(page.completed("weather"))
+        there.listener.send_page(page.completed("weather"))
         assert sorted(wire.rest()[:12] for wire in (one, other)) == [b"", b"HTTP/1.1 200"]
 
 
@@ -161,7 +161,7 @@ def test_a_browser_that_did_not_wait_for_its_page_is_no_error():
             wire.send(get(there.port))
             there.result()
             wire.reset()
-        there.listener.answer(page.completed("weather"))
+        there.listener.send_page(page.completed("weather"))
 
 
 def test_a_request_may_come_in_pieces():
@@ -172,7 +172,7 @@ def test_a_request_may_come_in_pieces():
         assert there.result() is not None
 
 
-def test_an_answer_of_many_kilobytes_is_taken():
+def test_an_answer_of_many_kilobytes_is_accepted():
     with waiting() as there:
         comes_back(there, f"/callback?state={STATE}&code=" + "c" * 15_000)
 
@@ -182,8 +182,8 @@ def test_an_answer_that_says_no_is_an_answer():
         comes_back(there, f"/callback?error=access_denied&state={STATE}")
 
 
-def test_closing_closes_what_is_open_and_may_be_repeated():
-    listener = Listener()
+def test_close_closes_all_sockets_and_is_idempotent():
+    listener = LoopbackListener()
     with rawhttp.Wire(port_of(listener)) as wire:
         listener.serve(STATE, LIMIT)
         listener.close()
@@ -191,7 +191,7 @@ def test_closing_closes_what_is_open_and_may_be_repeated():
         assert wire.ended() and rawhttp.refuses(port_of(listener))
 
 
-def test_closing_lets_the_browser_go():
+def test_close_ends_the_connection_of_the_browser():
     with waiting() as there, rawhttp.Wire(there.port) as wire:
         wire.send(get(there.port))
         there.result()
@@ -246,7 +246,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("data, status", REFUSED.values(), ids=REFUSED)
-def test_what_is_not_the_answer_is_refused_and_the_answer_still_taken(data, status):
+def test_other_requests_are_refused_and_the_answer_is_still_accepted(data, status):
     with waiting() as there:
         reply = there.knock(data.replace(b"PORT", str(there.port).encode()))
         assert reply.status == status
@@ -256,7 +256,7 @@ def test_what_is_not_the_answer_is_refused_and_the_answer_still_taken(data, stat
         comes_back(there)
 
 
-def test_who_sends_much_gets_the_refusal_all_the_same():
+def test_a_client_that_sends_much_gets_the_refusal_all_the_same():
     with waiting() as there, rawhttp.Wire(there.port) as wire:
         wire.send(rawhttp.request("POST", "/callback", b"x" * 100_000, {"Host": f"127.0.0.1:{there.port}"}))
         assert wire.reply().status == 405
@@ -275,9 +275,9 @@ def test_nothing_of_the_answer_is_logged(caplog, capsys):
 # --- who cannot hold up the others ----------------------------------------------------------------
 
 @pytest.mark.parametrize("beginning", [b"", b"G", TARGET.encode(), b"GET /callback HTTP/1.1\r\nHost:"])
-def test_many_that_send_nothing_more_do_not_hold_up_the_answer(beginning):
+def test_many_incomplete_requests_do_not_delay_the_answer(beginning):
     with contextlib.ExitStack() as stack:
-        there = stack.enter_context(waiting(patience=1000))
+        there = stack.enter_context(waiting(connection_seconds=1000))
         slow = [stack.enter_context(rawhttp.Wire(there.port)) for _ in range(12)]
         for wire in slow:
             with contextlib.suppress(ConnectionError):  # the first have had to make room
@@ -288,14 +288,14 @@ def test_many_that_send_nothing_more_do_not_hold_up_the_answer(beginning):
 
 
 @pytest.mark.parametrize("beginning", [b"", b"GET /callback HTTP/1.1\r\n"])
-def test_who_sends_nothing_more_is_let_go_after_a_while(beginning):
-    with waiting(patience=0.2) as there, rawhttp.Wire(there.port) as wire:
+def test_an_incomplete_request_is_dropped_after_a_while(beginning):
+    with waiting(connection_seconds=0.2) as there, rawhttp.Wire(there.port) as wire:
         assert wire.send(beginning).ended()
         comes_back(there)
 
 
-def test_who_does_not_close_behind_a_refusal_is_let_go_after_a_while(clock):
-    with waiting(patience=1000) as there, rawhttp.Wire(there.port) as wire:
+def test_a_refused_client_that_does_not_close_is_dropped_after_a_while(clock):
+    with waiting(connection_seconds=1000) as there, rawhttp.Wire(there.port) as wire:
         assert wire.ask("GET", "/", headers={"Host": f"127.0.0.1:{there.port}"}).status == 404
         clock.go_on(1001)
         ended = threading.Event()
@@ -313,9 +313,9 @@ def test_who_does_not_close_behind_a_refusal_is_let_go_after_a_while(clock):
         comes_back(there)
 
 
-def test_who_does_not_take_the_refusal_is_let_go_after_a_while(monkeypatch, clock):
+def test_a_client_that_does_not_read_its_refusal_is_dropped_after_a_while(monkeypatch, clock):
     monkeypatch.setattr(page, "refusal", lambda status, with_body: b"x" * 500_000)
-    with waiting(patience=1000) as there:
+    with waiting(connection_seconds=1000) as there:
         take_little(there.listener)
         with rawhttp.Wire(there.port, small=True) as wire:
             wire.send(get(there.port, "/"))
@@ -327,9 +327,9 @@ def test_who_does_not_take_the_refusal_is_let_go_after_a_while(monkeypatch, cloc
         comes_back(there)
 
 
-def test_a_large_refusal_is_sent_as_it_is_taken(monkeypatch):
+def test_a_large_refusal_is_sent_as_fast_as_the_client_reads(monkeypatch):
     monkeypatch.setattr(page, "refusal", lambda status, with_body: b"x" * 500_000)
-    with waiting(patience=1000) as there:
+    with waiting(connection_seconds=1000) as there:
         take_little(there.listener)
         with rawhttp.Wire(there.port, small=True) as wire:
             wire.send(get(there.port, "/"))
@@ -337,8 +337,8 @@ def test_a_large_refusal_is_sent_as_it_is_taken(monkeypatch):
 
 
 @pytest.mark.parametrize("beginning", [b"", b"GET /"])
-def test_who_breaks_it_off_is_forgotten(beginning):
-    with waiting(patience=1000) as there:
+def test_a_broken_connection_is_dropped(beginning):
+    with waiting(connection_seconds=1000) as there:
         for way in ("reset", "close", "finish"):
             with rawhttp.Wire(there.port) as wire:
                 wire.send(beginning)
@@ -347,12 +347,12 @@ def test_who_breaks_it_off_is_forgotten(beginning):
         comes_back(there)
 
 
-def test_news_that_are_none_hold_nothing_up(monkeypatch):
+def test_spurious_readiness_does_not_block(monkeypatch):
     def all_of_them(reading, writing, seconds):
         time.sleep(0.001)
         return {*reading, *writing}
 
-    monkeypatch.setattr(loopback, "ready", all_of_them)
+    monkeypatch.setattr(loopback, "wait_ready", all_of_them)
     with waiting() as there, rawhttp.Wire(there.port):
         comes_back(there)
 
@@ -361,7 +361,7 @@ def test_news_that_are_none_hold_nothing_up(monkeypatch):
 def test_without_descriptors_it_waits_until_there_are_some():
     import resource
 
-    listener = Listener()
+    listener = LoopbackListener()
     try:
         with rawhttp.Wire(port_of(listener)) as wire:
             wire.send(get(port_of(listener)))
@@ -387,14 +387,14 @@ def addresses(listener):
 
 @contextlib.contextmanager
 def listening(*arguments, **options):
-    listener = Listener(*arguments, **options)
+    listener = LoopbackListener(*arguments, **options)
     try:
         yield listener
     finally:
         listener.close()
 
 
-def test_only_this_machine_can_knock():
+def test_only_this_machine_can_connect():
     with listening() as listener:
         assert addresses(listener) == {("127.0.0.1", port_of(listener))}
 
@@ -404,17 +404,17 @@ def test_ports_differ():
         assert port_of(one) != port_of(other)
 
 
-def test_a_port_that_is_asked_for_is_had_or_it_is_an_error():
+def test_a_given_port_is_used_or_it_is_an_error():
     with listening() as other:
         with pytest.raises(OSError):
-            Listener(port=port_of(other))
+            LoopbackListener(port=port_of(other))
         port = port_of(other)
     with listening(port=port, path="/back", preferred="http://127.0.0.1:1/callback") as listener:
         assert listener.redirect_uri == f"http://127.0.0.1:{port}/back"
 
 
 @pytest.mark.parametrize("rest", ["/callback", "/", "", "/a/b?c=d"])
-def test_the_preferred_place_is_had_to_the_letter(rest):
+def test_the_preferred_redirect_uri_is_used_to_the_letter(rest):
     with listening() as free:
         preferred = f"http://127.0.0.1:{port_of(free)}{rest}"
     with waiting(preferred=preferred) as there:
@@ -424,7 +424,7 @@ def test_the_preferred_place_is_had_to_the_letter(rest):
         comes_back(there, target)
 
 
-def test_the_preferred_port_is_had_again_right_after_a_login():
+def test_the_preferred_port_can_be_used_again_right_after_a_login():
     uri = None
     for _ in range(3):
         with waiting(preferred=uri) as there:
@@ -435,7 +435,7 @@ def test_the_preferred_port_is_had_again_right_after_a_login():
 
 @needs_ipv6
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost"])
-def test_when_the_preferred_port_is_taken_another_one_of_the_same_place_is_had(host):
+def test_when_the_preferred_port_is_taken_another_one_of_the_same_host_is_used(host):
     address = "::1" if host == "[::1]" else "127.0.0.1"
     with listening(address) as other:
         with listening(preferred=f"http://{host}:{port_of(other)}/a?b=c") as listener:
@@ -449,7 +449,7 @@ def test_when_the_preferred_port_is_taken_another_one_of_the_same_place_is_had(h
     "http://127.0.0.1:8000/callback#x", "http://127.0.0.1:0/callback", "http://127.0.0.1:99999/callback",
     "http://[::1/callback", "app:/callback", "nothing", "",
 ])
-def test_a_preferred_place_elsewhere_is_passed_over(preferred):
+def test_a_preferred_redirect_uri_of_another_machine_is_ignored(preferred):
     with listening(preferred=preferred) as listener:
         assert listener.redirect_uri == f"http://127.0.0.1:{port_of(listener)}/callback"
 
@@ -480,15 +480,15 @@ def test_localhost_is_both_addresses(address):
 
 
 @needs_ipv6
-def test_localhost_is_not_shared_with_somebody_else():
+def test_localhost_is_not_shared_with_another_program():
     with listening("::1") as other:
         with pytest.raises(OSError):
-            Listener("localhost", port_of(other))
+            LoopbackListener("localhost", port_of(other))
 
 
 @needs_ipv6
 @pytest.mark.parametrize("taken, had", [(1, True), (19, True), (1000, False)])
-def test_for_localhost_a_port_is_looked_for_that_is_free_at_both(monkeypatch, taken, had):
+def test_for_localhost_the_port_is_free_at_both_addresses(monkeypatch, taken, had):
     real, left = loopback._listen_at, iter(range(taken))
 
     def listen_at(host, port):
@@ -499,7 +499,7 @@ def test_for_localhost_a_port_is_looked_for_that_is_free_at_both(monkeypatch, ta
     monkeypatch.setattr(loopback, "_listen_at", listen_at)
     if not had:
         with pytest.raises(OSError):
-            Listener("localhost")
+            LoopbackListener("localhost")
         return
     with listening("localhost") as listener:
         assert len(addresses(listener)) == 2
@@ -532,9 +532,9 @@ def test_waiting_for_a_descriptor_beyond_the_first_thousand():
     reader, writer = os.pipe()
     try:
         os.dup2(reader, 1999)
-        assert ready([1999], [], 0) == set()
+        assert wait_ready([1999], [], 0) == set()
         os.write(writer, b"x")
-        assert ready([1999], [writer], LIMIT) == {1999, writer}
+        assert wait_ready([1999], [writer], LIMIT) == {1999, writer}
     finally:
         os.close(1999)
         os.close(reader)
@@ -555,4 +555,4 @@ def test_a_descriptor_that_can_be_read_ends_the_waiting():
     ("state=\u00e9", "\u00e9", True), ("state=%C3%A9", "\u00e9", True), ("state=a;code=b", "a", False),
 ])
 def test_a_query_carries_the_state_once(query, state, whether):
-    assert carries(query, state) is whether
+    assert has_state(query, state) is whether

@@ -64,13 +64,13 @@ def test_nothing_of_a_page_runs_is_kept_or_comes_from_elsewhere(response):
     (page.failed("weather", "no such user"), 400, ["failed", "weather", "no such user"]),
     (page.unfinished("weather"), 400, ["not completed", "weather", "start again"]),
 ])
-def test_the_end_says_what_happened_and_for_which_server(response, status, words):
+def test_a_page_says_what_happened_and_for_which_server(response, status, words):
     found, _, reader, _ = read(response)
     assert found == status
     assert [word for word in words if word not in reader.text] == []
 
 
-def test_what_others_wrote_is_shown_as_text():
+def test_foreign_texts_are_escaped():
     _, _, reader, body = read(page.failed("<b>weather</b>", EVIL))
     assert "<b>weather</b>" in reader.text
     assert "<script>alert(1)</script>\"'&<img src=x onerror=y> Set-Cookie: a=b" in reader.text
@@ -94,7 +94,7 @@ def test_braces_are_only_braces():
     assert "{title}" in read(page.failed("{paragraphs}", "{title}"))[2].text
 
 
-def test_a_refusal_tells_nothing_of_the_login():
+def test_a_refusal_reveals_nothing_about_the_login():
     for status in (400, 404, 405, 421):
         found, headers, reader, _ = read(page.refusal(status))
         assert found == status

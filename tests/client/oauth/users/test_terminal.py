@@ -21,8 +21,8 @@ LOGIN = f"https://login.example/authorize?client_id=me&state={STATE}"
 
 
 @pytest.fixture
-def asked_often(monkeypatch):
-    """Whoever waits is asked without delay whether to go on; a thread that reads is looked at as often."""
+def short_slices(monkeypatch):
+    """Waiting threads call ``wait`` almost without delay, and check as often for input."""
     monkeypatch.setattr(terminal, "SLICE", 0.001)
 
 
@@ -144,7 +144,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("pasted, said", WRONG.values(), ids=WRONG)
-def test_what_is_not_the_address_is_asked_for_again(screen, pasted, said):
+def test_a_wrong_address_is_asked_for_again(screen, pasted, said):
     asking = Asking(Terminal(screen.source, screen.out))
     screen.expect("Address: ")
     screen.type(pasted + "\n")
@@ -156,7 +156,7 @@ def test_what_is_not_the_address_is_asked_for_again(screen, pasted, said):
     assert asking.result() == answer(asking.visit)
 
 
-def test_after_a_few_wrong_addresses_it_is_given_up(screen):
+def test_after_a_few_wrong_addresses_the_login_is_given_up(screen):
     asking = Asking(Terminal(screen.source, screen.out))
     for _ in range(5):
         screen.expect("Address: ")
@@ -166,7 +166,7 @@ def test_after_a_few_wrong_addresses_it_is_given_up(screen):
     assert "s3cret" not in str(raised.value)
 
 
-def test_several_lines_that_come_at_once_are_looked_at_one_by_one(screen):
+def test_several_lines_at_once_are_read_one_by_one(screen):
     agent = Terminal(screen.source, screen.out)
     asking = Asking(agent)
     screen.type(f"wrong\n\n{answer(asking.visit)}\n")
@@ -183,7 +183,7 @@ def test_a_browser_can_come_back_while_the_terminal_waits(screen):
     screen.expect("\n")  # what comes next does not stand behind the prompt
 
 
-def test_the_end_of_input_gives_the_login_up(screen):
+def test_the_end_of_input_ends_the_login(screen):
     asking = Asking(Terminal(screen.source, screen.out))
     screen.expect("Address: ")
     screen.type("\x04")
@@ -191,7 +191,7 @@ def test_the_end_of_input_gives_the_login_up(screen):
         asking.result()
 
 
-def test_a_terminal_that_goes_away_gives_the_login_up(screen):
+def test_a_terminal_that_goes_away_ends_the_login(screen):
     asking = Asking(Terminal(screen.source, io.StringIO()))
     screen.hang_up()
     with pytest.raises(AuthError, match="nothing more can be typed"):
@@ -199,16 +199,16 @@ def test_a_terminal_that_goes_away_gives_the_login_up(screen):
 
 
 @pytest.mark.parametrize("times", [0, 1, 2, 4])
-def test_whoever_waits_for_the_terminal_can_give_up_at_any_time(asked_often, screen, times):
+def test_waiting_for_the_terminal_can_be_given_up_at_any_time(short_slices, screen, times):
     asking = Asking(Terminal(screen.source, screen.out), wait=gives_up_after(times))
     with pytest.raises(Cancelled):
         asking.result()
     assert rawhttp.refuses(urlsplit(asking.visit.redirect_uri).port)
-    screen.type("for somebody else\n")
-    assert screen.source.readline() == "for somebody else\n"
+    screen.type("for another reader\n")
+    assert screen.source.readline() == "for another reader\n"
 
 
-def test_half_a_line_holds_nothing_up(screen):
+def test_half_a_line_does_not_block(screen):
     surfer = Surfer()
     asking = Asking(Terminal(screen.source, screen.out))
     screen.type("http://127")
@@ -231,7 +231,7 @@ def test_input_from_a_pipe_may_end_without_a_line_end(pipe):
     assert asking.result() == answer(asking.visit)
 
 
-def test_a_line_without_end_is_no_address(pipe):
+def test_an_endless_line_is_not_an_address(pipe):
     source, into = pipe
     out = io.StringIO()
     asking = Asking(Terminal(source, out))
@@ -243,15 +243,15 @@ def test_a_line_without_end_is_no_address(pipe):
         asking.result()
 
 
-def test_input_that_cannot_be_read_gives_the_login_up(tmp_path):
+def test_input_that_cannot_be_read_ends_the_login(tmp_path):
     with builtins.open(tmp_path / "out", "w") as source:
         with pytest.raises(AuthError, match="nothing more can be typed"):
             Asking(Terminal(source, io.StringIO())).result()
 
 
-def test_input_that_somebody_else_has_taken_is_waited_for_again(monkeypatch, pipe):
+def test_input_that_another_reader_has_taken_is_waited_for_again(monkeypatch, pipe):
     source, into = pipe
-    monkeypatch.setattr(terminal, "ready", lambda reading, writing, seconds: set(reading))
+    monkeypatch.setattr(terminal, "wait_ready", lambda reading, writing, seconds: set(reading))
     os.set_blocking(source.fileno(), False)
     asking = Asking(Terminal(source, io.StringIO()))
     into.write(answer(asking.visit).encode() + b"\n")
@@ -275,7 +275,7 @@ class Typing(io.TextIOBase):
             self._changed.notify_all()
 
 
-def test_input_that_is_no_file_is_read_on_a_thread(asked_often):
+def test_input_that_is_not_a_file_is_read_on_a_thread(short_slices):
     typing, out = Typing(), io.StringIO()
     asking = Asking(Terminal(typing, out))
     typing.type("wrong\n", "\n", f"{answer(asking.visit)}\n")
@@ -283,12 +283,12 @@ def test_input_that_is_no_file_is_read_on_a_thread(asked_often):
     assert out.getvalue().count("Address: ") == 3
 
 
-def test_the_end_of_input_that_is_no_file(asked_often):
+def test_the_end_of_input_that_is_not_a_file(short_slices):
     with pytest.raises(AuthError, match="nothing more can be typed"):
         Asking(Terminal(io.StringIO("wrong\n"), io.StringIO())).result()
 
 
-def test_whoever_waits_for_input_that_is_no_file_can_give_up(asked_often):
+def test_waiting_for_input_that_is_not_a_file_can_be_given_up(short_slices):
     typing = Typing()
     asking = Asking(Terminal(typing, io.StringIO()), wait=gives_up_after(3))
     try:
@@ -298,7 +298,7 @@ def test_whoever_waits_for_input_that_is_no_file_can_give_up(asked_often):
         typing.type("\n")  # the thread that reads cannot be called off
 
 
-def test_elsewhere_than_on_posix_a_thread_reads(asked_often, monkeypatch, pipe):
+def test_elsewhere_than_on_posix_a_thread_reads(short_slices, monkeypatch, pipe):
     source, into = pipe
     monkeypatch.setattr(terminal, "_descriptor", lambda source: None)
     asking = Asking(Terminal(source, io.StringIO()))
@@ -314,7 +314,7 @@ def test_without_any_input_the_browser_is_waited_for(monkeypatch):
     assert asking.result() == answer(asking.visit)
 
 
-def test_by_default_the_terminal_is_stdin_and_stderr(asked_often, monkeypatch, capsys):
+def test_by_default_the_terminal_is_stdin_and_stderr(short_slices, monkeypatch, capsys):
     typing = Typing()
     monkeypatch.setattr(sys, "stdin", typing)
     with Terminal().begin(None, "weather") as visit:
