@@ -1,4 +1,4 @@
-"""For tests of credential stores: processes that use them, waits with an end, errors without secrets."""
+"""Helpers for tests of stores: processes that use them, waits that give up, refusals without secrets."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import mcplite
-from mcplite.client.oauth.stores.locks import until
+from mcplite.client.oauth.stores.locks import give_up_after
 from mcplite.errors import AuthError
 
 LIMIT = 30
@@ -30,7 +30,7 @@ def child(program, place):
 
 
 class GaveUp(Exception):
-    """Raised by a caller that stops waiting."""
+    """Raised to stop waiting."""
 
 
 def give_up():
@@ -38,11 +38,11 @@ def give_up():
 
 
 def patient():
-    return until(LIMIT, "the lock was not let go")
+    return give_up_after(LIMIT, "the lock was not let go")
 
 
 def never():
-    raise AssertionError("no other thread holds it")
+    raise AssertionError("the lock is free")
 
 
 def entries(folder):
