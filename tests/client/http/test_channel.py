@@ -683,7 +683,7 @@ def test_one_client_for_32_threads():
     with mcplite.serve(mcp) as server, connect(server) as client, ThreadPoolExecutor(32) as pool:
         answers = list(pool.map(lambda n: int(client.call_tool("double", {"number": n}, on_progress=print).text), range(640)))
         assert answers == [2 * number for number in range(640)]
-        assert len(server._open()) <= 34  # one for each thread, the GET stream, and one that is just ending
+        assert len(server._open_connections()) <= 34  # one for each thread, the GET stream, and one that is just ending
 
 
 # --- requests' own ways ------------------------------------------------------------------------------------------------
