@@ -346,19 +346,19 @@ def test_refusals_of_an_endpoint_are_checked():
         given = {"Host": "localhost", "Content-Type": "application/json", "Accept": "*/*",
                  **standard("tools/list", {}, JULY_2026.name), **changes}
         headers = {name.lower(): value for name, value in given.items()}
-        response = exchange.handle(HTTPRequest("POST", "/mcp", Headers(headers.items()), read=lambda limit: body))
+        response = endpoint.handle(HTTPRequest("POST", "/mcp", Headers(headers.items()), read=lambda limit: body))
         response.close()
         return response.status
 
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
-    exchange = make_endpoint(mcplite.Server("refusing").runtime)
+    endpoint = make_endpoint(mcplite.Server("refusing").runtime)
     with wire.recording() as recorder:
         assert ask(json.dumps(message).encode()) == 404  # there are no tools
         assert ask(json.dumps(message).encode(), **{"Mcp-Method": "ping"}) == 400
         assert ask(b"{}") == ask(b"{") == ask(b"[]") == ask(b"") == 400
         assert ask(json.dumps({"jsonrpc": "2.0", "id": 1, "result": {}}).encode()) == 400
         assert ask(b"", Accept="text/html") == 406
-    exchange.close()
+    endpoint.close()
     assert ("server", "refusal") in recorder.judged
     assert recorder.problems() == []
 

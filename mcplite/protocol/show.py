@@ -1,24 +1,29 @@
-"""Cuts and cleans text of a peer for a message or a terminal."""
+"""Cuts and cleans what a peer wrote, for a message, a log or a terminal.
+
+The one place that decides how much of a foreign text an error may repeat, and in which form.
+"""
 
 import re
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from typing import Any
 
-if TYPE_CHECKING:
+__all__ = ["printable", "quoted", "shown"]
 
-    pass
+_UNPRINTABLE = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]"
 
 
-__all__ = ["printable", "shown"]
+def quoted(value: Any, most: int = 80) -> str:
+    """Return a value as errors quote it: its ``repr``, of at most *most* characters."""
+    text = repr(value[:most] if type(value) is str else value)
+    return text if len(text) <= most else text[:most - 3] + "..."
 
 
 def shown(url: str) -> str:
     """Return a URL as errors and logs show it: without credentials and query, which may be secrets."""
+    from urllib.parse import urlsplit  # for those that have URLs
+
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
-
-_UNPRINTABLE = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]"
 
 def printable(text: str) -> str:
     """Return *text* with its control characters spelled out, so that it cannot steer a terminal or a log."""

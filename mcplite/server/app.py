@@ -451,7 +451,7 @@ class Server:
         """Return a WSGI callable that serves this server.
 
         :param path: of the endpoint below where the application is mounted.
-        :param options: those of :class:`Exchange`.
+        :param options: those of :class:`Endpoint`.
         """
         from .transports.wsgi import WSGIApp
 

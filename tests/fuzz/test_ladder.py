@@ -247,11 +247,11 @@ def check(method, data, modern, response):
             assert response.status == NEWEST.http_status[code]
 
 
-def ordinary(exchange, mcp):
+def ordinary(endpoint, mcp):
     """Send what every client may, in each era that is served, and look at the answers."""
     def post(request, **changes):
         given = Headers({**headers(request), **changes}.items())
-        response = exchange.handle(HTTPRequest("POST", "/mcp", given, read=lambda limit: encode(request)))
+        response = endpoint.handle(HTTPRequest("POST", "/mcp", given, read=lambda limit: encode(request)))
         answer = json.loads(response.content)
         response.close()
         assert response.status == 200, answer
@@ -261,32 +261,32 @@ def ordinary(exchange, mcp):
         assert post(call("add", {"a": 1}))["content"][0]["text"] == "3"
     if mcp.runtime.catalog.speaks_legacy:
         given = Headers(fitting(OPENING, False).items())
-        response = exchange.handle(HTTPRequest("POST", "/mcp", given, read=lambda limit: encode(OPENING)))
+        response = endpoint.handle(HTTPRequest("POST", "/mcp", given, read=lambda limit: encode(OPENING)))
         assert response.status == 200 and json.loads(response.content)["result"]["serverInfo"]["name"] == "fuzzed"
         response.close()
 
 
-def begin(exchange, principal):
+def begin(endpoint, principal):
     """Open a session, if there are any, and return its id; else anything."""
     given = Headers(fitting(OPENING, False).items())
-    response = exchange.handle(HTTPRequest("POST", "/mcp", given, read=reading(encode(OPENING)), principal=principal))
+    response = endpoint.handle(HTTPRequest("POST", "/mcp", given, read=reading(encode(OPENING)), principal=principal))
     response.close()
     return dict(response.headers).get("Mcp-Session-Id", "none")
 
 
-def end(exchange, principal, session):
+def end(endpoint, principal, session):
     given = {**fitting(OPENING, False), "Mcp-Session-Id": session}
-    exchange.handle(HTTPRequest("DELETE", "/mcp", Headers(given.items()), principal=principal)).close()
+    endpoint.handle(HTTPRequest("DELETE", "/mcp", Headers(given.items()), principal=principal)).close()
 
 
 @contextlib.contextmanager
-def endpoint(way, stateless=False):
+def served(way, stateless=False):
     mcp = make(**WAYS[way])
-    exchange = make_endpoint(mcp.runtime, stateless=stateless)
+    endpoint = make_endpoint(mcp.runtime, stateless=stateless)
     try:
-        yield exchange, mcp
+        yield endpoint, mcp
     finally:
-        exchange.close(0.1)
+        endpoint.close(0.1)
 
 
 @pytest.mark.parametrize("way, stateless", [("both", False), ("both", True), ("modern", False), ("legacy", False),
@@ -294,19 +294,19 @@ def endpoint(way, stateless=False):
 def test_any_message_to_an_endpoint_is_answered(way, stateless):
     """One server gets all of it, so that nothing may be left behind by one request for the next."""
     seen = set()
-    with endpoint(way, stateless) as (exchange, mcp):
+    with served(way, stateless) as (endpoint, mcp):
 
         def send(request, principal):
             method, pairs, data = request
-            session = begin(exchange, principal)
+            session = begin(endpoint, principal)
             given = Headers((name, session if value == SESSION else value) for name, value in pairs)
-            response = exchange.handle(HTTPRequest(method, "/mcp", given, read=reading(data), principal=principal))
+            response = endpoint.handle(HTTPRequest(method, "/mcp", given, read=reading(data), principal=principal))
             seen.add("stream" if response.streaming else response.status)
             try:
                 check(method, data, mcp.runtime.catalog.speaks_modern and given.get("mcp-protocol-version") == MODERN, response)
             finally:
                 response.close()
-                end(exchange, principal, session)
+                end(endpoint, principal, session)
 
         for valid in VALID:
             for modern in (False, True):
@@ -321,12 +321,12 @@ def test_any_message_to_an_endpoint_is_answered(way, stateless):
             send(request, principal)
 
         attack()
-        ordinary(exchange, mcp)
+        ordinary(endpoint, mcp)
 
 
 @pytest.mark.parametrize("way", list(WAYS))
 def test_any_headers_and_any_bytes_are_answered(way):
-    with endpoint(way) as (exchange, mcp):
+    with served(way) as (endpoint, mcp):
 
         @given(st.text(max_size=8) | st.sampled_from(["POST", "GET", "DELETE", "OPTIONS"]),
                st.lists(st.tuples(NAMES | st.text(max_size=8), VALUES), max_size=8),
@@ -334,14 +334,14 @@ def test_any_headers_and_any_bytes_are_answered(way):
                st.sampled_from(["/mcp", "/mcp/", "/", "", "/sse"]) | st.text(max_size=5))
         @settings(max_examples=150, derandomize=True, deadline=None)
         def attack(method, pairs, data, path):
-            response = exchange.handle(HTTPRequest(method, path, Headers(pairs), read=reading(data)))
+            response = endpoint.handle(HTTPRequest(method, path, Headers(pairs), read=reading(data)))
             try:
                 check(method, data, False, response)
             finally:
                 response.close()
 
         attack()
-        ordinary(exchange, mcp)
+        ordinary(endpoint, mcp)
 
 
 @pytest.mark.parametrize("way", ["both", "modern", "legacy"])

@@ -95,13 +95,13 @@ class Web(Pipe):
 
     def __init__(self, mcp, **options):
         self.mcp = mcp
-        self.exchange = make_endpoint(mcp.runtime, **options)
+        self.endpoint = make_endpoint(mcp.runtime, **options)
         self.status = None
 
     def respond(self, request, principal=None, **changed):
         body = encode(request)
         given = {**headers(request), **{name.replace("_", "-"): value for name, value in changed.items()}}
-        return self.exchange.handle(HTTPRequest(
+        return self.endpoint.handle(HTTPRequest(
             "POST", "/mcp", Headers([pair for pair in given.items() if pair[1] is not None]), read=lambda limit: body,
             principal=principal))
 
@@ -115,4 +115,4 @@ class Web(Pipe):
         return messages[-1], messages[:-1]
 
     def close(self):
-        self.exchange.close(0.1)
+        self.endpoint.close(0.1)

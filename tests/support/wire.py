@@ -257,9 +257,9 @@ class Recorder:
         if outline not in _valid:
             self._to_check.setdefault(outline, (sender, message, alternatives, questions, own))
 
-    def refused(self, exchange, request, data, response):
-        """Note what an exchange said to a request that no peer has seen, where the newest revision applies."""
-        if response.streaming or response.status < 400 or not exchange.runtime.catalog.revisions[-1].modern:
+    def refused(self, endpoint, request, data, response):
+        """Note what an endpoint said to a request that no peer has seen, where the newest revision applies."""
+        if response.streaming or response.status < 400 or not endpoint.runtime.catalog.revisions[-1].modern:
             return
         try:
             body = json.loads(response.content)
@@ -273,7 +273,7 @@ class Recorder:
         except ValueError:
             claimed = None
         named = find(request.headers.get("mcp-protocol-version"))
-        if claimed is None and not exchange.runtime.catalog.revisions[0].modern and not (named is not None and named.modern):
+        if claimed is None and not endpoint.runtime.catalog.revisions[0].modern and not (named is not None and named.modern):
             return  # of what went before, the texts say something else than the schemas: that there is no id (HTTP-07)
         with self._lock:
             self.judged.add(("server", "refusal"))
@@ -335,14 +335,14 @@ class _Traced:
 
 @contextlib.contextmanager
 def recording(both=False):
-    """Record every peer and every exchange of this process for the time of the block.
+    """Record every peer and every endpoint of this process for the time of the block.
 
     :param both: whether every peer's other side is one of ours.
     """
     recorder = Recorder(both)
     before, handle = Peer.__dict__.get("_trace"), Endpoint.handle
 
-    def handled(exchange, request):
+    def handled(endpoint, request):
         read, data = request.read, []
 
         def reading(limit):
@@ -350,8 +350,8 @@ def recording(both=False):
             return data[-1]
 
         request.read = reading
-        response = handle(exchange, request)
-        recorder.refused(exchange, request, b"".join(data), response)
+        response = handle(endpoint, request)
+        recorder.refused(endpoint, request, b"".join(data), response)
         return response
 
     Peer._trace = _Traced(recorder)

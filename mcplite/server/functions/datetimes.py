@@ -12,7 +12,7 @@ import re
 import uuid
 from typing import Any, Dict, Optional
 
-from .nodes import Mismatch, Node, from_text, shown
+from .nodes import Mismatch, Node, from_text, summary
 
 __all__ = ["nodes", "text_of"]
 
@@ -82,10 +82,10 @@ def _to_decimal(value: Any) -> decimal.Decimal:
         try:
             number = decimal.Decimal(value if type(value) is not float else repr(value))
         except (decimal.InvalidOperation, ValueError):
-            raise Mismatch(f"{shown(value)} is not a decimal number") from None
+            raise Mismatch(f"{summary(value)} is not a decimal number") from None
         if number.is_finite():
             return number
-    raise Mismatch(f"{shown(value)} is not a decimal number")
+    raise Mismatch(f"{summary(value)} is not a decimal number")
 
 
 @functools.lru_cache(maxsize=None)

@@ -9,6 +9,7 @@ import math
 import os
 from typing import Any
 
+from ...protocol.show import quoted
 from .scalars import OTHERS
 
 __all__ = ["SCALARS", "jsonable"]
@@ -83,5 +84,5 @@ def _key(key: Any) -> str:
     if isinstance(key, enum.Enum):
         key = key.value
     if not isinstance(key, str):
-        raise TypeError(f"the key {repr(key)[:80]} is not a string, which JSON requires; convert it")
+        raise TypeError(f"the key {quoted(key)} is not a string, which JSON requires; convert it")
     return str.__str__(key)

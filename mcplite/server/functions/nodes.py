@@ -5,7 +5,9 @@ Used by every module here that compiles annotations; a module of its own, so tha
 
 from typing import Any, Callable, Dict, NamedTuple, Tuple, Union
 
-__all__ = ["Convert", "Mismatch", "Node", "expect", "from_text", "shown"]
+from ...protocol.show import quoted
+
+__all__ = ["Convert", "Mismatch", "Node", "expect", "from_text", "summary"]
 
 #: Takes a JSON value and returns the Python value; raises :class:`Mismatch`.
 Convert = Callable[[Any], Any]
@@ -38,12 +40,11 @@ class Node(NamedTuple):
     convert: Convert
 
 
-def shown(value: Any) -> str:
-    """Return a value as errors quote it."""
+def summary(value: Any) -> str:
+    """Return a JSON value as errors quote it; of a large list or object the size alone."""
     if type(value) in (list, dict) and len(value) > 20:
         return f"{'a list' if type(value) is list else 'an object'} of {len(value)}"
-    text = repr(value[:100] if type(value) is str else value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return quoted(value)
 
 
 def expect(kind: type, what: str) -> Convert:
@@ -54,7 +55,7 @@ def expect(kind: type, what: str) -> Convert:
 
     def convert(value: Any) -> Any:
         if type(value) is not kind:
-            raise Mismatch(f"{shown(value)} is not {what}")
+            raise Mismatch(f"{summary(value)} is not {what}")
         return value
 
     return convert
@@ -69,10 +70,10 @@ def from_text(parse: Callable[[str], Any], what: str) -> Convert:
 
     def convert(value: Any) -> Any:
         if type(value) is not str:
-            raise Mismatch(f"{shown(value)} is not a string")
+            raise Mismatch(f"{summary(value)} is not a string")
         try:
             return parse(value)
         except (ValueError, ArithmeticError):
-            raise Mismatch(f"{shown(value)} is not {what}") from None
+            raise Mismatch(f"{summary(value)} is not {what}") from None
 
     return convert

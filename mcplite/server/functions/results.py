@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from ...errors import ProtocolError
 from ...protocol.jsonio import encode_json
+from ...protocol.show import quoted
 from ...types import (
     NULL,
     AudioContent,
@@ -188,7 +189,7 @@ def prompt_messages(value: Any) -> List[PromptMessage]:
 
 def _messages(role: Any, content: Any) -> List[PromptMessage]:
     if role not in ("user", "assistant"):
-        raise ValueError(f"a message's role is 'user' or 'assistant', not {repr(role)[:80]}")
+        raise ValueError(f"a message's role is 'user' or 'assistant', not {quoted(role)}")
     if isinstance(content, dict):
         content = _decoded(content)
     return [PromptMessage(role, item) for item in content_items(content if isinstance(content, (list, tuple)) else [content])]

@@ -7,7 +7,7 @@ The converters guess nothing: a string is not a number, true is not a number, bu
 import base64
 from typing import Any, Dict, Optional
 
-from .nodes import Mismatch, Node, expect, from_text, shown
+from .nodes import Mismatch, Node, expect, from_text, summary
 
 __all__ = ["OTHERS", "SIMPLE", "simple"]
 
@@ -17,7 +17,7 @@ def _to_int(value: Any) -> int:
         return value
     if type(value) is float and value.is_integer():
         return int(value)
-    raise Mismatch(f"{shown(value)} is not an integer")
+    raise Mismatch(f"{summary(value)} is not an integer")
 
 
 def _to_float(value: Any) -> float:
@@ -28,12 +28,12 @@ def _to_float(value: Any) -> float:
             return float(value)
         except OverflowError:
             raise Mismatch("the number is too large") from None
-    raise Mismatch(f"{shown(value)} is not a number")
+    raise Mismatch(f"{summary(value)} is not a number")
 
 
 def _to_none(value: Any) -> None:
     if value is not None:
-        raise Mismatch(f"{shown(value)} is not null")
+        raise Mismatch(f"{summary(value)} is not null")
 
 
 #: The nodes of builtin classes.

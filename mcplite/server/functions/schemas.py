@@ -17,7 +17,7 @@ from .docstrings import parse
 from .jsonable import jsonable
 from .keywords import add_keywords
 from .members import NOTHING, Field, Unresolved, is_named, is_typed_dict, members
-from .nodes import Convert, Mismatch, Node, expect, from_text, shown
+from .nodes import Convert, Mismatch, Node, expect, from_text, summary
 from .scalars import SIMPLE, simple
 
 __all__ = ["UNIONS", "Schemas", "as_default", "described_schema", "fits", "unwrap_annotated"]
@@ -161,7 +161,7 @@ class Schemas:
             deepest = max(failures, key=lambda error: len(error.path))
             if deepest.path:
                 raise deepest
-            raise Mismatch(f"{shown(value)} does not fit any of the {len(converts)} possible types")
+            raise Mismatch(f"{summary(value)} does not fit any of the {len(converts)} possible types")
 
         schema: Dict[str, Any] = {"anyOf": schemas}
         if len(real) == 1 and "description" in nodes[real[0]].schema:
@@ -189,7 +189,7 @@ class Schemas:
             if type(value) in _KINDS and (type(value) is bool, value) in choices:
                 return choices[type(value) is bool, value]
             listed = ", ".join(map(repr, flat[:20])) + (", ..." if len(flat) > 20 else "")
-            raise Mismatch(f"{shown(value)} is not {'one of ' if len(flat) > 1 else ''}{listed}")
+            raise Mismatch(f"{summary(value)} is not {'one of ' if len(flat) > 1 else ''}{listed}")
 
         return Node({"type": kinds[0] if len(kinds) == 1 else kinds, "enum": flat}, convert)
 
@@ -209,7 +209,7 @@ class Schemas:
 
         def convert(value: Any) -> Any:
             if type(value) is not list:
-                raise Mismatch(f"{shown(value)} is not a list")
+                raise Mismatch(f"{summary(value)} is not a list")
             if validator is not None and not validator.is_valid(value):
                 raise Mismatch("an item occurs more than once")
             result: List[Any] = []
@@ -234,7 +234,7 @@ class Schemas:
 
         def convert(value: Any) -> Any:
             if type(value) is not list or len(value) != len(nodes):
-                raise Mismatch(f"{shown(value)} is not a list of {len(nodes)} items")
+                raise Mismatch(f"{summary(value)} is not a list of {len(nodes)} items")
             result: List[Any] = []
             try:
                 for each, child in zip(converts, value):
@@ -258,7 +258,7 @@ class Schemas:
 
         def convert(value: Any) -> Any:
             if type(value) is not dict:
-                raise Mismatch(f"{shown(value)} is not an object")
+                raise Mismatch(f"{summary(value)} is not an object")
             result = {}
             for step, child in value.items():
                 try:
@@ -316,7 +316,7 @@ class Schemas:
                     try:
                         return cls(value)
                     except (TypeError, ValueError) as error:
-                        raise Mismatch(f"{shown(value)} is not a {cls.__name__}: {error}") from error
+                        raise Mismatch(f"{summary(value)} is not a {cls.__name__}: {error}") from error
 
                 return Node(schema, convert)
         raise self.refuse(name, f"is of the class {cls.__name__}, which has no form in JSON; make it a dataclass"
@@ -340,7 +340,7 @@ class Schemas:
 
         def convert(value: Any) -> Any:
             if type(value) is not dict:
-                raise Mismatch(f"{shown(value)} is not an object")
+                raise Mismatch(f"{summary(value)} is not an object")
             found: Dict[str, Any] = {}
             for item, each, needed in plan:
                 if item in value:

@@ -16,7 +16,7 @@ from ...rpc.deadline import Deadline
 from ...rpc.peer import Peer
 from ..handling.session import Arrival
 from ..runtime.runtime import Runtime
-from ..sessions.modern import Visitor
+from ..sessions.modern import SessionlessClient
 from ..sessions.opening import create_sessionless_peer
 from .authorization import Authorization
 from .decision import Accept, End, Listen, Note, Preflight, Resume, Rules, Run, Serve, Start, decide
@@ -247,14 +247,14 @@ class Endpoint:
 
     def _serve_sessionless(self, request: HTTPRequest, decision: Serve) -> HTTPResponse:
         limits, message, peer = self.limits, decision.message, self._peer()
-        visitor = Visitor(decision.envelope, decision.revision, decision.target, request.principal, request.alone)
+        client = SessionlessClient(decision.envelope, decision.revision, decision.target, request.principal, request.alone)
         stream = EventStream(self._sessionless_streams)
         # H26-10: closing the response stream cancels the call.
-        stream.on_hang_up = lambda: peer.drop_incoming(message.id, visitor, "the client has closed the connection")
+        stream.on_hang_up = lambda: peer.drop_incoming(message.id, client, "the client has closed the connection")
         if message.method == "subscriptions/listen":
-            _end_at_expiry(stream.first, request, lambda: self.runtime.subscriptions.end(peer, visitor))
+            _end_at_expiry(stream.first, request, lambda: self.runtime.subscriptions.end(peer, client))
         inline = request.inline and decision.target.runs_in_place
-        peer.receive(decision.data, message, stream, inline, sender=visitor)
+        peer.receive(decision.data, message, stream, inline, sender=client)
         waited = 0.0
         while not stream.wait_first(min(_PROBE_SECONDS, limits.commit_seconds)):
             waited += min(_PROBE_SECONDS, limits.commit_seconds)
@@ -263,7 +263,7 @@ class Endpoint:
             if stream.begun and waited >= limits.commit_seconds:
                 stream.commit()
             elif waited >= limits.queue_seconds:
-                peer.refuse_incoming(message.id, SERVER_BUSY, _QUEUED_TOO_LONG, sender=visitor)
+                peer.refuse_incoming(message.id, SERVER_BUSY, _QUEUED_TOO_LONG, sender=client)
         return self._answered(stream, [], request, decision.revision)
 
     def _answered(self, stream: EventStream, headers: List[Tuple[str, str]], request: Optional[HTTPRequest] = None,

@@ -3,9 +3,8 @@
 The hosts are :mod:`mcplite.server.transports`: our own HTTP server and WSGI.
 """
 
-from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Callable, Iterable, List, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Iterable, Iterator, List, Optional, Tuple
 
 from ...errors import INVALID_REQUEST
 from ...protocol import jsonrpc
@@ -81,7 +80,7 @@ class HTTPRequest:
         return None if self.principal is None else self.principal.key
 
 
-class StreamingBody(Iterable[bytes]):
+class StreamingBody:
     """The body of a streaming response; each piece is sent at once.
 
     One thread iterates and closes it.
@@ -95,13 +94,16 @@ class StreamingBody(Iterable[bytes]):
         """Whether all pieces are already there, so that iterating does not block."""
         return False
 
-    @abstractmethod
+    def __iter__(self) -> Iterator[bytes]:
+        raise NotImplementedError
+
     def stop(self) -> None:
         """End the iteration, from any thread, because the client has disconnected."""
+        raise NotImplementedError
 
-    @abstractmethod
     def close(self) -> None:
         """Release the body, after the response has been sent or has failed. Idempotent."""
+        raise NotImplementedError
 
 
 @dataclass
@@ -122,7 +124,8 @@ class HTTPResponse:
 
     def close(self) -> None:
         """Release the body."""
-        if isinstance(self.body, StreamingBody):
+        if self.streaming:
+            assert isinstance(self.body, StreamingBody)
             self.body.close()
 
 

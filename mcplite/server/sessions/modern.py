@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..auth.principals import Principal
     from ..handling.asker import Asker
 
-__all__ = ["ModernSession", "Visitor"]
+__all__ = ["ModernSession", "SessionlessClient"]
 
 _log = logging.getLogger(__name__)
 _NOTHING: Dict[str, Any] = {}
@@ -38,13 +38,13 @@ _RESERVED = range(-32099, -32019)
 _OPEN = frozenset({INVALID_PARAMS, INTERNAL_ERROR})
 
 
-class Visitor(Arrival):
-    """Who has sent one request over HTTP, as far as the exchange knows.
+class SessionlessClient(Arrival):
+    """The client that has sent one request over HTTP, without a session.
 
     :param envelope: of the request, which was compared with its headers.
-    :param revision: that it is served under.
+    :param revision: of the request.
     :param target: what the request is about.
-    :param principal: who it is, as its token or the host says.
+    :param principal: the authenticated sender; None without authentication.
     :param alone: whether all requests of a client reach this process, so that a handler may wait for the next one.
     """
 
@@ -62,17 +62,17 @@ class Visitor(Arrival):
 class ModernSession(Session):
     """One client for the time of one request.
 
-    :param visitor: who has sent it over HTTP; None on a pipe, where there is one client.
+    :param client: the sender of a request over HTTP; None on a pipe, which has one client.
     """
 
     def __init__(self, runtime: Runtime, peer: Peer, envelope: Envelope, revision: Revision,
-                 visitor: Optional[Visitor] = None) -> None:
+                 client: Optional[SessionlessClient] = None) -> None:
         self.runtime = runtime
         self.peer = peer
         self.revision = revision
         self._envelope = envelope
-        self._visitor = visitor
-        self.principal = None if visitor is None else visitor.principal
+        self._client = client
+        self.principal = None if client is None else client.principal
         #: Answers that came with the request, by key.
         self.given: Mapping[str, Any] = _NOTHING
         #: What the request's state says, in a fleet.
@@ -97,11 +97,11 @@ class ModernSession(Session):
         if context.method not in self.revision.asking_methods:
             return Unreachable(self, "questions can only be asked while a tool is called, a prompt is got or a resource"
                                      f" is read (revision {self.revision})")
-        if self._visitor is not None and self.runtime.fleet is not None:
+        if self._client is not None and self.runtime.fleet is not None:
             from ..handling.replay import Replay
 
             return Replay(context, self.journal, self.given)
-        if self._visitor is not None and not self._visitor.alone:
+        if self._client is not None and not self._client.alone:
             return Unreachable(self, "this server runs in several processes, so the client's answer may reach another one"
                                      " than asked; say so with Server(fleet=True, state_keys=[...])")
         from ..handling.wait import Wait

@@ -83,10 +83,10 @@ class ModernHandler(Handler):
 
         :raises RemoteError: it cannot be served.
         """
-        catalog, visitor, method = self.catalog, incoming.sender, incoming.method
+        catalog, client, method = self.catalog, incoming.sender, incoming.method
         target: Optional[Target] = None
-        if visitor is not None:
-            envelope, revision, target = visitor.envelope, visitor.revision, visitor.target
+        if client is not None:
+            envelope, revision, target = client.envelope, client.revision, client.target
         else:
             if method == "initialize" and not envelopes.claims(incoming.params):
                 raise unsupported(incoming.params.get("protocolVersion"), catalog.revisions)  # ERA-21
@@ -107,7 +107,7 @@ class ModernHandler(Handler):
             if method == "subscriptions/listen":
                 self.runtime.subscriptions.open(incoming, revision)
                 return None
-        session = ModernSession(self.runtime, self.peer, envelope, revision, visitor)
+        session = ModernSession(self.runtime, self.peer, envelope, revision, client)
         context = Context(session, incoming, session.asker)
         if method in revision.asking_methods:
             params = incoming.params

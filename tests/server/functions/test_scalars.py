@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from mcplite.server.functions.nodes import Mismatch, shown
+from mcplite.server.functions.nodes import Mismatch, summary
 from mcplite.server.functions.scalars import SIMPLE
 
 
@@ -23,8 +23,8 @@ def test_the_path_leads_through_lists_and_objects():
 
 
 def test_long_values_and_names_are_cut():
-    assert shown("x" * 10 ** 6) == "'" + "x" * 76 + "..."
-    assert shown(["x" * 1000] * 5).endswith("...") and len(shown(["x" * 1000] * 5)) == 80
-    assert shown([1] * 21) == "a list of 21" and shown([1, 2]) == "[1, 2]"
-    assert shown(dict.fromkeys(range(30))) == "an object of 30"
+    assert summary("x" * 10 ** 6) == "'" + "x" * 76 + "..."
+    assert summary(["x" * 1000] * 5).endswith("...") and len(summary(["x" * 1000] * 5)) == 80
+    assert summary([1] * 21) == "a list of 21" and summary([1, 2]) == "[1, 2]"
+    assert summary(dict.fromkeys(range(30))) == "an object of 30"
     assert len(Mismatch("is odd").below("k" * 1000).sentence("a")) < 120

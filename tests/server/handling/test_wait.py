@@ -280,9 +280,9 @@ def test_the_clock_of_a_tool_stands_still_while_it_waits(desk):
     web.close()
 
 
-@pytest.mark.parametrize("close", ["the exchange", "the pipe"])
+@pytest.mark.parametrize("close", ["the endpoint", "the pipe"])
 def test_the_end_wakes_who_waits(connect, desk, close):
-    if close == "the exchange":
+    if close == "the endpoint":
         there = Web(desk.mcp)
         there.result(book())
         there.close()
@@ -338,7 +338,7 @@ def test_who_asks_after_the_end_has_begun_does_not_wait(desk):
     assert begun.wait(LIMIT)
     ending = threading.Thread(target=web.close)
     ending.start()
-    while not web.exchange._closed:
+    while not web.endpoint._closed:
         threading.Event().wait(0.01)
     go_on.set()
     assert desk.ended.get(timeout=LIMIT) == "cancelled"

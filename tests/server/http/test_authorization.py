@@ -1,4 +1,4 @@
-"""Every door of an endpoint asks for a token: on both hosts, in both eras, whatever is wrong with it."""
+"""Tokens and scopes at every path of an endpoint, on both hosts and in both eras."""
 
 import contextlib
 import io
@@ -134,7 +134,7 @@ def make(auth=None, done=None, **options):
     @mcp.tool()
     def read(ctx: mcplite.Context) -> str:
         done.append("read")
-        return ctx.principal.subject if ctx.principal else "nobody"
+        return ctx.principal.subject if ctx.principal else "anonymous"
 
     @mcp.tool(scopes=["write", "files"])
     def write() -> str:
@@ -189,8 +189,8 @@ READ = stateless.call("read")
 LISTEN = stateless.message("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
 
 
-def doors(session, post_path):
-    """Return each door: its method, its path, what is posted, and its headers besides the token."""
+def paths_of(session, post_path):
+    """Return each path: method, path, message and headers besides the token, by name."""
     old = {"Mcp-Session-Id": session, "MCP-Protocol-Version": LEGACY}
     return {
         "initialize": ("POST", "/mcp", initialize(), {}), "legacy post": ("POST", "/mcp", call("read"), old),
@@ -216,19 +216,19 @@ def open_session(host, token):
 
 @contextlib.contextmanager
 def opened(host, token):
-    """Open what stays open: a session, and a session of the oldest kind; gives the doors."""
+    """Open what stays open: a session, and a session of the oldest kind; gives the paths."""
     session = open_session(host, token)
     stream = host.ask("GET", "/sse", headers={**STREAM, **bearer(token)})
     assert stream.status == 200
     try:
         data = next(line for line in stream.body.decode().splitlines() if line.startswith("data: "))
-        yield doors(session, data[len("data: "):])
+        yield paths_of(session, data[len("data: "):])
     finally:
         stream.close()
 
 
-def knock(host, door, headers):
-    method, path, message, own = door
+def ask_at(host, entry, headers):
+    method, path, message, own = entry
     path, _, query = path.partition("?")
     return host.ask(method, path, message, {**own, **dict(headers)}, query=f"?{query}" if query else "")
 
@@ -236,31 +236,31 @@ def knock(host, door, headers):
 # --- who comes in -------------------------------------------------------------------------------------------
 
 
-def test_every_door_asks_for_a_token(host):
+def test_every_path_requires_a_token(host):
     # AUTH-01, AUTH-12, AUS-02, AUS-24
     done = []
     served = host(make(tokens(), done), legacy_sse=True)
     with opened(served, ADA) as known:
-        for name, door in known.items():
+        for name, entry in known.items():
             for sent in ({}, {"Authorization": "Basic YTpi"}):
-                reply = knock(served, door, sent)
+                reply = ask_at(served, entry, sent)
                 assert reply.status == 401 and reply.challenge == {}, name  # RFC 6750: no error without a token
                 assert reply.json["error"]["message"] and "mcp-session-id" not in reply.headers
             for sent in ("Bearer", "Bearer a b", f"Bearer {ADA}, Bearer {ADA}", "Bearer \"x\"", "Bearer " + "x" * 8100):
-                reply = knock(served, door, {"Authorization": sent})
+                reply = ask_at(served, entry, {"Authorization": sent})
                 assert reply.status == 400 and reply.challenge["error"] == "invalid_request", (name, sent)
             for sent in (ADA + "x", ADA[:-1], "x"):
-                reply = knock(served, door, bearer(sent))
+                reply = ask_at(served, entry, bearer(sent))
                 assert reply.status == 401 and reply.challenge["error"] == "invalid_token", (name, sent)
         assert done == []
-        # The session is still there, and the doors open for whom they shall.
+        # The session is still there, and valid tokens are accepted.
         for name, status in (("legacy post", 200), ("notification", 202), ("modern post", 200), ("old post", 202),
                              ("end", 204),
                              ("no method", 405), ("question", 405)):
-            assert knock(served, known[name], bearer(ADA)).status == status, name
+            assert ask_at(served, known[name], bearer(ADA)).status == status, name
 
 
-def test_all_wrong_tokens_are_refused_at_all_doors(host, mint, caplog):
+def test_invalid_tokens_are_refused_at_every_path(host, mint, caplog):
     # AUS-10 to AUS-12, AUTH-03 to AUTH-06
     caplog.set_level(logging.DEBUG)
     done = []
@@ -269,19 +269,19 @@ def test_all_wrong_tokens_are_refused_at_all_doors(host, mint, caplog):
     texts = []
     with opened(served, mint.token()) as known:
         for kind, token in mint.wrong().items():
-            for name, door in known.items():
-                reply = knock(served, door, bearer(token))
+            for name, entry in known.items():
+                reply = ask_at(served, entry, bearer(token))
                 assert (reply.status, reply.challenge["error"]) == (401, "invalid_token"), (kind, name)
                 texts.append((token, reply.body.decode() + str(reply.headers)))
         assert done == []
-        good = knock(served, known["modern post"], bearer(mint.token()))
+        good = ask_at(served, known["modern post"], bearer(mint.token()))
         assert good.status == 200 and good.json["result"]["content"][0]["text"] == "ada"
     for token, text in texts:
         for piece in token.split("."):
             assert len(piece) < 12 or (piece not in text and piece not in caplog.text)  # AUTH-19
 
 
-def test_a_browser_asks_without_a_token_whether_it_may_send_one(host):
+def test_preflight_requests_need_no_token(host):
     served = host(make(tokens()), allowed_origins=["https://app.example"])
     asked = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST",
              "Access-Control-Request-Headers": "authorization"}
@@ -292,7 +292,7 @@ def test_a_browser_asks_without_a_token_whether_it_may_send_one(host):
     assert served.ask("OPTIONS", headers={**asked, "Origin": "https://evil.example"}).status == 403
 
 
-def test_the_gate_comes_first_and_open_paths_stay_open(host):
+def test_the_origin_policy_comes_first_and_public_paths_need_no_token(host):
     asked = []
     served = host(make(mcplite.BearerAuth(lambda token: asked.append(token))),
                   routes={"/health": lambda request: (200, "text/plain", b"well")})
@@ -304,7 +304,7 @@ def test_the_gate_comes_first_and_open_paths_stay_open(host):
     assert served.ask("GET", WELL_KNOWN).status == 404, "without an authorization server there is nothing to describe"
 
 
-def test_tokens_in_the_query_and_in_the_body_are_no_tokens(host):
+def test_tokens_in_the_query_and_in_the_body_are_ignored(host):
     # AUS-15, AUTH-10
     done = []
     served = host(make(tokens(), done))
@@ -316,23 +316,23 @@ def test_tokens_in_the_query_and_in_the_body_are_no_tokens(host):
     assert done == []
 
 
-def test_no_body_is_read_of_who_is_not_let_in():
-    exchange = make_endpoint(make(tokens()).runtime)
+def test_the_body_of_a_refused_request_is_not_read():
+    endpoint = make_endpoint(make(tokens()).runtime)
 
     def read(limit):
         raise AssertionError("read")
 
-    for sent in ({}, {"Authorization": "Bearer x y"}, bearer("nobody")):
+    for sent in ({}, {"Authorization": "Bearer x y"}, bearer("stranger")):
         request = HTTPRequest("POST", "/mcp",
                               Headers({"Host": "localhost", "Content-Type": "application/json", **sent}.items()),
                               read=read)
-        response = exchange.handle(request)
+        response = endpoint.handle(request)
         assert response.status in (400, 401) and ("Connection", "close") in response.headers
-    exchange.close(0.1)
+    endpoint.close(0.1)
 
 
 @pytest.mark.parametrize("error, status", [(ConnectionError("down"), 503), (ValueError("odd"), 500)])
-def test_a_verifier_that_fails_is_no_way_in(host, error, status, caplog):
+def test_a_failing_verifier_admits_no_request(host, error, status, caplog):
     # AUTH-17
     done = []
 
@@ -367,19 +367,19 @@ def holders():
     return mcplite.BearerAuth(HOLDERS.get)
 
 
-def test_a_session_is_nobody_elses(host):
+def test_a_session_is_only_for_its_owner(host):
     # AUTH-13, SESS-13, AUS-25
     served = host(make(holders()), legacy_sse=True)
     with opened(served, "first") as known:
         names = ["legacy post", "notification", "stream", "resumption", "old post", "end"]
         for other in OTHERS:
             for name in names:
-                reply = knock(served, known[name], bearer(other))
+                reply = ask_at(served, known[name], bearer(other))
                 assert reply.status == 404, (name, other)
-        answer = knock(served, known["legacy post"], bearer("refreshed"))
+        answer = ask_at(served, known["legacy post"], bearer("refreshed"))
         assert answer.status == 200 and answer.json["result"]["content"][0]["text"] == "ada"
         for name, status in (("stream", 200), ("old post", 202), ("end", 204)):
-            reply = knock(served, known[name], bearer("refreshed"))
+            reply = ask_at(served, known[name], bearer("refreshed"))
             reply.close()
             assert reply.status == status, name
 
@@ -397,7 +397,7 @@ def web(mcp, **options):
 
 
 @pytest.mark.parametrize("options", [{}, {"fleet": True, "state_keys": ["a key of thirty-two bytes or more!"]}])
-def test_a_question_is_answered_by_who_was_asked(options):
+def test_a_question_is_only_answered_by_its_owner(options):
     # AUTH-13, MRTR-14: a waiting call, and the state of a fleet
     mcp = mcplite.Server("asking", auth=holders(), **options)
     seen = []
@@ -419,7 +419,7 @@ def test_a_question_is_answered_by_who_was_asked(options):
     there.close()
 
 
-def test_a_ticket_is_good_for_who_got_it(host):
+def test_a_self_contained_id_is_only_valid_for_its_owner(host):
     served = host(make(holders(), fleet=True, state_keys=["a key of thirty-two bytes or more!"]))
     session = open_session(served, "first")
     own = {"Mcp-Session-Id": session, "MCP-Protocol-Version": LEGACY}
@@ -428,7 +428,7 @@ def test_a_ticket_is_good_for_who_got_it(host):
     assert served.ask("POST", message=call("read"), headers={**own, **bearer("refreshed")}).json["result"]
 
 
-def test_a_handler_sees_the_principal_of_its_very_request(host):
+def test_a_handler_sees_the_principal_of_its_own_request(host):
     # In a session that lasts too; and batches, whose items came together.
     mcp = mcplite.Server("who", auth=mcplite.BearerAuth(HOLDERS.get, implies={"more": ["less"]}))
 
@@ -453,7 +453,7 @@ def test_a_handler_sees_the_principal_of_its_very_request(host):
     assert len(answers) == 2 and all('"more"' in answer["result"]["content"][0]["text"] for answer in answers)
 
 
-def test_ids_of_a_session_stay_the_sessions_own_whoever_sends():
+def test_request_ids_belong_to_the_session_for_every_sender():
     # A cancellation comes with a request of its own, by another token of the same client.
     mcp, started, ended = mcplite.Server("slow", auth=holders()), threading.Event(), threading.Event()
 
@@ -507,8 +507,8 @@ OPERATIONS = {
 @pytest.mark.parametrize("granted, works",
                          [((), False), (("read",), False), (("write",), False), (("write", "files", "secret"), True),
                                             (("admin",), True)])
-def test_what_is_asked_for_needs_its_scopes(host, granted, works):
-    # AUS-17, AUS-18, AUS-21, AUTH-11: all of them in one challenge, at every door that has the operation
+def test_requests_need_the_scopes_of_what_they_name(host, granted, works):
+    # AUS-17, AUS-18, AUS-21, AUTH-11: all of them in one challenge, at every path that has the operation
     done = []
     auth = tokens(ada=granted, implies={"admin": ["write", "files"], "write": [], "files": ["secret"]})
     served = host(make(auth, done), legacy_sse=True)
@@ -520,9 +520,9 @@ def test_what_is_asked_for_needs_its_scopes(host, granted, works):
                 replies.append(ask_modern(served, method, params))
             if method != "subscriptions/listen":
                 message = {"jsonrpc": "2.0", "id": 5, "method": method, "params": params}
-                for door in ("legacy post", "old post"):
-                    way, path, _, own = known[door]
-                    replies.append(knock(served, (way, path, message, own), bearer(ADA)))
+                for name in ("legacy post", "old post"):
+                    way, path, _, own = known[name]
+                    replies.append(ask_at(served, (way, path, message, own), bearer(ADA)))
             for reply in replies:
                 reply.close()
                 if works:
@@ -558,7 +558,7 @@ def test_one_item_that_lacks_a_scope_refuses_the_whole_batch(host):
     assert len(served.ask("POST", message=[call("read", 1), call("read", 2)], headers=own).json) == 2
 
 
-def test_what_every_request_needs_is_asked_for_together_with_the_rest(host):
+def test_a_challenge_names_all_required_scopes(host):
     served = host(make(tokens(scopes=["base"])), legacy_sse=True)
     assert served.ask("POST", message=READ, headers=modern(READ)).challenge == {"scope": "base"}  # AUS-08
     for method, path in (("GET", "/mcp"), ("DELETE", "/mcp"), ("GET", "/sse")):
@@ -575,8 +575,8 @@ def test_what_every_request_needs_is_asked_for_together_with_the_rest(host):
     (None, "write files read admin", "write files"), (True, "write files read admin", "write files read admin"),
     (False, "write files", "write files"),
 ])
-def test_what_was_granted_is_repeated_as_the_revision_advises(host, repeat, old, new):
-    # AUS-19: sorted behind what is needed, without what another scope includes, and without what nobody here knows
+def test_granted_scopes_are_repeated_as_the_revision_advises(host, repeat, old, new):
+    # AUS-19: sorted behind what is needed, without what another scope includes, and without unknown scopes
     auth = tokens(ada=["read", "admin", "audit", "offline_access", "foreign"], implies={"admin": ["audit"]},
                   scopes_supported=["read"],
                   repeat_granted=repeat)
@@ -590,7 +590,7 @@ def test_what_was_granted_is_repeated_as_the_revision_advises(host, repeat, old,
     assert refused.challenge["scope"].startswith("write files")
 
 
-def test_scopes_without_anybody_who_tells_the_caller_are_closed(host, caplog):
+def test_scopes_without_authentication_refuse_every_request(host, caplog):
     done = []
     served = host(make(None, done))
     refused = ask_modern(served, "tools/call", {"name": "write", "arguments": {}}, token=None)
@@ -604,11 +604,11 @@ def test_a_pipe_has_no_scopes():
     done = []
     with mcplite.connect(make(tokens(), done)) as client:
         assert client.call_tool("write").content[0].text == "written"
-        assert client.call_tool("read").content[0].text == "nobody"
+        assert client.call_tool("read").content[0].text == "anonymous"
     assert done == ["write", "read"]
 
 
-def test_a_scope_that_is_none_cannot_be_registered():
+def test_invalid_scopes_cannot_be_registered():
     mcp = mcplite.Server("x")
     for scopes in (["a b"], ['"'], [""], "offline_access", [5], 5):
         with pytest.raises(mcplite.RegistrationError):
@@ -620,7 +620,7 @@ def test_a_scope_that_is_none_cannot_be_registered():
     assert not mcp.registry.scoped
 
 
-def test_the_files_of_a_directory_may_need_scopes(tmp_path, hosted):
+def test_the_files_of_a_directory_can_require_scopes(tmp_path, hosted):
     (tmp_path / "a.txt").write_text("text")
     mcp = mcplite.Server("files", auth=tokens(ada=["files"]))
     mcp.add_directory("file:///srv", str(tmp_path), scopes=["files"])
@@ -651,7 +651,7 @@ def test_a_principal_of_the_host_needs_no_auth(hosted):
         served.ask("POST", message=READ, headers=modern(READ), **{"app.user": "?"})
 
 
-def test_a_token_counts_and_not_what_the_host_says(hosted):
+def test_with_tokens_the_principal_of_the_host_is_ignored(hosted):
     asked = []
     served = hosted("wsgi", make(tokens()), principal=lambda environ: asked.append(1) or "eve")
     assert served.ask("POST", message=READ, headers=modern(READ), REMOTE_USER="eve").status == 401
@@ -666,7 +666,7 @@ def described(**options):
     return mcplite.BearerAuth({ADA: issued("ada")}.get, issuer=ISSUER, **options)
 
 
-def test_the_endpoint_is_described_where_clients_look(host):
+def test_the_metadata_is_at_the_well_known_paths(host):
     # AUS-04 to AUS-07, AUS-22, AUS-30, AUTH-15
     mcp = make(described(resource="https://mcp.example/mcp", scopes=["base"],
                          documentation="https://mcp.example/docs"), title="The Guarded")
@@ -687,17 +687,17 @@ def test_the_endpoint_is_described_where_clients_look(host):
     assert url == "https://mcp.example" + WELL_KNOWN + "/mcp"
 
 
-def test_what_clients_may_ask_for_at_first_can_be_said():
-    exchange = make_endpoint(make(described(resource="https://mcp.example/mcp", scopes_supported=["read"])).runtime,
+def test_scopes_supported_can_be_given():
+    endpoint = make_endpoint(make(described(resource="https://mcp.example/mcp", scopes_supported=["read"])).runtime,
                              allowed_hosts=["*"])
-    response = exchange.handle(HTTPRequest("GET", WELL_KNOWN, Headers([("Host", "x")])))
+    response = endpoint.handle(HTTPRequest("GET", WELL_KNOWN, Headers([("Host", "x")])))
     assert json.loads(response.content)["scopes_supported"] == ["read"]
     bare = mcplite.Server("bare", auth=described(resource="https://mcp.example"))
     response = make_endpoint(bare.runtime).handle(HTTPRequest("GET", WELL_KNOWN, Headers([("Host", "localhost")])))
     assert "scopes_supported" not in json.loads(response.content)
 
 
-def test_pages_of_named_origins_can_read_it(host):
+def test_pages_of_allowed_origins_can_read_the_metadata(host):
     served = host(make(described()), allowed_origins=["https://app.example"])
     page = {"Origin": "https://app.example"}
     reply = served.ask("GET", WELL_KNOWN, headers=page)
@@ -708,7 +708,7 @@ def test_pages_of_named_origins_can_read_it(host):
     assert served.ask("GET", WELL_KNOWN, headers={"Origin": "https://evil.example"}).status == 403
 
 
-def test_on_this_machine_the_url_is_the_one_that_was_asked(hosted):
+def test_on_loopback_the_resource_is_the_requested_url(hosted):
     def verify(token):
         return mcplite.Principal("ada", audience=token.replace("~", "/").replace("+", ":"))
 
@@ -736,7 +736,7 @@ def test_on_this_machine_the_url_is_the_one_that_was_asked(hosted):
     ("9999", "localhost:9999", 200), ("80", "localhost", 200), ("9998", "localhost:9999", 401),
     ("80", "localhost:9999", 401), ("", "localhost:9999", 401), ("", "localhost:80", 401), ("", "localhost", 401),
 ])
-def test_a_host_that_does_not_tell_the_port_makes_us_nobody_in_particular(hosted, port, name, status):
+def test_without_a_known_port_the_resource_is_unknown(hosted, port, name, status):
     # AUTH-15: behind a socket of Unix there is none, and what a request says is no replacement.
     def verify(token):
         return mcplite.Principal("ada", audience=f"http://{name}/mcp")
@@ -751,7 +751,7 @@ def test_a_host_that_does_not_tell_the_port_makes_us_nobody_in_particular(hosted
 
 
 @pytest.mark.parametrize("hosts", [["mcp.example"], ["*"], ["localhost", "mcp.example"]])
-def test_elsewhere_the_url_has_to_be_said(hosts):
+def test_elsewhere_the_resource_must_be_given(hosts):
     with pytest.raises(ValueError, match="resource='https://mcp.example.com/mcp'"):
         make_endpoint(make(described()).runtime, allowed_hosts=hosts)
     make_endpoint(make(tokens()).runtime, allowed_hosts=hosts).close(0.1)
@@ -779,7 +779,7 @@ def test_a_challenge_names_a_url_that_is_served(resource, mounted, path, url):
     app.close(0.1)
 
 
-def test_a_mounted_server_is_described_at_the_root_as_well():
+def test_the_metadata_of_a_mounted_server_is_at_the_root_too():
     # RFC 9728, section 3.1
     app = make(described(resource="https://mcp.example/api/mcp")).wsgi(path="/mcp")
     bare = make(tokens()).wsgi()
@@ -796,19 +796,19 @@ def test_a_mounted_server_is_described_at_the_root_as_well():
 # --- streams end with their tokens ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("door", ["stream", "resumption", "modern stream", "old stream"])
-def test_a_stream_ends_with_its_token(door):
+@pytest.mark.parametrize("kind", ["stream", "resumption", "modern stream", "old stream"])
+def test_a_stream_ends_with_its_token(kind):
     # AUS-31, AUTH-16: and what it was for is not lost
     soon = time.time() + 0.6
     keys = {"lasting": issued("ada"), "short": issued("ada", expires=soon)}
     mcp = make(mcplite.BearerAuth(keys.get))
-    exchange = make_endpoint(mcp.runtime, legacy_sse=True)
+    endpoint = make_endpoint(mcp.runtime, legacy_sse=True)
 
     def ask(method, path="/mcp", message=None, token="lasting", **headers):
         body = b"" if message is None else json.dumps(message).encode()
         given = {"Host": "localhost", "Accept": BOTH, "Content-Type": "application/json", **bearer(token),
                  **{name.replace("_", "-"): value for name, value in headers.items()}}
-        return exchange.handle(HTTPRequest(method, path, Headers(given.items()), read=lambda limit: body))
+        return endpoint.handle(HTTPRequest(method, path, Headers(given.items()), read=lambda limit: body))
 
     session = dict(ask("POST", message=initialize()).headers)["Mcp-Session-Id"]
     ask("POST", message={"jsonrpc": "2.0", "method": "notifications/initialized"}, Mcp_Session_Id=session)
@@ -817,29 +817,29 @@ def test_a_stream_ends_with_its_token(door):
         "resumption": lambda: ask("GET", token="short", Mcp_Session_Id=session, Last_Event_ID="0-0"),
         "modern stream": lambda: ask("POST", message=LISTEN, token="short", **modern(LISTEN)),
         "old stream": lambda: ask("GET", "/sse", token="short"),
-    }[door]
+    }[kind]
     response = way()
     assert response.streaming and response.status == 200
     mcp.add_tool(lambda: None, name="new")  # what came in time is still said
     said = b"".join(response.body)
     response.close()
     assert time.time() >= soon - 0.1
-    assert (b"list_changed" in said) == (door != "old stream")
-    if door == "modern stream":
+    assert (b"list_changed" in said) == (kind != "old stream")
+    if kind == "modern stream":
         assert b'"resultType":"complete"' in said.replace(b": ", b":") and len(mcp.runtime.subscriptions) == 0  # SUBS-11
-    wait_until(lambda: exchange._open_streams == 0)
+    wait_until(lambda: endpoint._open_streams == 0)
     assert ask("POST", message=call("read"), token="short", Mcp_Session_Id=session).status == 401
     again = ask("GET", Mcp_Session_Id=session)
     assert again.status == 200, "the session goes on with the next token"
     again.close()
-    exchange.close(0.1)
+    endpoint.close(0.1)
 
 
 def test_a_busy_stream_ends_with_its_token_too():
     mcp = make(mcplite.BearerAuth({"short": issued("ada", expires=time.time() + 0.5)}.get))
-    exchange = make_endpoint(mcp.runtime)
+    endpoint = make_endpoint(mcp.runtime)
     given = {"Host": "localhost", "Accept": BOTH, "Content-Type": "application/json", **bearer("short"), **modern(LISTEN)}
-    response = exchange.handle(HTTPRequest("POST", "/mcp", Headers(given.items()),
+    response = endpoint.handle(HTTPRequest("POST", "/mcp", Headers(given.items()),
                                            read=lambda limit: json.dumps(LISTEN).encode()))
     pieces = 0
     for _ in response.body:
@@ -847,13 +847,13 @@ def test_a_busy_stream_ends_with_its_token_too():
         mcp.add_tool(lambda: None, name=f"new{pieces}")
     response.close()
     assert pieces > 2 and len(mcp.runtime.subscriptions) == 0
-    exchange.close(0.1)
+    endpoint.close(0.1)
 
 
 # --- nothing is told ------------------------------------------------------------------------------------------------
 
 
-def test_a_process_says_no_token_whatever_happens(tmp_path):
+def test_a_process_never_prints_a_token(tmp_path):
     # AUS-23, AUTH-19: on a real server's stderr, with every message shown
     (tmp_path / "guarded.py").write_text(
         "import mcplite\n"

@@ -119,7 +119,7 @@ def test_a_post_that_is_refused_before_its_body_is_read(given, status):
     (UnreadableBody(413, "too large"), 413, True), (UnreadableBody(408, "too slow"), 408, True),
     (b"", 400, False), (b"{", 400, False), (b"\xff", 400, False), ({"jsonrpc": "1.0"}, 400, False), ([], 400, False),
 ])
-def test_a_body_that_is_no_message(body, status, close):
+def test_bodies_that_are_not_messages(body, status, close):
     refused = decide("POST", IN_SESSION, body)
     assert isinstance(refused, Reject) and (refused.status, refused.close) == (status, close)
 
@@ -168,7 +168,7 @@ def test_clients_without_a_stored_session(mode, given, revision):
 
 @pytest.mark.parametrize("mode", ["sessions", "self-contained", "stateless"])
 @pytest.mark.parametrize("revisions", [REVISIONS, (NEWEST,)])
-def test_a_message_that_stands_for_itself(mode, revisions):
+def test_sessionless_messages(mode, revisions):
     request = call("add", {"a": 1})
     served = decide("POST", headers(request), encode(request), mode=mode, revisions=revisions)
     assert isinstance(served, Serve) and served.revision is NEWEST and served.message.method == "tools/call"
@@ -204,12 +204,12 @@ def test_a_server_without_sessions_refuses_other_messages(request_):
     assert isinstance(refused, Reject) and (refused.status, refused.id) == (400, 1)
 
 
-def test_a_method_that_only_newer_clients_send_needs_no_version_to_be_recognized():
+def test_methods_of_sessionless_clients_need_no_version_header():
     refused = decide("POST", JSON, {**PING, "method": "server/discover"})
     assert isinstance(refused, Reject) and refused.status == 400 and "_meta" in refused.message
 
 
-def test_a_legacy_server_knows_no_message_that_stands_for_itself():
+def test_a_legacy_server_has_no_sessionless_messages():
     request = call("add")
     assert decide("POST", headers(request), encode(request), revisions=LEGACY).status == 400
     assert isinstance(decide("GET", IN_SESSION, revisions=LEGACY), Listen)

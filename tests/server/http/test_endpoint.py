@@ -1,4 +1,4 @@
-"""The HTTP core, request by request and without a socket: each status, each mode, each revision's differences."""
+"""The HTTP endpoint, request by request and without a socket: each status, each mode, each revision's differences."""
 
 import contextlib
 import json
@@ -51,10 +51,10 @@ def mcp():
 
 
 @pytest.fixture
-def exchange(mcp):
-    exchange = make(mcp)
-    yield exchange
-    exchange.close(0.1)
+def endpoint(mcp):
+    endpoint = make(mcp)
+    yield endpoint
+    endpoint.close(0.1)
 
 
 def request(method, message=None, path="/mcp", body=None, principal=None, query="", **headers):
@@ -87,18 +87,18 @@ def ask_tool(name, arguments=None, id=1, token=None):
 
 
 class Client:
-    """One client's way to an exchange: its session id and version go with each request."""
+    """One client's way to an endpoint: its session id and version go with each request."""
 
-    def __init__(self, exchange, version="2025-11-25", principal=None, **capabilities):
-        self.exchange, self.principal, self.version = exchange, principal, version
-        self.opened = exchange.handle(request("POST", opening(version, **capabilities), principal=principal))
+    def __init__(self, endpoint, version="2025-11-25", principal=None, **capabilities):
+        self.endpoint, self.principal, self.version = endpoint, principal, version
+        self.opened = endpoint.handle(request("POST", opening(version, **capabilities), principal=principal))
         self.headers = {name.lower().replace("-", "_"): value for name, value in self.opened.headers if name == "Mcp-Session-Id"}
         if version in CHECKED:
             self.headers["mcp_protocol_version"] = version
         assert self.send({"jsonrpc": "2.0", "method": "notifications/initialized"}).status == 202
 
     def send(self, message=None, method="POST", **more):
-        return self.exchange.handle(request(method, message, principal=self.principal, **{**self.headers, **more}))
+        return self.endpoint.handle(request(method, message, principal=self.principal, **{**self.headers, **more}))
 
 
 def body(response):
@@ -125,13 +125,13 @@ def header(response, name):
     return dict(response.headers).get(name)
 
 
-# --- opening, and being somebody ---------------------------------------------------------------------------
+# --- opening, and owners -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", STREAMABLE)
-def test_a_session_is_opened_used_and_ended(exchange, version):
+def test_a_session_is_opened_used_and_ended(endpoint, version):
     # SESS-01 to SESS-03, SESS-12
-    client = Client(exchange, version)
+    client = Client(endpoint, version)
     id = client.headers["mcp_session_id"]
     assert client.opened.status == 200 and len(id) >= 32 and all("!" <= letter <= "~" for letter in id)
     assert body(client.opened)["result"]["protocolVersion"] == version
@@ -142,38 +142,38 @@ def test_a_session_is_opened_used_and_ended(exchange, version):
     assert client.send(call("ping")).status == 404
 
 
-def test_every_session_has_an_id_of_its_own(exchange):
-    ids = {Client(exchange).headers["mcp_session_id"] for _ in range(50)}
-    assert len(ids) == 50 == len(exchange.sessions)
+def test_every_session_has_its_own_id(endpoint):
+    ids = {Client(endpoint).headers["mcp_session_id"] for _ in range(50)}
+    assert len(ids) == 50 == len(endpoint.sessions)
 
 
 @pytest.mark.parametrize("id, status", [(None, 400), ("unknown", 404)])
-def test_requests_without_a_session(exchange, id, status):
+def test_requests_without_a_session(endpoint, id, status):
     # SESS-06, SESS-08
     for method, message in (("POST", call("ping", id=7)), ("GET", None), ("DELETE", None)):
-        answer = exchange.handle(request(method, message, mcp_session_id=id))
+        answer = endpoint.handle(request(method, message, mcp_session_id=id))
         assert answer.status == status
         if message:
             assert body(answer)["id"] == 7
 
 
-def test_a_session_belongs_to_who_opened_it(exchange):
-    # SESS-15: whoever else shows the id learns nothing.
-    client = Client(exchange, principal="ada")
+def test_a_session_belongs_to_its_opener(endpoint):
+    # SESS-15: for every other client the id does not exist.
+    client = Client(endpoint, principal="ada")
     assert client.send(call("ping")).status == 200
     for other in (None, "bob"):
-        stranger = exchange.handle(request("POST", call("ping"), principal=other, **client.headers))
-        nobody = exchange.handle(request("POST", call("ping"), principal=other, mcp_session_id="x"))
-        assert stranger.status == nobody.status == 404
-        assert body(stranger)["error"] == body(nobody)["error"]
+        stranger = endpoint.handle(request("POST", call("ping"), principal=other, **client.headers))
+        unknown = endpoint.handle(request("POST", call("ping"), principal=other, mcp_session_id="x"))
+        assert stranger.status == unknown.status == 404
+        assert body(stranger)["error"] == body(unknown)["error"]
 
 
-def test_a_refused_handshake_leaves_nothing_behind(exchange):
+def test_a_refused_handshake_leaves_no_session(endpoint):
     # SEC-53
     for params in ({}, {"protocolVersion": 1}, {"protocolVersion": "2025-11-25"}):
-        answer = exchange.handle(request("POST", call("initialize", params)))
+        answer = endpoint.handle(request("POST", call("initialize", params)))
         assert "error" in body(answer) and header(answer, "Mcp-Session-Id") is None
-    assert len(exchange.sessions) == 0
+    assert len(endpoint.sessions) == 0
 
 
 # --- what is refused, and how -------------------------------------------------------------------------------
@@ -189,8 +189,8 @@ def test_a_refused_handshake_leaves_nothing_behind(exchange):
     ({"accept": "application/*;q=0.5, text/event-stream"}, 200), ({"host": "LOCALHOST:8000"}, 200),
     ({"host": "[::1]:80"}, 200), ({"origin": "http://localhost:3000"}, 200), ({"mcp_protocol_version": None}, 200),
 ])
-def test_headers_decide(exchange, change, status):
-    answer = Client(exchange).send(call("ping"), **change)
+def test_invalid_headers_are_refused(endpoint, change, status):
+    answer = Client(endpoint).send(call("ping"), **change)
     assert answer.status == status, answer.content
 
 
@@ -199,85 +199,85 @@ def test_headers_decide(exchange, change, status):
     (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', 400, -32600), (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', 400, -32600),
     (b"[" + b"{}," * 200_000 + b"{}]", 413, -32600), (b" " * (5 << 20), 413, -32600),
 ])
-def test_bodies_that_are_no_message(exchange, text, status, code):
+def test_bodies_that_are_not_messages(endpoint, text, status, code):
     # HTTP-07, SEC-05
-    answer = Client(exchange).send(body=text)
+    answer = Client(endpoint).send(body=text)
     assert answer.status == status and body(answer)["error"]["code"] == code
 
 
-def test_nothing_is_read_of_who_is_refused_anyway(exchange):
+def test_the_body_is_not_read_if_the_headers_are_refused(endpoint):
     # SEC-04
     def read(limit):
         raise AssertionError("read")
 
     for change in ({"host": "evil.example"}, {"origin": "https://evil.example"}, {"content-type": "text/plain"}):
         headers = {"host": "localhost", "accept": BOTH, "content-type": "application/json", **change}
-        answer = exchange.handle(HTTPRequest("POST", "/mcp", Headers(headers.items()), read=read))
+        answer = endpoint.handle(HTTPRequest("POST", "/mcp", Headers(headers.items()), read=read))
         assert answer.status in (403, 415, 421) and header(answer, "Connection") == "close"
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "HEAD", "OPTIONS", "TRACE", "BREW"])
-def test_other_methods(exchange, method):
-    answer = Client(exchange).send(method=method)
+def test_other_methods(endpoint, method):
+    answer = Client(endpoint).send(method=method)
     assert answer.status == 405 and header(answer, "Allow") == "POST, GET, DELETE"
 
 
-def test_other_paths(exchange):
-    assert exchange.handle(request("POST", opening(), path="/")).status == 404
-    assert exchange.handle(request("POST", opening(), path="/mcp/")).status == 200
-    assert "the endpoint is /mcp" in exchange.handle(request("GET", path="/other")).content.decode()
+def test_other_paths(endpoint):
+    assert endpoint.handle(request("POST", opening(), path="/")).status == 404
+    assert endpoint.handle(request("POST", opening(), path="/mcp/")).status == 200
+    assert "the endpoint is /mcp" in endpoint.handle(request("GET", path="/other")).content.decode()
 
 
-def test_the_version_of_a_session_is_checked_where_it_is_known(exchange):
+def test_the_version_of_a_session_is_checked_where_it_is_known(endpoint):
     # HDR-03, HDR-05, HDR-08
-    old = Client(exchange, "2025-03-26")
+    old = Client(endpoint, "2025-03-26")
     assert old.send(call("ping"), mcp_protocol_version="2025-11-25").status == 200
     assert old.send(call("ping")).status == 200
-    new = Client(exchange, "2025-06-18")
+    new = Client(endpoint, "2025-06-18")
     assert new.send(call("ping"), mcp_protocol_version="2025-11-25").status == 400
     refused = new.send(call("ping"), mcp_protocol_version="no")
     assert body(refused)["error"]["data"]["supported"] == [revision.name for revision in reversed(REVISIONS)]
 
 
-def test_an_error_of_the_protocol_is_a_normal_answer(exchange):
+def test_protocol_errors_have_status_200(endpoint):
     # HTTP-42
-    client = Client(exchange)
+    client = Client(endpoint)
     for message, code in ((call("no/such"), -32601), (ask_tool("missing"), -32602)):
         answer = client.send(message)
         assert answer.status == 200 and body(answer)["error"]["code"] == code
 
 
-def test_notifications_and_answers_are_accepted(exchange):
+def test_notifications_and_responses_are_accepted(endpoint):
     # HTTP-06
-    client = Client(exchange)
+    client = Client(endpoint)
     for message in ({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}},
                     {"jsonrpc": "2.0", "id": 5, "result": {}}, {"jsonrpc": "2.0", "id": 5, "error": {"code": 1, "message": "x"}}):
         answer = client.send(message)
         assert answer.status == 202 and answer.content == b""
 
 
-def test_batches(exchange):
+def test_batches(endpoint):
     # RPC-21 to RPC-27
     two = [call("ping", id="a"), ask_tool("add", {"a": 1, "b": 1}, "b")]
-    news = [{"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}] * 2
-    client = Client(exchange, "2025-03-26")
+    notifications = [{"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}] * 2
+    client = Client(endpoint, "2025-03-26")
     answer = client.send(two)
     assert answer.status == 200 and {item["id"] for item in body(answer)} == {"a", "b"}
-    assert client.send(news).status == 202
+    assert client.send(notifications).status == 202
     assert client.send([*two, {"jsonrpc": "2.0", "id": 1, "result": {}}]).status == 400
     assert client.send([{"jsonrpc": "2.0", "id": 1, "result": {}}]).status == 202
     assert "error" in body(client.send([call("ping"), 5]))[1]
     for version in CHECKED:
-        assert Client(exchange, version).send(two).status == 400
+        assert Client(endpoint, version).send(two).status == 400
 
 
 # --- streams ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", STREAMABLE)
-def test_what_is_said_first_makes_a_stream(exchange, version):
+def test_a_message_before_the_response_makes_a_stream(endpoint, version):
     # HTTP-10, HTTP-11, HTTP-15, RES-01, RES-02
-    client = Client(exchange, version)
+    client = Client(endpoint, version)
     answer = client.send(ask_tool("report", token="t"))
     assert answer.status == 200 and header(answer, "Content-Type") == "text/event-stream"
     found = events(answer)
@@ -290,9 +290,9 @@ def test_what_is_said_first_makes_a_stream(exchange, version):
     answer.close()
 
 
-def test_a_question_goes_out_on_the_stream_of_its_call(exchange):
+def test_a_question_is_sent_on_the_stream_of_its_call(endpoint):
     # HTTP-12, HTTP-26
-    client = Client(exchange, elicitation={})
+    client = Client(endpoint, elicitation={})
     answer = client.send(ask_tool("ask", id=8))
     _, (_, question) = events(answer, 2)
     assert question["method"] == "elicitation/create"
@@ -300,9 +300,9 @@ def test_a_question_goes_out_on_the_stream_of_its_call(exchange):
     assert events(answer)[-1][1]["result"]["content"][0]["text"] == "accept"
 
 
-def test_a_stream_that_broke_is_resumed_and_only_that_one(exchange):
+def test_a_stream_that_broke_is_resumed_and_only_that_one(endpoint):
     # RES-04 to RES-07, HTTP-20
-    client = Client(exchange)
+    client = Client(endpoint)
     one, two = client.send(ask_tool("report", token=1, id=1)), client.send(ask_tool("report", token=2, id=2))
     primed = events(one, 1)[0][0]
     one.close()
@@ -315,22 +315,22 @@ def test_a_stream_that_broke_is_resumed_and_only_that_one(exchange):
 
 
 @pytest.mark.parametrize("id", ["x", "1", "1-x", "99-1", "0-99", "-1-1", "1-" + "9" * 30, "1-1-1", "٣-١", ""])
-def test_events_that_never_were(exchange, id):
+def test_unknown_event_ids(endpoint, id):
     # 400 and not 404, which would end the session.
-    client = Client(exchange)
+    client = Client(endpoint)
     assert client.send(method="GET", last_event_id=id).status == 400
     assert client.send(call("ping")).status == 200
 
 
-def test_somebody_elses_events(exchange):
-    client, other = Client(exchange), Client(exchange)
+def test_events_of_another_session(endpoint):
+    client, other = Client(endpoint), Client(endpoint)
     answer = client.send(ask_tool("report", token=1))
     last = events(answer)[0][0]
     assert other.send(method="GET", last_event_id=last).status == 400
 
 
-def test_news_go_to_the_get_stream(mcp, exchange):
-    client = Client(exchange)
+def test_notifications_are_sent_on_the_get_stream(mcp, endpoint):
+    client = Client(endpoint)
     stream = client.send(method="GET")
     assert stream.status == 200 and stream.streaming
     assert client.send(method="GET").status == 409  # HTTP-31
@@ -341,8 +341,8 @@ def test_news_go_to_the_get_stream(mcp, exchange):
     assert client.send(method="GET", accept="application/json").status == 406
 
 
-def test_the_end_of_a_session_ends_its_streams(exchange):
-    client = Client(exchange)
+def test_the_end_of_a_session_ends_its_streams(endpoint):
+    client = Client(endpoint)
     stream = client.send(method="GET")
     done = []
     thread = threading.Thread(target=lambda: done.append(events(stream)))
@@ -352,7 +352,7 @@ def test_the_end_of_a_session_ends_its_streams(exchange):
     assert done
 
 
-def test_a_call_may_let_its_client_go(mcp, exchange):
+def test_a_call_can_ask_its_client_to_reconnect(mcp, endpoint):
     # HTTP-14 to HTTP-16
     going = threading.Event()
 
@@ -362,26 +362,26 @@ def test_a_call_may_let_its_client_go(mcp, exchange):
         going.wait(LIMIT)
         return closed
 
-    client = Client(exchange)
+    client = Client(endpoint)
     first = client.send(ask_tool("long", id=3))
     raw = b"".join(first.body).decode()
     assert "retry: 250" in raw and '"id":3' not in raw
     going.set()
     id = raw.split("\n")[0][4:]
     assert events(client.send(method="GET", last_event_id=id))[-1][1]["result"]["structuredContent"] == {"result": True}
-    old = Client(exchange, "2025-06-18")
+    old = Client(endpoint, "2025-06-18")
     assert body(old.send(ask_tool("long")))["result"]["structuredContent"] == {"result": False}
 
 
 # --- limits ------------------------------------------------------------------------------------------------------
 
 
-def test_bounds_are_answered_with_503_and_a_time():
+def test_exceeded_limits_are_answered_with_503_and_retry_after():
     # REL-37
     limits = mcplite.Limits(sessions=2, streams=1, running_per_session=1, commit_seconds=0.01)
-    exchange = make(mcplite.Server("small", limits=limits))
-    one, two = Client(exchange, elicitation={}), Client(exchange)
-    full = exchange.handle(request("POST", opening()))
+    endpoint = make(mcplite.Server("small", limits=limits))
+    one, two = Client(endpoint, elicitation={}), Client(endpoint)
+    full = endpoint.handle(request("POST", opening()))
     assert full.status == 503 and header(full, "Retry-After") == "1" and header(full, "Mcp-Session-Id") is None
     stream = one.send(method="GET")
     assert two.send(method="GET").status == 503
@@ -391,13 +391,13 @@ def test_bounds_are_answered_with_503_and_a_time():
     assert busy.status == 503 and body(busy)["id"] == 2 and body(busy)["error"]["code"] == -31001
     waiting.close()
     one.send(method="DELETE")
-    assert Client(exchange).opened.status == 200
-    exchange.close(0.1)
+    assert Client(endpoint).opened.status == 200
+    endpoint.close(0.1)
 
 
-def test_a_request_that_finds_no_place_in_time():
+def test_a_request_that_is_queued_for_too_long():
     mcp = mcplite.Server("small", limits=mcplite.Limits(running=1, queue_seconds=0.1, commit_seconds=0.05))
-    exchange = make(mcp)
+    endpoint = make(mcp)
     going, there = threading.Event(), threading.Event()
 
     @mcp.tool()
@@ -406,7 +406,7 @@ def test_a_request_that_finds_no_place_in_time():
         going.wait(LIMIT)
         return "done"
 
-    client = Client(exchange)
+    client = Client(endpoint)
     thread = threading.Thread(target=lambda: client.send(ask_tool("block", id=1)).close())
     thread.start()
     assert there.wait(LIMIT)
@@ -414,20 +414,20 @@ def test_a_request_that_finds_no_place_in_time():
     assert busy.status == 503 and "queued for too long" in body(busy)["error"]["message"]
     going.set()
     thread.join(LIMIT)
-    exchange.close(0.1)
+    endpoint.close(0.1)
 
 
-def test_a_stopped_server_says_so(exchange):
-    client = Client(exchange)
-    exchange.close(0.1)
-    exchange.close()
+def test_a_stopped_server_answers_503(endpoint):
+    client = Client(endpoint)
+    endpoint.close(0.1)
+    endpoint.close()
     answer = client.send(call("ping"))
     assert answer.status == 503 and header(answer, "Retry-After")
 
 
-def test_a_fault_of_our_own_is_answered_and_logged(exchange, monkeypatch, caplog):
-    monkeypatch.setattr(exchange._rules, "find", lambda id, owner: 1 / 0)
-    answer = exchange.handle(request("POST", call("ping"), mcp_session_id="x"))
+def test_internal_errors_are_answered_and_logged(endpoint, monkeypatch, caplog):
+    monkeypatch.setattr(endpoint._rules, "find", lambda id, owner: 1 / 0)
+    answer = endpoint.handle(request("POST", call("ping"), mcp_session_id="x"))
     assert answer.status == 500 and body(answer)["error"]["message"] == "Internal error"
     assert "ZeroDivisionError" in caplog.text
 
@@ -438,35 +438,35 @@ def test_a_fault_of_our_own_is_answered_and_logged(exchange, monkeypatch, caplog
 @pytest.mark.parametrize("version", [None, *STREAMABLE])
 def test_stateless(version):
     # HDR-03
-    exchange = make(stateless=True)
+    endpoint = make(stateless=True)
     headers = {} if version is None else {"mcp_protocol_version": version}
-    answer = exchange.handle(request("POST", ask_tool("add", {"a": 2, "b": 2}), **headers))
+    answer = endpoint.handle(request("POST", ask_tool("add", {"a": 2, "b": 2}), **headers))
     assert body(answer)["result"]["content"][0]["text"] == "4"
     assert ("structuredContent" in body(answer)["result"]) is (version in CHECKED)
-    opened = exchange.handle(request("POST", opening()))
+    opened = endpoint.handle(request("POST", opening()))
     assert opened.status == 200 and header(opened, "Mcp-Session-Id") is None
     assert body(opened)["result"]["capabilities"] == {"tools": {}}
-    assert events(exchange.handle(request("POST", ask_tool("report", token=1))))[-1][1]["result"]
-    assert body(exchange.handle(request("POST", ask_tool("can"), **headers)))["result"]["content"][0]["text"] == "false"
+    assert events(endpoint.handle(request("POST", ask_tool("report", token=1))))[-1][1]["result"]
+    assert body(endpoint.handle(request("POST", ask_tool("can"), **headers)))["result"]["content"][0]["text"] == "false"
     for method in ("GET", "DELETE"):
-        answer = exchange.handle(request(method))
+        answer = endpoint.handle(request(method))
         assert answer.status == 405 and header(answer, "Allow") == "POST"
-    assert exchange.handle(request("POST", {"jsonrpc": "2.0", "method": "notifications/initialized"})).status == 202
-    exchange.close(0.1)
+    assert endpoint.handle(request("POST", {"jsonrpc": "2.0", "method": "notifications/initialized"})).status == 202
+    endpoint.close(0.1)
 
 
-def test_a_question_without_a_session_says_what_to_do():
-    exchange = make(stateless=True)
-    answer = body(exchange.handle(request("POST", ask_tool("ask"))))["result"]
+def test_a_question_without_a_session_fails_with_advice():
+    endpoint = make(stateless=True)
+    answer = body(endpoint.handle(request("POST", ask_tool("ask"))))["result"]
     assert answer["isError"] and "stateless" in answer["content"][0]["text"]
-    exchange.close(0.1)
+    endpoint.close(0.1)
 
 
-def test_a_fleet_serves_any_client_anywhere():
+def test_any_process_of_a_fleet_serves_any_client():
     one, two = (make(mcplite.Server("fleet", fleet=True, state_keys=[KEY])) for _ in range(2))
     client = Client(one, principal="ada", elicitation={})
     other = Client.__new__(Client)
-    other.__dict__ = {**client.__dict__, "exchange": two}
+    other.__dict__ = {**client.__dict__, "endpoint": two}
     assert body(other.send(ask_tool("add", {"a": 2, "b": 3})))["result"]["content"][0]["text"] == "5"
     assert other.send(call("ping"), mcp_protocol_version="2025-06-18").status == 400
     other.principal = "bob"
@@ -474,50 +474,50 @@ def test_a_fleet_serves_any_client_anywhere():
     other.principal = "ada"
     for id in ("x", client.headers["mcp_session_id"][:-2], None):
         assert other.send(call("ping"), mcp_session_id=id).status == (400 if id is None else 404)
-    for exchange in (one, two):
-        exchange.close(0.1)
+    for endpoint in (one, two):
+        endpoint.close(0.1)
 
 
 def test_the_oldest_transport_beside_the_new_one():
     # LSSE-01 to LSSE-10
-    exchange = make(path="/api/mcp", legacy_sse=True)
-    stream = exchange.handle(request("GET", path="/api/sse"))
+    endpoint = make(path="/api/mcp", legacy_sse=True)
+    stream = endpoint.handle(request("GET", path="/api/sse"))
     parts = iter(stream.body)
     first = next(parts).decode()
     assert first.startswith("event: endpoint\ndata: /api/messages?session_id=")
     query = first.split("?")[1].strip()
-    answer = exchange.handle(request("POST", opening("2024-11-05"), path="/api/messages", query=query))
+    answer = endpoint.handle(request("POST", opening("2024-11-05"), path="/api/messages", query=query))
     assert answer.status == 202
     assert b'"protocolVersion":"2024-11-05"' in next(parts)
     for change, status in (({"method": "GET"}, 405), ({"content_type": "text/plain"}, 415), ({"query": "session_id=x"}, 404),
                            ({"body": b"{"}, 400), ({"body": b" " * (5 << 20)}, 413)):
         change = {"method": "POST", "message": call("ping"), "path": "/api/messages", "query": query, **change}
-        assert exchange.handle(request(change.pop("method"), **change)).status == status
-    assert exchange.handle(request("POST", path="/api/sse")).status == 405
-    assert exchange.handle(request("GET", path="/api/sse", accept="text/html")).status == 406
+        assert endpoint.handle(request(change.pop("method"), **change)).status == status
+    assert endpoint.handle(request("POST", path="/api/sse")).status == 405
+    assert endpoint.handle(request("GET", path="/api/sse", accept="text/html")).status == 406
     stream.close()
-    assert exchange.handle(request("POST", call("ping"), path="/api/messages", query=query)).status == 404
-    exchange.close(0.1)
+    assert endpoint.handle(request("POST", call("ping"), path="/api/messages", query=query)).status == 404
+    endpoint.close(0.1)
 
 
-def test_routes_and_cors(exchange):
-    exchange = make(routes={"/health": lambda request: (200, "text/plain", b"ok")}, allowed_origins=["https://app.example"])
-    assert exchange.handle(request("GET", path="/health")).content == b"ok"
-    assert exchange.handle(request("GET", path="/health", host="evil.example")).status == 421
-    answer = exchange.handle(request("POST", opening(), origin="https://app.example"))
+def test_routes_and_cors(endpoint):
+    endpoint = make(routes={"/health": lambda request: (200, "text/plain", b"ok")}, allowed_origins=["https://app.example"])
+    assert endpoint.handle(request("GET", path="/health")).content == b"ok"
+    assert endpoint.handle(request("GET", path="/health", host="evil.example")).status == 421
+    answer = endpoint.handle(request("POST", opening(), origin="https://app.example"))
     assert header(answer, "Access-Control-Allow-Origin") == "https://app.example" and header(answer, "Vary") == "Origin"
     assert "Mcp-Session-Id" in header(answer, "Access-Control-Expose-Headers")
-    asked = exchange.handle(request("OPTIONS", origin="https://app.example", access_control_request_method="POST"))
+    asked = endpoint.handle(request("OPTIONS", origin="https://app.example", access_control_request_method="POST"))
     assert asked.status == 204 and "DELETE" in header(asked, "Access-Control-Allow-Methods")
     assert [name for name, _ in asked.headers].count("Access-Control-Allow-Origin") == 1  # two would be none to a browser
-    local = exchange.handle(request("OPTIONS", origin="http://localhost:3000", access_control_request_method="POST"))
+    local = endpoint.handle(request("OPTIONS", origin="http://localhost:3000", access_control_request_method="POST"))
     assert local.status == 405 and header(local, "Access-Control-Allow-Origin") is None
-    exchange.close(0.1)
+    endpoint.close(0.1)
 
 
 @pytest.mark.parametrize("options", [{"path": "mcp"}, {"allowed_hosts": "example.com"}, {"allowed_hosts": ["http://x"]},
                                      {"allowed_origins": ["app.example"]}])
-def test_options_that_are_not_written_right(options):
+def test_invalid_options_are_refused(options):
     with pytest.raises(ValueError):
         make(**options)
 
@@ -536,18 +536,18 @@ BODIES = st.one_of(st.binary(max_size=60), st.sampled_from([
 @given(method=st.sampled_from(["GET", "POST", "DELETE", "OPTIONS", "X"]), headers=HEADERS, content=BODIES, local=st.booleans(),
        stateless=st.booleans())
 @settings(max_examples=300, deadline=None)
-def test_whatever_comes_is_answered(method, headers, content, local, stateless):
-    exchange = make(stateless=stateless)
+def test_every_request_is_answered(method, headers, content, local, stateless):
+    endpoint = make(stateless=stateless)
     if local:
         headers = {**headers, "host": "localhost", "content-type": "application/json", "accept": BOTH}
         headers.pop("origin", None)
-    response = exchange.handle(HTTPRequest(method, "/mcp", Headers(headers.items()), read=lambda limit: content))
+    response = endpoint.handle(HTTPRequest(method, "/mcp", Headers(headers.items()), read=lambda limit: content))
     assert response.status in (200, 202, 204, 400, 403, 404, 405, 406, 413, 415, 421)
     response.close()
-    exchange.close(0.1)
+    endpoint.close(0.1)
 
 
-def test_a_lifespan_that_fails_at_first_is_entered_by_the_next(caplog):
+def test_a_lifespan_that_fails_is_entered_by_the_next_request(caplog):
     entered = []
 
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The store of events: what comes back, and what bounds it."""
+"""The event store: what it returns, and its limits."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def fill(kept, stream, count, size=10, first=1):
         kept.append(stream, number, b"%d" % number + b"x" * size)
 
 
-def test_the_events_behind_a_number_come_back_in_order():
+def test_the_events_after_a_number_are_returned_in_order():
     kept, _ = store()
     fill(kept, "a", 3, 0)
     fill(kept, "b", 1, 0)
@@ -35,14 +35,14 @@ def test_the_events_behind_a_number_come_back_in_order():
 
 
 @pytest.mark.parametrize("limits, left", [({"stream_events": 3}, 3), ({"stream_bytes": 2000}, 4)])
-def test_the_oldest_events_of_a_stream_go_first(limits, left):
+def test_the_oldest_events_of_a_stream_are_dropped_first(limits, left):
     kept, _ = store(**limits)
     fill(kept, "a", 10)
     assert kept.after("a", 10 - left - 1) is None
     assert len(kept.after("a", 10 - left)) == left
 
 
-def test_the_stream_that_was_touched_longest_ago_goes_first():
+def test_the_stream_with_the_oldest_last_event_is_dropped_first():
     kept, _ = store(store_bytes=6000)
     for stream in "abc":
         fill(kept, stream, 2)
@@ -51,7 +51,7 @@ def test_the_stream_that_was_touched_longest_ago_goes_first():
     assert kept.after("b", 0) is None and len(kept.after("a", 0)) == 4 and len(kept.after("d", 0)) == 2
 
 
-def test_a_stream_that_was_dropped_goes_on_with_a_gap():
+def test_a_dropped_stream_continues_with_a_gap():
     kept, _ = store(store_bytes=3000)
     fill(kept, "a", 2)
     fill(kept, "b", 2, 1000)
@@ -59,7 +59,7 @@ def test_a_stream_that_was_dropped_goes_on_with_a_gap():
     assert kept.after("a", 1) is None and len(kept.after("a", 2)) == 1
 
 
-def test_events_get_too_old():
+def test_old_events_are_dropped():
     kept, clock = store(store_seconds=60)
     fill(kept, "a", 1)
     clock.now = 59
@@ -71,7 +71,7 @@ def test_events_get_too_old():
     assert "a" not in kept._logs
 
 
-def test_the_books_are_kept():
+def test_the_size_of_the_store_is_exact():
     kept, _ = store(stream_events=2, store_bytes=20_000)
     for round in range(5):
         for stream in "abcdefgh":
@@ -81,7 +81,7 @@ def test_the_books_are_kept():
     assert kept._bytes == 0
 
 
-def test_a_store_of_ones_own_has_three_methods():
+def test_a_custom_store_has_three_methods():
     for call in (lambda: EventStore().append("a", 1, b""), lambda: EventStore().after("a", 1), lambda: EventStore().forget("a")):
         with pytest.raises(NotImplementedError):
             call()

@@ -1,4 +1,4 @@
-"""Who may knock: names, origins, and what browsers are told."""
+"""The origin policy: hosts, origins and CORS."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_hosts(hosts, value, admitted):
     (None, True), (["localhost"], True), (["127.0.0.2:8000", "[::1]"], True), (["*"], False), (["localhost", "*"], False),
     (["localhost", "example.com"], False), (["localhost.example.com"], False), (["0.0.0.0"], False),
 ])
-def test_names_that_only_mean_us_on_this_machine(hosts, only):
+def test_loopback_only(hosts, only):
     assert OriginPolicy(hosts).loopback_only is only
 
 
@@ -36,17 +36,17 @@ def test_origins(value, admitted):
     assert OriginPolicy(origins=[APP]).admits_origin(value) is admitted
 
 
-def test_only_named_origins_are_told_that_they_may_read():
-    gate = OriginPolicy(origins=[APP])
-    assert dict(gate.cors(APP))["Access-Control-Allow-Origin"] == APP
-    assert gate.cors("http://localhost:3000") == gate.cors(None) == gate.cors("null") == []
+def test_only_allowed_origins_get_cors_headers():
+    policy = OriginPolicy(origins=[APP])
+    assert dict(policy.cors(APP))["Access-Control-Allow-Origin"] == APP
+    assert policy.cors("http://localhost:3000") == policy.cors(None) == policy.cors("null") == []
     asks = [("access-control-request-method", "POST")]
-    assert gate.preflight(Headers([("origin", APP), *asks])) is not None
-    assert gate.preflight(Headers([("origin", APP)])) is None
-    assert gate.preflight(Headers([("origin", "http://localhost"), *asks])) is None
+    assert policy.preflight(Headers([("origin", APP), *asks])) is not None
+    assert policy.preflight(Headers([("origin", APP)])) is None
+    assert policy.preflight(Headers([("origin", "http://localhost"), *asks])) is None
 
 
 @pytest.mark.parametrize("hosts, origins", [("localhost", []), (["http://a"], []), (["a b"], []), (None, "https://a"), (None, ["a"])])
-def test_what_is_not_written_as_one(hosts, origins):
+def test_malformed_hosts_and_origins_are_refused(hosts, origins):
     with pytest.raises(ValueError):
         OriginPolicy(hosts, origins)

@@ -1,4 +1,4 @@
-"""Session ids that say what is known of a client."""
+"""Self-contained session ids."""
 
 import json
 
@@ -12,40 +12,40 @@ from mcplite.types import ClientCapabilities, Implementation
 KEY = b"sixteen bytes or more"
 
 
-def tickets(keys=(KEY,), purpose="p", seconds=100.0, now=0.0):
+def session_ids(keys=(KEY,), purpose="p", seconds=100.0, now=0.0):
     return SessionIds(list(keys), purpose, seconds, clock=lambda: now)
 
 
-def test_what_was_issued_is_read_by_whoever_has_the_key():
+def test_an_issued_id_is_read_with_any_of_the_keys():
     for revision in LEGACY:
         known = ClientDescription(revision, Implementation(name="c", version="1"), ClientCapabilities(sampling={}))
-        read = tickets([b"another key of bytes", KEY]).read(tickets().issue(known, "ada"), "ada")
+        read = session_ids([b"another key of bytes", KEY]).read(session_ids().issue(known, "ada"), "ada")
         assert read.revision is revision and read.info.name == "c" and read.capabilities.sampling is not None
 
 
-def test_what_is_not_for_us_is_not_read():
-    id = tickets().issue(ClientDescription(NEWEST_LEGACY), "ada")
-    assert tickets().read(id, "ada") is not None
-    assert tickets().read(id, "bob") is None and tickets().read(id, None) is None
-    assert tickets(purpose="q").read(id, "ada") is None
-    assert tickets([b"another key of bytes"]).read(id, "ada") is None
-    assert tickets(now=101.0).read(id, "ada") is None
-    assert tickets().read("x" * 10_000, "ada") is None
+def test_ids_for_others_are_not_valid():
+    id = session_ids().issue(ClientDescription(NEWEST_LEGACY), "ada")
+    assert session_ids().read(id, "ada") is not None
+    assert session_ids().read(id, "bob") is None and session_ids().read(id, None) is None
+    assert session_ids(purpose="q").read(id, "ada") is None
+    assert session_ids([b"another key of bytes"]).read(id, "ada") is None
+    assert session_ids(now=101.0).read(id, "ada") is None
+    assert session_ids().read("x" * 10_000, "ada") is None
 
 
 def test_large_capabilities_are_left_out():
     large = ClientCapabilities(experimental={"x": {"y": "z" * 5000}})
-    id = tickets().issue(ClientDescription(NEWEST_LEGACY, None, large), None)
-    assert len(id) < 1000 and tickets().read(id, None).capabilities.experimental is None
+    id = session_ids().issue(ClientDescription(NEWEST_LEGACY, None, large), None)
+    assert len(id) < 1000 and session_ids().read(id, None).capabilities.experimental is None
 
 
-def test_a_key_in_wrong_hands_does_no_more_than_that():
+def test_malformed_content_under_a_valid_signature_is_refused():
     for content in ({"r": "1999-01-01", "e": 99, "n": ""}, {"r": NEWEST_LEGACY.name, "e": 99, "i": 5, "n": ""},
                     {"r": NEWEST_LEGACY.name, "e": 99, "c": [1], "n": ""}):
-        forged = seal(json.dumps(content).encode(), KEY, tickets()._binding(None))
-        assert tickets().read(forged, None) is None
+        forged = seal(json.dumps(content).encode(), KEY, session_ids()._binding(None))
+        assert session_ids().read(forged, None) is None
 
 
 @given(st.text(max_size=200))
-def test_anything_else_is_no_ticket(text):
-    assert tickets().read(text, None) is None
+def test_other_text_is_not_a_session_id(text):
+    assert session_ids().read(text, None) is None

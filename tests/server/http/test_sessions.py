@@ -1,4 +1,4 @@
-"""The table of sessions: who is in, who is over, and nobody else's."""
+"""The table of sessions: owners, expiry and limits."""
 
 import mcplite
 from mcplite.server.http.sessions import SessionTable, open_session
@@ -18,7 +18,7 @@ def opened(table, app, principal=None):
     return session
 
 
-def test_sessions_expire_when_somebody_looks():
+def test_sessions_expire_when_the_table_is_used():
     limits = Limits(session_idle_seconds=10, session_seconds=50, sessions=2)
     app, clock = mcplite.Server("demo", limits=limits), Clock()
     table = SessionTable(limits, clock)
@@ -35,7 +35,7 @@ def test_sessions_expire_when_somebody_looks():
     app.close()
 
 
-def test_a_session_with_a_listener_is_not_idle():
+def test_a_session_with_a_get_stream_is_not_idle():
     limits = Limits(session_idle_seconds=10)
     app, clock = mcplite.Server("demo", limits=limits), Clock()
     table = SessionTable(limits, clock)
@@ -49,7 +49,7 @@ def test_a_session_with_a_listener_is_not_idle():
     app.close()
 
 
-def test_a_session_that_ended_by_itself():
+def test_a_session_whose_peer_was_closed():
     limits = Limits()
     app = mcplite.Server("demo", limits=limits)
     table = SessionTable(limits)
@@ -65,7 +65,7 @@ def test_a_session_that_ended_by_itself():
     app.close()
 
 
-def test_what_belongs_to_no_request_cannot_be_said_behind_the_end():
+def test_after_the_end_nothing_can_be_sent():
     import pytest
 
     app = mcplite.Server("demo")

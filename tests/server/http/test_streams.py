@@ -29,7 +29,7 @@ def test_an_event_as_bytes():
     assert encode_event(b"{}", "1-2") == b"id: 1-2\nevent: message\ndata: {}\n\n"
 
 
-def test_an_answer_alone_is_no_stream():
+def test_a_response_alone_is_not_a_stream():
     stream = EventStream(home())
     assert not stream.wait_first(0.01)
     stream.finish(b"answer", -1)
@@ -38,7 +38,7 @@ def test_an_answer_alone_is_no_stream():
     assert not stream.commit() and not stream.send(b"late") and not stream.pause(None)
 
 
-def test_what_comes_first_makes_it_one():
+def test_a_message_before_the_response_makes_a_stream():
     stream = EventStream(home())
     stream.send(b"1")
     assert stream.wait_first(1) and stream.streaming
@@ -47,7 +47,7 @@ def test_what_comes_first_makes_it_one():
     assert stream.first.last
 
 
-def test_a_stream_that_has_to_begin_begins_with_bytes():
+def test_a_committed_stream_begins_with_bytes():
     stream = EventStream(home())
     assert stream.commit() and read(stream.first) == [b": open\n\n"]
     primed = EventStream(home(priming=True, retry_seconds=0.5))
@@ -55,13 +55,13 @@ def test_a_stream_that_has_to_begin_begins_with_bytes():
     assert read(primed.first) == [b"id: 1-0\nretry: 500\ndata:\n\n"]
 
 
-def test_silence_is_filled():
+def test_silence_is_filled_with_keep_alive_comments():
     stream = EventStream(home(keep_alive_seconds=0.02))
     stream.commit()
     assert read(stream.first, 2) == [b": open\n\n", b": keep-alive\n\n"]
 
 
-def test_a_client_that_comes_back_gets_what_it_missed():
+def test_a_client_that_reconnects_gets_what_it_missed():
     streams = home()
     stream = EventStream(streams)
     stream.send(b"1")
@@ -72,20 +72,20 @@ def test_a_client_that_comes_back_gets_what_it_missed():
     stream.send(b"3")
     assert b"".join(read(body)) == encode_event(b"2", "1-2") + encode_event(b"3", "1-3")
     other = stream.attach(3)
-    assert list(body) == []  # whoever comes last reads
+    assert list(body) == []  # the last body reads
     stream.finish(b"4")
     assert list(other) == [encode_event(b"4", "1-4")]
     assert streams.find(1) is stream and stream.attach(9) is None
 
 
-def test_without_a_store_a_departed_client_misses_the_rest():
+def test_without_a_store_a_disconnected_client_misses_the_rest():
     stream = EventStream(home(stored=False))
     stream.send(b"1")
     stream.first.close()
     assert not stream.send(b"2") and stream.attach(0) is None
 
 
-def test_a_handler_waits_for_a_reader_that_is_slow_and_not_for_one_that_stands_still():
+def test_a_handler_waits_for_a_slow_reader_but_not_for_a_stalled_one():
     stream = EventStream(home(unread_messages=2, unread_seconds=LIMIT))
     stream.send(b"1")
     stream.send(b"2")
@@ -100,11 +100,11 @@ def test_a_handler_waits_for_a_reader_that_is_slow_and_not_for_one_that_stands_s
     assert still.send(b"1") and not still.send(b"2") and still.reader is None
 
 
-def test_news_do_not_wait_for_a_reader():
+def test_notifications_do_not_wait_for_a_reader():
     streams = home(unread_messages=2)
     common = streams.common
     for number in range(4):
-        assert common.send(b"%d" % number)  # nobody reads: the oldest go
+        assert common.send(b"%d" % number)  # no body reads: the oldest are dropped
     body = common.attach()
     assert next(body) == encode_event(b"2", "0-3") + encode_event(b"3", "0-4")
     for number in range(4, 8):
@@ -114,7 +114,7 @@ def test_news_do_not_wait_for_a_reader():
     assert next(again).count(b"data: ") == 4
 
 
-def test_a_body_ends_when_its_client_has_gone(monkeypatch):
+def test_a_body_ends_when_its_client_has_disconnected(monkeypatch):
     monkeypatch.setattr("mcplite.server.http.streams._PROBE_SECONDS", 0.01)
     stream = EventStream(home())
     stream.commit()
@@ -130,18 +130,18 @@ def test_a_body_ends_when_its_client_has_gone(monkeypatch):
     thread.join(LIMIT)
 
 
-def test_the_connection_is_given_back_for_a_while():
+def test_a_paused_stream_ends_its_body():
     stream = EventStream(home(priming=True))
     assert stream.pause(0.25)
     assert b"".join(stream.first).endswith(b"retry: 250\n\n") and stream.first.last
-    assert stream.pause(None)  # nobody reads any more; that is all the same
+    assert stream.pause(None)  # also without a body
     stream.finish(b"answer")
     assert list(stream.attach(0)) == [encode_event(b"answer", "1-1")]
     assert not EventStream(home(priming=False)).pause(None)
     assert not EventStream(home(priming=True, stored=False)).pause(None)
 
 
-def test_closing_ends_and_forgets_all():
+def test_closing_ends_every_stream_and_drops_its_events():
     streams = home()
     stream = EventStream(streams)
     stream.send(b"1")
@@ -164,7 +164,7 @@ def test_only_so_many_finished_streams_are_kept():
 
 
 @pytest.mark.parametrize("size", [1, 5000])
-def test_bytes_are_bounded_too(size):
+def test_queued_bytes_are_bounded_too(size):
     stream = EventStream(home(unread_bytes=4000, unread_seconds=0.02))
     assert stream.send(b"x" * size)
     assert stream.send(b"y" * 5000) and stream.reader is None  # kept for a client that comes back
@@ -173,7 +173,7 @@ def test_bytes_are_bounded_too(size):
 # --- an end that is known before -------------------------------------------------------------------------------
 
 
-def test_a_body_ends_when_it_is_due_and_says_what_there_is():
+def test_a_body_ends_when_it_is_due_after_its_last_messages():
     # AUS-31
     stream = EventStream(home())
     stream.commit()

@@ -263,7 +263,7 @@ def test_a_header_in_base64_says_the_same(web):
 
 def test_a_batch_and_an_answer_are_no_bodies(web):
     for body in ([call("add", {"a": 1, "b": 2})], {"jsonrpc": "2.0", "id": 1, "result": {}}):
-        response = web.exchange.handle(HTTPRequest("POST", "/mcp", Headers(stateless.headers(call("add")).items()),
+        response = web.endpoint.handle(HTTPRequest("POST", "/mcp", Headers(stateless.headers(call("add")).items()),
                                                    read=lambda limit, body=body: json.dumps(body).encode()))
         assert response.status == 400  # H26-03
 
@@ -301,7 +301,7 @@ def test_both_eras_on_one_endpoint(web):
     opening = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}}
     headers = {name: value for name, value in stateless.headers(opening).items() if not name.upper().startswith("MCP")}
-    response = web.exchange.handle(HTTPRequest("POST", "/mcp", Headers(headers.items()),
+    response = web.endpoint.handle(HTTPRequest("POST", "/mcp", Headers(headers.items()),
                                                read=lambda limit: json.dumps(opening).encode()))
     assert json.loads(response.content)["result"]["protocolVersion"] == "2025-11-25"
     assert dict(response.headers)["Mcp-Session-Id"]
@@ -311,11 +311,11 @@ def test_both_eras_on_one_endpoint(web):
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 @pytest.mark.parametrize("era, version", [("modern", "2025-11-25"), (None, MODERN)])
 def test_a_modern_request_has_one_method(method, era, version):
-    exchange = make_endpoint(make(era=era).runtime)
-    response = exchange.handle(HTTPRequest(method, "/mcp", Headers([
+    endpoint = make_endpoint(make(era=era).runtime)
+    response = endpoint.handle(HTTPRequest(method, "/mcp", Headers([
         ("host", "127.0.0.1"), ("accept", stateless.BOTH), ("mcp-protocol-version", version)])))
     assert response.status == 405 and dict(response.headers)["Allow"] == "POST"  # H26-02
-    exchange.close(0.1)
+    endpoint.close(0.1)
 
 
 @pytest.mark.parametrize("method", ["server/discover", "subscriptions/listen", "tools/list"])

@@ -1,4 +1,4 @@
-"""The socket of one client: who may wait for it, and what happens before somebody does."""
+"""The client socket: blocking and non-blocking, and what happens before it blocks."""
 
 import socket
 import threading
@@ -18,7 +18,7 @@ def pair():
         yield client, theirs
 
 
-def test_who_may_not_wait_steps_down_before_it_does(pair):
+def test_before_blocking_is_called_first(pair):
     client, theirs = pair
     steps = []
     client.may_block, client.before_blocking = False, lambda: steps.append("down")
@@ -31,7 +31,7 @@ def test_who_may_not_wait_steps_down_before_it_does(pair):
     assert steps == ["down"] and client.may_block
 
 
-def test_a_large_piece_steps_down_when_the_kernel_takes_no_more(pair):
+def test_before_blocking_is_called_when_the_send_buffer_is_full(pair):
     client, theirs = pair
     steps, data = [], b"x" * (8 << 20)
     client._write_seconds = LIMIT
@@ -46,20 +46,20 @@ def test_a_large_piece_steps_down_when_the_kernel_takes_no_more(pair):
 
 
 @pytest.mark.parametrize("may_block", [True, False])
-def test_who_takes_nothing_is_given_up(pair, may_block):
+def test_a_client_that_takes_nothing_is_given_up(pair, may_block):
     client, _ = pair
     client.may_block = may_block
     with pytest.raises(ClientGone, match="took no byte"):
         client.send_all(b"x" * (8 << 20))
 
 
-def test_nothing_comes_in_time(pair):
+def test_receiving_times_out(pair):
     client, _ = pair
     with pytest.raises(socket.timeout):
         client.recv(1, 0.05)
 
 
-def test_who_has_left_is_seen_unless_there_is_more_before(pair):
+def test_a_disconnect_is_seen_unless_data_is_pending(pair):
     client, theirs = pair
     assert not client.disconnected()
     theirs.sendall(b"next")
@@ -67,7 +67,7 @@ def test_who_has_left_is_seen_unless_there_is_more_before(pair):
     client.receive_pending(10)
     assert client.buffer == b"next"
     theirs.close()
-    assert not client.disconnected()  # nobody can look past what is still to be served
+    assert not client.disconnected()  # the pending request hides what follows
     client.buffer.clear()
     assert client.disconnected()
     client.close()

@@ -43,7 +43,7 @@ class Handler:
 
 
 def echo(asked):
-    """Return what came, in JSON; a body that cannot be read is refused as the exchange does it."""
+    """Return what came, in JSON; a body that cannot be read is refused as the endpoint does it."""
     try:
         body = asked.read(BODY).decode("latin-1")
     except UnreadableBody as error:
@@ -251,7 +251,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize("data, status", SHAPES)
-def test_a_request_that_could_be_two_is_none(host, data, status):
+def test_ambiguous_requests_are_refused(host, data, status):
     made = host()
     with made.open() as wire:
         reply = wire.send(data).reply()
@@ -265,7 +265,7 @@ def test_a_request_that_could_be_two_is_none(host, data, status):
     b"-1\r\n", b"0x5\r\nhello\r\n", b"1_0\r\n", b"F" * 40 + b"\r\n", b"5\r\nhelloo\r\n", b"5\nhello\r\n", b"5;a\0\r\nhello\r\n",
     b"1;" + b"e" * 300 + b"\r\n", b"0\r\nX-Trailer: 1\r\n\r\n", b"0\r\n" + b"X: 1\r\n" * 1000 + b"\r\n",
 ])
-def test_chunks_that_are_none(host, chunks):
+def test_malformed_chunks(host, chunks):
     # SEC-06
     made = host()
     with made.open() as wire:
@@ -301,7 +301,7 @@ def test_a_head_that_is_too_long(host, data, status):
     assert made.handler.seen == [] and made.over()
 
 
-def test_an_endless_line_is_not_kept(host):
+def test_an_endless_line_is_not_buffered(host):
     made = host()
     kept = []
     with made.open() as wire:
@@ -314,7 +314,7 @@ def test_an_endless_line_is_not_kept(host):
 
 
 @pytest.mark.parametrize("headers", [{}, {"Expect": "100-continue"}])
-def test_a_body_that_is_declared_too_long_is_not_waited_for(host, headers):
+def test_a_body_that_is_declared_too_long_is_refused_at_once(host, headers):
     # SEC-08, SEC-17: the answer comes before any of the body, and no 100 asks for it.
     made = host()
     with made.open() as wire:
@@ -374,7 +374,7 @@ def test_a_head_that_takes_too_long(host, data):
     assert made.handler.seen == [] and made.over()
 
 
-def test_a_head_that_stands_still(host):
+def test_a_head_that_stalls(host):
     made = host(header_seconds=0.2)
     with made.open() as wire:
         assert wire.send(b"GET / HTTP/1.1\r\nHo").reply().status == 408
@@ -383,7 +383,7 @@ def test_a_head_that_stands_still(host):
 
 
 @pytest.mark.parametrize("sent", [b"", b"\r\n", b"\r\n\r\n\r\n"])
-def test_who_sends_nothing_is_not_waited_for(host, sent):
+def test_a_client_that_sends_nothing_is_disconnected(host, sent):
     made = host(idle_seconds=0.2, header_seconds=0.2)
     with made.open() as wire:
         wire.send(sent)
@@ -391,7 +391,7 @@ def test_who_sends_nothing_is_not_waited_for(host, sent):
     assert made.over()
 
 
-def test_a_client_that_has_been_served_may_be_idle_for_a_while_only(host):
+def test_an_idle_client_is_disconnected_after_a_while(host):
     made = host(idle_seconds=0.2)
     with made.open() as wire:
         assert wire.ask().status == 200
@@ -401,7 +401,7 @@ def test_a_client_that_has_been_served_may_be_idle_for_a_while_only(host):
 
 @pytest.mark.parametrize("headers, body", [({"Content-Length": "50"}, b"x"), ({"Content-Length": "50"}, b""),
                                            ({"Transfer-Encoding": "chunked"}, b"32\r\nx"), ({"Transfer-Encoding": "chunked"}, b"")])
-def test_a_body_that_stands_still(host, headers, body):
+def test_a_body_that_stalls(host, headers, body):
     made = host(body_seconds=0.3)
     with made.open() as wire:
         reply = wire.send(request(headers=headers) + body).reply()
@@ -461,7 +461,7 @@ def test_a_peer_that_has_closed_its_side_is_answered(host):
 
 
 @pytest.mark.parametrize("data", [b"", b"GET", request("GET")[:-2]])
-def test_half_a_head_is_nothing(host, data):
+def test_half_a_head_gets_no_response(host, data):
     made = host()
     with made.open() as wire:
         wire.send(data)
@@ -490,7 +490,7 @@ def _stages():
 
 
 @pytest.mark.parametrize("stage", _stages())
-def test_a_reset_at_any_stage_is_no_event(host, stage, caplog):
+def test_a_reset_at_any_stage_is_not_an_error(host, stage, caplog):
     # REL-31
     caplog.set_level(logging.INFO)
     made = host()
@@ -515,7 +515,7 @@ def test_a_reset_in_the_middle_of_a_stream(host, caplog):
     assert caplog.records == []
 
 
-def test_a_handler_can_tell_that_its_client_has_gone(host):
+def test_a_handler_can_tell_that_its_client_has_disconnected(host):
     made = host()
     told, go = [], threading.Event()
 
@@ -534,7 +534,7 @@ def test_a_handler_can_tell_that_its_client_has_gone(host):
     assert made.over() and told == [False]
 
 
-def test_a_client_with_another_request_under_way_is_there(host):
+def test_a_client_with_a_pipelined_request_is_connected(host):
     made = host()
     told = []
 
@@ -557,7 +557,7 @@ def test_a_client_with_another_request_under_way_is_there(host):
     ("1.1", None, True, None), ("1.1", "keep-alive", True, None), ("1.1", "close", False, "close"), ("1.1", "x, Close", False, "close"),
     ("1.0", None, False, "close"), ("1.0", "keep-alive", True, "keep-alive"), ("1.0", "close", False, "close"),
 ])
-def test_connections_that_are_kept(host, version, asked, kept, said):
+def test_keep_alive(host, version, asked, kept, said):
     # HTTP-46
     made = host()
     with made.open() as wire:
@@ -570,7 +570,7 @@ def test_connections_that_are_kept(host, version, asked, kept, said):
     assert made.over()
 
 
-def test_the_answer_of_a_handler_can_be_the_last(host):
+def test_a_response_can_close_the_connection(host):
     made = host()
     made.handler.answer = plain(403, Connection="close")
     with made.open() as wire:
@@ -582,7 +582,7 @@ def test_the_answer_of_a_handler_can_be_the_last(host):
 
 @pytest.mark.parametrize("body", [b"x" * 10, b"x" * 500_000])
 @pytest.mark.parametrize("how", [{}, {"Content-Length": None, "Transfer-Encoding": "chunked"}], ids=["length", "chunks"])
-def test_a_body_that_nobody_has_read_is_no_request(host, body, how):
+def test_an_unread_body_is_not_parsed_as_a_request(host, body, how):
     made = host()
     made.handler.answer = plain(404, b"not here")
     with made.open() as wire:
@@ -594,7 +594,7 @@ def test_a_body_that_nobody_has_read_is_no_request(host, body, how):
     assert made.handler.seen == ["/mcp"] and made.over()
 
 
-def test_a_body_of_no_bytes_needs_no_reading(host):
+def test_an_empty_body_need_not_be_read(host):
     made = host()
     made.handler.answer = plain()
     with made.open() as wire:
@@ -602,7 +602,7 @@ def test_a_body_of_no_bytes_needs_no_reading(host):
             assert wire.ask("GET", headers=headers).status == 200
 
 
-def test_the_last_answer_of_a_server_that_stops(host):
+def test_the_last_response_of_a_stopping_server_closes_the_connection(host):
     made = host()
     with made.open() as wire:
         assert "connection" not in wire.ask().headers
@@ -613,7 +613,7 @@ def test_the_last_answer_of_a_server_that_stops(host):
     assert made.over()
 
 
-def test_an_idle_connection_is_ended_from_outside(host):
+def test_an_idle_connection_is_ended_from_another_thread(host):
     made = host()
     with made.open() as wire:
         assert wire.ask().status == 200
@@ -626,7 +626,7 @@ def test_an_idle_connection_is_ended_from_outside(host):
     made.connections[0].hang_up()
 
 
-def test_a_server_that_stops_waits_for_no_request(host):
+def test_a_stopping_server_does_not_wait_for_requests(host):
     made = host()
     made.closing = True
     with made.open() as wire:
@@ -634,7 +634,7 @@ def test_a_server_that_stops_waits_for_no_request(host):
     assert made.over()
 
 
-def test_a_connection_in_use_is_cut_off_from_outside(host):
+def test_a_busy_connection_is_cut_off_from_another_thread(host):
     made = host()
     body = Body([b"x" * 1_000_000] * 100)
     made.handler.answer = streamed(body)
@@ -670,7 +670,7 @@ def test_responses_without_a_body(host, status, length):
         assert wire.ask().status == status
 
 
-def test_an_unknown_status_has_some_reason(host):
+def test_an_unknown_status_has_a_reason(host):
     made = host()
     made.handler.answer = plain(299)
     with made.open() as wire:
@@ -678,7 +678,7 @@ def test_an_unknown_status_has_some_reason(host):
         assert (reply.status, reply.reason) == (299, "Status")
 
 
-def test_a_stream_comes_in_chunks_and_the_connection_goes_on(host):
+def test_a_stream_is_chunked_and_the_connection_is_kept(host):
     made = host()
     go = threading.Event()
 
@@ -750,7 +750,7 @@ def test_a_body_that_fails_ends_the_connection_in_the_middle(host, caplog):
 
 
 @pytest.mark.parametrize("expect", ["100-continue", "100-Continue"])
-def test_the_body_is_asked_for_when_it_is_wanted(host, expect):
+def test_expect_100_continue_is_answered_when_the_body_is_read(host, expect):
     with host().open() as wire:
         for _ in range(2):
             wire.send(request(headers={"Content-Length": "5", "Expect": expect}))
@@ -766,19 +766,19 @@ def test_the_body_is_asked_for_when_it_is_wanted(host, expect):
     request(body=b"hello", headers={"Expect": "100-continue"}),  # the body has come already
     request(headers={"Content-Length": "0", "Expect": "100-continue"}), request("GET", headers={"Expect": "100-continue"}),
 ])
-def test_nothing_is_asked_for_when_there_is_nothing_to_wait_for(host, data):
+def test_no_100_continue_when_the_body_has_arrived(host, data):
     with host().open() as wire:
         assert wire.send(data).reply().status == 200
 
 
-def test_an_old_client_is_asked_for_nothing(host):
+def test_no_100_continue_for_http_1_0(host):
     with host().open() as wire:
         wire.send(request(headers={"Content-Length": "5", "Expect": "100-continue"}, version="1.0"))
         assert not select.select([wire.sock], [], [], 0.1)[0]
         assert wire.send(b"hello").reply().json["body"] == "hello"
 
 
-def test_a_body_that_is_not_wanted_is_not_asked_for(host):
+def test_no_100_continue_when_the_body_is_not_read(host):
     made = host()
     made.handler.answer = plain(401, b"who are you")
     with made.open() as wire:
@@ -791,7 +791,7 @@ def test_a_body_that_is_not_wanted_is_not_asked_for(host):
 # --- the log ------------------------------------------------------------------------------------------------------
 
 
-def test_each_request_is_one_line_without_its_query(host, caplog):
+def test_the_access_log_has_one_line_per_request_without_the_query(host, caplog):
     caplog.set_level(logging.INFO, logger="mcplite.access")
     made = host()
     with made.open() as wire:
@@ -807,7 +807,7 @@ def test_each_request_is_one_line_without_its_query(host, caplog):
     assert third == "the test - 400" and "secret" not in caplog.text  # SEC-13
 
 
-def test_nothing_is_logged_when_nobody_asks(host, caplog):
+def test_the_access_log_is_off_by_default(host, caplog):
     caplog.set_level(logging.WARNING)
     with host().open() as wire:
         wire.ask()
@@ -815,7 +815,7 @@ def test_nothing_is_logged_when_nobody_asks(host, caplog):
     assert caplog.records == []
 
 
-def test_headers_are_read_anew_when_they_change(host):
+def test_changed_headers_are_parsed_again(host):
     # A connection knows its last head again, byte by byte.
     with host().open() as wire:
         for tag in ("a", "a", "b", "a"):

@@ -1,4 +1,4 @@
-"""The HTTP host as a whole: conversations over sockets, floods, clients that misbehave or leave, and the end."""
+"""Our own HTTP server as a whole: conversations over sockets, floods, misbehaving clients, and the end."""
 
 import contextlib
 import errno
@@ -125,7 +125,7 @@ def test_a_conversation(served, revision):
         assert wire.post(PING, session).status == 404  # SESS-07
 
 
-def test_a_call_that_says_something_is_a_stream(served):
+def test_a_call_that_sends_a_message_is_a_stream(served):
     # HTTP-08, HTTP-10, HTTP-11, HTTP-19
     made = served()
     with made.wire() as wire:
@@ -167,7 +167,7 @@ def test_a_call_byte_by_byte_and_in_chunks(served):
         assert reply.json["result"]["structuredContent"] == {"result": 5}
 
 
-def test_names_of_headers_are_written_in_any_way(served):
+def test_header_names_are_case_insensitive(served):
     # HDR-06, SEC-19
     with served().wire() as wire:
         session = begin(wire)
@@ -238,7 +238,7 @@ def test_a_port_that_is_taken_is_named(served):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.0.2.1", "example.com"])
-def test_a_server_for_a_network_needs_its_names(host):
+def test_a_server_for_a_network_needs_allowed_hosts(host):
     # SEC-45
     with pytest.raises(ValueError, match="allowed_hosts"):
         HTTPServer(Server("open").runtime, host=host, port=0)
@@ -246,12 +246,12 @@ def test_a_server_for_a_network_needs_its_names(host):
 
 @pytest.mark.parametrize("options", [{"path": "mcp"}, {"port": 65536}, {"port": -1}, {"allowed_hosts": ["http://x"]},
                                      {"allowed_hosts": "localhost"}, {"allowed_origins": ["x"]}])
-def test_options_that_are_not_written_right(options):
+def test_invalid_options_are_refused(options):
     with pytest.raises(ValueError):
         HTTPServer(Server("wrong").runtime, **{"port": 0, **options})
 
 
-def test_a_server_for_a_network_answers_to_its_names(served):
+def test_a_server_for_a_network_accepts_its_allowed_hosts(served):
     made = served(options={"host": "0.0.0.0", "allowed_hosts": ["mcp.example.com"]})
     assert made.http.url == f"http://127.0.0.1:{made.port}/mcp"
     with made.wire() as wire:
@@ -265,10 +265,10 @@ def test_the_public_name():
             begin(wire)
 
 
-# --- every door has the same gate ----------------------------------------------------------------------------------
+# --- the origin policy of every path ----------------------------------------------------------------------------------
 
 
-DOORS = [("POST", "/mcp"), ("GET", "/mcp"), ("DELETE", "/mcp"), ("OPTIONS", "/mcp"), ("PUT", "/mcp"), ("GET", "/sse"), ("POST", "/messages"),
+PATHS = [("POST", "/mcp"), ("GET", "/mcp"), ("DELETE", "/mcp"), ("OPTIONS", "/mcp"), ("PUT", "/mcp"), ("GET", "/sse"), ("POST", "/messages"),
          ("GET", "/health"), ("GET", "/elsewhere")]
 
 
@@ -277,15 +277,15 @@ DOORS = [("POST", "/mcp"), ("GET", "/mcp"), ("DELETE", "/mcp"), ("OPTIONS", "/mc
     ("Host", "[::1].evil", 421), ("Host", "a b", 421), ("Host", "", 421),
     ("Origin", "http://evil.example", 403), ("Origin", "null", 403), ("Origin", "file://", 403), ("Origin", "http://localhost.evil", 403),
 ])
-def test_every_door_has_the_same_gate(served, name, value, status):
+def test_every_path_has_the_same_origin_policy(served, name, value, status):
     # SEC-12, SEC-42 to SEC-44, SEC-46, HTTP-32 to HTTP-34
     asked = []
     made = served(options={"legacy_sse": True, "routes": {"/health": lambda request: asked.append(1) or (200, "text/plain", b"")}})
     with made.wire() as wire:
         session = begin(wire)
-    routes = {path for _, path in DOORS}
-    assert {*made.http.endpoint._protected, *made.http.endpoint._public} <= routes  # a new door is not forgotten here
-    for method, path in DOORS:
+    routes = {path for _, path in PATHS}
+    assert {*made.http.endpoint._protected, *made.http.endpoint._public} <= routes  # a new path must be added here
+    for method, path in PATHS:
         with made.wire() as wire:
             reply = wire.ask(method, path, headers={
                 "Mcp-Session-Id": session, "Accept": BOTH, "Content-Type": "application/json", name: value})
@@ -346,7 +346,7 @@ def test_an_extra_path_that_fails(served, answer, caplog):
     (post(json.dumps([0] * 101).encode()), 413), (post(b"{", Content_Type="text/plain"), 415),  # SEC-27, SEC-40
     (post(b"[" * 900), 400),  # SEC-21
 ])
-def test_bodies_that_are_refused_leave_nothing(served, data, status):
+def test_refused_bodies_leave_no_session(served, data, status):
     # SEC-53
     made = served(message_bytes=1000, json_elements=100)
     with made.wire() as wire:
@@ -374,7 +374,7 @@ def test_a_flood_of_sessions(served):
         begin(wire)  # there is room again
 
 
-def test_sessions_that_were_given_up_make_room(served):
+def test_expired_sessions_make_room(served):
     # SEC-54
     made = served(sessions=2, session_idle_seconds=0.2)
     with made.wire() as wire:
@@ -423,7 +423,7 @@ def test_two_hundred_open_streams(served, monkeypatch):
         wires = [stack.enter_context(listen(made.port, session)) for session in sessions]
         assert made.open == 201 and threading.active_count() >= 200
         assert control.post(call("add", a=2, b=3), sessions[0]).json["result"]["structuredContent"] == {"result": 5}
-        made.server.add_tool(lambda: "new", name="new")  # HTTP-25: news reach each of them
+        made.server.add_tool(lambda: "new", name="new")  # HTTP-25: notifications reach each of them
         for wire in wires:
             text = b""
             while b"list_changed" not in text:
@@ -483,8 +483,8 @@ def test_slow_clients_do_not_hold_up_the_others(served):
 
 
 @pytest.mark.parametrize("how", ["close", "reset", "finish"])
-def test_a_stream_ends_when_its_client_has_gone(served, monkeypatch, how):
-    # HTTP-28, HTTP-44: also when the stream has nothing to say, and nobody has asked.
+def test_a_stream_ends_when_its_client_disconnects(served, monkeypatch, how):
+    # HTTP-28, HTTP-44: also when the stream is silent.
     monkeypatch.setattr(streams, "_PROBE_SECONDS", 600)
     made = served()
     with made.wire() as control:
@@ -494,11 +494,11 @@ def test_a_stream_ends_when_its_client_has_gone(served, monkeypatch, how):
         getattr(wire, how)()
         assert wait_until(lambda: made.open == 1)
         wire.close()
-        listen(made.port, session).close()  # nobody is in the way of the next reader
+        listen(made.port, session).close()  # the next reader is accepted
         assert wait_until(lambda: made.open == 1)
 
 
-def test_a_client_with_a_request_behind_its_stream_is_looked_after(served):
+def test_a_client_that_pipelines_behind_its_stream_is_still_watched(served):
     # Its departure cannot be seen behind the request; the stream looks by itself then, or fails to write.
     made = served(keep_alive_seconds=0.1)
     with made.wire() as control:
@@ -512,7 +512,7 @@ def test_a_client_with_a_request_behind_its_stream_is_looked_after(served):
         assert wait_until(lambda: made.open == 1)
 
 
-def test_clients_that_leave_when_the_last_word_is_said(served, caplog):
+def test_clients_that_disconnect_at_the_last_message(served, caplog):
     # The listener finds that a client has left while the connection's thread ends its stream and closes the socket.
     made = served()
     made.go.set()
@@ -538,7 +538,7 @@ def test_clients_that_leave_when_the_last_word_is_said(served, caplog):
     assert caplog.records == []
 
 
-def test_a_second_reader_does_not_take_the_stream_over(served):
+def test_a_second_reader_is_refused(served):
     # HTTP-31, SEC-55
     made = served()
     with made.wire() as control:
@@ -552,7 +552,7 @@ def test_a_second_reader_does_not_take_the_stream_over(served):
                 text += first.piece()
 
 
-def test_a_client_that_left_in_the_middle_of_a_call_does_not_cancel_it(served, monkeypatch):
+def test_disconnecting_does_not_cancel_a_call_of_a_session(served, monkeypatch):
     # HTTP-20, REL-32
     monkeypatch.setattr(streams, "_PROBE_SECONDS", 600)
     made = served()
@@ -581,7 +581,7 @@ def test_a_client_that_left_in_the_middle_of_a_call_does_not_cancel_it(served, m
             assert again.reply().status == 204
 
 
-def test_a_client_that_left_before_the_answer(served, caplog):
+def test_a_client_that_disconnects_before_the_response(served, caplog):
     # REL-31: a call on the thread of the request
     caplog.set_level(logging.INFO)
     made = served()
@@ -597,7 +597,7 @@ def test_a_client_that_left_before_the_answer(served, caplog):
     assert [record for record in caplog.records if record.levelno > logging.INFO] == []
 
 
-def test_a_client_that_does_not_read_does_not_hold_its_handler(served):
+def test_a_client_that_does_not_read_does_not_block_its_handler_forever(served):
     # REL-34, REL-62
     made = served(write_seconds=0.3, unread_seconds=0.3, messages_per_second=None)
     with made.wire() as control:
@@ -609,8 +609,8 @@ def test_a_client_that_does_not_read_does_not_hold_its_handler(served):
         assert control.post(PING, session).status == 200
 
 
-def test_a_stream_of_news_that_is_not_read_is_cut_off(served):
-    # News wait for nobody: whoever publishes them is not held up, and the client may come back.
+def test_an_unread_get_stream_is_cut_off(served):
+    # Notifications block no publisher, and the client can reconnect.
     made = served(unread_messages=10)
     with made.wire() as control:
         session = begin(control)
@@ -643,7 +643,7 @@ class Broken:
         return getattr(self._listener, name)
 
 
-def test_a_connection_that_cannot_be_accepted_is_waited_for(caplog):
+def test_accepting_is_retried_after_a_failure(caplog):
     # REL-39
     made = mcplite.serve(Server("tired"))
     made._listener = broken = Broken(made._listener, [OSError(errno.EMFILE, "Too many open files"), BlockingIOError()])
@@ -654,7 +654,7 @@ def test_a_connection_that_cannot_be_accepted_is_waited_for(caplog):
     assert "no connection could be accepted" in record.getMessage() and "Too many open files" in record.getMessage()
 
 
-def test_a_connection_that_gets_no_thread_is_served_by_who_leads(served, monkeypatch, caplog):
+def test_a_connection_without_a_thread_is_served_by_the_leader(served, monkeypatch, caplog):
     # REL-39
     made = served()
     real = threading.Thread.start
@@ -739,7 +739,7 @@ def test_a_port_is_free_after_the_end(served):
 
 
 @pytest.mark.parametrize("tool", ["held", "watched"])
-def test_calls_in_work_are_answered_at_the_end(served, tool):
+def test_running_calls_are_answered_at_the_end(served, tool):
     # LIFE-28, REL-38
     made = served(grace=LIMIT)
     with made.wire() as wire, made.wire() as second:
@@ -758,7 +758,7 @@ def test_calls_in_work_are_answered_at_the_end(served, tool):
         assert not closer.is_alive()
 
 
-def test_calls_that_go_on_are_cancelled_at_the_end(served, caplog):
+def test_long_calls_are_cancelled_at_the_end(served, caplog):
     made = served(grace=0.3)
     with made.wire() as wire:
         session = begin(wire)
@@ -770,7 +770,7 @@ def test_calls_that_go_on_are_cancelled_at_the_end(served, caplog):
     assert caplog.records == []
 
 
-def test_a_handler_that_hangs_is_named_and_left(served, caplog):
+def test_a_hanging_handler_is_logged_and_abandoned(served, caplog):
     made = served()
     with made.wire() as wire:
         session = begin(wire)
@@ -786,7 +786,7 @@ def test_a_handler_that_hangs_is_named_and_left(served, caplog):
 
 @pytest.mark.parametrize("message", [PING, initialize()], ids=["ping", "initialize"])
 @pytest.mark.parametrize("cut", [20, -1], ids=["head", "body"])
-def test_requests_that_come_late_are_refused(served, cut, message):
+def test_late_requests_are_refused(served, cut, message):
     left = threading.Event()
 
     @contextlib.contextmanager
@@ -815,7 +815,7 @@ def test_requests_that_come_late_are_refused(served, cut, message):
         assert not closer.is_alive() and left.is_set()
 
 
-def test_a_client_that_stands_still_does_not_hold_the_end(served):
+def test_a_stalled_client_does_not_delay_the_end(served):
     made = served(grace=0.2)
     with made.wire() as head, made.wire() as body, made.wire(small=True) as reader:
         session = begin(reader)
@@ -968,7 +968,7 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM]
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_ends_the_process_though_clients_are_there(process, number):
+def test_a_signal_ends_the_process_while_clients_are_connected(process, number):
     # REL-22, REL-38: neither idle connections nor streams hold it for the grace.
     made = process(grace=600)
     with Wire(made.port) as wire:
@@ -981,7 +981,7 @@ def test_a_signal_ends_the_process_though_clients_are_there(process, number):
 
 @pytest.mark.parametrize("tool", ["held", "watched"])
 @pytest.mark.parametrize("number", SIGNALS)
-def test_calls_in_work_are_answered_before_the_process_ends(process, number, tool):
+def test_running_calls_are_answered_before_the_process_ends(process, number, tool):
     made = process()
     with Wire(made.port) as wire:
         made.hold(wire, tool)
@@ -995,7 +995,7 @@ def test_calls_in_work_are_answered_before_the_process_ends(process, number, too
     assert status == 0 and "clean end" in err and "told to stop" not in err and "still runs" not in err
 
 
-def test_a_call_that_goes_on_is_cancelled_before_the_process_ends(process):
+def test_a_long_call_is_cancelled_before_the_process_ends(process):
     made = process(grace=0.3)
     with Wire(made.port) as wire:
         made.hold(wire, "watched")
@@ -1005,7 +1005,7 @@ def test_a_call_that_goes_on_is_cancelled_before_the_process_ends(process):
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_handler_that_hangs_is_named_and_the_process_ends(process, number):
+def test_a_hanging_handler_is_logged_and_the_process_ends(process, number):
     # REL-21, REL-66
     made = process(grace=0.2)
     with Wire(made.port) as wire:
@@ -1029,7 +1029,7 @@ def test_a_second_signal_does_not_wait(process, number):
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_that_another_thread_has_got_ends_the_process(process, number):
+def test_a_signal_delivered_to_another_thread_ends_the_process(process, number):
     # Which thread gets a signal is the system's choice; the main thread's sleep is not interrupted then.
     made = process()
     with Wire(made.port) as wire:
@@ -1039,7 +1039,7 @@ def test_a_signal_that_another_thread_has_got_ends_the_process(process, number):
     assert status == 0 and "clean end" in err
 
 
-def test_a_process_without_descriptors_serves_who_is_there_and_recovers(process):
+def test_a_process_without_free_descriptors_serves_open_connections_and_recovers(process):
     # REL-39
     made = process(20.0, 20)
     with Wire(made.port) as wire, contextlib.ExitStack() as stack:
@@ -1073,12 +1073,12 @@ def test_requests_are_logged_without_their_queries(process):
     assert all(line.startswith("127.0.0.1:") for line in lines)
 
 
-# --- who can call, and whether somebody is told ------------------------------------------------------------------------
+# --- warnings about open servers ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("host, auth, told", [("0.0.0.0", None, True), ("", None, True), ("127.0.0.1", None, False), ("localhost", None, False),
                                               ("0.0.0.0", "a token of more than a few letters".replace(" ", "-"), False)])
-def test_a_server_that_others_can_reach_and_that_asks_nobody_says_so(host, auth, told, caplog):
+def test_a_reachable_server_without_tokens_logs_a_warning(host, auth, told, caplog):
     mcp = mcplite.Server("open", auth=None if auth is None else mcplite.StaticTokens(auth))
     HTTPServer(mcp.runtime, host=host, port=0, allowed_hosts=["*"]).close(0.1)
     said = [record for record in caplog.records if record.levelname == "WARNING"]

@@ -1,4 +1,4 @@
-"""Who serves which connection: the leader, its successors, and threads of a connection's own."""
+"""Which thread serves which connection: the leader, its successors, and threads for one connection."""
 
 import contextlib
 import socket
@@ -16,15 +16,15 @@ from tests.support.children import LIMIT, wait_until
 from tests.support.rawhttp import Wire, request
 
 
-class House:
-    """A poller with a handler that notes which thread it runs on, and waits when it is told to."""
+class Host:
+    """A poller with a handler that records its thread, and waits for an event if there is one for its path."""
 
     def __init__(self, **limits):
         self.limits = Limits(**limits)
         self.poller = Poller(self.limits.idle_seconds, self.left)
         self.gone = []
         self.threads = {}
-        self.gates = {}
+        self.events = {}
         self.closing = False
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.poller.add_listener(self.listener, self.accept)
@@ -39,9 +39,9 @@ class House:
     def handle(self, asked):
         asked.read(1000)
         self.threads.setdefault(asked.path, []).append(threading.current_thread())
-        gate = self.gates.get(asked.path)
-        if gate is not None:
-            assert gate.wait(LIMIT)
+        event = self.events.get(asked.path)
+        if event is not None:
+            assert event.wait(LIMIT)
         return HTTPResponse(200, [("Content-Type", "text/plain")], [asked.path.encode()])
 
     def client(self):
@@ -49,18 +49,18 @@ class House:
 
     def close(self):
         self.closing = True
-        for gate in self.gates.values():
-            gate.set()
+        for event in self.events.values():
+            event.set()
         self.poller.close()
         self.listener.close()
 
 
 @pytest.fixture
-def house():
+def host():
     made = []
 
     def make(**limits):
-        made.append(House(**limits))
+        made.append(Host(**limits))
         made[-1].poller.start()
         return made[-1]
 
@@ -74,8 +74,8 @@ def ask(wire, path):
     return wire.reply().body
 
 
-def test_one_thread_serves_whoever_is_ready(house):
-    made = house()
+def test_one_thread_serves_every_ready_connection(host):
+    made = host()
     with made.client() as one, made.client() as other:
         for number in range(20):
             assert ask(one, f"/one/{number}") == b"/one/%d" % number
@@ -85,39 +85,39 @@ def test_one_thread_serves_whoever_is_ready(house):
     assert wait_until(lambda: len(made.gone) == 2)
 
 
-def test_nobody_waits_behind_a_request_that_takes_long(house):
-    made = house()
-    gate = made.gates["/slow"] = threading.Event()
+def test_a_slow_request_does_not_delay_others(host):
+    made = host()
+    event = made.events["/slow"] = threading.Event()
     with made.client() as slow, made.client() as quick:
         slow.send(request("GET", "/slow"))
         assert wait_until(lambda: "/slow" in made.threads)
         assert ask(quick, "/quick") == b"/quick"
         assert made.threads["/quick"][0] is not made.threads["/slow"][0]
-        gate.set()
+        event.set()
         assert slow.reply().body == b"/slow"
         assert ask(slow, "/again") == b"/again"
 
 
-def test_while_requests_take_long_each_has_a_thread(house, monkeypatch):
+def test_during_a_burst_of_slow_requests_each_has_a_thread(host, monkeypatch):
     monkeypatch.setattr(poller_module, "_BURST_SECONDS", 1000)
-    made = house()
+    made = host()
     made.poller._burst_for = 1000
-    made.gates["/slow"] = threading.Event()
+    made.events["/slow"] = threading.Event()
     with contextlib.ExitStack() as stack:
         wires = [stack.enter_context(made.client()) for _ in range(10)]
         for wire in wires:
             wire.send(request("GET", "/slow"))
         assert wait_until(lambda: len(made.threads.get("/slow", ())) == 10)
         assert len(set(made.threads["/slow"])) == 10
-        made.gates["/slow"].set()
+        made.events["/slow"].set()
         for wire in wires:
             assert wire.reply().body == b"/slow"
             assert ask(wire, "/next") == b"/next"
         assert set(made.threads["/next"]) == set(made.threads["/slow"]), "they stay with their connections"
 
 
-def test_the_time_of_a_crowd_grows_while_it_proves_too_short_and_ends(house):
-    poller = house().poller
+def test_a_burst_is_extended_while_it_proves_too_short(host):
+    poller = host().poller
     lengths = []
     for _ in range(8):
         poller._extend_burst()
@@ -129,8 +129,8 @@ def test_the_time_of_a_crowd_grows_while_it_proves_too_short_and_ends(house):
     assert poller._burst_for == 0.1
 
 
-def test_who_waits_for_its_client_leads_no_more(house):
-    made = house(idle_seconds=LIMIT)
+def test_a_thread_that_waits_for_its_client_gives_up_the_leader_role(host):
+    made = host(idle_seconds=LIMIT)
     with made.client() as slow, made.client() as quick:
         slow.send(request("GET", "/slow")[:20])
         for number in range(5):
@@ -140,24 +140,24 @@ def test_who_waits_for_its_client_leads_no_more(house):
         assert made.threads["/slow"][0] not in made.threads["/quick"]
 
 
-def test_requests_that_come_together_are_served_in_order(house):
-    made = house()
+def test_pipelined_requests_are_served_in_order(host):
+    made = host()
     with made.client() as wire:
         wire.send(b"".join(request("GET", f"/{number}") for number in range(50)))
         assert [wire.reply().body for _ in range(50)] == [b"/%d" % number for number in range(50)]
 
 
-def test_idle_connections_are_sent_away(house):
-    made = house(idle_seconds=0.3)
+def test_idle_connections_are_closed(host):
+    made = host(idle_seconds=0.3)
     with made.client() as wire, made.client() as other:
         assert ask(other, "/first") == b"/first"
         assert wire.ended() and other.ended()
     assert wait_until(lambda: len(made.gone) == 2)
 
 
-def test_the_end_serves_what_has_come_and_sends_the_others_away(house):
-    made = house()
-    gate = made.gates["/slow"] = threading.Event()
+def test_closing_serves_pending_requests_and_closes_the_others(host):
+    made = host()
+    event = made.events["/slow"] = threading.Event()
     with made.client() as slow, made.client() as idle:
         assert ask(idle, "/idle") == b"/idle"
         slow.send(request("GET", "/slow"))
@@ -166,7 +166,7 @@ def test_the_end_serves_what_has_come_and_sends_the_others_away(house):
         made.poller.close()
         made.poller.close()
         assert idle.ended()
-        gate.set()
+        event.set()
         assert slow.reply().body == b"/slow" and slow.ended()
         late, ours = socket.socketpair()
         made.poller.park(Connection(ours, "late", made.handle, made.limits, bool))
@@ -175,6 +175,6 @@ def test_the_end_serves_what_has_come_and_sends_the_others_away(house):
     assert wait_until(lambda: len(made.gone) == 3)
 
 
-def test_a_lobby_that_never_opened_can_be_closed():
-    made = House()
+def test_a_poller_that_was_never_started_can_be_closed():
+    made = Host()
     made.close()

@@ -1,4 +1,4 @@
-"""The signals that ask a process to stop: the first is ours, the second is whose it was before."""
+"""Signals that stop a process: the first is ours, the second has its former effect."""
 
 import os
 import queue
@@ -18,7 +18,7 @@ BOTH = (signal.SIGINT, signal.SIGTERM)
 
 @pytest.fixture
 def theirs():
-    """Handlers of somebody else, which note what they get; the real ones come back after the test."""
+    """Former handlers, which record their signals; the real ones are restored after the test."""
     noted = []
     before = {which: signal.signal(which, lambda number, frame: noted.append(number)) for which in BOTH}
     yield noted
@@ -32,7 +32,7 @@ def handlers():
 
 @pytest.mark.parametrize("second", BOTH)
 @pytest.mark.parametrize("first", BOTH)
-def test_the_first_stops_and_the_second_does_what_it_always_did(theirs, first, second):
+def test_the_first_signal_stops_and_the_second_has_its_former_effect(theirs, first, second):
     # REL-22
     before, stopped = handlers(), []
     with stop_signals(lambda: stopped.append(theirs[:])):
@@ -44,7 +44,7 @@ def test_the_first_stops_and_the_second_does_what_it_always_did(theirs, first, s
     assert handlers() == before
 
 
-def test_what_was_there_comes_back(theirs):
+def test_former_handlers_are_restored(theirs):
     before = handlers()
     with stop_signals(theirs.append):
         pass
@@ -54,7 +54,7 @@ def test_what_was_there_comes_back(theirs):
     assert handlers() == before and theirs == []
 
 
-def test_one_in_another(theirs):
+def test_nested_blocks(theirs):
     outer, inner = [], []
     with stop_signals(lambda: outer.append(1)):
         with stop_signals(lambda: inner.append(1)):
@@ -84,7 +84,7 @@ def test_a_handler_that_was_not_set_from_python_is_left_alone(theirs, monkeypatc
     assert real(signal.SIGTERM) is before
 
 
-def test_another_thread_sets_none(theirs):
+def test_another_thread_sets_no_handlers(theirs):
     seen = []
 
     def body():
@@ -100,7 +100,7 @@ def test_another_thread_sets_none(theirs):
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals have no threads on this system")
 @pytest.mark.parametrize("which", BOTH)
-def test_a_signal_that_another_thread_has_got_is_not_lost(theirs, which):
+def test_a_signal_delivered_to_another_thread_is_not_lost(theirs, which):
     # A thread that is starting another one may get it: the main thread's sleep is not interrupted then.
     told = queue.SimpleQueue()
     thread = threading.Timer(0.1, lambda: signal.pthread_kill(threading.get_ident(), which))
@@ -111,7 +111,7 @@ def test_a_signal_that_another_thread_has_got_is_not_lost(theirs, which):
     assert theirs == []
 
 
-def test_another_thread_can_end_the_sleep():
+def test_another_thread_can_end_the_wait():
     told = queue.SimpleQueue()
     thread = threading.Timer(0.01, told.put, [None])
     thread.start()
@@ -122,7 +122,7 @@ def test_another_thread_can_end_the_sleep():
 
 @pytest.mark.skipif(os.name != "posix", reason="these signals can be sent to one process on POSIX only")
 @pytest.mark.parametrize("which", BOTH)
-def test_a_process_that_is_told_twice_ends_at_once(which):
+def test_two_signals_end_a_process_at_once(which):
     child = subprocess.Popen(
         [sys.executable, "-c", "import time\nfrom mcplite.server.transports.signals import stop_signals\n"
          "with stop_signals(lambda: print('stopping', flush=True)):\n"

@@ -1,4 +1,4 @@
-"""The stdio host as a real process: hygiene of the streams, the end, signals, faults of the other side."""
+"""The stdio transport as a real process: hygiene of the streams, the end, signals, faults of the client."""
 
 import json
 import os
@@ -171,7 +171,7 @@ def test_handlers_and_their_children_see_no_stdin(process):
 
 
 @pytest.mark.parametrize("locale", ["C", "POSIX"])
-def test_utf8_whatever_the_locale(process, locale):
+def test_utf8_in_every_locale(process, locale):
     server = process(LC_ALL=locale, PYTHONIOENCODING="latin-1").initialize()
     text = "é \U0001f600 \u2028 \u0085 שלום a\nb\r\nc \u0301"
     assert server.call("echo", text=text) == text
@@ -212,7 +212,7 @@ def test_garbage_is_answered_and_logged_sparingly(process):
     assert len(server.stderr) < 65536
 
 
-def test_the_end_of_stdin_ends_the_server_and_tells_its_handlers(process):
+def test_the_end_of_stdin_ends_the_server_and_cancels_its_handlers(process):
     server = process().initialize()
     server.start("tools/call", {"name": "wait"})
     assert server.receive()["method"] == "notifications/message"
@@ -221,7 +221,7 @@ def test_the_end_of_stdin_ends_the_server_and_tells_its_handlers(process):
     assert status == 0 and "told to stop" in stderr and "clean end" in stderr and "Traceback" not in stderr
 
 
-def test_half_a_line_at_the_end_is_nothing(process):
+def test_half_a_line_at_the_end_is_ignored(process):
     server = process().initialize()
     server.write(b'{"jsonrpc":"2.0","id":9,')
     server.child.stdin.close()
@@ -229,7 +229,7 @@ def test_half_a_line_at_the_end_is_nothing(process):
     assert server.end()[0] == 0
 
 
-def test_a_hung_handler_does_not_hold_the_end_and_is_named(process):
+def test_a_hanging_handler_does_not_delay_the_end_and_is_logged(process):
     server = process().initialize()
     server.start("tools/call", {"name": "hang"})
     server.receive()
@@ -265,7 +265,7 @@ def test_a_client_that_does_not_read_is_served_when_it_does(process):
     assert all(answer["result"]["content"][0]["text"] == text for answer in answers)
 
 
-def test_a_client_that_is_gone_ends_it_quietly(process):
+def test_a_disconnected_client_ends_the_server_quietly(process):
     server = process().initialize()
     server.child.stdout.close()
     server.start("ping")
@@ -287,7 +287,7 @@ def test_stdin_and_stdout_have_one_owner_at_a_time():
         assert [os.fstat(fd).st_ino for fd in (0, 1)] == before
 
 
-def test_serving_streams_of_ones_own_from_another_thread():
+def test_serving_given_streams_from_another_thread():
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
     server = Server("thread")
@@ -319,7 +319,7 @@ def test_a_client_killed_in_the_middle_leaves_no_server_behind(process, tmp_path
         pass  # it was gone before we looked
 
 
-def test_a_listener_is_told_of_the_end(process):
+def test_a_subscription_ends_with_the_server(process):
     # SUBS-11, SUBS-12
     server = process()
     server.send(stateless.message("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id="l"))
@@ -330,7 +330,7 @@ def test_a_listener_is_told_of_the_end(process):
     assert server.end()[0] == 0
 
 
-def test_news_that_nobody_reads_do_not_hold_up_the_end(process):
+def test_unread_notifications_do_not_delay_the_end(process):
     # What is stuck in the pipe holds no lock that the end needs.
     server = process()
     server.send(stateless.message("tools/call", {"name": "flood", "arguments": {}}, id="f", progressToken="f"))

@@ -1,4 +1,4 @@
-"""The WSGI host: what PEP 3333 asks for, with the standard library's own checker around it, and what hosts do to it."""
+"""The WSGI application: the rules of PEP 3333, checked by the standard library, and the behaviour of hosts."""
 
 import contextlib
 import io
@@ -146,7 +146,7 @@ def test_refusals_keep_the_rules(app, options, status):
         assert answer.json["error"]["message"] and answer.headers["content-length"] == str(len(answer.body))
 
 
-def test_an_error_of_ours_is_an_answer(app, caplog):
+def test_internal_errors_are_answered(app, caplog):
     def broken(request):
         raise RuntimeError("secret")
 
@@ -171,14 +171,14 @@ def test_other_routes(app):
 
 
 @pytest.mark.parametrize("path", ["", "/mcp", "/deep/er"])
-def test_the_endpoint_is_where_it_is_said_to_be(app, path):
+def test_the_endpoint_has_the_given_path(app, path):
     app = app(path=path)
     for at in (path, path + "/"):
         assert Answer(app, initialize(), path=at).status == 200
     assert Answer(app, initialize(), path="/other").status == 404
 
 
-def test_paths_are_bytes_in_the_guise_of_latin_1(app):
+def test_paths_are_bytes_decoded_as_latin_1(app):
     app = app(path="/caf\xe9")
     assert Answer(app, initialize(), path="/caf\xc3\xa9", mount="/\xc3\xa9").status == 200
     answer = Answer(app, initialize(), path="/caf\xe9", mount="/\xc3\xa9")
@@ -240,7 +240,7 @@ def test_bodies_that_cannot_be_read(app, length, pieces, status):
 # --- who is asking -------------------------------------------------------------------------------------------
 
 
-def test_a_session_belongs_to_who_has_opened_it(app):
+def test_a_session_belongs_to_its_opener(app):
     # SESS-15, SEC-56
     app = app()
     session = start(app, REMOTE_USER="alice")
@@ -252,7 +252,7 @@ def test_a_session_belongs_to_who_has_opened_it(app):
     assert Answer(app, ping, session=session, REMOTE_USER="alice").status == 200
 
 
-def test_the_host_may_say_otherwise_who_it_is(app):
+def test_the_principal_can_come_from_a_callable(app):
     app = app(principal=lambda environ: environ.get("app.user"))
     session = start(app, **{"app.user": "alice"})
     assert Answer(app, method="DELETE", session=session, REMOTE_USER="alice").status == 404
@@ -266,7 +266,7 @@ def open_stream(app, session, **options):
     return Answer(app, method="GET", session=session, HTTP_ACCEPT="text/event-stream", read=False, **options)
 
 
-def test_a_stream_that_the_host_drops_gives_its_place_back(app):
+def test_a_stream_that_the_host_drops_is_not_counted_any_more(app):
     # HTTP-44
     app = app(make(limits=Limits(streams=1)))
     one, two = start(app), start(app)
@@ -299,7 +299,7 @@ def test_a_host_that_cannot_start_gets_no_stream(app):
 
 
 @pytest.mark.parametrize("host", ["waitress", "gunicorn", "closed"])
-def test_a_client_that_has_gone_is_noticed_where_the_host_lets_us_look(app, monkeypatch, host):
+def test_a_disconnect_is_noticed_where_the_host_supports_it(app, monkeypatch, host):
     monkeypatch.setattr(streams, "_PROBE_SECONDS", 0.02)
     app = app()
     session = start(app)
@@ -322,7 +322,7 @@ def test_a_client_that_has_gone_is_noticed_where_the_host_lets_us_look(app, monk
     assert open_stream(app, session).close() is None  # and there is no reader in the way (HTTP-31)
 
 
-def test_a_client_with_a_request_under_way_is_there(app):
+def test_a_client_with_a_pipelined_request_is_connected(app):
     # Bytes that wait on the socket are no sign of an end.
     app = app()
     ours, theirs = socket.socketpair()
@@ -378,7 +378,7 @@ def test_the_public_names(app):
         make().wsgi("mcp")
 
 
-def test_the_old_endpoint_says_where_it_is_mounted(app):
+def test_the_legacy_endpoint_names_its_mounted_path(app):
     # LSSE-02
     app = app(path="/mcp", legacy_sse=True)
     stream = Answer(app, method="GET", path="/sse", mount="/at", HTTP_ACCEPT="text/event-stream", read=False)
@@ -415,11 +415,11 @@ def test_the_lifespan_is_entered_once_and_left_at_the_end(app):
     assert (answer.status, answer.headers["retry-after"]) == (503, "1")
 
 
-def test_an_application_that_served_nobody_is_closed_too(app):
+def test_an_application_without_requests_is_closed_too(app):
     app().close()
 
 
-def test_requests_on_many_threads_at_once_make_one_exchange(app):
+def test_concurrent_first_requests_make_one_endpoint(app):
     app = app()
     before = app.endpoint
     app._pid = -1  # as if this process had been forked
@@ -494,7 +494,7 @@ def check(session):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_process_that_is_forked_behind_the_first_request_serves():
+def test_a_process_that_is_forked_after_the_first_request_serves():
     # REL-42: with worker threads running in the parent, which do not come along.
     out, err = run(_SCRIPT + """
 session = start()
@@ -531,7 +531,7 @@ print("done", threading.active_count())
     assert out.splitlines() == ["entered", "left", "entered", "left", "done 1"] and err == ""
 
 
-def test_the_end_of_the_process_is_the_end_of_the_lifespan():
+def test_the_lifespan_is_left_at_the_end_of_the_process():
     # REL-65
     out, err = run(_SCRIPT + "check(start())\nprint('end')\n")
     assert out.splitlines() == ["entered", "end", "left"] and err == ""
@@ -583,7 +583,7 @@ def test_a_conversation_through_a_host(app, hosted, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_a_stream_through_a_host_that_lets_nobody_look(app, hosted):
+def test_a_stream_through_a_host_that_does_not_report_disconnects(app, hosted):
     # REL-33: the client's departure is noticed by a comment that cannot be written any more.
     server = make(limits=Limits(keep_alive_seconds=0.05))
     made = app(server, path="/mcp")
@@ -601,8 +601,8 @@ def test_a_stream_through_a_host_that_lets_nobody_look(app, hosted):
 
 
 @pytest.mark.parametrize("says", ["something first", "nothing"])
-def test_a_client_without_a_session_that_leaves_has_cancelled(app, hosted, says):
-    # H26-10: where nobody can look, the next comment tells; before the response has begun there is one to begin it.
+def test_a_sessionless_client_that_disconnects_cancels_its_call(app, hosted, says):
+    # H26-10: where the host cannot tell, the next keep-alive comment fails; before the response has begun a first comment is sent.
     server, stopped, running = make(limits=Limits(keep_alive_seconds=0.05, commit_seconds=0.2)), threading.Event(), threading.Event()
 
     @server.tool()
