@@ -194,12 +194,16 @@ def check_standard(headers: Headers, method: str, params: Mapping[str, Any], ver
     :param version: the one that the body names.
     :raises HeaderMismatch: one is missing, comes twice, or says something else.
     """
-    _compare(headers, "MCP-Protocol-Version", version, encoded=False)
-    _compare(headers, "Mcp-Method", method, encoded=False)
+    get = headers.get
+    given_version, given_method, given_name = get("mcp-protocol-version"), get("mcp-method"), get("mcp-name")
+    if given_version != version or not _is_plain(version):
+        _compare(headers, "MCP-Protocol-Version", version, encoded=False)
+    if given_method != method or not _is_plain(method):
+        _compare(headers, "Mcp-Method", method, encoded=False)
     member = _NAMED.get(method)
     if member is not None:
         name = params.get(member)
-        if isinstance(name, str):
+        if isinstance(name, str) and (given_name != name or not _is_plain(name)):
             _compare(headers, "Mcp-Name", name)
 
 
@@ -223,6 +227,11 @@ def check_parameters(headers: Headers, arguments: Any, marked: Sequence[Mark]) -
         _compare(headers, name, text, mark.kind == "integer")
 
 
+def _is_plain(text: str) -> bool:
+    """Whether a header that is equal to a text means it, as nearly all do; a comma may stand between two fields of the name."""
+    return text.isascii() and text.isprintable() and "," not in text and not text.startswith(_BEGIN)
+
+
 def _compare(headers: Headers, name: str, wanted: str, number: bool = False, encoded: bool = True) -> None:
     """Return when a header says what is wanted.
 
@@ -230,9 +239,8 @@ def _compare(headers: Headers, name: str, wanted: str, number: bool = False, enc
     :param encoded: whether it may be in base64 (MHDR-04); what no header can say as it is, always may.
     """
     field = name.lower()
-    if headers.get(field) == wanted and wanted.isascii() and wanted.isprintable() and "," not in wanted and (
-            not wanted.startswith(_BEGIN)):
-        return  # nearly all there is; a comma may stand between two fields of the name
+    if headers.get(field) == wanted and _is_plain(wanted):
+        return
     given = headers.all(field)
     if not given:
         raise HeaderMismatch(f"Header mismatch: {name} is missing")

@@ -5,7 +5,7 @@ the response, and all checks that do not need the body come before it is read.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ...errors import UNSUPPORTED_VERSION, RemoteError
 from ...protocol import envelope as envelopes, jsonrpc
@@ -14,7 +14,7 @@ from ...protocol.http.headers import Headers, accepts, media_type
 from ...protocol.http.routing_headers import check_parameters, check_standard
 from ...revisions import DEFAULT_HTTP, Revision, find
 from ..catalog.targets import Target
-from .messages import SESSION, VERSION, HTTPRequest, Reject, UnreadableBody, names_modern
+from .messages import SESSION, VERSION, HTTPRequest, Reject, UnreadableBody
 from .origins import OriginPolicy
 from .session_ids import ClientDescription
 from .sessions import HTTPSession
@@ -38,8 +38,8 @@ class Start:
 
     data: bytes
     message: jsonrpc.Message
-    #: Nothing that is registered.
-    target: Optional[Target] = None
+    #: Only requests that may need an entry are looked up.
+    target = None
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Accept:
     message: jsonrpc.Message
     session: Optional[HTTPSession]
     client: Optional[ClientDescription] = None
-    target: Optional[Target] = None
+    target = None
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Note:
 
     data: bytes
     message: jsonrpc.Notification
-    target: Optional[Target] = None
+    target = None
 
 
 @dataclass
@@ -129,8 +129,8 @@ class Rules:
     :param mode: how clients that begin with a handshake are served: "sessions" (stored in this process),
         "self-contained" (the session id holds all facts, any process can serve it) or "stateless" (no session id).
     :param revisions: the supported revisions, oldest first.
+    :param resolve: returns what a request is about, by its method and params.
     :param modern_methods: methods that only clients without a handshake use.
-    :param resolve: returns the target of a request, by its method and params.
     """
 
     origins: OriginPolicy
@@ -143,25 +143,39 @@ class Rules:
     resolve: Callable[[str, Optional[Dict[str, Any]]], Target]
     modern_methods: FrozenSet[str] = frozenset()
 
-    @property
-    def sessions(self) -> bool:
-        """Whether this process stores sessions, with their streams."""
-        return self.mode == "sessions" and self.legacy
-
-    @property
-    def legacy(self) -> bool:
-        """Whether clients that begin with a handshake are served."""
-        return not self.revisions[0].modern
-
-    @property
-    def modern(self) -> bool:
-        """Whether sessionless clients are served."""
-        return self.revisions[-1].modern
+    def __post_init__(self) -> None:
+        #: Whether clients that begin with a handshake are served.
+        self.legacy = not self.revisions[0].modern
+        #: Whether sessionless clients are served.
+        self.modern = self.revisions[-1].modern
+        #: Whether this process stores sessions, with their streams.
+        self.sessions = self.mode == "sessions" and self.legacy
 
     @property
     def methods(self) -> str:
         """The HTTP methods of the endpoint, for the header ``Allow``."""
         return "POST, GET, DELETE" if self.sessions else "POST"
+
+
+class _Named(NamedTuple):
+    """What the headers of a request name."""
+
+    #: The name of a revision; None without the header.
+    version: Optional[str]
+    #: The revision of this name; None if there is none.
+    revision: Optional[Revision]
+    #: The session id; None without the header.
+    session: Optional[str]
+
+    @property
+    def modern(self) -> bool:
+        """Whether the revision is one without sessions."""
+        return self.revision is not None and self.revision.modern
+
+
+def _named(headers: Headers) -> _Named:
+    version, session = headers.get(VERSION), headers.get(SESSION)
+    return _Named(version, None if version is None else find(version), session)
 
 
 def decide(request: HTTPRequest, rules: Rules) -> Decision:
@@ -172,13 +186,14 @@ def decide(request: HTTPRequest, rules: Rules) -> Decision:
             return Preflight(headers)
     if request.method == "POST":
         return _posted(request, rules)
-    if rules.modern and names_modern(request.headers):
+    named = _named(request.headers)
+    if rules.modern and named.modern:
         return Reject(405, f"{request.method[:20]} is not offered here", headers=[("Allow", "POST")], close=True)  # H26-02
     if request.method not in ("GET", "DELETE") or not rules.sessions:
         return Reject(405, f"{request.method[:20]} is not offered here", headers=[("Allow", rules.methods)], close=True)
     if request.method == "GET" and not accepts(request.headers.get("accept"), "text/event-stream"):
         return Reject(406, "a GET needs 'Accept: text/event-stream'")
-    session = _session(request, rules)
+    session = _session(request, named, rules)
     if isinstance(session, Reject):
         return session
     if request.method == "DELETE":
@@ -205,6 +220,7 @@ def _posted(request: HTTPRequest, rules: Rules) -> Decision:
         return Reject(415, "a POST needs 'Content-Type: application/json'", close=True)
     if not accepts(headers.get("accept"), "application/json", "text/event-stream"):
         return Reject(406, "a POST needs 'Accept: application/json, text/event-stream'", close=True)
+    named = _named(headers)
     try:
         data = request.read(rules.body_bytes)
     except UnreadableBody as error:
@@ -214,20 +230,22 @@ def _posted(request: HTTPRequest, rules: Rules) -> Decision:
     if kind is jsonrpc.Invalid:
         return unreadable(message)
     id = message.id if kind is jsonrpc.Request else None
-    if rules.modern and (not rules.legacy or _is_modern(headers, message, rules)):
+    # A message is sessionless if it names such a revision in its body or header, or only sessionless clients ask so (ERA-18).
+    if rules.modern and (not rules.legacy or named.modern or kind is jsonrpc.Request and (
+            envelopes.claims(message.params) or named.session is None and message.method in rules.modern_methods)):
         return _stateless(request, data, message, rules)
-    if kind is jsonrpc.Request and message.method == "initialize" and SESSION not in headers:
-        refused = _version(request, rules)
+    if kind is jsonrpc.Request and message.method == "initialize" and named.session is None:
+        refused = _version(named, rules)
         return refused if isinstance(refused, Reject) else Start(data, message)
     session: Optional[HTTPSession] = None
     client: Optional[ClientDescription] = None
     if rules.sessions:
-        found = _session(request, rules)
+        found = _session(request, named, rules)
         if isinstance(found, Reject):
             return replace(found, id=id)
         session, revision = found, found.session.revision
     else:
-        described = _client(request, rules)
+        described = _client(request, named, rules)
         if isinstance(described, Reject):
             return replace(described, id=id)
         client, revision = described, described.revision
@@ -236,14 +254,6 @@ def _posted(request: HTTPRequest, rules: Rules) -> Decision:
     if kind is not jsonrpc.Batch:
         return Accept(data, message, session, client)
     return _batch(data, message, session, client, revision)
-
-
-def _is_modern(headers: Headers, message: Any, rules: Rules) -> bool:
-    """Whether a message is sessionless: it names such a revision in its body or header, or its method is (ERA-18)."""
-    if type(message) is jsonrpc.Request and (envelopes.claims(message.params) or (
-            SESSION not in headers and message.method in rules.modern_methods)):
-        return True
-    return names_modern(headers)
 
 
 def _stateless(request: HTTPRequest, data: bytes, message: Any, rules: Rules) -> Decision:
@@ -284,17 +294,13 @@ def unreadable(invalid: jsonrpc.Invalid) -> Reject:
     return Reject(413 if invalid.oversized else 400, invalid.message, invalid.code, None if invalid.answers else invalid.id)
 
 
-def _session(request: HTTPRequest, rules: Rules) -> Union[HTTPSession, Reject]:
-    id = request.headers.get(SESSION)
-    if id is None:
-        refused = _version(request, rules)
-        if isinstance(refused, Reject):
-            return refused
-        return Reject(400, _NO_ID)  # SESS-06
-    session = rules.find(id, request.owner)
+def _session(request: HTTPRequest, named: _Named, rules: Rules) -> Union[HTTPSession, Reject]:
+    version = _version(named, rules)
+    if named.session is None:
+        return version if isinstance(version, Reject) else Reject(400, _NO_ID)  # SESS-06
+    session = rules.find(named.session, request.owner)
     if session is None:
         return Reject(404, _NO_SESSION)
-    version = _version(request, rules)
     if isinstance(version, Reject):
         return version
     return session if version in (None, session.session.revision) or not _checks(session.session.revision) else Reject(
@@ -305,16 +311,15 @@ def _checks(revision: Revision) -> bool:
     return revision.version_header == "checked"
 
 
-def _client(request: HTTPRequest, rules: Rules) -> Union[ClientDescription, Reject]:
-    version = _version(request, rules)
+def _client(request: HTTPRequest, named: _Named, rules: Rules) -> Union[ClientDescription, Reject]:
+    version = _version(named, rules)
     if isinstance(version, Reject):
         return version
     if rules.mode == "stateless":
         return ClientDescription(version or DEFAULT_HTTP)  # HDR-03
-    id = request.headers.get(SESSION)
-    if id is None:
+    if named.session is None:
         return Reject(400, _NO_ID)
-    client = rules.read_id(id, request.owner)
+    client = rules.read_id(named.session, request.owner)
     if client is None:
         return Reject(404, _NO_SESSION)
     if version not in (None, client.revision) and _checks(client.revision):
@@ -322,15 +327,13 @@ def _client(request: HTTPRequest, rules: Rules) -> Union[ClientDescription, Reje
     return client
 
 
-def _version(request: HTTPRequest, rules: Rules) -> Union[Revision, Reject, None]:
+def _version(named: _Named, rules: Rules) -> Union[Revision, Reject, None]:
     """Return the revision that the header names; None if there is no header (HDR-03, HDR-05)."""
-    named = request.headers.get(VERSION)
-    if named is None:
+    if named.version is None:
         return None
-    revision = find(named)
-    if revision is None or revision.modern:
+    if named.revision is None or named.revision.modern:
         supported = [known.name for known in reversed(rules.revisions)]
-        return Reject(400, f"MCP-Protocol-Version: {named[:50]!r} is not supported; this server supports"
+        return Reject(400, f"MCP-Protocol-Version: {named.version[:50]!r} is not supported; this server supports"
                            f" {', '.join(supported)}", UNSUPPORTED_VERSION,
-                      data={"supported": supported, "requested": named[:200]})
-    return revision
+                      data={"supported": supported, "requested": named.version[:200]})
+    return named.revision

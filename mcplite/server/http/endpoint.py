@@ -113,7 +113,9 @@ class Endpoint:
         except Exception:
             _log.exception("%s %s failed", request.method, request.path)
             response = self.refuse(Reject(500, "Internal error", INTERNAL_ERROR, close=True), request)
-        response.headers.extend(self.origins.cors(request.headers.get("origin")))
+        origin = request.headers.get("origin")
+        if origin is not None:
+            response.headers.extend(self.origins.cors(origin))
         return response
 
     def _handle(self, request: HTTPRequest) -> HTTPResponse:

@@ -104,6 +104,8 @@ class EventStream(Outlet):
         self._changed = threading.Condition(threading.Lock())
         #: None until the stream has a message before its response.
         self._number: Optional[int] = 0 if common else None
+        #: Whether there was a message before the response.
+        self.streaming = common
         self._event = 0
         self._queue: Deque[bytes] = deque()
         self._queued = 0
@@ -195,6 +197,7 @@ class EventStream(Outlet):
     def _open(self) -> None:
         if self._number is None:
             self._number = self._streams.add(self)
+            self.streaming = True
             self._prime()
             self._changed.notify_all()
 
@@ -265,11 +268,6 @@ class EventStream(Outlet):
         """
         with self._changed:
             return self._changed.wait_for(lambda: self._finished or self._number is not None, timeout)
-
-    @property
-    def streaming(self) -> bool:
-        """Whether there was a message before the response."""
-        return self._number is not None
 
     def commit(self) -> bool:
         """Make the HTTP response a stream although there is no message yet; False if the response is already there."""

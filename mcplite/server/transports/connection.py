@@ -55,16 +55,21 @@ class Connection:
     :param handle: answers a request; never raises.
     :param closing: returns whether the server is stopping, so that the current response is the last.
     :param watch: calls a function when the client closes a socket; returns a function that stops watching.
+    :param port: that the connection arrived at, if it is known.
     """
 
     def __init__(self, sock: socket.socket, remote: str, handle: Callable[[HTTPRequest], HTTPResponse],
-                 limits: Limits, closing: Callable[[], bool], watch: Watch = _do_not_watch) -> None:
+                 limits: Limits, closing: Callable[[], bool], watch: Watch = _do_not_watch,
+                 port: Optional[int] = None) -> None:
+        #: The socket, for the poller.
+        self.sock = sock
         self._client = ClientSocket(sock, remote, limits.write_seconds)
         self._remote = remote
         self._handle = handle
         self._limits = limits
         self._closing = closing
         self._watch = watch
+        self._port = port
         self._head_limits = HeadLimits(limits.header_line_bytes, limits.header_bytes, limits.headers)
         #: Whether the connection may be parked between requests.
         self._may_park: Callable[[], bool] = _never
@@ -77,11 +82,6 @@ class Connection:
         self._head: Optional[RequestHead] = None
         #: A cache: the time of the last response in seconds, and as text.
         self._second, self._time = 0, ""
-
-    @property
-    def sock(self) -> socket.socket:
-        """The socket, for the poller."""
-        return self._client.sock
 
     def serve(self) -> bool:
         """Serve requests on this thread, which may block, until the connection can be parked (True) or is closed (False)."""
@@ -168,12 +168,13 @@ class Connection:
         started = time.monotonic()
         body = RequestBody(self._client, head, plan, self._limits)
         request = HTTPRequest(head.method, head.path, head.headers, head.query, read=body.read, remote=self._remote,
-                              disconnected=self._client.disconnected, inline=True)
+                              port=self._port, disconnected=self._client.disconnected, inline=True)
         response = self._handle(request)
         try:
             again = self._respond(head, body, response)
         finally:
-            response.close()
+            if response.streaming:
+                response.close()
         if _access.isEnabledFor(logging.INFO):
             # Without the query, which may hold secrets.
             _access.info("%s %s %.200r %d %.1f ms", self._remote, head.method, head.path, response.status,

@@ -13,7 +13,6 @@ from typing import Any, List, Optional, Sequence, Set
 
 from ...protocol.http.wellknown import is_loopback
 from ..http import make_endpoint
-from ..http.messages import HTTPRequest, HTTPResponse
 from ..http.origins import LOOPBACK
 from ..runtime.runtime import Runtime
 from .connection import Connection
@@ -64,7 +63,8 @@ class HTTPServer:
         #: Guards the two fields below; held for set operations only. close() waits on it for the last connection to end.
         self._changed = threading.Condition()
         self._connections: Set[Connection] = set()
-        self._closing = False
+        #: Set under the lock above; connections read it without.
+        self._closing = threading.Event()
         self._started = False
 
     @property
@@ -91,7 +91,7 @@ class HTTPServer:
         self.close()
 
     def _accept(self) -> bool:
-        if not self._closing:
+        if not self._closing.is_set():
             try:
                 sock, address = self._listener.accept()
             except BlockingIOError:
@@ -104,10 +104,10 @@ class HTTPServer:
         return True
 
     def _add_connection(self, sock: socket.socket, address: Any) -> None:
-        connection = Connection(sock, f"{address[0]}:{address[1]}", self._handle, self.limits, lambda: self._closing,
-                                self._poller.watch)
+        connection = Connection(sock, f"{address[0]}:{address[1]}", self.endpoint.handle, self.limits,
+                                self._closing.is_set, self._poller.watch, self._port)
         with self._changed:
-            full = len(self._connections) >= self.limits.connections or self._closing
+            full = len(self._connections) >= self.limits.connections or self._closing.is_set()
             if not full:
                 self._connections.add(connection)
         if full:
@@ -124,10 +124,6 @@ class HTTPServer:
             self._connections.discard(connection)
             self._changed.notify_all()
 
-    def _handle(self, request: HTTPRequest) -> HTTPResponse:
-        request.port = self._port
-        return self.endpoint.handle(request)
-
     def close(self, grace: Optional[float] = None) -> None:
         """Stop: refuse new requests, let running handlers finish, then cut them off. Idempotent.
 
@@ -137,7 +133,8 @@ class HTTPServer:
         :param grace: seconds; by default the server's ``Limits.grace``.
         """
         with self._changed:
-            again, self._closing = self._closing, True
+            again = self._closing.is_set()
+            self._closing.set()
             connections = list(self._connections)
         if again:
             return
