@@ -41,8 +41,8 @@ _MAX_EXPECTED = 1000
 _MAX_URL = 8192
 
 
-class _Question:
-    """The members of a handler's request that are not the protocol's.
+class _ServerRequest:
+    """The members of a handler's argument that are not part of the protocol.
 
     ``server`` is the name and version of the asking server, for the user to see (ELIC-18); ``token`` is cancelled when
     the server withdraws the question (CANC-13).
@@ -52,11 +52,11 @@ class _Question:
     token: CancelToken
 
 
-class AskedElicitation(_Question, ElicitRequest):
+class AskedElicitation(_ServerRequest, ElicitRequest):
     """The argument of an elicitation handler: the server's ``ElicitRequest``, with ``server`` and ``token``."""
 
 
-class AskedSampling(_Question, CreateMessageRequest):
+class AskedSampling(_ServerRequest, CreateMessageRequest):
     """The argument of a sampling handler: the server's ``CreateMessageRequest``, with ``server`` and ``token``."""
 
 

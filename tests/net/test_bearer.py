@@ -55,7 +55,8 @@ def test_what_gives_no_token_is_told_so():
         Bearer(lambda: None)(Request())
 
 
-@pytest.mark.parametrize("auth", [12, object(), Bearer, mcplite.OAuth, {"token": "s3cret"}], ids=lambda auth: type(auth).__name__)
+@pytest.mark.parametrize("auth", [12, object(), Bearer, mcplite.OAuth, {"token": "s3cret"}],
+                         ids=lambda auth: type(auth).__name__)
 def test_what_cannot_be_auth_is_refused(auth):
     with pytest.raises(TypeError, match="auth= is a token as a string"):
         mcplite.connect("http://127.0.0.1:9/mcp", auth=auth).open()

@@ -40,9 +40,10 @@ def test_a_client_may_keep_its_name_to_itself():
 
 
 @pytest.mark.parametrize("given", [
-    None, {}, {"_meta": None}, {"_meta": []}, params(protocolVersion=...), params(clientCapabilities=...), params(protocolVersion=1),
-    params(clientCapabilities=[]), params(clientCapabilities=None), params(clientCapabilities={"roots": 5}), params(clientInfo="me"),
-    params(clientInfo={"name": "me"}), params(clientInfo={"name": 1, "version": "1"}), params(clientInfo=None), params(logLevel=7),
+    None, {}, {"_meta": None}, {"_meta": []}, params(protocolVersion=...), params(clientCapabilities=...),
+    params(protocolVersion=1), params(clientCapabilities=[]), params(clientCapabilities=None),
+    params(clientCapabilities={"roots": 5}), params(clientInfo="me"), params(clientInfo={"name": "me"}),
+    params(clientInfo={"name": 1, "version": "1"}), params(clientInfo=None), params(logLevel=7),
 ])
 def test_what_is_missing_or_wrong(given):
     # STAT-03
@@ -69,7 +70,8 @@ def test_the_version_that_is():
 def test_stamping_keeps_what_is_there_and_changes_nothing():
     # STAT-01, STAT-02, STAT-24
     members = envelope.members(JULY_2026, ClientCapabilities(roots={"listChanged": True}), Implementation("c", "1"), "error")
-    assert members == {VERSION: JULY_2026.name, CAPABILITIES: {"roots": {}}, INFO: {"name": "c", "version": "1"}, LEVEL: "error"}
+    assert members == {VERSION: JULY_2026.name, CAPABILITIES: {"roots": {}}, INFO: {"name": "c", "version": "1"},
+                       LEVEL: "error"}
     given = {"name": "x", "_meta": {"com.example/a": 1}}
     assert envelope.stamp(given, members) == {"name": "x", "_meta": {"com.example/a": 1, **members}}
     assert given == {"name": "x", "_meta": {"com.example/a": 1}}

@@ -22,7 +22,8 @@ def form(*, required=None, **fields):
     {"type": "string"}, {"type": "number"}, {"type": "integer"}, {"type": "boolean"}, {"type": "string", "format": "email"},
     {"type": "string", "format": "uri"}, {"type": "string", "format": "date"}, {"type": "string", "format": "date-time"},
     {"type": "string", "enum": ["a", "b"]}, {"type": "string", "enum": ["a"], "enumNames": ["A"]}, {"enum": ["a"]},
-    TITLED, SEVERAL, {"type": "integer", "enum": [1, 2]}, dict(SEVERAL, default=["r"]), {"type": "integer", "default": 3}, {"type": "array", "items": {"type": "string", "enum": ["a"]}},
+    TITLED, SEVERAL, {"type": "integer", "enum": [1, 2]}, dict(SEVERAL, default=["r"]), {"type": "integer", "default": 3},
+    {"type": "array", "items": {"type": "string", "enum": ["a"]}},
     {"type": "string", "title": "T", "description": "D", "default": "x", "minLength": 1, "maxLength": 5},
 ])
 def test_good_fields(field):
@@ -39,11 +40,13 @@ def test_good_fields(field):
     ({"type": "string", "format": "hostname"}, "format 'hostname'"), ({"type": "string", "format": []}, "format"),
     ({"type": "string", "minLength": "5"}, "minLength '5'"), ({"type": "string", "maxLength": None}, "maxLength None"),
     ({"type": "string", "enum": ["a", 1]}, "choices that are not texts"), ({"enum": [1, 2]}, "choices that are not texts"),
-    ({"type": "array", "items": {"enum": [1]}}, "choices that are not texts"), ({"type": "null", "enum": ["a"]}, "has the type 'null'"),
-    ({"type": "string", "default": 5}, "a default that does not fit: 5 is not a string"), (dict(TITLED, default="Red"), "a default that does not fit"),
-    ({"type": "boolean", "default": None}, "a default that does not fit"), (dict(SEVERAL, default=["x"]), "a default that does not fit"),
-    ({"type": "number", "minimum": True}, "minimum True"), ({"type": "integer", "maximum": []}, "maximum"),
-    (dict(SEVERAL, minItems=1.5), "minItems 1.5"),
+    ({"type": "array", "items": {"enum": [1]}}, "choices that are not texts"),
+    ({"type": "null", "enum": ["a"]}, "has the type 'null'"),
+    ({"type": "string", "default": 5}, "a default that does not fit: 5 is not a string"),
+    (dict(TITLED, default="Red"), "a default that does not fit"),
+    ({"type": "boolean", "default": None}, "a default that does not fit"),
+    (dict(SEVERAL, default=["x"]), "a default that does not fit"), ({"type": "number", "minimum": True}, "minimum True"),
+    ({"type": "integer", "maximum": []}, "maximum"), (dict(SEVERAL, minItems=1.5), "minItems 1.5"),
 ])
 def test_bad_fields(field, problem):
     with pytest.raises(ValueError, match=f"form field 'name'.*{problem}"):
@@ -68,8 +71,8 @@ def test_an_empty_form_and_required_fields():
 
 def test_names_that_ask_for_secrets():
     # ELIC-16
-    names = ["password", "Passphrase", "api_key", "APIKEY", "accessToken", "my_secret", "pin", "cvv", "private_key", "ssn", "user_pin", "passcode", "cvc",
-             "AccessKey"]
+    names = ["password", "Passphrase", "api_key", "APIKEY", "accessToken", "my_secret", "pin", "cvv", "private_key", "ssn",
+             "user_pin", "passcode", "cvc", "AccessKey"]
     fine = ["name", "pinned", "opinion", "keyboard", "compass", "max_tokens", "secretary", "access"]
     assert sensitive_names(form(**{name: {"type": "string"} for name in names + fine})) == names
     assert sensitive_names({}) == []
@@ -145,7 +148,8 @@ def test_defaults_fill_what_is_missing():
     ({"type": "array"}, [[]], [["x"]]),
     ({"type": "string", "format": "email"}, ["a@b", "first.last+tag@sub.example.org"],
      ["", "a", "@b", "a@", "a b@c", "a@b@c", "a@b..c", "a@b\n", "x" * 65 + "@b"]),
-    ({"type": "string", "format": "uri"}, ["http://x", "urn:a:b", "mailto:a@b", "http://[::1]:80/a%20b?c=d#e"], ["", "x", "//x", "/x", "http: //x", "1x:y", "a:b\n", "http://x/<y>",
+    ({"type": "string", "format": "uri"}, ["http://x", "urn:a:b", "mailto:a@b", "http://[::1]:80/a%20b?c=d#e"],
+     ["", "x", "//x", "/x", "http: //x", "1x:y", "a:b\n", "http://x/<y>",
      "http://x/%zz", "http://x/é"]),
     ({"type": "string", "format": "date"}, ["2025-11-25", "2024-02-29"],
      ["2025-13-01", "2025-02-30", "20251125", "2025-1-1", "x", "2025-11-25T00:00:00Z", "2025-W01-1"]),

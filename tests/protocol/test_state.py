@@ -8,7 +8,8 @@ from hypothesis import given, strategies as st
 from mcplite.protocol.state import Journal, bound_to, digest
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3), max_leaves=8)
+                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+                    max_leaves=8)
 CALL = {"name": "pay", "arguments": {"amount": 5, "to": "me"}}
 
 

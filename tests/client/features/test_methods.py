@@ -293,7 +293,8 @@ def test_a_resource_is_read():
         assert fake.got("resources/read")["params"] == {"uri": "a://b"}
 
 
-@pytest.mark.parametrize("code, data, uri", [(-32002, {"uri": "a://x"}, "a://x"), (-32602, None, "a://b"), (-32002, None, None)])
+@pytest.mark.parametrize("code, data, uri",
+                         [(-32002, {"uri": "a://x"}, "a://x"), (-32602, None, "a://b"), (-32002, None, None)])
 def test_both_error_codes_mean_a_missing_resource(code, data, uri):
     with Fake({"resources/read": Refusal(code, "gone", data)}) as fake, fake.connect() as client:
         with pytest.raises(ResourceNotFound) as caught:

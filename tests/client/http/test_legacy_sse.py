@@ -74,7 +74,8 @@ def test_other_statuses_mean_it_as_well(script, status):
         client.ping()
 
 
-@pytest.mark.parametrize("status, error", [(401, mcplite.AuthError), (500, mcplite.HTTPStatusError), (403, mcplite.HTTPStatusError)])
+@pytest.mark.parametrize("status, error",
+                         [(401, mcplite.AuthError), (500, mcplite.HTTPStatusError), (403, mcplite.HTTPStatusError)])
 def test_other_failures_do_not(script, status, error):
     script.on_initialize = lambda request, answer: answer.status(status)
     with pytest.raises(error):

@@ -44,8 +44,8 @@ def test_a_login_gives_a_token_that_clients_use(auth, script, user, grant):
 
 
 def test_a_login_at_a_server_in_another_process():
-    with subprocess.Popen([sys.executable, "-m", "tests.support.authserver"], cwd=str(ROOT), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          text=True) as process:
+    with subprocess.Popen([sys.executable, "-m", "tests.support.authserver"], cwd=str(ROOT), stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True) as process:
         there = json.loads(process.stdout.readline())
         credentials = mcplite.OAuth(ask=follow, redirect_uri=REDIRECT).login(there["url"])
         process.stdin.write("\n")

@@ -8,9 +8,10 @@ def test_the_last_level_and_the_current_subscriptions():
     remembered = ServerState()
     assert list(remembered.requests()) == []
     for method, params in (
-            ("resources/subscribe", {"uri": "a"}), ("logging/setLevel", {"level": "info"}), ("resources/subscribe", {"uri": "b"}),
-            ("resources/unsubscribe", {"uri": "a"}), ("logging/setLevel", {"level": "debug"}), ("resources/unsubscribe", {"uri": "c"}),
-            ("resources/subscribe", None), ("resources/subscribe", {"uri": 5}), ("tools/list", {"cursor": "x"})):
+            ("resources/subscribe", {"uri": "a"}), ("logging/setLevel", {"level": "info"}),
+            ("resources/subscribe", {"uri": "b"}), ("resources/unsubscribe", {"uri": "a"}),
+            ("logging/setLevel", {"level": "debug"}), ("resources/unsubscribe", {"uri": "c"}), ("resources/subscribe", None),
+            ("resources/subscribe", {"uri": 5}), ("tools/list", {"cursor": "x"})):
         remembered.note(method, params)
     assert list(remembered.requests()) == [("logging/setLevel", {"level": "debug"}), ("resources/subscribe", {"uri": "b"})]
 

@@ -614,7 +614,8 @@ def test_a_long_error_is_read_whole(site):
 @pytest.mark.parametrize("message", [5, None, {"a": 1}])
 def test_a_malformed_error_is_still_an_error(site, message):
     site.on_tools_call = lambda request, answer: answer.status(
-        503, json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": 1, "message": message}}), Content_Type="application/json")
+        503, json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": 1, "message": message}}),
+        Content_Type="application/json")
     with site.connect() as client, pytest.raises(mcplite.MCPError):
         client.call_tool("t")
 

@@ -25,7 +25,8 @@ def test_media_types(value, kind):
 
 @pytest.mark.parametrize("value, wanted", [
     (None, True), ("*/*", True), ("application/json, text/event-stream", True), ("TEXT/*, application/json;q=0.1", True),
-    ("application/json", False), ("text/event-stream;q=0, */*", False), ("*/*;q=0.000", False), ("", False), ("nonsense", False),
+    ("application/json", False), ("text/event-stream;q=0, */*", False), ("*/*;q=0.000", False), ("", False),
+    ("nonsense", False),
 ])
 def test_what_is_accepted(value, wanted):
     assert accepts(value, "application/json", "text/event-stream") is wanted
@@ -33,8 +34,9 @@ def test_what_is_accepted(value, wanted):
 
 @pytest.mark.parametrize("value, parsed", [
     ("localhost", ("localhost", None)), ("LocalHost.:8000", ("localhost", 8000)), ("[::1]:80", ("[::1]", 80)),
-    ("127.0.0.1:65535", ("127.0.0.1", 65535)), ("127.0.0.1:65536", None), ("", None), ("a b", None), ("a@b", None), ("a:b", None),
-    ("a:80:80", None), ("::1", None), ("a/b", None), ("ä.example", None), ("-a", None), ("a\n", None), (".", None),
+    ("127.0.0.1:65535", ("127.0.0.1", 65535)), ("127.0.0.1:65536", None), ("", None), ("a b", None), ("a@b", None),
+    ("a:b", None), ("a:80:80", None), ("::1", None), ("a/b", None), ("ä.example", None), ("-a", None), ("a\n", None),
+    (".", None),
 ])
 def test_hosts(value, parsed):
     assert parse_host(value) == parsed

@@ -87,7 +87,8 @@ def cuts(data, places):
 
 PIECES = st.lists(st.sampled_from([
     b"GET / HTTP/1.1", b"POST /mcp HTTP/1.0", b"Host: a", b"host:b", b"X: 1", b"Accept: */*", b"\r\n", b"\r\n", b"\r\n\r\n",
-    b"\n", b"\r", b"\0", b" ", b"\t", b":", b"http://h/", b"*", b"HTTP/1.1", b"HTTP/2.0", b"x" * 20, b"\xe9", b"\x7f", b"body"]),
+    b"\n", b"\r", b"\0", b" ", b"\t", b":", b"http://h/", b"*", b"HTTP/1.1", b"HTTP/2.0", b"x" * 20, b"\xe9", b"\x7f",
+    b"body"]),
     max_size=14).map(b"".join)
 #: With a fault here and there, and often without.
 NEARLY_RIGHT = st.builds(
@@ -145,7 +146,8 @@ def test_what_a_head_says():
 @pytest.mark.parametrize("target, path, query", [
     ("/", "/", ""), ("/mcp", "/mcp", ""), ("/a//b?", "/a//b", ""), ("*", "*", ""), ("//evil/mcp", "//evil/mcp", ""),
     ("http://example.com/mcp?x=1", "/mcp", "x=1"), ("HTTPS://example.com", "/", ""), ("http://h?q", "/", "q"),
-    ("/%6dcp", "/mcp", ""), ("/%", "/%", ""), ("/%zz%ff", "/%zz\ufffd", ""), ("/%2e%2e/mcp", "/../mcp", ""), ("/%00", "/\0", ""),
+    ("/%6dcp", "/mcp", ""), ("/%", "/%", ""), ("/%zz%ff", "/%zz\ufffd", ""), ("/%2e%2e/mcp", "/../mcp", ""),
+    ("/%00", "/\0", ""),
 ])
 def test_targets(target, path, query):
     head = head_of(f"GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -157,7 +159,8 @@ def test_targets(target, path, query):
     ("GET /", 400), ("GET / http/1.1", 400), ("GET / HTTP/1", 400), ("GET / HTTP/11.1", 400), ("GET / HTTP/\xb9.1", 400),
     ("G(T / HTTP/1.1", 400), ("G" * 33 + " / HTTP/1.1", 400), ("GET /a b HTTP/1.1", 400), ("GET /\xe9 HTTP/1.1", 400),
     ("GET a HTTP/1.1", 400), ("GET ftp://h/ HTTP/1.1", 400), ("CONNECT h:80 HTTP/1.1", 400), ("GET ?q HTTP/1.1", 400),
-    ("\x16\x03\x01\x02", 400), ("PRI * HTTP/2.0", 505), ("GET / HTTP/9.9", 505), ("GET / HTTP/0.9", 505), ("GET / HTTP/1.2", 505),
+    ("\x16\x03\x01\x02", 400), ("PRI * HTTP/2.0", 505), ("GET / HTTP/9.9", 505), ("GET / HTTP/0.9", 505),
+    ("GET / HTTP/1.2", 505),
 ])
 def test_lines_that_are_no_request(line, status):
     # SEC-13
@@ -166,7 +169,8 @@ def test_lines_that_are_no_request(line, status):
 
 @pytest.mark.parametrize("lines", [
     "no colon", "X : 1", "X\t: 1", ": 1", "(X): 1", "X\xe9: 1",  # SEC-04
-    "X: 1\r\n folded", "X: 1\r\n\tfolded", " X: 1", "X: 1\rExpect: 100-continue", "X: 1\nY: 2", "X: a\0b", "X: \x0b", "X: \x7f",  # SEC-05
+    "X: 1\r\n folded", "X: 1\r\n\tfolded", " X: 1", "X: 1\rExpect: 100-continue", "X: 1\nY: 2", "X: a\0b", "X: \x0b",
+    "X: \x7f",  # SEC-05
     "Transfer-Encoding: \x0bchunked",  # SEC-02
 ])
 def test_lines_that_are_no_header(lines):
@@ -181,8 +185,9 @@ def test_values_keep_their_bytes():
 
 
 @pytest.mark.parametrize("headers, version, fine", [
-    ("Host: a\r\n", "1.1", True), ("", "1.1", False), ("Host: a\r\nHost: a\r\n", "1.1", False), ("Host: a\r\nhOST: b\r\n", "1.1", False),
-    ("", "1.0", True), ("Host: a\r\n", "1.0", True), ("Host: a\r\nHost: b\r\n", "1.0", False), ("Host:\r\n", "1.1", True),
+    ("Host: a\r\n", "1.1", True), ("", "1.1", False), ("Host: a\r\nHost: a\r\n", "1.1", False),
+    ("Host: a\r\nhOST: b\r\n", "1.1", False), ("", "1.0", True), ("Host: a\r\n", "1.0", True),
+    ("Host: a\r\nHost: b\r\n", "1.0", False), ("Host:\r\n", "1.1", True),
 ])
 def test_a_request_has_one_host(headers, version, fine):
     # SEC-12; what the one says is for the gate to judge.
@@ -196,10 +201,10 @@ def test_a_request_has_one_host(headers, version, fine):
 @pytest.mark.parametrize("block, status", [
     (b"GET /" + b"x" * 8192, 414), (b"G" * 8194, 414), (b"GET /" + b"x" * 8192 + b" HTTP/1.1\r\nHost: a\r\n\r\n", 414),
     (b"GET / HTTP/1.1\r\nX: " + b"x" * 8191, 431), (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 8190 + b"\r\n\r\n", 431),
-    (b"GET / HTTP/1.1\r\n" + b"X: %s\r\n" % (b"x" * 1000) * 33, 431), (b"GET / HTTP/1.1\r\n" + b"X: %s\r\n" % (b"x" * 1000) * 33 + b"\r\n", 431),
+    (b"GET / HTTP/1.1\r\n" + b"X: %s\r\n" % (b"x" * 1000) * 33, 431),
+    (b"GET / HTTP/1.1\r\n" + b"X: %s\r\n" % (b"x" * 1000) * 33 + b"\r\n", 431),
     (b"GET /" + b"x" * 8178 + b" HTTP/1.1\r\n" + b"X: %s\r\n" % (b"x" * 1000) * 33, 431),
-    (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X:\r\n" * 100 + b"\r\n", 431),
-    (b"\n" * 33_000, 431),
+    (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X:\r\n" * 100 + b"\r\n", 431), (b"\n" * 33_000, 431),
 ])
 def test_what_is_too_long_is_refused_before_its_end_comes(block, status):
     # SEC-07
@@ -241,15 +246,17 @@ def test_plans(headers, expected):
 
 
 @pytest.mark.parametrize("headers, status", [
-    ("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", 400), ("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", 400),  # SEC-01
+    ("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", 400),
+    ("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n", 400),  # SEC-01
     ("Transfer-Encoding: xchunked\r\n", 501), ("Transfer-Encoding: chunked, chunked\r\n", 501), ("Transfer-Encoding:\r\n", 501),
-    ("Transfer-Encoding: gzip, chunked\r\n", 501), ("Transfer-Encoding: identity\r\n", 501), ("Transfer-Encoding: chunked;x\r\n", 501),
-    ("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n", 501), ("Transfer-Encoding: \"chunked\"\r\n", 501),
-    ("Transfer-Encoding: xchunked\r\nContent-Length: 5\r\n", 400),  # SEC-02
+    ("Transfer-Encoding: gzip, chunked\r\n", 501), ("Transfer-Encoding: identity\r\n", 501),
+    ("Transfer-Encoding: chunked;x\r\n", 501), ("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n", 501),
+    ("Transfer-Encoding: \"chunked\"\r\n", 501), ("Transfer-Encoding: xchunked\r\nContent-Length: 5\r\n", 400),  # SEC-02
     ("Content-Length: 5\r\nContent-Length: 5\r\n", 400), ("Content-Length: 5\r\nContent-Length: 6\r\n", 400),
-    ("Content-Length: -1\r\n", 400), ("Content-Length: +5\r\n", 400), ("Content-Length: 1_0\r\n", 400), ("Content-Length: 5, 5\r\n", 400),
-    ("Content-Length: 0x5\r\n", 400), ("Content-Length: 5 5\r\n", 400), ("Content-Length: 5.0\r\n", 400), ("Content-Length: \xb2\r\n", 400),
-    ("Content-Length:\r\n", 400), ("Content-Length: " + "1" * 5000 + "\r\n", 400),  # SEC-03
+    ("Content-Length: -1\r\n", 400), ("Content-Length: +5\r\n", 400), ("Content-Length: 1_0\r\n", 400),
+    ("Content-Length: 5, 5\r\n", 400), ("Content-Length: 0x5\r\n", 400), ("Content-Length: 5 5\r\n", 400),
+    ("Content-Length: 5.0\r\n", 400), ("Content-Length: \xb2\r\n", 400), ("Content-Length:\r\n", 400),
+    ("Content-Length: " + "1" * 5000 + "\r\n", 400),  # SEC-03
 ])
 def test_plans_that_leave_a_doubt(headers, status):
     assert status_of(plan, headers) == status
@@ -261,9 +268,10 @@ def test_the_old_version_has_no_chunks():
 
 
 @pytest.mark.parametrize("version, value, kept", [
-    ("1.1", None, True), ("1.1", "close", False), ("1.1", "Close", False), ("1.1", "keep-alive", True), ("1.1", "x, \tclose", False),
-    ("1.1", "closer", True), ("1.1", "keep-alive, close", False), ("1.0", None, False), ("1.0", "keep-alive", True),
-    ("1.0", "Keep-Alive", True), ("1.0", "close", False), ("1.0", "close, keep-alive", False), ("1.0", "x", False),
+    ("1.1", None, True), ("1.1", "close", False), ("1.1", "Close", False), ("1.1", "keep-alive", True),
+    ("1.1", "x, \tclose", False), ("1.1", "closer", True), ("1.1", "keep-alive, close", False), ("1.0", None, False),
+    ("1.0", "keep-alive", True), ("1.0", "Keep-Alive", True), ("1.0", "close", False), ("1.0", "close, keep-alive", False),
+    ("1.0", "x", False),
 ])
 def test_who_wants_to_go_on(version, value, kept):
     line = "" if value is None else f"Connection: {value}\r\n"
@@ -313,11 +321,13 @@ def decode_by_the_rules(data, limit=1000):
 
 
 CHUNKS = st.lists(st.sampled_from([
-    b"0", b"1", b"5", b"a", b"A", b"1f", b"00000003", b"000000003", b"3e8", b"3E9", b"\r\n", b"\r\n", b"\r", b"\n", b"x", b"hello", b"0\r\n\r\n",
-    b"5\r\nhello\r\n", b";a=b", b" ", b"\t", b";" + b"e" * 250, b"+1", b"-1", b"0x5", b"1_0", b"\0", b"\xff", b"X: trailer\r\n"]),
+    b"0", b"1", b"5", b"a", b"A", b"1f", b"00000003", b"000000003", b"3e8", b"3E9", b"\r\n", b"\r\n", b"\r", b"\n", b"x",
+    b"hello", b"0\r\n\r\n", b"5\r\nhello\r\n", b";a=b", b" ", b"\t", b";" + b"e" * 250, b"+1", b"-1", b"0x5", b"1_0", b"\0",
+    b"\xff", b"X: trailer\r\n"]),
     max_size=12).map(b"".join)
 RIGHT = st.builds(
-    lambda pieces, extension, rest: b"".join(b"%x%b\r\n%b\r\n" % (len(piece), extension, piece) for piece in pieces) + b"0\r\n\r\n" + rest,
+    lambda pieces, extension, rest: b"".join(b"%x%b\r\n%b\r\n" % (len(piece), extension,
+                                                                  piece) for piece in pieces) + b"0\r\n\r\n" + rest,
     st.lists(st.binary(min_size=1, max_size=40), max_size=6), st.sampled_from([b"", b";a", b" ; a=\"b\"", b";" + b"e" * 253]),
     st.binary(max_size=10))
 
@@ -345,9 +355,9 @@ def test_no_bytes_make_the_decoder_raise_anything_else(data, limit):
 
 
 @pytest.mark.parametrize("data", [
-    b"-1\r\n", b"+5\r\n", b"0x5\r\n", b"1_0\r\n", b"F" * 40, b"F" * 9 + b"\r\n", b" 5\r\n", b"\r\n", b";a\r\n", b"5\n", b"5\r", b"\xb2\r\n",
-    b"5\r\nhelloX", b"5\r\nhello\n", b"5\r\nhello\rX", b"0\r\nX: 1\r\n\r\n", b"0\r\n\n", b"0\r\n\rX", b"5;a\0\r\n", b"5;a\nb\r\n",
-    b"5;" + b"e" * 300, b"5;" + b"e" * 255 + b"\r\n", b"5;a\rb\r\n",
+    b"-1\r\n", b"+5\r\n", b"0x5\r\n", b"1_0\r\n", b"F" * 40, b"F" * 9 + b"\r\n", b" 5\r\n", b"\r\n", b";a\r\n", b"5\n", b"5\r",
+    b"\xb2\r\n", b"5\r\nhelloX", b"5\r\nhello\n", b"5\r\nhello\rX", b"0\r\nX: 1\r\n\r\n", b"0\r\n\n", b"0\r\n\rX", b"5;a\0\r\n",
+    b"5;a\nb\r\n", b"5;" + b"e" * 300, b"5;" + b"e" * 255 + b"\r\n", b"5;a\rb\r\n",
 ])
 def test_chunks_that_are_none(data):
     # SEC-06; a CR alone is refused when the next byte comes.

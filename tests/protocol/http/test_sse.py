@@ -53,9 +53,10 @@ def by_the_rules(data, limit=1000):
 
 
 STREAMS = st.lists(st.sampled_from([
-    b"data", b"event", b"id", b"retry", b"other", b":", b": ", b" ", b"\n", b"\n", b"\r", b"\r\n", b"\n\n", b"\r\r", b"\r\n\r\n", b"\0",
-    BOM, b"\xef", b"\xbb", "é\u2028\x85".encode(), b"\xff", b"1500", b"99999999999", b"999999999999", b"-1", b"data: {}\n\n",
-    b'event: message\nid: 1-2\ndata: {"a":1}\n\n', b": keep-alive\n\n", b"id: 0-0\nretry: 1000\ndata:\n\n", b"x" * 40]), max_size=20).map(b"".join)
+    b"data", b"event", b"id", b"retry", b"other", b":", b": ", b" ", b"\n", b"\n", b"\r", b"\r\n", b"\n\n", b"\r\r",
+    b"\r\n\r\n", b"\0", BOM, b"\xef", b"\xbb", "é\u2028\x85".encode(), b"\xff", b"1500", b"99999999999", b"999999999999", b"-1",
+    b"data: {}\n\n", b'event: message\nid: 1-2\ndata: {"a":1}\n\n', b": keep-alive\n\n", b"id: 0-0\nretry: 1000\ndata:\n\n",
+    b"x" * 40]), max_size=20).map(b"".join)
 
 
 @given(STREAMS, st.lists(st.integers(0, 1000), max_size=6), st.sampled_from([1000, 60, 1]))
@@ -82,32 +83,36 @@ def test_no_bytes_make_it_raise_anything_else(pieces, limit):
 
 @pytest.mark.parametrize("data, event", [
     (b"data: x\n\n", ("message", b"x", None, None)), (b"data:x\n\n", ("message", b"x", None, None)),
-    (b"data:  x \n\n", ("message", b" x ", None, None)), (b"data\n\n", ("message", b"", None, None)), (b"data:\n\n", ("message", b"", None, None)),
-    (b"data: a\ndata: b\ndata:\n\n", ("message", b"a\nb\n", None, None)), (b"data: a:b\n\n", ("message", b"a:b", None, None)),
+    (b"data:  x \n\n", ("message", b" x ", None, None)), (b"data\n\n", ("message", b"", None, None)),
+    (b"data:\n\n", ("message", b"", None, None)), (b"data: a\ndata: b\ndata:\n\n", ("message", b"a\nb\n", None, None)),
+    (b"data: a:b\n\n", ("message", b"a:b", None, None)),
     (b"event: endpoint\ndata: /messages?session_id=1\n\n", ("endpoint", b"/messages?session_id=1", None, None)),
     (b"event: one\nevent: two\ndata: x\n\n", ("two", b"x", None, None)), (b"event\ndata: x\n\n", ("message", b"x", None, None)),
     (b"id: 1-2\ndata: x\n\n", ("message", b"x", "1-2", None)), (b"id\ndata: x\n\n", ("message", b"x", "", None)),
     (b"id: a\0b\ndata: x\n\n", ("message", b"x", None, None)), (b"id: \xc3\xa9\ndata: x\n\n", ("message", b"x", "\xe9", None)),
     (b"retry: 1500\ndata: x\n\n", ("message", b"x", None, 1500)), (b"retry: 0\n\n", ("message", b"", None, 0)),
-    (b": a comment\ndata: x\n: another\n\n", ("message", b"x", None, None)), (b"Data: y\ndata: x\nunknown: z\n\n", ("message", b"x", None, None)),
+    (b": a comment\ndata: x\n: another\n\n", ("message", b"x", None, None)),
+    (b"Data: y\ndata: x\nunknown: z\n\n", ("message", b"x", None, None)),
     (b"id: 0-0\nretry: 1000\ndata:\n\n", ("message", b"", "0-0", 1000)), (b"id: 7\n\n", ("message", b"", "7", None)),
     (BOM + b"data: x\n\n", ("message", b"x", None, None)), (b"data: " + BOM + b"\n\n", ("message", BOM, None, None)),
-    ("data: \u2028\x85\x0c\n\n".encode(), ("message", "\u2028\x85\x0c".encode(), None, None)), (b"data: \xff\n\n", ("message", b"\xff", None, None)),
+    ("data: \u2028\x85\x0c\n\n".encode(), ("message", "\u2028\x85\x0c".encode(), None, None)),
+    (b"data: \xff\n\n", ("message", b"\xff", None, None)),
 ])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_fields(data, event, end):
     assert parse([data.replace(b"\n", end)])[0] == [event]
 
 
-@pytest.mark.parametrize("data", [b"", b"\n\n\n", b": keep-alive\n\n", b"event: x\n\n", b"data: x\n", b"data: x", b"id: 1\nretry: 2\ndata: x",
-                                  BOM, BOM[:2], b"unknown: x\n\n", BOM + BOM + b"data: x\n\n"])
+@pytest.mark.parametrize("data", [b"", b"\n\n\n", b": keep-alive\n\n", b"event: x\n\n", b"data: x\n", b"data: x",
+                                  b"id: 1\nretry: 2\ndata: x", BOM, BOM[:2], b"unknown: x\n\n", BOM + BOM + b"data: x\n\n"])
 def test_what_is_no_event(data):
     # The second mark of byte order is a part of the field's name, which nobody knows then.
     assert parse([data]) == ([], (None, None))
 
 
-@pytest.mark.parametrize("value, known", [(b"1500", 1500), (b"0", 0), (b"1000000000000", None), (b"99999999999", 2_592_000_000), (b"-5", None),
-                                          (b"1.5", None), (b"soon", None), (b"", None), (b"1 ", None), ("\u0661".encode(), None)])
+@pytest.mark.parametrize("value, known", [(b"1500", 1500), (b"0", 0), (b"1000000000000", None), (b"99999999999", 2_592_000_000),
+                                          (b"-5", None), (b"1.5", None), (b"soon", None), (b"", None), (b"1 ", None),
+                                          ("\u0661".encode(), None)])
 def test_retry_times_are_plain_numbers_within_a_month(value, known):
     # REL-46
     events, (_, retry) = parse([b"retry: " + value + b"\ndata: x\n\n"])
@@ -131,8 +136,8 @@ def test_an_event_carries_its_own_id_only():
     assert (first.id, first.event) == ("1", "a") and (second.id, second.event) == (None, "message")
 
 
-@pytest.mark.parametrize("pieces", [[b"data: " + b"x" * 100], [b"x"] * 101, [b"data: x\n"] * 20, [b":" + b"x" * 50 + b"\n"] * 2 + [b"x"],
-                                    [b"data: " + b"x" * 95 + b"\n\n"]])
+@pytest.mark.parametrize("pieces", [[b"data: " + b"x" * 100], [b"x"] * 101, [b"data: x\n"] * 20,
+                                    [b":" + b"x" * 50 + b"\n"] * 2 + [b"x"], [b"data: " + b"x" * 95 + b"\n\n"]])
 def test_an_event_has_a_limit(pieces):
     # SEC-63: also without any delimiter.
     with pytest.raises(ProtocolError, match="more than 100 bytes"):

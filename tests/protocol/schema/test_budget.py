@@ -31,8 +31,9 @@ def test_a_budget_ends():
 
 
 @pytest.mark.parametrize("keyword, argument, instance, steps", [
-    ("type", "string", "x", 1), ("type", "string", "x" * 10_000, 1), ("enum", list(range(160)), 1, 11), ("properties", dict.fromkeys(range(32)), {}, 3),
-    ("items", {}, [0] * 2560, 11), ("propertyNames", {}, dict.fromkeys(range(512)), 3), ("unevaluatedItems", False, [0] * 1024, 1 + 4 + 1024),
+    ("type", "string", "x", 1), ("type", "string", "x" * 10_000, 1), ("enum", list(range(160)), 1, 11),
+    ("properties", dict.fromkeys(range(32)), {}, 3), ("items", {}, [0] * 2560, 11),
+    ("propertyNames", {}, dict.fromkeys(range(512)), 3), ("unevaluatedItems", False, [0] * 1024, 1 + 4 + 1024),
     ("unevaluatedProperties", False, dict.fromkeys(range(64)), 1 + 4),
 ])
 def test_what_keywords_cost(keyword, argument, instance, steps):

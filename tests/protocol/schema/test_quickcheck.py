@@ -12,7 +12,8 @@ from mcplite.protocol.schema.validation import Validator
 DRAFT7 = "http://json-schema.org/draft-07/schema#"
 NUMBERS = {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]}
 NODE = {"$defs": {"node": {
-    "type": "object", "properties": {"value": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}},
+    "type": "object",
+    "properties": {"value": {"type": "integer"}, "next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}},
     "required": ["value"]}}, "$ref": "#/$defs/node"}
 
 
@@ -25,32 +26,35 @@ NODE = {"$defs": {"node": {
     ({"type": ["object", "null"], "required": ["a"]}, None, True), ({"type": ["object", "null"], "required": ["a"]}, {}, False),
     ({"type": "array", "items": {"type": "array", "items": {"type": "integer"}}}, [[1], [2, "x"]], False),
     ({"items": {"type": "integer"}}, {"a": "x"}, True), ({"items": {"not": {}}}, [1], None), ({"items": {"not": {}}}, [], True),
-    ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, None, True), ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "x", False),
-    ({"anyOf": [{"not": {}}, {"type": "null"}]}, "x", None), ({"anyOf": [{"not": {}}, {"type": "string"}]}, "x", True),
-    (NODE, {"value": 1, "next": {"value": 2, "next": None}}, True), (NODE, {"value": 1, "next": {"value": "x"}}, False),
+    ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, None, True),
+    ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "x", False), ({"anyOf": [{"not": {}}, {"type": "null"}]}, "x", None),
+    ({"anyOf": [{"not": {}}, {"type": "string"}]}, "x", True), (NODE, {"value": 1, "next": {"value": 2, "next": None}}, True),
+    (NODE, {"value": 1, "next": {"value": "x"}}, False),
     ({"$defs": {"s": {"type": "string"}}, "properties": {"a": {"$ref": "#/$defs/s", "maxLength": 2}}}, {"a": "xyz"}, False),
     ({"definitions": {"s": {"type": "string"}}, "$ref": "#/definitions/s"}, "x", True),
     # Whatever else a schema says is for jsonschema.
     ({"allOf": [{}]}, 1, None), ({"oneOf": [{}]}, 1, None), ({"not": False}, 1, None), ({"patternProperties": {}}, {}, None),
-    ({"prefixItems": [{}]}, [], None), ({"items": [{}]}, [], None), ({"contains": {}}, [1], None), ({"dependentRequired": {}}, {}, None),
-    ({"if": {}}, 1, None), ({"unevaluatedProperties": False}, {}, None), ({"propertyNames": {}}, {}, None), (False, 1, None),
-    ({"$ref": "#"}, 1, None), ({"$ref": "#/$defs/a"}, 1, None), ({"$ref": "#/$defs/a", "$defs": {}}, 1, None),
-    ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {}}}, 1, None), ({"$ref": "#/$defs/a/items", "$defs": {"a": {"items": {}}}}, 1, None),
-    ({"$ref": "#x", "$anchor": "x"}, 1, None), ({"$ref": 5}, 1, None), ({"$dynamicRef": "#x"}, 1, None), ({"$ref": "#/$defs/a", "$defs": 5}, 1, None),
+    ({"prefixItems": [{}]}, [], None), ({"items": [{}]}, [], None), ({"contains": {}}, [1], None),
+    ({"dependentRequired": {}}, {}, None), ({"if": {}}, 1, None), ({"unevaluatedProperties": False}, {}, None),
+    ({"propertyNames": {}}, {}, None), (False, 1, None), ({"$ref": "#"}, 1, None), ({"$ref": "#/$defs/a"}, 1, None),
+    ({"$ref": "#/$defs/a", "$defs": {}}, 1, None), ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {}}}, 1, None),
+    ({"$ref": "#/$defs/a/items", "$defs": {"a": {"items": {}}}}, 1, None), ({"$ref": "#x", "$anchor": "x"}, 1, None),
+    ({"$ref": 5}, 1, None), ({"$dynamicRef": "#x"}, 1, None), ({"$ref": "#/$defs/a", "$defs": 5}, 1, None),
     ({"$id": "https://example.com/", "$schema": "s", "type": "integer"}, 1, True),
     # Within a schema these change what references and keywords mean.
     ({"items": {"$id": "https://example.com/", "type": "integer"}}, [1], None), ({"items": {"$schema": DRAFT7}}, [1], None),
     # What is no schema.
-    ({"properties": 5}, {}, None), ({"required": "a"}, {}, None), ({"required": [5]}, {}, None), ({"additionalProperties": 5}, {}, None),
-    ({"anyOf": 5}, 1, None), ({"anyOf": []}, 1, None), ({"items": 5}, [1], None), ([], 1, None), (None, 1, None),
+    ({"properties": 5}, {}, None), ({"required": "a"}, {}, None), ({"required": [5]}, {}, None),
+    ({"additionalProperties": 5}, {}, None), ({"anyOf": 5}, 1, None), ({"anyOf": []}, 1, None), ({"items": 5}, [1], None),
+    ([], 1, None), (None, 1, None),
 ])
 def test_verdicts(schema, value, verdict):
     assert compile_check(schema)(value) is verdict
 
 
 def test_notes_say_nothing():
-    notes = {"title": "t", "description": "d", "default": 1, "examples": [], "format": "email", "deprecated": True, "x-mine": {"not": {}},
-             "$comment": "c", "readOnly": True, "writeOnly": True, "$defs": {"a": {"not": {}}}}
+    notes = {"title": "t", "description": "d", "default": 1, "examples": [], "format": "email", "deprecated": True,
+             "x-mine": {"not": {}}, "$comment": "c", "readOnly": True, "writeOnly": True, "$defs": {"a": {"not": {}}}}
     check = compile_check({**notes, "items": {**notes, "type": "integer"}})
     assert check([1]) is True and check(["x"]) is False
 
@@ -75,8 +79,8 @@ class Text(str):
 
 
 @pytest.mark.parametrize("schema", [
-    {"type": "string"}, {"type": "integer"}, NUMBERS, {"maxLength": 1}, {"minimum": 3}, {"items": {}}, {"enum": ["x"]}, {"const": 1},
-    {"multipleOf": 2}, {"uniqueItems": True}, {"pattern": "x"}, {"required": []},
+    {"type": "string"}, {"type": "integer"}, NUMBERS, {"maxLength": 1}, {"minimum": 3}, {"items": {}}, {"enum": ["x"]},
+    {"const": 1}, {"multipleOf": 2}, {"uniqueItems": True}, {"pattern": "x"}, {"required": []},
 ])
 def test_nothing_is_certain_about_other_classes(schema):
     for value in (Text("x"), (1, 2), object(), b"x", type("Number", (int,), {})(1)):
@@ -98,8 +102,9 @@ def test_alternatives_within_alternatives_are_given_up():
 
 
 @pytest.mark.parametrize("schema, value", [
-    ({"items": {"type": "integer"}}, [1] * 10), ({"additionalProperties": {}}, dict.fromkeys(range(10))), ({"required": ["a"] * 10}, {"a": 1}),
-    ({"anyOf": [{"type": "string"}] * 10}, 1), ({"items": {"type": "integer", "minimum": 0}}, [1] * 5),
+    ({"items": {"type": "integer"}}, [1] * 10), ({"additionalProperties": {}}, dict.fromkeys(range(10))),
+    ({"required": ["a"] * 10}, {"a": 1}), ({"anyOf": [{"type": "string"}] * 10}, 1),
+    ({"items": {"type": "integer", "minimum": 0}}, [1] * 5),
 ])
 def test_each_kind_of_work_is_counted(schema, value, monkeypatch):
     assert compile_check(schema)(value) is not None
@@ -167,17 +172,20 @@ def test_what_is_simple_needs_no_jsonschema():
 # ---- the same verdicts as jsonschema ----
 
 NAMES = st.sampled_from(["a", "b", "c"])
-SCALARS = st.none() | st.booleans() | st.integers(-4, 4) | st.sampled_from([1.0, 0.0, -0.0, 0.5, 2.5, 1e300, 10**25, 1e25]) | st.sampled_from(["", "a", "ab", "1", "é"])
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=6)
+SCALARS = st.none() | st.booleans() | st.integers(-4,
+                                                  4) | st.sampled_from([1.0, 0.0, -0.0, 0.5, 2.5, 1e300, 10**25,
+                                                                        1e25]) | st.sampled_from(["", "a", "ab", "1", "é"])
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+                      max_leaves=6)
 BOUNDS = st.integers(-3, 3) | st.sampled_from([0.5, 1.0, 2.5])
 COUNTS = st.integers(0, 3)
 TYPES = st.sampled_from(["string", "number", "integer", "boolean", "null", "array", "object"])
 KEYWORDS = st.fixed_dictionaries({}, optional={
-    "type": TYPES | st.lists(TYPES, min_size=1, max_size=3, unique=True), "enum": st.lists(VALUES, min_size=1, max_size=3), "const": VALUES,
-    "minimum": BOUNDS, "maximum": BOUNDS, "exclusiveMinimum": BOUNDS, "exclusiveMaximum": BOUNDS, "minLength": COUNTS, "maxLength": COUNTS,
-    "minItems": COUNTS, "maxItems": COUNTS, "minProperties": COUNTS, "maxProperties": COUNTS, "multipleOf": st.sampled_from([1, 2, 3, 0.5]),
-    "pattern": st.sampled_from(["a", "^a?$", "[0-9]"]), "uniqueItems": st.booleans(), "format": st.sampled_from(["email", "date"]),
-    "title": st.just("t"), "default": VALUES,
+    "type": TYPES | st.lists(TYPES, min_size=1, max_size=3, unique=True), "enum": st.lists(VALUES, min_size=1, max_size=3),
+    "const": VALUES, "minimum": BOUNDS, "maximum": BOUNDS, "exclusiveMinimum": BOUNDS, "exclusiveMaximum": BOUNDS,
+    "minLength": COUNTS, "maxLength": COUNTS, "minItems": COUNTS, "maxItems": COUNTS, "minProperties": COUNTS,
+    "maxProperties": COUNTS, "multipleOf": st.sampled_from([1, 2, 3, 0.5]), "pattern": st.sampled_from(["a", "^a?$", "[0-9]"]),
+    "uniqueItems": st.booleans(), "format": st.sampled_from(["email", "date"]), "title": st.just("t"), "default": VALUES,
 })
 
 
@@ -185,8 +193,8 @@ def grow(inner):
     parts = st.fixed_dictionaries({}, optional={
         "properties": st.dictionaries(NAMES, inner, max_size=3), "required": st.lists(NAMES, max_size=2, unique=True),
         "additionalProperties": st.booleans() | inner, "items": inner, "anyOf": st.lists(inner, min_size=1, max_size=3),
-        "allOf": st.lists(inner, min_size=1, max_size=2), "oneOf": st.lists(inner, min_size=1, max_size=2), "not": inner, "contains": inner,
-        "patternProperties": st.dictionaries(st.just("^a"), inner, max_size=1),
+        "allOf": st.lists(inner, min_size=1, max_size=2), "oneOf": st.lists(inner, min_size=1, max_size=2), "not": inner,
+        "contains": inner, "patternProperties": st.dictionaries(st.just("^a"), inner, max_size=1),
     })
     return st.tuples(st.one_of(st.just({}), KEYWORDS), parts).map(lambda pair: {**pair[0], **pair[1]})
 
@@ -195,7 +203,8 @@ SCHEMAS = st.recursive(st.one_of(st.booleans(), KEYWORDS, st.just({"$ref": "#/$d
 
 
 @settings(max_examples=150)
-@given(SCHEMAS.filter(lambda schema: isinstance(schema, dict)), SCHEMAS, st.lists(VALUES, min_size=1, max_size=4), st.booleans())
+@given(SCHEMAS.filter(lambda schema: isinstance(schema, dict)), SCHEMAS, st.lists(VALUES, min_size=1, max_size=4),
+       st.booleans())
 def test_the_verdict_is_jsonschema_s(schema, one, values, draft7):
     whole = {**schema, "$defs": {"one": {"items": one}}}
     if draft7:

@@ -18,8 +18,8 @@ def refusal(schema, trusted=True):
 # ---- dialects ----
 
 @pytest.mark.parametrize("name, draft7", [
-    (None, False), ("https://json-schema.org/draft/2020-12/schema", False), ("http://json-schema.org/draft/2020-12/schema#", False),
-    (DRAFT7, True), ("https://json-schema.org/draft-07/schema", True),
+    (None, False), ("https://json-schema.org/draft/2020-12/schema", False),
+    ("http://json-schema.org/draft/2020-12/schema#", False), (DRAFT7, True), ("https://json-schema.org/draft-07/schema", True),
 ])
 def test_served_dialects(name, draft7):
     # JSCH-01, JSCH-03
@@ -27,8 +27,9 @@ def test_served_dialects(name, draft7):
 
 
 @pytest.mark.parametrize("name", [
-    "", "2020-12", "http://json-schema.org/schema#", "http://json-schema.org/draft-04/schema#", "https://json-schema.org/draft/2019-09/schema",
-    "ftp://json-schema.org/draft-07/schema", DRAFT7 + "#", DRAFT7 + "\n", 5, ["x"], {},
+    "", "2020-12", "http://json-schema.org/schema#", "http://json-schema.org/draft-04/schema#",
+    "https://json-schema.org/draft/2019-09/schema", "ftp://json-schema.org/draft-07/schema", DRAFT7 + "#", DRAFT7 + "\n", 5,
+    ["x"], {},
 ])
 def test_other_dialects_are_refused(name):
     # JSCH-04
@@ -47,24 +48,28 @@ def test_parts_keep_to_the_dialect_of_the_whole():
 # ---- references ----
 
 @pytest.mark.parametrize("schema", [
-    {"$ref": "#"}, {"$ref": ""}, {"$defs": {"a": True}, "$ref": "#/$defs/a"}, {"$defs": {"a b/c~d%": {}}, "$ref": "#/$defs/a%20b~1c~0d%25"},
-    {"allOf": [{}, {"$ref": "#/allOf/0"}]}, {"x-own": {"deep": [{"type": "string"}]}, "$ref": "#/x-own/deep/0"},
-    {"items": {"$anchor": "a"}, "$ref": "#a"}, {"items": {"$dynamicAnchor": "a"}, "$dynamicRef": "#a"},
+    {"$ref": "#"}, {"$ref": ""}, {"$defs": {"a": True}, "$ref": "#/$defs/a"},
+    {"$defs": {"a b/c~d%": {}}, "$ref": "#/$defs/a%20b~1c~0d%25"}, {"allOf": [{}, {"$ref": "#/allOf/0"}]},
+    {"x-own": {"deep": [{"type": "string"}]}, "$ref": "#/x-own/deep/0"}, {"items": {"$anchor": "a"}, "$ref": "#a"},
+    {"items": {"$dynamicAnchor": "a"}, "$dynamicRef": "#a"},
     # $id: the base for references, and a name for parts
     {"$id": BASE, "$ref": "#/$defs/a", "$defs": {"a": {}}}, {"$id": BASE, "$ref": "main.json#/$defs/a", "$defs": {"a": {}}},
     {"$id": BASE, "$ref": "other.json", "$defs": {"a": {"$id": "other.json"}}},
-    {"$id": BASE, "$ref": "https://example.com/schemas/other.json#b", "$defs": {"a": {"$id": "other.json", "items": {"$anchor": "b"}}}},
+    {"$id": BASE, "$ref": "https://example.com/schemas/other.json#b",
+     "$defs": {"a": {"$id": "other.json", "items": {"$anchor": "b"}}}},
     {"$id": BASE, "$defs": {"a": {"$id": "other.json", "$ref": "#/$defs/b", "$defs": {"b": {}}}}},
     {"$id": BASE, "$defs": {"a": {"$id": "/x/", "items": {"$id": "y", "$ref": "../main2"}}, "m": {"$id": "/main2"}}},
     {"$id": BASE, "$ref": "#/$defs/a/items", "$defs": {"a": {"$id": "other.json", "items": {"$ref": "#/x"}, "x": {}}}},
     {"$id": "urn:example:a", "$ref": "#/$defs/a", "$defs": {"a": {"$ref": "urn:example:a#/$defs/b"}, "b": {}}},
     {"$schema": DRAFT7, "definitions": {"a": {"$id": "#b"}}, "$ref": "#b"},
-    {"$schema": DRAFT7, "$id": BASE, "$ref": "#/definitions/a", "definitions": {"a": {"$id": "http://x/", "$ref": "#/definitions/b"}, "b": {}}},
+    {"$schema": DRAFT7, "$id": BASE, "$ref": "#/definitions/a",
+     "definitions": {"a": {"$id": "http://x/", "$ref": "#/definitions/b"}, "b": {}}},
     # the dialects' own schemas, which come with the validator
     {"$ref": DRAFT7}, {"$ref": "https://json-schema.org/draft/2020-12/schema"},
     # no references
-    {"enum": [{"$ref": "http://127.0.0.1/"}]}, {"const": {"$ref": "#/x"}}, {"default": {"$ref": "x"}}, {"examples": [{"$ref": "x"}]},
-    {"properties": {"$ref": {"type": "string"}}}, {"x-own": {"$ref": "http://127.0.0.1/"}}, {"$ref": 5}, {"$schema": DRAFT7, "$dynamicRef": "x"},
+    {"enum": [{"$ref": "http://127.0.0.1/"}]}, {"const": {"$ref": "#/x"}}, {"default": {"$ref": "x"}},
+    {"examples": [{"$ref": "x"}]}, {"properties": {"$ref": {"type": "string"}}}, {"x-own": {"$ref": "http://127.0.0.1/"}},
+    {"$ref": 5}, {"$schema": DRAFT7, "$dynamicRef": "x"},
 ])
 def test_references_within(schema):
     check_rules(schema, "it", False)
@@ -73,25 +78,30 @@ def test_references_within(schema):
 @pytest.mark.parametrize("schema, reason", [
     # JSCH-08, SEC-75
     ({"$ref": "http://127.0.0.1/x"}, "never fetched"), ({"$dynamicRef": "http://127.0.0.1/x#a"}, "never fetched"),
-    ({"$ref": "file:///etc/passwd"}, "never fetched"), ({"$ref": "other.json"}, "never fetched"), ({"$ref": "//127.0.0.1/"}, "never fetched"),
-    ({"$ref": DRAFT7 + "/definitions/x"}, "never fetched"), ({"$ref": "http://json-schema.org/draft-04/schema#"}, "never fetched"),
+    ({"$ref": "file:///etc/passwd"}, "never fetched"), ({"$ref": "other.json"}, "never fetched"),
+    ({"$ref": "//127.0.0.1/"}, "never fetched"), ({"$ref": DRAFT7 + "/definitions/x"}, "never fetched"),
+    ({"$ref": "http://json-schema.org/draft-04/schema#"}, "never fetched"),
     ({"$id": BASE, "$ref": BASE + "x"}, "never fetched"), ({"$id": BASE, "$ref": "other.json"}, "never fetched"),
-    ({"$id": "http://127.0.0.1/", "$ref": "x"}, "never fetched"), ({"$id": BASE, "$ref": "https://example.com/schemas/"}, "never fetched"),
+    ({"$id": "http://127.0.0.1/", "$ref": "x"}, "never fetched"),
+    ({"$id": BASE, "$ref": "https://example.com/schemas/"}, "never fetched"),
     ({"items": {"$id": BASE, "$ref": "other.json"}}, "never fetched"), ({"$id": BASE, "$ref": "http://["}, "is not a URI"),
     ({"$id": BASE, "items": {"$id": "http://["}}, "is not a URI"), ({"$ref": "http://["}, "never fetched"),
     ({"x-own": {"items": {"$ref": "http://127.0.0.1/"}}, "$ref": "#/x-own"}, "never fetched"),
     ({"default": {"$ref": "http://127.0.0.1/"}, "$ref": "#/default"}, "never fetched"),
     *(({keyword: {"$ref": "http://127.0.0.1/"}}, "never fetched") for keyword in (
-        "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then", "unevaluatedItems",
-        "unevaluatedProperties", "additionalItems")),
-    *(({keyword: [True, {"$ref": "http://127.0.0.1/"}]}, "never fetched") for keyword in ("allOf", "anyOf", "oneOf", "items", "prefixItems")),
+        "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then",
+        "unevaluatedItems", "unevaluatedProperties", "additionalItems")),
+    *(({keyword: [True, {"$ref": "http://127.0.0.1/"}]}, "never fetched") for keyword in ("allOf", "anyOf", "oneOf", "items",
+                                                                                          "prefixItems")),
     *(({keyword: {"a": {"$ref": "http://127.0.0.1/"}}}, "never fetched") for keyword in (
         "$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties")),
     # JSCH-11
-    ({"$ref": "#/$defs/a"}, "refers to no part"), ({"$ref": "#/$defs/a", "$defs": {}}, "refers to no part"), ({"$ref": "#a"}, "refers to no part"),
-    ({"$ref": "#/allOf/1", "allOf": [{}]}, "refers to no part"), ({"$ref": "#/allOf/-1", "allOf": [{}]}, "refers to no part"),
-    ({"$ref": "#/title", "title": "x"}, "refers to no part"), ({"$ref": "#/required", "required": ["a"]}, "refers to no part"),
-    ({"$ref": "#/allOf/" + "9" * 5000, "allOf": [{}]}, "refers to no part"), ({"$ref": "#/allOf/²", "allOf": [{}]}, "refers to no part"),
+    ({"$ref": "#/$defs/a"}, "refers to no part"), ({"$ref": "#/$defs/a", "$defs": {}}, "refers to no part"),
+    ({"$ref": "#a"}, "refers to no part"), ({"$ref": "#/allOf/1", "allOf": [{}]}, "refers to no part"),
+    ({"$ref": "#/allOf/-1", "allOf": [{}]}, "refers to no part"), ({"$ref": "#/title", "title": "x"}, "refers to no part"),
+    ({"$ref": "#/required", "required": ["a"]}, "refers to no part"),
+    ({"$ref": "#/allOf/" + "9" * 5000, "allOf": [{}]}, "refers to no part"),
+    ({"$ref": "#/allOf/²", "allOf": [{}]}, "refers to no part"),
     ({"$id": BASE, "$ref": "#b", "$defs": {"a": {"$id": "other.json", "$anchor": "b"}}}, "refers to no part"),
     ({"$defs": {"a": {"$id": BASE, "$ref": "#/$defs/b"}, "b": {}}}, "refers to no part"),
 ])
@@ -134,7 +144,9 @@ def test_schemas_that_contain_themselves():
         assert "it: it " in refusal(schema)
 
 
-@pytest.mark.parametrize("schema", [{5: {}}, {"properties": {None: {}}}, {"const": {1, 2}}, {"const": b"x"}, {"const": float("nan")}, {"minimum": float("inf")}])
+@pytest.mark.parametrize("schema",
+                         [{5: {}}, {"properties": {None: {}}}, {"const": {1, 2}}, {"const": b"x"}, {"const": float("nan")},
+                          {"minimum": float("inf")}])
 def test_what_is_not_json(schema):
     assert "it is not JSON: " in refusal(schema)
 
@@ -158,9 +170,11 @@ def test_a_stranger_s_patterns_must_be_quick(pattern):
         assert "could be matched for hours" in refusal(schema, trusted=False)
 
 
-JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.sampled_from(["#", "#/items", "#a", "x", "http://x/", "http://[", "(", "a+"]),
+JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.sampled_from(["#", "#/items", "#a", "x", "http://x/",
+                                                                                 "http://[", "(", "a+"]),
                     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([
-                        "$ref", "$id", "$schema", "$anchor", "$defs", "items", "allOf", "properties", "pattern", "patternProperties", "x"]), inner,
+                        "$ref", "$id", "$schema", "$anchor", "$defs", "items", "allOf", "properties", "pattern",
+                        "patternProperties", "x"]), inner,
                         max_size=4), max_leaves=12)
 
 

@@ -37,11 +37,12 @@ def problems(schema, value, name=""):
     {}, {"type": "object"}, {"$schema": NEWEST, "type": "object"}, {"$schema": DRAFT_7}, {"$schema": DRAFT_7.rstrip("#")},
     {"$schema": DRAFT_7.replace("http:", "https:")}, {"$defs": {"a": {}}, "$ref": "#/$defs/a"}, {"$ref": "#"},
     {"definitions": {"a~/b%c\"": {}}, "$ref": "#/definitions/a~0~1b%25c%22"}, {"allOf": [{}, {}], "$ref": "#/allOf/1"},
-    {"$defs": {"a": {"$anchor": "here"}}, "$ref": "#here"}, {"$defs": {"a": {"$dynamicAnchor": "here"}}, "$dynamicRef": "#here"},
+    {"$defs": {"a": {"$anchor": "here"}}, "$ref": "#here"},
+    {"$defs": {"a": {"$dynamicAnchor": "here"}}, "$dynamicRef": "#here"},
     {"$id": "https://example.com/a", "$ref": "https://example.com/a#/$defs/b", "$defs": {"b": {}}},
     {"$defs": {"a": {"$id": "https://example.com/b"}}, "$ref": "https://example.com/b"},
-    {"$schema": DRAFT_7, "definitions": {"a": {"$id": "#b"}}, "$ref": "#b"},
-    {"pattern": "^(a+)+$"}, {"format": "no-such-format"}, {"x-unknown": {"$ref": 5}},
+    {"$schema": DRAFT_7, "definitions": {"a": {"$id": "#b"}}, "$ref": "#b"}, {"pattern": "^(a+)+$"},
+    {"format": "no-such-format"}, {"x-unknown": {"$ref": 5}},
 ])
 def test_usable_schemas(schema):
     # JSCH-01, JSCH-04, SEC-81
@@ -54,7 +55,8 @@ def test_usable_schemas(schema):
     (None, "not NoneType"), (True, "not bool"), ([], "not list"), ("x", "not str"),
     ({"a": object()}, "is not JSON"), ({"a": float("nan")}, "is not JSON"), ({"a": {1, 2}}, "is not JSON"),
     ({"description": "x" * 300_000}, "bytes; at most"), ({"type": "objekt"}, "not valid JSON Schema at type"),
-    ({"properties": {"a": {"minimum": "x"}}}, "not valid JSON Schema at properties/a/minimum"), ({"required": "a"}, "at required"),
+    ({"properties": {"a": {"minimum": "x"}}}, "not valid JSON Schema at properties/a/minimum"),
+    ({"required": "a"}, "at required"),
     # SEC-81
     ({"$schema": "http://json-schema.org/draft-04/schema#"}, "dialect.*draft-04.*not supported"),
     ({"$schema": "http://json-schema.org/draft-06/schema#"}, "draft-06"),
@@ -63,8 +65,8 @@ def test_usable_schemas(schema):
     # references
     ({"$ref": "#/$defs/a"}, "refers to no"), ({"$ref": "#/allOf/5", "allOf": [{}]}, "refers to no"),
     ({"$ref": "#/allOf/x", "allOf": [{}]}, "refers to no"), ({"$ref": "#nowhere"}, "refers to no"),
-    ({"$ref": "http://127.0.0.1/x"}, "never fetched"), ({"$ref": "file:///etc/passwd"}, "never fetched"), ({"$ref": "other.json"}, "never fetched"),
-    ({"$dynamicRef": "http://127.0.0.1/x"}, "never fetched"),
+    ({"$ref": "http://127.0.0.1/x"}, "never fetched"), ({"$ref": "file:///etc/passwd"}, "never fetched"),
+    ({"$ref": "other.json"}, "never fetched"), ({"$dynamicRef": "http://127.0.0.1/x"}, "never fetched"),
     ({"properties": {"a": {"items": {"$ref": "//127.0.0.1/x"}}}}, "never fetched"),
 ])
 def test_unusable_schemas(schema, reason):
@@ -109,9 +111,11 @@ def trap():
     lambda url: {"$id": url + "/base", "$ref": "other"}, lambda url: {"$id": url + "/base", "$ref": url + "/base/other"},
     lambda url: {"$id": url + "/base", "$ref": url + "/base2"}, lambda url: {"$id": url, "$ref": "/other"},
     lambda url: {"$defs": {"a": {"$id": url + "/a", "$ref": "b"}}, "$ref": "#/$defs/a"},
-    lambda url: {"$schema": DRAFT_7, "$ref": url + "/x"}, lambda url: {"$schema": DRAFT_7, "$id": url + "/", "items": {"$ref": "x"}},
+    lambda url: {"$schema": DRAFT_7, "$ref": url + "/x"},
+    lambda url: {"$schema": DRAFT_7, "$id": url + "/", "items": {"$ref": "x"}},
     lambda url: {"properties": {"a": {"$ref": url[5:] + "/x"}}}, lambda url: {"$ref": url.replace("http", "HTTP") + "/x"},
-    lambda url: {"$vocabulary": {url + "/v": True}, "type": "integer"}, lambda url: {"$id": url + "/a#", "$ref": url + "/a#/$defs/x"},
+    lambda url: {"$vocabulary": {url + "/v": True}, "type": "integer"},
+    lambda url: {"$id": url + "/a#", "$ref": url + "/a#/$defs/x"},
 ])
 @pytest.mark.parametrize("checked", [True, False])
 def test_nothing_is_fetched(trap, make, checked):
@@ -148,7 +152,8 @@ def test_exponential_composition_is_stopped():
 
 
 @pytest.mark.parametrize("schema", [
-    {"$ref": "#"}, {"allOf": [{"$ref": "#"}]}, {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
+    {"$ref": "#"}, {"allOf": [{"$ref": "#"}]},
+    {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
     {"$schema": DRAFT_7, "allOf": [{"$ref": "#"}]}, {"$dynamicRef": "#a", "$dynamicAnchor": "a"}, {"not": {"$ref": "#"}},
 ])
 def test_schemas_that_refer_to_themselves_end(schema):
@@ -186,10 +191,11 @@ def test_one_exhausted_validation_leaves_the_next_its_steps():
 # ---- SEC-77: uniqueItems in linear time, with JSON's idea of equality ----
 
 @pytest.mark.parametrize("value, unique", [
-    ([], True), ([1, 2], True), ([1, 1.0], False), ([1, True], True), ([0, False], True), ([None, None], False), (["a", "a"], False),
-    ([[1], [1]], False), ([[1], [True]], True), ([{"a": 1, "b": 2}, {"b": 2, "a": 1.0}], False), ([{"a": 1}, {"a": True}], True),
-    ([{"a": [{}]}, {"a": [[]]}], True), (["1", 1], True), ([[], {}], True), ([[["a"]], ["a"]], True), ("aa", True), ({"a": 1}, True),
-    ([2**70, float(2**70)], False), ([10**30, 10**30 + 1], True), ([0.1, 0.1], False), ([0, -0.0], False), ([{"a": None}, {}], True),
+    ([], True), ([1, 2], True), ([1, 1.0], False), ([1, True], True), ([0, False], True), ([None, None], False),
+    (["a", "a"], False), ([[1], [1]], False), ([[1], [True]], True), ([{"a": 1, "b": 2}, {"b": 2, "a": 1.0}], False),
+    ([{"a": 1}, {"a": True}], True), ([{"a": [{}]}, {"a": [[]]}], True), (["1", 1], True), ([[], {}], True),
+    ([[["a"]], ["a"]], True), ("aa", True), ({"a": 1}, True), ([2**70, float(2**70)], False), ([10**30, 10**30 + 1], True),
+    ([0.1, 0.1], False), ([0, -0.0], False), ([{"a": None}, {}], True),
 ])
 def test_unique_items(value, unique):
     for schema in ({"uniqueItems": True}, {"uniqueItems": True, "$schema": DRAFT_7}):
@@ -209,11 +215,12 @@ def test_thousands_of_objects_are_compared_at_once():
 # ---- SEC-78: patterns ----
 
 @pytest.mark.parametrize("pattern", [
-    "^(a+)+$", "(a*)*b", "((a+))+$", "(x+x+)+y", "(.*a){20}", r"(\w+\s?)*$", "(a|aa)+$", "(a|ab|b)*c", "(?:(?:a+)?)+$", "x" * 600,
-    r"(a+b?)*c", "(.*)*$", "(a{1,50}){1,50}b",
+    "^(a+)+$", "(a*)*b", "((a+))+$", "(x+x+)+y", "(.*a){20}", r"(\w+\s?)*$", "(a|aa)+$", "(a|ab|b)*c", "(?:(?:a+)?)+$",
+    "x" * 600, r"(a+b?)*c", "(.*)*$", "(a{1,50}){1,50}b",
 ])
 def test_a_stranger_s_patterns_that_could_take_for_ever(pattern):
-    for schema in ({"pattern": pattern}, {"patternProperties": {pattern: {}}}, {"properties": {"a": {"items": {"pattern": pattern}}}}):
+    for schema in ({"pattern": pattern}, {"patternProperties": {pattern: {}}},
+                   {"properties": {"a": {"items": {"pattern": pattern}}}}):
         assert "pattern" in refusal(schema, trusted=False)
         check_schema(schema, what="it")
 
@@ -226,8 +233,8 @@ def test_broken_patterns():
 
 
 @pytest.mark.parametrize("pattern", [
-    "", "^a+$", r"^\d{4}-\d{2}-\d{2}$", "^[a-z0-9]+(?:-[a-z0-9]+)*$", "^(foo|bar)+$", r"^[^@\s]+@[^@\s]+\.[a-z]+$", "^#[0-9a-f]{6}$",
-    r"^(\d{1,3}\.){3}\d{1,3}$", r"^https?://\S+$", "^x-",
+    "", "^a+$", r"^\d{4}-\d{2}-\d{2}$", "^[a-z0-9]+(?:-[a-z0-9]+)*$", "^(foo|bar)+$", r"^[^@\s]+@[^@\s]+\.[a-z]+$",
+    "^#[0-9a-f]{6}$", r"^(\d{1,3}\.){3}\d{1,3}$", r"^https?://\S+$", "^x-",
 ])
 def test_ordinary_patterns_of_a_stranger(pattern):
     check_schema({"pattern": pattern, "patternProperties": {pattern: {}}}, what="it", trusted=False)
@@ -256,7 +263,8 @@ def test_matching_many_long_texts_is_stopped():
 def test_long_names_are_not_matched():
     schema = {"patternProperties": {"^x-": {"type": "string"}}, "additionalProperties": False}
     assert Validator(schema).problems({"x-" + "a" * 200: "y"}) == []
-    assert Validator(schema).problems({"x-" + "a" * 300: "y"}) == ["names of more than 256 characters are not matched against patterns"]
+    assert Validator(schema).problems({"x-" + "a" * 300: "y"}) == [
+        "names of more than 256 characters are not matched against patterns"]
     assert "was stopped" in Validator({"patternProperties": {f"^{number}x": {} for number in range(100)}}).problems(
         {f"{number}y": 1 for number in range(10_000)})[0]
 
@@ -293,9 +301,10 @@ def test_patterns_are_searched_and_no_format_is_checked():
 # ---- SEC-80, SEC-84: odd values ----
 
 @pytest.mark.parametrize("schema, value", [
-    ({"multipleOf": 0.5}, 10**400), ({"multipleOf": 1e-300}, 1e300), ({"multipleOf": 3}, float("inf")), ({"multipleOf": 0.1}, float("nan")),
-    ({"pattern": "("}, "x"), ({"patternProperties": {"(": {}}}, {"x": 1}), ({"type": "no-such"}, 1), ({"minLength": "x"}, "x"),
-    ({"properties": 5}, {"a": 1}), ({"required": 5}, {}), ({"items": 5}, [1]), ({"$ref": 5}, 1), ({"enum": 5}, 1),
+    ({"multipleOf": 0.5}, 10**400), ({"multipleOf": 1e-300}, 1e300), ({"multipleOf": 3}, float("inf")),
+    ({"multipleOf": 0.1}, float("nan")), ({"pattern": "("}, "x"), ({"patternProperties": {"(": {}}}, {"x": 1}),
+    ({"type": "no-such"}, 1), ({"minLength": "x"}, "x"), ({"properties": 5}, {"a": 1}), ({"required": 5}, {}),
+    ({"items": 5}, [1]), ({"$ref": 5}, 1), ({"enum": 5}, 1),
 ])
 def test_whatever_jsonschema_raises_makes_a_value_invalid(schema, value):
     found = Validator(schema).problems(value)
@@ -312,8 +321,9 @@ def test_enums_of_things_that_have_no_hash():
 
 
 @pytest.mark.parametrize("kind, good, bad", [
-    ("integer", [1, 1.0, -0.0, 10**30], [True, 1.5, "1", None]), ("number", [1, 1.5], [False, "1"]), ("boolean", [True], [0, 1, "true"]),
-    ("string", [""], [0, None, []]), ("null", [None], [0, ""]), ("array", [[]], [{}, "", None]), ("object", [{}], [[], None]),
+    ("integer", [1, 1.0, -0.0, 10**30], [True, 1.5, "1", None]), ("number", [1, 1.5], [False, "1"]),
+    ("boolean", [True], [0, 1, "true"]), ("string", [""], [0, None, []]), ("null", [None], [0, ""]),
+    ("array", [[]], [{}, "", None]), ("object", [{}], [[], None]),
 ])
 @pytest.mark.parametrize("dialect", [NEWEST, DRAFT_7])
 def test_types(kind, good, bad, dialect):
@@ -334,7 +344,8 @@ def test_the_two_dialects_differ():
 # ---- sentences ----
 
 def test_problems_say_where():
-    schema = {"type": "object", "properties": {"list": {"items": {"properties": {"n": {"type": "integer"}}}}, "s": {"type": "string"}},
+    schema = {"type": "object",
+              "properties": {"list": {"items": {"properties": {"n": {"type": "integer"}}}}, "s": {"type": "string"}},
               "required": ["gone"]}
     value = {"list": [{}, {"n": "x"}], "s": 5}
     assert sorted(Validator(schema).problems(value, "arguments")) == [
@@ -402,16 +413,19 @@ def test_a_validation_within_a_validation_counts_for_itself():
 # ---- the verdict is that of jsonschema ----
 
 SIMPLE = st.sampled_from([
-    {"type": "integer"}, {"type": "string", "minLength": 2}, {"type": ["null", "boolean"]}, {"enum": [1, "a", None, True]}, {"const": 0},
-    {"minimum": 0, "maximum": 2}, {"pattern": "^a"}, {"multipleOf": 2}, {"uniqueItems": True}, {"maxItems": 1}, {}, {"not": {"type": "string"}}])
+    {"type": "integer"}, {"type": "string", "minLength": 2}, {"type": ["null", "boolean"]}, {"enum": [1, "a", None, True]},
+    {"const": 0}, {"minimum": 0, "maximum": 2}, {"pattern": "^a"}, {"multipleOf": 2}, {"uniqueItems": True}, {"maxItems": 1},
+    {}, {"not": {"type": "string"}}])
 SCHEMAS = st.recursive(SIMPLE, lambda inner: st.one_of(
     st.builds(lambda item: {"type": "array", "items": item}, inner),
     st.builds(lambda item: {"properties": {"a": item, "b": {"type": "integer"}}, "required": ["a"]}, inner),
     st.builds(lambda item: {"additionalProperties": item, "maxProperties": 2}, inner),
-    st.builds(lambda *items: {"anyOf": list(items)}, inner, inner), st.builds(lambda *items: {"oneOf": list(items)}, inner, inner),
+    st.builds(lambda *items: {"anyOf": list(items)}, inner, inner),
+    st.builds(lambda *items: {"oneOf": list(items)}, inner, inner),
     st.builds(lambda item: {"$defs": {"x": {"type": "integer"}}, "allOf": [item]}, inner)), max_leaves=5)
 VALUES = st.recursive(st.sampled_from([0, 1, 2, -1, 1.0, 0.5, True, False, None, "", "a", "ab", "b"]),
-                      lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", "c"]), inner, max_size=3),
+                      lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", "c"]), inner,
+                                                                                  max_size=3),
                       max_leaves=6)
 
 
@@ -424,7 +438,8 @@ def test_the_verdict_is_that_of_jsonschema(schema, value):
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3)
-                    | st.dictionaries(st.sampled_from(["type", "$ref", "$id", "items", "pattern", "$schema", "#", "properties", "allOf"])
+                    | st.dictionaries(st.sampled_from(["type", "$ref", "$id", "items", "pattern", "$schema", "#", "properties",
+                                                       "allOf"])
                                       | st.text(max_size=3), inner, max_size=4), max_leaves=8), VALUES)
 def test_any_schema_is_accepted_or_refused(schema, value):
     try:

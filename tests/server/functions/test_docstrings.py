@@ -126,8 +126,8 @@ def test_sections_have_several_names(title):
 
 
 @pytest.mark.parametrize("docstring", [
-    "Args of any kind.", "Args", "It.\nText:\n    Args:\n        a: b", "Call it with Args:", "It.\nThe args:\n    a: b", "a: b",
-    "See :func:`it` for more", ":func:`it` does it", "Note: this"])
+    "Args of any kind.", "Args", "It.\nText:\n    Args:\n        a: b", "Call it with Args:", "It.\nThe args:\n    a: b",
+    "a: b", "See :func:`it` for more", ":func:`it` does it", "Note: this"])
 def test_lines_that_only_look_like_a_section_are_text(docstring):
     assert parse(docstring) == Documentation(docstring, {})
 

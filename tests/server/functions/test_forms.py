@@ -63,11 +63,13 @@ CONFIRM = {"type": "object", "properties": {
      [({"id": "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "day": "2024-05-06"},
        Asked(None, datetime.date(2024, 5, 6), uuid.UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8")))]),
     (Typed, {"type": "object", "properties": {"a": {"type": "integer"}}}, [({}, {}), ({"a": 1, "b": 2}, {"a": 1})]),
-    (Named, {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string", "enum": ["x", "y"], "default": "x"}},
+    (Named, {"type": "object",
+             "properties": {"a": {"type": "integer"}, "b": {"type": "string", "enum": ["x", "y"], "default": "x"}},
              "required": ["a"]}, [({"a": 1}, Named(1))]),
     (str, {"type": "object", "properties": {"value": {"type": "string"}}, "required": ["value"]}, [({"value": "x"}, "x")]),
     (Annotated[int, "Age", {"minimum": 0}],
-     {"type": "object", "properties": {"value": {"type": "integer", "description": "Age", "minimum": 0}}, "required": ["value"]},
+     {"type": "object", "properties": {"value": {"type": "integer", "description": "Age", "minimum": 0}},
+      "required": ["value"]},
      [({"value": 5.0}, 5)]),
     (Optional[int], {"type": "object", "properties": {"value": {"type": "integer"}}}, [({"value": 5}, 5), ({}, None)]),
     (Color, {"type": "object", "properties": {"value": {"type": "string", "enum": ["red", "blue"]}}, "required": ["value"]},
@@ -89,8 +91,9 @@ def test_a_given_schema_is_copied():
 
 
 @pytest.mark.parametrize("wanted, content, reason", [
-    (Confirm, {}, "is required"), (Confirm, {"ok": "yes"}, "'yes' is not true or false"), (int, {"value": "5"}, "not an integer"),
-    (int, {}, "None is not an integer"), (datetime.date, {"value": "soon"}, "is not a date"),
+    (Confirm, {}, "is required"), (Confirm, {"ok": "yes"}, "'yes' is not true or false"),
+    (int, {"value": "5"}, "not an integer"), (int, {}, "None is not an integer"),
+    (datetime.date, {"value": "soon"}, "is not a date"),
 ])
 def test_an_answer_that_does_not_fit_is_refused(wanted, content, reason):
     with pytest.raises(Mismatch, match=reason):

@@ -426,7 +426,8 @@ def test_undefined_names_are_refused(from_space):
 
 def test_annotations_that_fail_are_refused(from_space):
     message = refusal(from_space("def it(a: '1 / 0'): ..."))
-    assert message.startswith("tool 'it': parameter 'a' is annotated with an expression that cannot be evaluated (ZeroDivisionError")
+    assert message.startswith(
+        "tool 'it': parameter 'a' is annotated with an expression that cannot be evaluated (ZeroDivisionError")
     message = refusal(from_space("def it(a: '[') : ..."))
     assert "parameter 'a' is annotated with an expression that cannot be evaluated (SyntaxError" in message
     message = refusal(from_space("def it(a: '1 + None'): ..."))
@@ -644,8 +645,8 @@ class Branch:
 
 LEAVES = st.sampled_from([
     str, int, float, bool, None, Any, dict, list, tuple, Color, typing.Literal["a", 1, True], typing.Literal[2, None],
-    Options, Pair, Branch, Point, Annotated[int, {"minimum": -1}, "text"], Annotated[str, {"maxLength": 3, "pattern": "^[a-z]"}],
-    typing.NewType("Own", int), typing.TypeVar("Bound", bound=str)])
+    Options, Pair, Branch, Point, Annotated[int, {"minimum": -1}, "text"],
+    Annotated[str, {"maxLength": 3, "pattern": "^[a-z]"}], typing.NewType("Own", int), typing.TypeVar("Bound", bound=str)])
 TEXTS_OF_SOMETHING = st.sampled_from([datetime.date, datetime.datetime, datetime.time, uuid.UUID, decimal.Decimal, bytes])
 CONVERSION = ("is not a date (YYYY-MM-DD)", "is not a date and time (ISO 8601)", "is not a time (HH:MM:SS)", "is not a UUID",
               "is not a decimal number", "is not base64")

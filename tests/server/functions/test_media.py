@@ -32,7 +32,8 @@ def test_the_mime_type_of_audio_is_detected(data, mime_type):
     (Image, b""), (Image, b"what is it"), (Audio, b"what is it"), (Image, b"RIFF1234AVI "), (Image, SOUND), (Audio, PNG),
 ])
 def test_a_mime_type_that_cannot_be_detected_must_be_given(make, data):
-    with pytest.raises(ValueError, match=f"the MIME type of the {make.__name__.lower()} cannot be detected from its bytes; give mime_type="):
+    kind = make.__name__.lower()
+    with pytest.raises(ValueError, match=f"the MIME type of the {kind} cannot be detected from its bytes; give mime_type="):
         make(data)
     assert make(data, "image/x-odd").content().mime_type == "image/x-odd"
 
@@ -45,8 +46,8 @@ def test_any_bytes_like_object_is_accepted(kind):
 
 def test_the_mime_type_of_a_file_is_detected_by_name_or_bytes(tmp_path):
     for name, data, make, mime_type in [
-            ("a.PNG", b"anything", Image, "image/png"), ("a.svg", b"<svg/>", Image, "image/svg+xml"), ("b", PNG, Image, "image/png"),
-            ("c.mp3", PNG, Image, "image/png"), ("d.m4a", b"anything", Audio, "audio/mp4")]:
+            ("a.PNG", b"anything", Image, "image/png"), ("a.svg", b"<svg/>", Image, "image/svg+xml"),
+            ("b", PNG, Image, "image/png"), ("c.mp3", PNG, Image, "image/png"), ("d.m4a", b"anything", Audio, "audio/mp4")]:
         (tmp_path / name).write_bytes(data)
         for path in (tmp_path / name, os.fspath(tmp_path / name)):
             made = make(path=path)

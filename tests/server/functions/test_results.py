@@ -212,7 +212,8 @@ def test_a_call_tool_result_is_passed_on_as_a_copy():
 
 def test_given_structured_content_gets_a_text_block():
     assert result_of(CallToolResult(structured_content={"n": 1}), output_schema=OWN).content == texts('{"n":1}')
-    assert result_of(CallToolResult(content=texts("one"), structured_content={"n": 1}), output_schema=OWN).content == texts("one")
+    assert result_of(CallToolResult(content=texts("one"), structured_content={"n": 1}),
+                     output_schema=OWN).content == texts("one")
 
 
 def test_given_structured_content_is_checked():

@@ -218,7 +218,9 @@ def test_a_schema_that_cannot_be_used_is_refused(schema, structured, message):
     assert refusal(EMPTY, schema, structured).startswith(message)
 
 
-@pytest.mark.parametrize("schema", [{"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}}, {}, {"type": "string"}])
+@pytest.mark.parametrize("schema",
+                         [{"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}}, {},
+                          {"type": "string"}])
 def test_other_values_are_wrapped_for_older_clients(schema):
     # TOOL-40
     compiled = output(EMPTY, schema)

@@ -369,7 +369,8 @@ TEXTS = [
      ["", "2024-5-6", "20240506", "2024-W01-1", "2024-02-30", "2024-05-06T00:00:00", "2024-05-06\n", "２０２４-05-06"]),
     (datetime.time, "time", {"07:08": datetime.time(7, 8), "07:08:09": datetime.time(7, 8, 9),
                              "07:08:09.25": datetime.time(7, 8, 9, 250000),
-                             "07:08:09Z": datetime.time(7, 8, 9, tzinfo=UTC), "07:08:09+0000": datetime.time(7, 8, 9, tzinfo=UTC)},
+                             "07:08:09Z": datetime.time(7, 8, 9, tzinfo=UTC),
+                             "07:08:09+0000": datetime.time(7, 8, 9, tzinfo=UTC)},
      ["", "7:8", "25:00", "07", "070809", "07:08:09 "]),
     (datetime.timedelta, "duration", {"PT90S": datetime.timedelta(seconds=90), "P1DT2H3M": datetime.timedelta(1, 7380),
                                       "PT0.25S": datetime.timedelta(milliseconds=250), "-P1W": datetime.timedelta(-7),
@@ -688,7 +689,8 @@ plain_leaves = st.sampled_from([
     (Annotated[Annotated[int, {"minimum": 1}], {"minimum": 3}, {"not": {"const": 4}}], st.integers(0, 6)),
     (Set[int], st.lists(st.integers(0, 5), max_size=4)), (Set[Union[int, float]], st.lists(st.sampled_from([0, 0.0, 1]))),
     (FrozenSet[str], st.lists(st.sampled_from("abc"), max_size=3)),
-    (Tree, st.deferred(lambda: tree_values)), (Point, st.fixed_dictionaries({"x": st.integers()}, optional={"y": st.integers()})),
+    (Tree, st.deferred(lambda: tree_values)),
+    (Point, st.fixed_dictionaries({"x": st.integers()}, optional={"y": st.integers()})),
     (Options, st.fixed_dictionaries({}, optional={"verbose": st.booleans(), "level": st.integers()})),
 ])
 tree_values = st.fixed_dictionaries({"value": st.integers(0, 3) | json_scalars},
@@ -698,7 +700,8 @@ TEXTUAL = [
     (datetime.date, st.dates().map(str)), (datetime.datetime, st.datetimes().map(str)), (datetime.time, st.times().map(str)),
     (datetime.timedelta, st.sampled_from(["PT1S", "P1D", "P1Y", "1"])), (uuid.UUID, st.uuids().map(str)),
     (decimal.Decimal, st.sampled_from(["1", "1.5", "x", 1, 1.5, "NaN"])), (bytes, st.sampled_from(["", "AAAA", "A"])),
-    (pathlib.Path, st.text(max_size=5)), (Positive, st.integers(-2, 2)), (Even, st.fixed_dictionaries({"number": st.integers()})),
+    (pathlib.Path, st.text(max_size=5)), (Positive, st.integers(-2, 2)),
+    (Even, st.fixed_dictionaries({"number": st.integers()})),
 ]
 
 

@@ -89,7 +89,8 @@ simple, bare, nothing = without_text()
     (implicit, {"a": int}, type(None)),
     (Thing().method, {"a": int}, str), (Thing.of_class, {"a": int}, str), (Thing.of_none, {"a": int}, str),
     (Thing(), {"a": int}, str), (wrapped, {"a": int}, str), (with_signature, {"a": int}, str),
-    (functools.partial(plain, c=[1]), {"a": int, "b": Optional[str], "c": List[int], "d": MISSING, "more": float}, Dict[str, Any]),
+    (functools.partial(plain, c=[1]), {"a": int, "b": Optional[str], "c": List[int], "d": MISSING, "more": float},
+     Dict[str, Any]),
     (functools.partial(plain, 1), {"b": Optional[str], "c": List[int], "d": MISSING, "more": float}, Dict[str, Any]),
     (functools.partial(Thing().method), {"a": int}, str),
 ])
@@ -109,8 +110,9 @@ def test_defaults_and_kinds_are_read():
 
 
 @pytest.mark.parametrize("function, name", [
-    (plain, "plain"), (functools.partial(functools.partial(plain, 1), 2), "plain"), (Thing(), "Thing"), (Thing().method, "method"),
-    (wrapped, "wrapped"), (len, "len"), (lambda: 1, "<lambda>"), (functools.partial(Thing()), "Thing"), (Made, "Made"),
+    (plain, "plain"), (functools.partial(functools.partial(plain, 1), 2), "plain"), (Thing(), "Thing"),
+    (Thing().method, "method"), (wrapped, "wrapped"), (len, "len"), (lambda: 1, "<lambda>"),
+    (functools.partial(Thing()), "Thing"), (Made, "Made"),
 ])
 def test_the_name_is_that_of_the_function(function, name):
     assert name_of(function) == name
@@ -203,7 +205,8 @@ class Later:
     later, many, functools.partial(later, 1), Later(), Later().method, logged(later), functools.partial(Later()),
 ])
 def test_async_functions_are_refused_with_advice(function):
-    with pytest.raises(RegistrationError, match="^tool 'it' is an async function; .* Make it a plain def: blocking calls are fine"):
+    with pytest.raises(RegistrationError,
+                       match="^tool 'it' is an async function; .* Make it a plain def: blocking calls are fine"):
         refuse_async(function, "tool 'it'")
 
 

@@ -160,7 +160,8 @@ def test_errors_on_purpose_keep_their_code_and_data(connect, server):
         raise InvalidParams("bad")
 
     client = connect(server)
-    assert client.error("tools/call", {"name": "refuse"}) == {"code": 1234, "message": "not today", "data": {"when": "tomorrow"}}
+    assert client.error("tools/call", {"name": "refuse"}) == {"code": 1234, "message": "not today",
+                                                              "data": {"when": "tomorrow"}}
     assert client.error("tools/call", {"name": "invalid"})["code"] == -32602
 
 

@@ -85,7 +85,8 @@ def test_a_function_is_given_the_url_and_returns_the_answer(returned):
 ])
 def test_a_function_has_to_return_the_answer_to_this_login(returned):
     with Callback(lambda url: returned, HERE).begin(None, "weather") as visit:
-        with pytest.raises(AuthError, match="has not returned the URL by which the user came back from the login to weather") as raised:
+        with pytest.raises(AuthError,
+                           match="has not returned the URL by which the user came back from the login to weather") as raised:
             visit.ask(LOGIN, STATE, patience())
     assert "c0de" not in str(raised.value)
 
