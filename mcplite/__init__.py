@@ -1,4 +1,8 @@
-"""The front door: the names that a user types, each loaded when it is first asked for; nothing else."""
+"""The front door: the names that a user types, each loaded on its first use; nothing else.
+
+So ``import mcplite`` costs no more than ``typing``, and a client does not load the server. A name that the docs import
+from a deeper module belongs here instead.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, List
@@ -51,7 +55,10 @@ if TYPE_CHECKING:
         UrlElicitationRequired as UrlElicitationRequired,
     )
     from .net.bearer import Bearer as Bearer
+    from .protocol.framing import LineBuffer as LineBuffer
     from .rpc.cancel import CancelToken as CancelToken
+    from .rpc.channels import StreamChannel as StreamChannel
+    from .rpc.interfaces import Channel as Channel
     from .server import Context as Context, Limits as Limits, Server as Server
     from .server.app import serve as serve
     from .server.auth.bearer import BearerAuth as BearerAuth
@@ -67,6 +74,7 @@ if TYPE_CHECKING:
         ListRoots as ListRoots,
         Sample as Sample,
     )
+    from .server.http.event_store import EventStore as EventStore
     from .server.runtime.states import StoredState as StoredState
     from .server.transports.wsgi import mount as mount
     from .types import (
@@ -80,63 +88,68 @@ if TYPE_CHECKING:
     from .version import __version__ as __version__
 
 __all__ = [
-    "Audio", "AuthError", "Bearer", "BearerAuth", "Browser", "CacheHint", "CancelToken", "Cancelled", "Client",
-    "ClientCredentials", "ConnectionClosed", "Context", "Elicit", "ElicitRequest", "EnterpriseManaged",
-    "FileStore", "HTTPStatusError", "HeaderMismatch", "ISSUED_HERE", "Image", "InputNeeded", "InputRequired",
-    "InternalError", "Introspection", "InvalidParams", "JWTVerifier", "KeyringStore", "Limits", "ListRoots",
-    "MCPError", "MemoryStore", "MethodNotFound", "MissingCapability", "NotSupported", "OAuth", "Principal",
-    "PromptsChanged", "ProtocolError", "RegistrationError", "RemoteError", "RequestTimeout", "ResourceNotFound",
-    "ResourceUpdated", "ResourcesChanged", "Sample", "Server", "SessionLost", "StaticTokens", "Store",
-    "StoredState", "Terminal", "ToolError", "ToolsChanged", "TransportError", "UnsupportedVersion",
+    "Audio", "AuthError", "Bearer", "BearerAuth", "Browser", "CacheHint", "CancelToken", "Cancelled",
+    "Channel", "Client", "ClientCredentials", "ConnectionClosed", "Context", "Elicit", "ElicitRequest",
+    "EnterpriseManaged", "EventStore", "FileStore", "HTTPStatusError", "HeaderMismatch", "ISSUED_HERE",
+    "Image", "InputNeeded", "InputRequired", "InternalError", "Introspection", "InvalidParams", "JWTVerifier",
+    "KeyringStore", "Limits", "LineBuffer", "ListRoots", "MCPError", "MemoryStore", "MethodNotFound",
+    "MissingCapability", "NotSupported", "OAuth", "Principal", "PromptsChanged", "ProtocolError",
+    "RegistrationError", "RemoteError", "RequestTimeout", "ResourceNotFound", "ResourceUpdated",
+    "ResourcesChanged", "Sample", "Server", "SessionLost", "StaticTokens", "Store", "StoredState",
+    "StreamChannel", "Terminal", "ToolError", "ToolsChanged", "TransportError", "UnsupportedVersion",
     "UrlElicitationRequired", "UserAgent", "WorkloadIdentity", "__version__", "accept", "assistant", "cancel",
     "client_metadata", "connect", "connect_all", "decline", "errors", "find_authorization", "header", "mount",
     "revisions", "serve", "types", "user",
 ]
 
-#: Where a name lives. What has no home here is an error; submodules stand for themselves.
+#: Where each name lives, relative to the package: as in the list above, but for the errors, which are the rest.
 _HOMES = {
+    "": ("errors", "revisions", "types"),
     "client": ("Client", "connect", "connect_all"),
-    "net.bearer": ("Bearer",),
-    "client.subscriptions.events": ("PromptsChanged", "ResourceUpdated", "ResourcesChanged", "ToolsChanged"),
-    "client.oauth.users.browser": ("Browser",),
-    "client.oauth.stores.file": ("FileStore",),
-    "client.oauth.grant": ("find_authorization",),
-    "client.oauth.stores.keyring": ("KeyringStore",),
     "client.oauth.code_flow": ("OAuth",),
+    "client.oauth.grant": ("find_authorization",),
     "client.oauth.registration": ("client_metadata",),
     "client.oauth.stores.base": ("MemoryStore", "Store"),
-    "client.oauth.users.terminal": ("Terminal",),
+    "client.oauth.stores.file": ("FileStore",),
+    "client.oauth.stores.keyring": ("KeyringStore",),
     "client.oauth.unattended": ("ClientCredentials", "EnterpriseManaged", "WorkloadIdentity"),
     "client.oauth.users.agent": ("UserAgent",),
+    "client.oauth.users.browser": ("Browser",),
+    "client.oauth.users.terminal": ("Terminal",),
+    "client.subscriptions.events": ("PromptsChanged", "ResourceUpdated", "ResourcesChanged", "ToolsChanged"),
+    "net.bearer": ("Bearer",),
+    "protocol.framing": ("LineBuffer",),
     "rpc.cancel": ("CancelToken",),
+    "rpc.channels": ("StreamChannel",),
+    "rpc.interfaces": ("Channel",),
     "server": ("Context", "Limits", "Server"),
-    "server.auth.bearer": ("BearerAuth",),
     "server.app": ("serve",),
+    "server.auth.bearer": ("BearerAuth",),
     "server.auth.introspection": ("Introspection",),
     "server.auth.jwt": ("JWTVerifier",),
+    "server.auth.principals": ("ISSUED_HERE", "Principal"),
+    "server.auth.static_tokens": ("StaticTokens",),
     "server.catalog.hints": ("CacheHint", "header"),
     "server.functions.media": ("Audio", "Image"),
-    "server.auth.principals": ("ISSUED_HERE", "Principal"),
     "server.handling.questions": ("Elicit", "InputRequired", "ListRoots", "Sample"),
+    "server.http.event_store": ("EventStore",),
     "server.runtime.states": ("StoredState",),
-    "server.auth.static_tokens": ("StaticTokens",),
     "server.transports.wsgi": ("mount",),
     "types": ("ElicitRequest", "accept", "assistant", "cancel", "decline", "user"),
     "version": ("__version__",),
-    "": ("errors", "revisions", "types"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Load *name* from its room on first use (PEP 562); a name without a home is an error's."""
+    """Load *name* on its first use (PEP 562)."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = next((room for room, names in _HOMES.items() if name in names), "errors")
+    home = next((module for module, names in _HOMES.items() if name in names), "errors")
     if home:
         value = getattr(import_module(f".{home}", __name__), name)
     else:
         value = import_module(f".{name}", __name__)
-    globals()[name] = value  # the next look-up no longer comes here
+    globals()[name] = value  # the next look-up finds it without a call of this function
     return value
 
 

@@ -1,6 +1,6 @@
 """The documentation: its code runs, its tables are the code's, its links and names exist.
 
-``python tests/test_docs.py`` writes the table of revisions into its page.
+``python -m tests.test_docs`` writes the table of revisions into its page.
 """
 
 import contextlib
@@ -176,7 +176,7 @@ def page_with(text):
 
 
 def test_the_table_of_revisions_is_the_packages():
-    assert (DOCS / "revisions.rst").read_text("utf-8") == page_with(table()), "run python tests/test_docs.py"
+    assert (DOCS / "revisions.rst").read_text("utf-8") == page_with(table()), "run python -m tests.test_docs"
 
 
 def test_the_map_is_made_from_the_docstrings():

@@ -65,7 +65,7 @@ LAYERS = {
     "testing": "errors revisions types protocol rpc server client",
     "cli": "errors revisions types protocol rpc net client",
     "__main__": "errors version protocol cli",
-    "": "errors revisions types version net rpc server client",
+    "": "errors revisions types version protocol net rpc server client",
 }
 #: Imports from one half of the package into the other, inside a function.
 ACROSS = {"client.connect": {"server"}}

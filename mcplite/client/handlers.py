@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from ..errors import USER_REJECTED, Cancelled, InternalError, InvalidParams, MethodNotFound, ProtocolError, RemoteError
 from ..protocol import codec, forms
+from ..protocol.methods import RESOURCE_UPDATED
 from ..protocol.paths import check_root_uri, file_uri
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
@@ -271,7 +272,7 @@ class Handlers:
         if method == "notifications/message" and self._log is not None:
             log, message = self._log, codec.decode(LogMessage, params)
             return lambda: log(message)
-        if method == "notifications/resources/updated" and self._updated is not None:
+        if method == RESOURCE_UPDATED and self._updated is not None:
             updated, uri = self._updated, params.get("uri")
             if not isinstance(uri, str):
                 raise ProtocolError("notifications/resources/updated has no uri", params)

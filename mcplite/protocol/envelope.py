@@ -1,4 +1,8 @@
-"""The keys of ``_meta`` by which each message says what a handshake used to say once: read and stamped."""
+"""The ``_meta`` of a message: which keys are allowed, and the members with which each request names its sender.
+
+From July 2026 on every request carries what a handshake used to agree on once: the revision, the client's
+capabilities and its name. A server reads these members as an :class:`Envelope`; a client stamps them.
+"""
 
 import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence

@@ -5,6 +5,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..revisions import Revision
 from ..types import ModelPreferences
+from .show import quoted
 
 __all__ = [
     "adapt_form", "check_answer", "check_form", "check_messages", "fill_defaults", "options", "pick_model",
@@ -19,7 +20,7 @@ _BOUNDS: Dict[str, Tuple[type, ...]] = {
 _FORMATS = ("email", "uri", "date", "date-time")
 # As text: re compiles and keeps each on its first use, and most programs never use one.
 _SECRET = (r"pass(word|phrase|wd|code)|secret(?!ar)|(api|access|private)[_-]?key|token(?!s)|credential|"
-                     r"(?<![a-z])pin(?![a-z])|cv[vc]|ssn")
+           r"(?<![a-z])pin(?![a-z])|cv[vc]|ssn")
 _EMAIL = r"[^@\s]{1,64}@[^@\s.]+(\.[^@\s.]+)*\Z"
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z"
 _DATE_TIME = r"([0-9-]{10})[Tt]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})\Z"
@@ -82,7 +83,7 @@ def _bound_problem(field: Mapping[str, Any]) -> Optional[str]:
     for keyword, kinds in _BOUNDS.items():
         value = field.get(keyword)
         if keyword in field and (isinstance(value, bool) or not isinstance(value, kinds)):
-            return f"has {keyword} {_shown(value)}, which is no number of that kind"
+            return f"has {keyword} {quoted(value)}, which is no number of that kind"
     return None
 
 
@@ -106,11 +107,6 @@ def options(field: Any) -> Optional[List[Tuple[Any, Optional[str]]]]:
         titles = names if isinstance(names, list) and len(names) == len(enum) else [None] * len(enum)
         return list(zip(enum, titles))
     return None
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 100 else f"{text[:70]} ... {text[-20:]}"
 
 
 def sensitive_names(schema: Mapping[str, Any]) -> List[str]:
@@ -190,13 +186,13 @@ def _value_problem(field: Mapping[str, Any], value: Any) -> Optional[str]:
     choices = options(field)
     if choices is not None:
         values = [item for item, _ in choices]
-        return None if _is_among(value, values) else f"{_shown(value)} is none of {_shown(values)}"
+        return None if _is_among(value, values) else f"{quoted(value)} is none of {quoted(values)}"
     if kind == "boolean":
-        return None if isinstance(value, bool) else f"{_shown(value)} is not true or false"
+        return None if isinstance(value, bool) else f"{quoted(value)} is not true or false"
     if kind in ("integer", "number"):
         return _number_problem(field, value, kind)
     if not isinstance(value, str):
-        return f"{_shown(value)} is not a string"
+        return f"{quoted(value)} is not a string"
     return _text_problem(field, value)
 
 
@@ -207,11 +203,11 @@ def _is_among(value: Any, values: List[Any]) -> bool:
 
 def _choices_problem(field: Mapping[str, Any], value: Any) -> Optional[str]:
     if not isinstance(value, list):
-        return f"{_shown(value)} is not a list"
+        return f"{quoted(value)} is not a list"
     values = [item for item, _ in options(field.get("items")) or []]
     for item in value:
         if not _is_among(item, values):
-            return f"{_shown(item)} is none of {_shown(values)}"
+            return f"{quoted(item)} is none of {quoted(values)}"
     least, most = _bound(field, "minItems"), _bound(field, "maxItems")
     if least is not None and len(value) < least:
         return f"choose at least {least}"
@@ -222,14 +218,14 @@ def _choices_problem(field: Mapping[str, Any], value: Any) -> Optional[str]:
 
 def _number_problem(field: Mapping[str, Any], value: Any, kind: str) -> Optional[str]:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return f"{_shown(value)} is not a number"
+        return f"{quoted(value)} is not a number"
     if kind == "integer" and isinstance(value, float) and not value.is_integer():
-        return f"{_shown(value)} is not a whole number"
+        return f"{quoted(value)} is not a whole number"
     least, most = _bound(field, "minimum"), _bound(field, "maximum")
     if least is not None and value < least:
-        return f"{_shown(value)} is less than the minimum of {least!r}"
+        return f"{quoted(value)} is less than the minimum of {least!r}"
     if most is not None and value > most:
-        return f"{_shown(value)} is greater than the maximum of {most!r}"
+        return f"{quoted(value)} is greater than the maximum of {most!r}"
     return None
 
 
@@ -241,11 +237,11 @@ def _text_problem(field: Mapping[str, Any], value: str) -> Optional[str]:
         return f"has more than {most} characters"
     wanted = field.get("format")
     if wanted == "email" and not re.match(_EMAIL, value):
-        return f"{_shown(value)} is not an email address"
+        return f"{quoted(value)} is not an email address"
     if wanted == "uri" and not re.match(_URI, value):
-        return f"{_shown(value)} is not a URI"
+        return f"{quoted(value)} is not a URI"
     if wanted in ("date", "date-time") and not _is_time(value, wanted):
-        return f"{_shown(value)} is not a {wanted} of RFC 3339"
+        return f"{quoted(value)} is not a {wanted} of RFC 3339"
     return None
 
 

@@ -1,7 +1,7 @@
-"""JSON from a stranger: bounded in depth, size and number before it is parsed.
+"""JSON texts: read within bounds on depth, size and number, and written compactly.
 
-Four megabytes of ``[{},{},...]`` become a hundred of Python objects, so the counting comes first. For
-a small message it is two calls of ``bytes.count``.
+The bounds are checked before anything is built: four megabytes of ``[{},{},...]`` become a hundred megabytes of
+Python objects. For a small message the check is two calls of ``bytes.count``.
 """
 
 import json
@@ -131,6 +131,7 @@ def _bounded_int(digits: int) -> Any:
     return convert
 
 
+# Made once: building a decoder takes longer than parsing a small message.
 _strict = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_unique).decode
 _plain = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).decode
 
@@ -160,16 +161,19 @@ def load(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Any:
         raise TooLarge("Parse error: nested too deeply", PARSE_ERROR) from None
 
 
+# --- writing --------------------------------------------------------------------------------------------
+
+
 def _refuse(value: Any) -> Any:
     raise TypeError(f"a value of the class {type(value).__name__} is not JSON")
 
 
-def _make() -> Callable[[Any], str]:
+def _encoder() -> Callable[[Any], str]:
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False,
                                 default=_refuse).encode
-    # JSONEncoder.encode builds this object anew on every call, which takes longer than a small message.
+    # JSONEncoder.encode builds this object on every call, which takes longer than writing a small message.
     # Without a dictionary of markers (no check for cycles) it has no state, so one serves all threads.
     encode: Callable[[Any, int], "tuple[str, ...]"] = make(
         None, _refuse, json.encoder.encode_basestring, None, ":", ",", False, False, False)
@@ -178,6 +182,6 @@ def _make() -> Callable[[Any], str]:
 
 #: Returns compact JSON with all characters as they are.
 #:
-#: Raises TypeError for what is no JSON, ValueError for a number that is not finite, and RecursionError
-#: for what is nested too deeply or contains itself.
-encode_json: Callable[[Any], str] = _make()
+#: Raises TypeError for a value that is not JSON, ValueError for a number that is not finite, and
+#: RecursionError for a value that is nested too deeply or contains itself.
+encode_json: Callable[[Any], str] = _encoder()

@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional, Union
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR
 from .jsonio import DEFAULT_LIMITS, DuplicateKey, JSONLimits, TooLarge, TooMany, encode_json, load
+from .show import quoted
 
 __all__ = [
     "Batch", "DEFAULT_LIMITS", "Encoded", "Failure", "Id", "Invalid", "JSONLimits", "Message", "Notification",
@@ -245,18 +246,13 @@ def _id(id: Optional[Id]) -> str:
 def describe(message: Message) -> str:
     """Return a description of at most 200 characters for logs and errors; what the peer wrote is escaped and cut."""
     if isinstance(message, Request):
-        return f"request {_shown(message.method, 100)} id {_shown(message.id, 50)}"
+        return f"request {quoted(message.method, 100)} id {quoted(message.id, 50)}"
     if isinstance(message, Notification):
-        return f"notification {_shown(message.method, 100)}"
+        return f"notification {quoted(message.method, 100)}"
     if isinstance(message, Response):
-        return f"result for id {_shown(message.id, 50)}"
+        return f"result for id {quoted(message.id, 50)}"
     if isinstance(message, Failure):
-        return f"error {_shown(message.code, 20)} for id {_shown(message.id, 50)}: {_shown(message.message, 100)}"
+        return f"error {quoted(message.code, 20)} for id {quoted(message.id, 50)}: {quoted(message.message, 100)}"
     if isinstance(message, Batch):
         return f"batch of {len(message.items)}"
     return f"invalid message: {message.message[:150]}"
-
-
-def _shown(value: Any, most: int) -> str:
-    text = repr(value[:most] if isinstance(value, str) else value)
-    return text if len(text) <= most else text[:most - 3] + "..."

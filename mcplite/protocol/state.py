@@ -1,7 +1,8 @@
-"""What a request's state says: the answers and results that a handler has noted, and the request it belongs to.
+"""The ``requestState`` of an unfinished call: a journal of its answers, and the seal against changes.
 
-The text travels through the client, which can read it and give it back; whoever seals it keeps it from being
-changed (MRTR-12, MRTR-13).
+The text travels through the client, which can read it and gives it back with its next request; the seal, a keyed
+signature bound to a context, tells a server that it wrote the text itself (MRTR-12, MRTR-13). The seal also serves
+for session ids.
 """
 
 import base64

@@ -76,7 +76,7 @@ def test_4_a_header_of_ones_own_that_allows_too_little(cli, auth, protected):
     token = cli("token", protected.url, "--header")[1].strip()
     status, out, err = cli("call", protected.url, "greet", "--header", token)
     assert (status, out, logins(auth)) == (4, "", 1)
-    assert err.endswith("the credentials lack scopes (write)\n")
+    assert err.endswith("refuses (403): the credentials lack scopes (write)\n")
 
 
 def test_another_header_does_not_keep_a_token_away(cli, auth, protected):

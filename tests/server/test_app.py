@@ -78,7 +78,7 @@ def test_names_are_unique_and_odd_ones_warned_about(caplog):
     server.add_tool(lambda: None, name="get-alerts")
     assert not caplog.records
     server.add_tool(lambda: None, name="two words")
-    assert "should have 1 to 128 characters" in caplog.text
+    assert "should have 1 to 128 characters" in caplog.text  # TOOL-12
     with pytest.raises(RegistrationError, match="registered already"):
         server.add_tool(lambda: None, name="two words")
     server.remove_tool("two words")

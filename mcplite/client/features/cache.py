@@ -8,18 +8,13 @@ import threading
 import time
 from typing import Any, Callable, Dict, Optional, Tuple
 
+from ...protocol.methods import LIST_CHANGES, RESOURCE_UPDATED
+
 __all__ = ["CACHEABLE", "Cache"]
 
 #: The methods whose results may be cached (CACHE-01); the result of ``server/discover`` is part of the session.
 CACHEABLE = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list",
                        "resources/read"})
-#: The methods whose results each notification makes stale (CACHE-14).
-_STALE = {
-    "notifications/tools/list_changed": ("tools/list",),
-    "notifications/prompts/list_changed": ("prompts/list",),
-    "notifications/resources/list_changed": ("resources/list", "resources/templates/list"),
-    "notifications/resources/updated": ("resources/read",),
-}
 _MOST_ENTRIES = 1000
 #: Of all results together, as JSON; one result may take a fourth of it.
 _MOST_CHARACTERS = 32 << 20
@@ -94,15 +89,15 @@ class Cache:
 
         :param uri: of the updated resource.
         """
-        methods = _STALE.get(notification)
-        if methods is None:
+        change = LIST_CHANGES.get(notification)
+        if change is None and notification != RESOURCE_UPDATED:
             return
         with self._lock:
             self._epoch += 1
-            if "resources/read" in methods:
+            if change is None:
                 stale = {key for key in self._kept if key[0] == "resources/read" and json.loads(key[1]).get("uri") == uri}
             else:
-                stale = {key for key in self._kept if key[0] in methods}
+                stale = {key for key in self._kept if key[0] in change.lists}
             self._drop(*stale)
 
     def clear(self) -> None:

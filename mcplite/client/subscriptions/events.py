@@ -1,10 +1,11 @@
 """The events that a subscription yields, and the filter that selects them, in the words of users and of the wire."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Dict, List, Sequence, Tuple, Type
+from typing import Any, ClassVar, Dict, List, Mapping, Sequence, Tuple, Type
 
-__all__ = ["LIST_CHANGES", "UPDATED", "URIS", "Event", "Filter", "PromptsChanged", "ResourceUpdated", "ResourcesChanged",
-           "ToolsChanged"]
+from ...protocol.methods import LIST_CHANGES, RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED
+
+__all__ = ["Event", "Filter", "PromptsChanged", "ResourceUpdated", "ResourcesChanged", "ToolsChanged", "event_of"]
 
 
 @dataclass(frozen=True)
@@ -50,22 +51,20 @@ class ResourceUpdated(Event):
     """A resource has changed; its URI may be below the one subscribed to (RSRC-14)."""
 
     uri: str = ""
-    method = "notifications/resources/updated"
+    method = RESOURCE_UPDATED
 
     @property
     def params(self) -> Dict[str, Any]:
         return {"uri": self.uri}
 
 
-#: By the notification of a changed list: the member of the filter on the wire, and the event.
-LIST_CHANGES: Dict[str, Tuple[str, Type[Event]]] = {
-    ToolsChanged.method: ("toolsListChanged", ToolsChanged),
-    PromptsChanged.method: ("promptsListChanged", PromptsChanged),
-    ResourcesChanged.method: ("resourcesListChanged", ResourcesChanged),
-}
-UPDATED = ResourceUpdated.method
-#: The member of the filter that has the URIs.
-URIS = "resourceSubscriptions"
+_LISTS: Tuple[Type[Event], ...] = (ToolsChanged, PromptsChanged, ResourcesChanged)
+_BY_METHOD = {kind.method: kind for kind in _LISTS}
+
+
+def event_of(method: str, params: Mapping[str, Any]) -> Event:
+    """Return the event that a change notification tells."""
+    return ResourceUpdated(uri=str(params.get("uri"))) if method == RESOURCE_UPDATED else _BY_METHOD[method]()
 
 
 class Filter:
@@ -83,22 +82,21 @@ class Filter:
             raise TypeError(f"resources is a list of URIs: write [{resources!r}]")
         self.uris: List[str] = list(dict.fromkeys(resources))
         self.wire: Dict[str, Any] = {}
-        for name, wanted in (("toolsListChanged", tools), ("promptsListChanged", prompts),
-                             ("resourcesListChanged", resource_list)):
+        for kind, wanted in zip(_LISTS, (tools, prompts, resource_list)):
             if wanted:
-                self.wire[name] = True
+                self.wire[LIST_CHANGES[kind.method].filter] = True
         if self.uris:
-            self.wire[URIS] = self.uris
+            self.wire[RESOURCE_SUBSCRIPTIONS] = self.uris
         if not self.wire:
             raise ValueError("nothing to listen to: give tools=True, prompts=True, resource_list=True, resources=[uri, ...]")
 
     def includes(self, method: str) -> bool:
         """Whether a notification is included."""
-        if method == UPDATED:
+        if method == RESOURCE_UPDATED:
             return bool(self.uris)
-        return method in LIST_CHANGES and LIST_CHANGES[method][0] in self.wire
+        return method in LIST_CHANGES and LIST_CHANGES[method].filter in self.wire
 
     def missed_events(self) -> List[Event]:
         """Return an event for each included change, marked as possibly missed (SUBS-15)."""
-        events: List[Event] = [event(missed=True) for name, event in LIST_CHANGES.values() if name in self.wire]
+        events: List[Event] = [kind(missed=True) for kind in _LISTS if self.includes(kind.method)]
         return [*events, *(ResourceUpdated(missed=True, uri=uri) for uri in self.uris)]

@@ -7,10 +7,11 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ...errors import SERVER_BUSY, AuthError, Cancelled, ConnectionClosed, MCPError, RemoteError, RequestTimeout, TransportError
+from ...protocol.methods import RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED
 from ...rpc.cancel import CancelToken
 from ..sessions.base import ClientSession, Subscriber
 from ..sessions.connection import ServerConnection
-from .events import LIST_CHANGES, UPDATED, URIS, Event, Filter, ResourceUpdated
+from .events import Event, Filter, event_of
 
 __all__ = ["Subscription"]
 
@@ -70,18 +71,18 @@ class Subscription(Subscriber):
         self._put(method, params)
 
     def _includes(self, method: str, params: Dict[str, Any]) -> bool:
-        if method != UPDATED or not self._filter.uris:
+        if method != RESOURCE_UPDATED or not self._filter.uris:
             return self._filter.includes(method)
         uri = str(params.get("uri"))
         return any(uri == known or uri.startswith(known.rstrip("/") + "/") for known in self._filter.uris)
 
     def _put(self, method: str, params: Dict[str, Any]) -> None:
-        self.put(ResourceUpdated(uri=str(params.get("uri"))) if method == UPDATED else LIST_CHANGES[method][1]())
+        self.put(event_of(method, params))
 
     def acknowledged(self, honoured: Dict[str, Any]) -> None:
         """Note the filter that the server acknowledged, and log what it left out."""
         missing = [name for name in self._filter.wire if not honoured.get(name)]
-        uris = honoured.get(URIS)
+        uris = honoured.get(RESOURCE_SUBSCRIPTIONS)
         if uris:
             missing += [uri for uri in self._filter.uris if not isinstance(uris, list) or uri not in uris]
         if missing:

@@ -11,6 +11,8 @@ import ipaddress
 import re
 from typing import List, NamedTuple, Tuple
 
+from ..show import quoted
+
 __all__ = [
     "PROTECTED_RESOURCE", "base_of", "canonical", "check_url", "covers", "issuer_metadata_urls", "is_loopback", "origin_of",
     "path_of", "resource_metadata_urls",
@@ -44,24 +46,24 @@ def _parse(url: str) -> _Parts:
     if found is None or found[1].lower() not in _PORTS:
         if _USER.match(url):
             raise ValueError("a URL with a user name in it is not used")
-        raise ValueError(f"{_shown(url)} is no URL of http or https")
+        raise ValueError(f"{_without_secrets(url)} is no URL of http or https")
     scheme, host = found[1].lower(), found[2].strip("[]").lower()
     port = int(found[3] or _PORTS[scheme])
     if not 0 < port < 65_536:
-        raise ValueError(f"{_shown(url)} has a port that does not exist")
+        raise ValueError(f"{_without_secrets(url)} has a port that does not exist")
     if ":" in host or found[2].startswith("["):
         try:
             ipaddress.IPv6Address(host)
         except ValueError:
-            raise ValueError(f"{_shown(url)} has no IPv6 address in its brackets") from None
+            raise ValueError(f"{_without_secrets(url)} has no IPv6 address in its brackets") from None
     return _Parts(scheme, host, port, _without_steps(found[4] or ""), found[5] or "", found[6] is not None)
 
 
-def _shown(url: str) -> str:
+def _without_secrets(url: str) -> str:
     """Return a URL for an error, without what may be secret: a user's name and password, the query (AUTH-19)."""
     if "@" in url and _URL.fullmatch(url) is None:
         return "'...@...'"
-    return repr(re.split(r"[?#]", url, maxsplit=1)[0][:200])
+    return quoted(re.split(r"[?#]", url, maxsplit=1)[0], 200)
 
 
 def _without_steps(path: str) -> str:
@@ -193,5 +195,5 @@ def check_url(url: str, what: str) -> str:
     except ValueError as error:
         raise ValueError(f"{what} cannot be used: {error}") from error
     if scheme != "https" and not is_loopback(host):
-        raise ValueError(f"{what} is {_shown(url)}; authorization needs https, except on this machine")
+        raise ValueError(f"{what} is {_without_secrets(url)}; authorization needs https, except on this machine")
     return url

@@ -6,6 +6,7 @@ both sessions and the dispatcher read it.
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from ...protocol.methods import RESOURCE_SUBSCRIPTIONS
 from .registry import Found, Registry
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def listen_scopes(find: Callable[[Any], Optional[Found]], params: Mapping[str, A
     :param find: returns what reads a URI.
     """
     wanted = params.get("notifications")
-    uris = wanted.get("resourceSubscriptions") if isinstance(wanted, dict) else None
+    uris = wanted.get(RESOURCE_SUBSCRIPTIONS) if isinstance(wanted, dict) else None
     if not isinstance(uris, list) or len(uris) > MOST_URIS:
         return ()  # a longer list is refused
     scopes: Dict[str, None] = {}

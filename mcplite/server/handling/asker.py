@@ -8,7 +8,7 @@ import logging
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 
 from ...errors import InternalError, MissingCapability, ProtocolError
-from ...protocol import codec, forms, forms as sampling
+from ...protocol import codec, forms
 from ...revisions import Revision
 from ...types import (
     CreateMessageRequest,
@@ -183,7 +183,7 @@ class Asker:
             model_preferences=question.model_preferences, metadata=question.metadata, tools=question.tools,
             tool_choice=question.tool_choice)
         params = codec.encode(request, self._revision)
-        problem = sampling.check_messages(params["messages"])
+        problem = forms.check_messages(params["messages"])
         if problem is not None:
             raise ValueError(f"this conversation cannot be sampled: {problem}")
         return EncodedQuestion("sampling/createMessage", params, lambda answer: codec.decode(CreateMessageResult, answer))

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Callable, ContextManager, List, NamedTuple, Optional, Sequence, Union
 
 from ...protocol import jsonrpc
+from ...protocol.methods import RESOURCE_UPDATED
 from ...rpc.peer import Peer
 from ...rpc.threads import Workers
 from ..catalog.catalog import Catalog
@@ -186,10 +187,9 @@ class Runtime:
 
     def resource_updated(self, uri: str) -> None:
         """Notify clients that subscribed to *uri*, or listen to it, of its change."""
-        method = "notifications/resources/updated"
         for session in self.sessions:
-            session.publish(method, {"uri": uri}, "resources")
-        self.subscriptions.publish(method, uri)
+            session.publish(RESOURCE_UPDATED, {"uri": uri}, "resources")
+        self.subscriptions.publish(RESOURCE_UPDATED, uri)
 
     def roots_changed(self, session: OpenSession) -> None:
         """Pass a client's roots change on to the user's callback, on a worker."""

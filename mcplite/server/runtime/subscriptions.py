@@ -6,6 +6,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from ...errors import SERVER_BUSY, InvalidParams, MCPError, RemoteError
 from ...protocol.envelope import SUBSCRIPTION
+from ...protocol.methods import LIST_CHANGES, RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED
 from ...revisions import Revision
 from ...rpc.incoming import Incoming
 from ..catalog.catalog import Catalog
@@ -14,14 +15,6 @@ from ..catalog.targets import MOST_URIS
 __all__ = ["ListenRequests"]
 
 _log = logging.getLogger(__name__)
-#: What a filter may ask for: its member, the notification, what the server must offer.
-_KINDS = {
-    "toolsListChanged": ("notifications/tools/list_changed", "tools"),
-    "promptsListChanged": ("notifications/prompts/list_changed", "prompts"),
-    "resourcesListChanged": ("notifications/resources/list_changed", "resources"),
-}
-_URIS = "resourceSubscriptions"
-_UPDATED = "notifications/resources/updated"
 
 
 class _ListenRequest:
@@ -38,8 +31,8 @@ class _ListenRequest:
                  spawn: Callable[[Callable[[], object]], None]) -> None:
         self.incoming = incoming
         self.revision = revision
-        self._methods: Set[str] = {_KINDS[name][0] for name in honoured if name in _KINDS}
-        self._uris: Set[str] = set(honoured.get(_URIS, ()))
+        self._methods: Set[str] = {method for method, change in LIST_CHANGES.items() if change.filter in honoured}
+        self._uris: Set[str] = set(honoured.get(RESOURCE_SUBSCRIPTIONS, ()))
         self._spawn = spawn
         #: Guards the two fields below; held for dictionary work only.
         self._lock = threading.Lock()
@@ -49,7 +42,7 @@ class _ListenRequest:
 
     def wants(self, method: str, uri: Optional[str]) -> bool:
         """Whether the filter asks for this (SUBS-02, SUBS-18)."""
-        return method in self._methods if uri is None else method == _UPDATED and uri in self._uris
+        return method in self._methods if uri is None else method == RESOURCE_UPDATED and uri in self._uris
 
     def notify(self, method: str, uri: Optional[str]) -> None:
         """Send a notification soon; never waits for the client (SUBS-20)."""
@@ -133,19 +126,19 @@ class ListenRequests:
         if not isinstance(wanted, dict):
             raise InvalidParams("params.notifications must be an object: the filter of what to listen to")
         honoured: Dict[str, Any] = {}
-        for name, (_, area) in _KINDS.items():
-            value = wanted.get(name)
+        for change in LIST_CHANGES.values():
+            value = wanted.get(change.filter)
             if value is not None and not isinstance(value, bool):
-                raise InvalidParams(f"params.notifications.{name} must be true or false")
-            if value and self._catalog.offers(area):
-                honoured[name] = True
-        uris = wanted.get(_URIS)
+                raise InvalidParams(f"params.notifications.{change.filter} must be true or false")
+            if value and self._catalog.offers(change.capability):
+                honoured[change.filter] = True
+        uris = wanted.get(RESOURCE_SUBSCRIPTIONS)
         if uris is None:
             return honoured
         if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris) or len(uris) > MOST_URIS:
-            raise InvalidParams(f"params.notifications.{_URIS} must be a list of at most {MOST_URIS} URIs")
+            raise InvalidParams(f"params.notifications.{RESOURCE_SUBSCRIPTIONS} must be a list of at most {MOST_URIS} URIs")
         if self._catalog.offers("resources"):
-            honoured[_URIS] = uris
+            honoured[RESOURCE_SUBSCRIPTIONS] = uris
         return honoured
 
     def _cancelled(self, request: _ListenRequest) -> None:

@@ -234,7 +234,7 @@ def test_what_is_no_url_is_not_sent(connect, url):
         ctx.elicit_url("?", url)
 
     asking = Asking(connect, ask)
-    assert "absolute http or https URL" in asking.text() and asking.client.others == []
+    assert "needs an absolute http or https URL" in asking.text() and asking.client.others == []  # URLE-03
 
 
 def test_sampling(connect):
