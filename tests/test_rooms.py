@@ -100,6 +100,14 @@ LONGEST = 500
 FACADES = {"server.app": 600, "client.client": 600}
 #: Modules and folders in one folder.
 MOST_ENTRIES = 15
+#: Parameters of a function, and the functions that users call with more of them, as keywords.
+MOST_PARAMETERS = 8
+PUBLIC_SIGNATURES = {
+    ("client.client", "__init__"), ("client.features.methods", "request"), ("client.handlers", "__init__"),
+    ("client.oauth.code_flow", "__init__"), ("client.oauth.unattended", "__init__"),
+    ("server.app", "__init__"), ("server.app", "add_tool"), ("server.app", "add_resource"), ("server.auth.bearer", "__init__"),
+    ("server.handling.context", "sample"), ("server.handling.questions", "__init__"),
+}
 
 
 def name_of(path):
@@ -242,6 +250,17 @@ def test_there_are_no_circles():
 
 def test_a_circle_would_be_found():
     assert strongly_connected({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == [{"b", "c"}]
+
+
+def test_no_internal_function_has_too_many_parameters():
+    found = set()
+    for path in FILES:
+        for node in ast.walk(read(path)[3]):
+            if isinstance(node, ast.FunctionDef):
+                arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                if len([one for one in arguments if one.arg not in ("self", "cls")]) > MOST_PARAMETERS:
+                    found.add((name_of(path), node.name))
+    assert found <= PUBLIC_SIGNATURES
 
 
 def test_no_folder_has_too_many_entries():
