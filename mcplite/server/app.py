@@ -1,4 +1,4 @@
-"""Server: what users register on, configure and serve; a facade over the catalog and the runtime, which know nothing of it."""
+"""Server: register, configure, serve. A facade over the catalog and the runtime; nothing below imports it."""
 
 import functools
 import logging
@@ -60,10 +60,10 @@ Middleware = Callable[[Context, Callable[[], Dict[str, Any]]], Dict[str, Any]]
 class Server:
     """A collection of tools, resources and prompts that any number of clients can use.
 
-    The decorators give the function back unchanged. Registering and removing is possible at any time
-    from any thread; connected clients are told.
+    The decorators return the function unchanged. Registering and removing is possible at any time
+    from any thread; connected clients are notified.
 
-    :param name: how the server calls itself.
+    :param name: of the server, for clients.
     :param version: of the server; by default that of this package.
     :param title: its name for people (from June 2025 on).
     :param description: what it is (from November 2025 on).
@@ -75,26 +75,27 @@ class Server:
     :param page_size: entries on one page of a list; default 1000.
     :param declare: kinds ("tools", "resources", "prompts") that are declared to clients although nothing
         of the kind is registered yet.
-    :param experimental: experimental capabilities, passed on untouched.
-    :param middleware: callables ``(ctx, proceed)`` around every request, first one outermost: the place
+    :param experimental: experimental capabilities, sent as they are.
+    :param middleware: callables ``(ctx, proceed)`` around every request, the first one outermost: the place
         for access control, rate limits and filters on results (TOOL-34 to TOOL-36). Raise to refuse.
-    :param mask_errors: keeps the text of a tool's exceptions from the client; they are logged only.
-    :param limits: every bound, see :class:`Limits`.
-    :param on_roots_changed: called with the session when a client says that its roots have changed.
-    :param fleet: several processes serve this name together over HTTP, and a client's requests reach any of them; what is
-        known of a client travels with it, signed. Handlers that ask start anew with each answer (see
-        :meth:`Context.once`), and cannot ask clients of the handshake era.
-    :param state_keys: secrets of at least 16 bytes that all of them share; the first signs, all verify, so that a
-        key can be replaced without a break.
-    :param state_store: keeps what handlers of a fleet have noted, in place of letting it travel; see :class:`StoredState`.
+    :param mask_errors: hides the text of a tool's exceptions from the client; they are only logged.
+    :param limits: all limits, see :class:`Limits`.
+    :param on_roots_changed: called with the session when a client announces that its roots have changed.
+    :param fleet: several processes serve this name together over HTTP, and a client's requests reach any of them. The
+        state of a client travels with it, signed. A handler that asks is called again with each answer (see
+        :meth:`Context.once`), and cannot ask clients that begin with a handshake.
+    :param state_keys: secrets of at least 16 bytes that all processes share; the first signs, all verify, so that a
+        key can be replaced without an interruption.
+    :param state_store: stores the notes of a fleet's handlers, which travel with the client by default; see
+        :class:`StoredState`.
     :param era: "legacy" serves only clients that begin with a handshake, "modern" only those that do not; None, the
         default, serves both.
     :param cache: how long clients may keep lists and resources; by default not at all.
     :param cache_lists: the same for "tools", "prompts", "resources", "templates" or "discover" alone.
     :param extensions: the extensions of the protocol that the server supports, with their settings, by identifiers such as
         ``com.example/charts``; what they add is registered with :meth:`add_method`.
-    :param auth: who may call over HTTP: a :class:`BearerAuth`, or just what verifies a token, such as
-        :class:`StaticTokens`. By default everybody who can reach the server.
+    :param auth: authentication over HTTP: a :class:`BearerAuth`, or only a token verifier, such as
+        :class:`StaticTokens`. By default there is none.
     :param debug: logs every message, as in :func:`mcplite.connect`.
     :raises RegistrationError: the name is empty, or an option cannot be used.
     """
@@ -121,7 +122,7 @@ class Server:
         if era not in (None, "legacy", "modern"):
             raise RegistrationError(f"era is 'legacy', 'modern' or None for both, not {era!r}")
         keys = [checked_key(key) for key in state_keys]
-        #: What is registered.
+        #: The registered tools, resources, prompts, completions and methods.
         self.registry = Registry(lambda kind: self.runtime.list_changed(kind))
         described = Description(
             Implementation(name=name, version=version or __version__, title=title, description=description,
@@ -142,12 +143,12 @@ class Server:
 
     @property
     def name(self) -> str:
-        """How the server calls itself."""
+        """The server's name, for clients."""
         return self.info.name
 
     @property
     def info(self) -> Implementation:
-        """What clients are told of the server: its name, version, title and so on."""
+        """The server's name, version, title and so on, for clients."""
         return self.runtime.catalog.description.info
 
     @property
@@ -161,12 +162,12 @@ class Server:
 
     @property
     def limits(self) -> Limits:
-        """Every bound."""
+        """The limits."""
         return self.runtime.limits
 
     @property
     def revisions(self) -> Tuple[Revision, ...]:
-        """The revisions that are spoken, oldest first."""
+        """The supported revisions, oldest first."""
         return self.runtime.catalog.revisions
 
     @property
@@ -176,7 +177,7 @@ class Server:
 
     @property
     def auth(self) -> "Optional[BearerAuth]":
-        """Who may call over HTTP; read when an endpoint is made."""
+        """Authentication over HTTP; read when an endpoint is created."""
         return self.runtime.auth
 
     @auth.setter
@@ -218,8 +219,8 @@ class Server:
             by the return annotation.
         :param annotations: hints such as ``{"readOnlyHint": True}``.
         :param meta: the definition's ``_meta``.
-        :param timeout: seconds that one call may run; it stands still while the tool waits for an answer.
-        :param scopes: what a caller over HTTP must have, besides what every request needs; on a pipe there are none.
+        :param timeout: seconds that one call may run; paused while the tool waits for an answer.
+        :param scopes: required of callers over HTTP, in addition to those of every request; not checked on stdio.
         :raises RegistrationError: the function cannot be served, or the name is taken.
         """
         compiled = compile_function(function, name=name, description=description, input_schema=input_schema,
@@ -235,9 +236,9 @@ class Server:
                                                     registered_scopes(scopes, f"tool {label!r}")))
 
     def remove_tool(self, name: str) -> None:
-        """Take a tool out; clients are told.
+        """Remove a tool; clients are notified.
 
-        :raises KeyError: there is none of this name.
+        :raises KeyError: there is no entry of this name.
         """
         self.registry.remove("tools", name)
 
@@ -266,10 +267,10 @@ class Server:
 
         :param uri: such as ``config://settings`` or ``weather://{city}/history{?year}``.
         :param mime_type: of the contents; by default text/plain for text, application/json for data.
-        :param size: bytes of the content, when known.
-        :param cache: how long clients may keep it; by default as the server says.
-        :param scopes: what a caller over HTTP must have to read it, or to be told of its changes.
-        :raises RegistrationError: the URI is none, its variables are not the function's parameters, or it is taken.
+        :param size: bytes of the content, if known.
+        :param cache: how long clients may keep it; by default the server's hint.
+        :param scopes: required of callers over HTTP to read it, or to be notified of its changes.
+        :raises RegistrationError: the URI is not valid or taken, or its variables are not the function's parameters.
         """
         compiled = compile_function(function, name=name, description=description, kind="resource")
         label = check_name("resource", name or compiled.name)
@@ -306,20 +307,20 @@ class Server:
         self.registry.add("templates", uri, TemplateEntry(template, pattern, compiled, cache, needed))
 
     def remove_resource(self, uri: str) -> None:
-        """Take a resource or a template out; clients are told.
+        """Remove a resource or a template; clients are notified.
 
-        :raises KeyError: there is none at this URI.
+        :raises KeyError: there is nothing at this URI.
         """
         self.registry.remove("templates" if "{" in uri else "resources", uri)
 
     def add_directory(self, uri: str, path: str, *, name: Optional[str] = None, title: Optional[str] = None,
                       description: Optional[str] = None, scopes: Scopes = ()) -> None:
-        """Serve the files below a directory; nothing outside of it can be reached (RSRC-23).
+        """Serve the files below a directory; nothing outside of it can be read (RSRC-23).
 
-        :param uri: what the directory is called, such as ``file:///srv/maps``.
-        :param path: where it is.
-        :param scopes: what a caller over HTTP must have to read one.
-        :raises RegistrationError: it is no directory, or the URI is taken.
+        :param uri: of the directory, such as ``file:///srv/maps``.
+        :param path: of the directory on this machine.
+        :param scopes: required of callers over HTTP to read a file.
+        :raises RegistrationError: the path is not a directory, or the URI is taken.
         """
         from .catalog.directory import Directory
 
@@ -329,7 +330,7 @@ class Server:
                           description=description or f"Files below {uri}", scopes=scopes)
 
     def resource_updated(self, uri: str) -> None:
-        """Tell every client that subscribed to *uri*, or listens to it, that it has changed; callable from any thread."""
+        """Notify every client that subscribed to *uri*, or listens to it, of a change; callable from any thread."""
         self.runtime.resource_updated(uri)
 
     # --- prompts and completion -------------------------------------------------------------------
@@ -343,7 +344,7 @@ class Server:
                    meta: Optional[Dict[str, Any]] = None, scopes: Scopes = ()) -> None:
         """Register *function* as a prompt; it returns a text, messages, or a ``GetPromptResult``.
 
-        :param scopes: what a caller over HTTP must have to get it.
+        :param scopes: required of callers over HTTP to get it.
         :raises RegistrationError: the function cannot be served, or the name is taken.
         """
         compiled = compile_function(function, name=name, description=description, kind="prompt")
@@ -355,15 +356,15 @@ class Server:
         self.registry.add("prompts", label, PromptEntry(prompt, compiled, registered_scopes(scopes, f"prompt {label!r}")))
 
     def remove_prompt(self, name: str) -> None:
-        """Take a prompt out; clients are told.
+        """Remove a prompt; clients are notified.
 
-        :raises KeyError: there is none of this name.
+        :raises KeyError: there is no entry of this name.
         """
         self.registry.remove("prompts", name)
 
     def completion(self, *, argument: str, prompt: Optional[str] = None,
                    resource: Optional[str] = None) -> Callable[[F], F]:
-        """Register the decorated function as what completes one argument.
+        """Register the decorated function as the completer of one argument.
 
         It takes the value so far and, if it has a second parameter, the arguments that are filled in
         already; it returns the values, best first, of which a client gets at most a hundred.
@@ -371,7 +372,7 @@ class Server:
         :param argument: of the prompt, or variable of the template.
         :param prompt: the prompt's name; or
         :param resource: the template.
-        :raises RegistrationError: not exactly one of *prompt* and *resource*, or there is one already.
+        :raises RegistrationError: not exactly one of *prompt* and *resource*, or there is a completer already.
         """
         if (prompt is None) == (resource is None):
             raise RegistrationError("completion needs prompt='name' or resource='template', not both")
@@ -387,7 +388,7 @@ class Server:
 
         return register
 
-    # --- methods of one's own -----------------------------------------------------------------------
+    # --- custom methods -----------------------------------------------------------------------------
 
     def method(self, method: str) -> Callable[[F], F]:
         """Register the decorated function as the handler of *method*; see :meth:`add_method`."""
@@ -399,26 +400,26 @@ class Server:
         return register
 
     def add_method(self, method: str, handler: Callable[[Dict[str, Any], Context], Any]) -> None:
-        """Answer *method* with ``handler(params, ctx)``, which returns an object; it may take the place of ours.
+        """Answer *method* with ``handler(params, ctx)``, which returns an object; it may replace a built-in method.
 
-        :raises RegistrationError: *method* is no text, or part of the handshake.
+        :raises RegistrationError: *method* is not a text, or part of the handshake.
         """
         if not isinstance(method, str) or not method or method in ("initialize", "ping"):
-            raise RegistrationError(f"{method!r} cannot be handled: 'initialize' and 'ping' are the library's")
+            raise RegistrationError(f"{method!r} cannot be handled: 'initialize' and 'ping' belong to the library")
         self.registry.add_method(method, handler)
 
     def add_notification(self, method: str, handler: Callable[[Dict[str, Any], Optional[LegacySession]], object]) -> None:
         """Call ``handler(params, session)`` on a worker thread for each notification *method*.
 
-        The session is None for a notification that belongs to none.
+        The session is None for a notification outside of a session.
         """
         self.registry.add_notification(method, handler)
 
     def logging_handler(self, level: int = logging.NOTSET) -> logging.Handler:
         """Return a ``logging.Handler`` that forwards Python log records to the client.
 
-        A record made while a handler serves a request goes to that request's client; any other to all whom no principal
-        is known of, since it may be about the request of another one.
+        A record made while a handler serves a request goes to that request's client. Any other record goes to all clients
+        without a principal, since it may be about another client's request.
         """
         from .handling.logs import ClientLogHandler
 
@@ -428,11 +429,11 @@ class Server:
     # --- serving ----------------------------------------------------------------------------------------
 
     def run(self, transport: str = "stdio", **options: Any) -> None:
-        """Serve until the client leaves (stdio) or the process is told to stop.
+        """Serve until the client disconnects (stdio) or the process is told to stop.
 
         :param transport: "stdio" or "streamable-http".
         :param options: for HTTP those of :class:`HTTPServer`, among them ``host``, ``port`` and ``path``.
-        :raises ValueError: the transport is unknown, or an option is not written right.
+        :raises ValueError: the transport is unknown, or an option is not valid.
         :raises RuntimeError: stdin and stdout are taken by another server in this process.
         :raises OSError: the port is taken.
         """
@@ -450,7 +451,7 @@ class Server:
     def wsgi(self, path: str = "", **options: Any) -> "WSGIApp":
         """Return a WSGI callable that serves this server.
 
-        :param path: of the endpoint below where the application is mounted.
+        :param path: of the endpoint, relative to the path where the application is mounted.
         :param options: those of :class:`Endpoint`.
         """
         from .transports.wsgi import WSGIApp
@@ -458,10 +459,10 @@ class Server:
         return WSGIApp(self.runtime, path=path, **options)
 
     def serve_channel(self, channel: Channel, on_close: Optional[Callable[[], object]] = None) -> Peer:
-        """Begin to serve one client on a channel, and return at once.
+        """Start to serve one client on a channel, and return.
 
-        :param on_close: called when the conversation is over.
-        :returns: the conversation; ``wait_closed()`` blocks until it is over, ``close()`` ends it.
+        :param on_close: called when the connection has ended.
+        :returns: the connection; ``wait_closed()`` blocks until it has ended, ``close()`` ends it.
         """
         return serve_channel(self.runtime, channel, on_close)
 
@@ -471,7 +472,7 @@ class Server:
         return self.runtime.sessions
 
     def close(self) -> None:
-        """End every conversation, leave the lifespan, and stop the worker threads; idempotent."""
+        """End every connection, leave the lifespan, and stop the worker threads; idempotent."""
         self.runtime.close()
 
 
@@ -488,12 +489,12 @@ class Server:
 
 
 def serve(server: Server, **options: Any) -> "HTTPServer":
-    """Return a server for ``with``: it serves in a thread, inside of the block.
+    """Return an HTTP server for ``with``: it serves in background threads, inside of the block.
 
     :param server: whose tools, resources and prompts are served.
-    :param options: those of :class:`HTTPServer`; the port is any free one by default, and ``url`` tells where.
-    :raises OSError: the address cannot be had.
-    :raises ValueError: an option is not written right.
+    :param options: those of :class:`HTTPServer`; the port is any free one by default, and ``url`` has it.
+    :raises OSError: the server cannot listen at the address.
+    :raises ValueError: an option is not valid.
     """
     from .transports.httpd import HTTPServer
 

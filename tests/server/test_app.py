@@ -9,7 +9,7 @@ from mcplite.errors import RegistrationError
 from mcplite.server import Limits, Server
 
 
-def test_decorators_give_the_function_back():
+def test_decorators_return_the_function():
     server = Server("test")
 
     @server.tool()
@@ -52,12 +52,12 @@ def test_decorators_give_the_function_back():
     (lambda: Server("x").add_method("ping", lambda params, ctx: {}), "ping"),
     (lambda: Server("x").add_directory("file:///x", "/no/such/place"), "not a directory"),
 ])
-def test_what_cannot_be_registered(make, text):
+def test_invalid_registrations_are_refused(make, text):
     with pytest.raises(RegistrationError, match=text):
         make()
 
 
-def test_completions_take_one_or_two_parameters_and_come_once():
+def test_completers_take_one_or_two_parameters_and_are_unique():
     server = Server("x")
 
     def one(value):
@@ -101,7 +101,7 @@ def test_an_unknown_transport_is_refused():
         Server("x").run("carrier pigeon")
 
 
-def test_a_directory_serves_what_is_below_it(connect, server, tmp_path):
+def test_a_directory_serves_its_files(connect, server, tmp_path):
     (tmp_path / "maps").mkdir()
     (tmp_path / "maps" / "rome.txt").write_text("Rome é")
     (tmp_path / "maps" / "photo.bin").write_bytes(b"\xff\x00")

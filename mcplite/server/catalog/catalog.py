@@ -1,6 +1,6 @@
-"""What a server offers, and what is computed from that: capabilities, pages of lists, hints, what reads a URI.
+"""Computes from the registry what clients see: capabilities, pages of lists, cache hints, the target of a request.
 
-Sessions, the HTTP endpoint and the dispatcher ask here; :class:`mcplite.Server` fills the registry.
+Sessions, the HTTP endpoint and the dispatcher use it; :class:`mcplite.Server` fills the registry.
 """
 
 import copy
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Catalog", "Description"]
 
-#: Pages of lists that are kept, encoded.
+#: How many encoded pages of lists are cached.
 _MOST_PAGES = 256
 #: The kinds of entries that requests name.
 _KINDS = {"tools/call": "tools", "prompts/get": "prompts"}
@@ -29,22 +29,22 @@ _KINDS = {"tools/call": "tools", "prompts/get": "prompts"}
 
 @dataclass
 class Description:
-    """What a server says of itself."""
+    """The description of a server for its clients."""
 
     info: Implementation
     instructions: Optional[str] = None
-    #: Experimental capabilities, passed on untouched.
+    #: Experimental capabilities, sent as they are.
     experimental: Optional[Dict[str, Any]] = None
     #: Extensions of the protocol, with their settings.
     extensions: Optional[Dict[str, Any]] = None
 
 
 class Catalog:
-    """What one server offers.
+    """Everything that one server offers.
 
-    :param registry: the tools, resources, prompts, completions and own methods.
-    :param description: what the server says of itself.
-    :param revisions: what is spoken, oldest first.
+    :param registry: of tools, resources, prompts, completions and custom methods.
+    :param description: of the server.
+    :param revisions: the supported revisions, oldest first.
     :param page_size: entries on one page of a list.
     :param longest_uri: characters of a URI; a longer one is not looked up.
     :param middleware: callables ``(context, proceed)`` around every request, first one outermost.
@@ -59,11 +59,11 @@ class Catalog:
         self.description = description
         self.revisions: Tuple[Revision, ...] = tuple(revisions)
         self.speaks_legacy, self.speaks_modern = not self.revisions[0].modern, self.revisions[-1].modern
-        #: What only clients without a handshake ask.
+        #: Methods that only clients without a handshake use.
         self.modern_methods = frozenset(REVISIONS[-1].client_requests).difference(
             *(revision.client_requests for revision in REVISIONS if not revision.modern))
         self.middleware = tuple(middleware)
-        #: Whether Python's log records are forwarded to clients; set with the first handler that does.
+        #: Whether Python's log records are forwarded to clients.
         self.forwards_logs = False
         self._page_size = page_size
         self._longest_uri = longest_uri
@@ -76,21 +76,21 @@ class Catalog:
 
     @property
     def name(self) -> str:
-        """How the server calls itself."""
+        """The server's name."""
         return self.description.info.name
 
     def forked(self) -> None:
-        """Take a new lock in a process that was forked: a thread of the parent may have held the old one."""
+        """Replace the lock in a forked process: a thread of the parent may have held the old one."""
         self._lock = threading.Lock()
 
-    # --- what clients are told of the server ----------------------------------------------------------
+    # --- capabilities ---------------------------------------------------------------------------------
 
     def offers(self, area: str) -> bool:
-        """Whether "tools", "resources" or "prompts" are declared to a client that comes now."""
+        """Whether "tools", "resources" or "prompts" are declared to new clients."""
         return self.registry.declared(area) or (area == "resources" and self.registry.declared("templates"))
 
     def serves(self, method: str) -> bool:
-        """Whether a method of a modern revision exists here; one behind a capability that is not declared does not."""
+        """Whether a method of a modern revision exists here; it does not if its capability is not declared."""
         area = method.partition("/")[0]
         if area == "completion":
             return self.registry.has_completions
@@ -99,7 +99,7 @@ class Catalog:
     def describe(self, revision: Revision, lasting: bool = True) -> Dict[str, Any]:
         """Return the encoded result of ``initialize``.
 
-        :param lasting: whether there is a session: without one there are no notifications, and no log level is remembered.
+        :param lasting: whether there is a session: without one there are no notifications and no log level.
         """
         description = self.description
         result = InitializeResult(protocol_version=revision.name, capabilities=self._capabilities(lasting),
@@ -123,7 +123,7 @@ class Catalog:
             extensions=self.description.extensions)
 
     def stamped(self, result: Dict[str, Any], revision: Revision) -> Dict[str, Any]:
-        """Return the result of a modern request with what each of them carries (STAT-06, STAT-10); changes it."""
+        """Add to a result what every modern result has, in place, and return it (STAT-06, STAT-10)."""
         identity = self._identities.get(revision.name)
         if identity is None:
             identity = codec.encode(self.description.info, revision)
@@ -139,11 +139,11 @@ class Catalog:
         return self._cache_lists.get(kind, self._cache).members()
 
     def hint_for(self, own: Optional[CacheHint]) -> CacheHint:
-        """Return the hint for a resource that may have one of its own."""
+        """Return a resource's own hint, or the server's."""
         return own or self._cache
 
     def listing(self, kind: str, key: str, cursor: Optional[str], revision: Revision) -> Any:
-        """Return one page of a list; pages are kept, encoded, until the registry changes.
+        """Return one page of a list; encoded pages are cached until the registry changes.
 
         :raises InvalidParams: the cursor is not one of this list's (PAGE-09, PAGE-10).
         """
@@ -159,17 +159,17 @@ class Catalog:
                 result = self.stamped({**result, **self._hint(kind)}, revision)
             page = jsonrpc.Encoded(result)
             with self._lock:
-                # An old version's pages are never asked for again; a handful of cursors is worth keeping.
+                # Pages of an old version are never requested again.
                 self._pages = {at: kept for at, kept in self._pages.items() if at[0] != kind or at[3] == place[3]}
                 if len(self._pages) < _MOST_PAGES:
                     self._pages[place] = page
-        # Middleware reads and changes results, and must neither meet text nor what is kept.
+        # Middleware reads and changes results, so it gets a copy that is not encoded.
         return copy.deepcopy(page.value) if self.middleware else page
 
-    # --- what a request is about ------------------------------------------------------------------------
+    # --- targets ------------------------------------------------------------------------------------------
 
     def resolve(self, method: str, params: Optional[Mapping[str, Any]]) -> Target:
-        """Look up once what a request is about; its params may be anything."""
+        """Look up what a request is about; its params are not validated yet."""
         registry, params = self.registry, params or {}
         handler = registry.method(method)
         entry: Any = None
@@ -201,11 +201,11 @@ class Catalog:
         return tuple(dict.fromkeys(scope for scopes in needed for scope in scopes))
 
     def _find(self, uri: Any) -> Optional[Found]:
-        # A longer URI is refused later, and must not be matched against templates before that.
+        # A longer URI is refused later, and must not be matched against templates.
         return self.find_resource(uri) if isinstance(uri, str) and len(uri) <= self._longest_uri else None
 
     def find_resource(self, uri: str) -> Optional[Found]:
-        """Return what reads *uri*; None when there is nothing."""
+        """Return the reader of *uri*; None if there is none."""
         entry = self.registry.get("resources", uri)
         if entry is not None:
             return Found(entry.function, {}, entry.resource.mime_type, self.hint_for(entry.cache), entry.scopes)

@@ -1,4 +1,4 @@
-"""What the options of a server and of its decorators may be."""
+"""Validates the options of a server and of its decorators."""
 
 import logging
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 def bearer_auth(given: "Union[None, BearerAuth, Verifier]") -> "Optional[BearerAuth]":
-    """Return how callers are known; a verifier alone will do.
+    """Return *given* as a BearerAuth; a verifier alone is wrapped.
 
     :raises RegistrationError: it is neither.
     """
@@ -42,7 +42,7 @@ def bearer_auth(given: "Union[None, BearerAuth, Verifier]") -> "Optional[BearerA
 def find_marks(function: Function, what: str) -> "Sequence[Mark]":
     """Return the marked parameters of a tool (MHDR-11).
 
-    :raises RegistrationError: one cannot be marked.
+    :raises RegistrationError: a parameter cannot be marked.
     """
     if not function.mentions("x-mcp-header"):
         return ()
@@ -62,7 +62,7 @@ def find_marks(function: Function, what: str) -> "Sequence[Mark]":
 def checked_hints(given: Mapping[str, CacheHint]) -> Dict[str, CacheHint]:
     """Return the hints of ``cache_lists``.
 
-    :raises RegistrationError: they are none, or for something else.
+    :raises RegistrationError: a value is not a hint, or there is no such list.
     """
     for kind, hint in given.items():
         if kind not in ("tools", "prompts", "resources", "templates", "discover"):
@@ -76,7 +76,7 @@ def checked_hints(given: Mapping[str, CacheHint]) -> Dict[str, CacheHint]:
 def checked_extensions(extensions: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
     """Return extensions that can be declared.
 
-    :raises RegistrationError: a name or its settings are not written right.
+    :raises RegistrationError: a name or its settings are not valid.
     """
     for name, settings in (extensions or {}).items():
         try:
@@ -99,16 +99,16 @@ def checked_key(key: Union[str, bytes]) -> bytes:
 
 
 def decoded_icons(icons: Optional[Sequence[Union[Icon, Dict[str, Any]]]]) -> Optional[List[Icon]]:
-    """Return icons, whichever way they were given."""
+    """Return icons, given as objects or dicts, as objects."""
     if icons is None:
         return None
     return [codec.decode(Icon, icon) if isinstance(icon, dict) else icon for icon in icons]
 
 
 def registered_scopes(scopes: Union[str, Iterable[str]], what: str) -> Tuple[str, ...]:
-    """Return the scopes that something is registered with.
+    """Return the scopes of an entry, each once.
 
-    :raises RegistrationError: one is no scope.
+    :raises RegistrationError: one is not a scope.
     """
     try:
         return checked_scopes(scopes, what)

@@ -1,4 +1,4 @@
-"""A directory as resources: files below it and nothing else."""
+"""Serves the files below a directory as resources."""
 
 import os
 from typing import Any, List
@@ -13,8 +13,8 @@ __all__ = ["Directory"]
 class Directory:
     """Reads files below one directory.
 
-    :param uri: what the directory is called.
-    :param path: where it is.
+    :param uri: of the directory.
+    :param path: of the directory on this machine.
     :raises RegistrationError: there is no such directory.
     """
 
@@ -35,7 +35,7 @@ class Directory:
         if os.path.isdir(target):
             names: List[str] = sorted(name + ("/" if os.path.isdir(os.path.join(target, name)) else "")
                                       for name in os.listdir(target))
-            # A name that is no text would be no JSON for strict readers.
+            # A file name that is not valid text would not be valid JSON for strict readers.
             text = "\n".join(names).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
             return [TextResourceContents(uri=f"{self._uri}/{path}", mime_type="inode/directory", text=text)]
         if not os.path.isfile(target):

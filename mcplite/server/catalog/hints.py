@@ -1,4 +1,4 @@
-"""How long clients may keep what they got, and with whom they may share it (from July 2026 on)."""
+"""Cache hints (how long clients may keep results) and the mark for parameters that travel in headers."""
 
 from dataclasses import dataclass
 from typing import Any, Dict
@@ -11,12 +11,12 @@ __all__ = ["CacheHint", "header"]
 
 @dataclass(frozen=True)
 class CacheHint:
-    """A hint for clients.
+    """How long clients may keep a result (from July 2026 on).
 
-    :param ttl: seconds for which a result is good; 0, the default, is none at all (CACHE-09, CACHE-10).
-    :param scope: "private", the default, for what depends on who asks; "public" for what is the same for all, and
-        may be kept by gateways for all (CACHE-05).
-    :raises RegistrationError: it is not written as one.
+    :param ttl: seconds; 0, the default, means that a result may not be kept (CACHE-09, CACHE-10).
+    :param scope: "private", the default, for results that depend on the caller; "public" for results that are the same
+        for all callers, which gateways may share (CACHE-05).
+    :raises RegistrationError: a value is not valid.
     """
 
     ttl: float = 0.0
@@ -28,18 +28,23 @@ class CacheHint:
         if self.scope not in ("private", "public"):
             raise RegistrationError(f"a cache hint's scope is 'private' or 'public', not {self.scope!r}")
 
+    @property
+    def milliseconds(self) -> int:
+        """The ttl, as the protocol writes it."""
+        return round(self.ttl * 1000)
+
     def members(self) -> Dict[str, Any]:
         """Return the hint as members of a result (CACHE-01, CACHE-03)."""
-        return {"ttlMs": round(self.ttl * 1000), "cacheScope": self.scope}
+        return {"ttlMs": self.milliseconds, "cacheScope": self.scope}
 
 
 def header(name: str) -> Dict[str, str]:
-    """Mark a tool's parameter as one that travels in a header as well: ``Annotated[str, mcplite.header("Region")]``.
+    """Mark a tool's parameter as one that also travels in a header: ``Annotated[str, mcplite.header("Region")]``.
 
-    Whoever stands between client and server can route by it (MHDR-11). Clients of July 2026 on send it over HTTP;
-    others have only the body. It is no place for secrets (MHDR-30), and no proof of anything (MHDR-31).
+    Gateways can route by the header (MHDR-11). Clients of July 2026 and later send it over HTTP; older clients send only
+    the body. Do not use it for secrets (MHDR-30), and do not rely on it for authorization (MHDR-31).
 
-    :param name: of the header, behind ``Mcp-Param-``; a string, integer or boolean parameter may have one.
+    :param name: of the header, after ``Mcp-Param-``; for a string, integer or boolean parameter.
     :raises ValueError: it is not the name of a header field.
     """
     if not is_field_name(name):

@@ -1,4 +1,4 @@
-"""What a server offers: tools, resources, templates, prompts, completions, and methods of one's own.
+"""The registry of a server: tools, resources, templates, prompts, completions, and custom methods.
 
 Registering and removing work from any thread at any time: readers take a snapshot, writers replace it.
 """
@@ -32,11 +32,11 @@ class ToolEntry:
 
     tool: Tool
     function: Function
-    #: Seconds that one call may run; None for no bound.
+    #: Seconds that one call may run; None for no limit.
     timeout: Optional[float] = None
-    #: The parameters that travel in headers as well (MHDR-11).
+    #: The parameters that also travel in headers (MHDR-11).
     marks: "Sequence[Mark]" = ()
-    #: What a caller over HTTP must have.
+    #: Required of callers over HTTP.
     scopes: Tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -44,7 +44,7 @@ class ToolEntry:
         self.runs_in_place = self.timeout is None and not _sends(self.function)
 
     def listed(self, revision: Revision) -> Tool:
-        """Return the definition with its description and schemas, which are made on first use."""
+        """Return the definition with its description and schemas, which are created on first use."""
         function = self.function
         return dataclasses.replace(self.tool, description=function.description, input_schema=function.input_schema,
                                    output_schema=function.output.schema_for(revision))
@@ -56,7 +56,7 @@ class ResourceEntry:
 
     resource: Resource
     function: Function
-    #: How long clients may keep it; None for what the server says.
+    #: How long clients may keep it; None for the server's hint.
     cache: Optional[CacheHint] = None
     scopes: Tuple[str, ...] = ()
 
@@ -99,7 +99,7 @@ def _sends(function: Function) -> bool:
 
 
 class Found(NamedTuple):
-    """What reads a resource."""
+    """The reader of a resource."""
 
     function: Function
     values: Mapping[str, Any]
@@ -110,11 +110,11 @@ class Found(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class _Kind:
-    """All entries of one kind by name, as an immutable snapshot, and how often they have changed."""
+    """All entries of one kind by name, as an immutable snapshot, with a version."""
 
     entries: Mapping[str, Any] = field(default_factory=dict)
     version: int = 0
-    #: Stays true once there was an entry: what was declared to a client is not taken back.
+    #: Stays true after the first entry: a declared capability is not withdrawn.
     declared: bool = False
 
 
@@ -135,7 +135,7 @@ class Registry:
         self._methods: Dict[str, Callable[..., Any]] = {}
         self._notifications: Dict[str, Callable[..., Any]] = {}
         self._changed = changed
-        #: Whether anything has ever needed scopes.
+        #: Whether any entry has ever required scopes.
         self.scoped = False
 
     def add(self, kind: str, name: str, entry: Any) -> None:
@@ -148,16 +148,16 @@ class Registry:
             if name in state.entries:
                 raise RegistrationError(f"{kind[:-1]} {name!r} is registered already;"  # TOOL-14
                                         f" remove it first, or choose another name")
-            self.scoped = self.scoped or bool(getattr(entry, "scopes", ()))  # before anybody can find the entry
+            self.scoped = self.scoped or bool(getattr(entry, "scopes", ()))  # set before the entry can be found
             state.entries = {**state.entries, name: entry}
             state.version += 1
             state.declared = True
         self._changed("resources" if kind == "templates" else kind)
 
     def remove(self, kind: str, name: str) -> None:
-        """Take an entry out.
+        """Remove an entry.
 
-        :raises KeyError: there is none of this name.
+        :raises KeyError: there is no entry of this name.
         """
         with self._lock:
             state = self._kinds[kind]
@@ -168,11 +168,11 @@ class Registry:
         self._changed("resources" if kind == "templates" else kind)
 
     def declare(self, kind: str) -> None:
-        """Have *kind* declared to clients although it is still empty."""
+        """Declare *kind* to clients although it is empty."""
         self._kinds[kind].declared = True
 
     def declared(self, kind: str) -> bool:
-        """Whether there is, or was, anything of this kind."""
+        """Whether *kind* is declared to clients: it has, or had, an entry."""
         return self._kinds[kind].declared
 
     def version(self, kind: str) -> int:
@@ -180,7 +180,7 @@ class Registry:
         return self._kinds[kind].version
 
     def scopes(self) -> List[str]:
-        """Return the scopes that anything needs now, each once."""
+        """Return the scopes that the present entries require, each once."""
         return list(dict.fromkeys(scope for kind in self.KINDS for entry in self.all(kind).values() for scope in entry.scopes))
 
     def all(self, kind: str) -> Mapping[str, Any]:
@@ -213,32 +213,32 @@ class Registry:
 
     @property
     def has_completions(self) -> bool:
-        """Whether anything can be completed."""
+        """Whether there are completers."""
         return bool(self._completions)
 
     def add_method(self, method: str, handler: Callable[..., Any]) -> None:
-        """Register a method of one's own."""
+        """Register the handler of a custom method."""
         with self._lock:
             self._methods = {**self._methods, method: handler}
 
     def add_notification(self, method: str, handler: Callable[..., Any]) -> None:
-        """Register the handler of a notification of one's own."""
+        """Register the handler of a custom notification."""
         with self._lock:
             self._notifications = {**self._notifications, method: handler}
 
     def notification(self, name: str) -> Optional[Callable[..., Any]]:
-        """Return the handler of a notification of one's own, or None."""
+        """Return the handler of a custom notification, or None."""
         return self._notifications.get(name)
 
     def method(self, name: str) -> Optional[Callable[..., Any]]:
-        """Return the handler of a method of one's own, or None."""
+        """Return the handler of a custom method, or None."""
         return self._methods.get(name)
 
 
 def check_name(kind: str, name: Any) -> str:
-    """Return *name* if it can name a tool or a prompt, with a warning where other SDKs may stumble.
+    """Return *name* if it can name a tool or a prompt; log a warning if other implementations may reject it.
 
-    :raises RegistrationError: it is no text, or empty.
+    :raises RegistrationError: it is not a text, or empty.
     """
     if not isinstance(name, str) or not name:
         raise RegistrationError(f"a {kind} needs a name; give name='...' (got {name!r})")
@@ -263,7 +263,7 @@ def checked_meta(meta: Optional[Dict[str, Any]], what: str) -> Optional[Dict[str
 
 def suggestions(name: str, known: List[str]) -> str:
     """Return a hint such as "; did you mean 'forecast'?" for an unknown name, or nothing."""
-    import difflib  # on the error path only: a server need not load it
+    import difflib  # only for errors
 
     close = difflib.get_close_matches(name[:200], known, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,6 +1,6 @@
-"""What one request is about: the entry, the scopes and the marks, looked up once.
+"""The target of a request: its entry, scopes and marked parameters, looked up once.
 
-:meth:`Catalog.resolve` makes a target as soon as a message is parsed; the HTTP decision, authorization, the endpoint,
+:meth:`Catalog.resolve` creates a target as soon as a message is parsed. The HTTP decision, authorization, the endpoint,
 both sessions and the dispatcher read it.
 """
 
@@ -22,10 +22,10 @@ MOST_URIS = 10_000
 class Target(NamedTuple):
     """What one request is about.
 
-    :param handler: the handler of a method of the user's own, which goes before ours; None for ours.
-    :param entry: the tool, the prompt, or what reads the resource; None where there is none, or the method has no entries.
-    :param scopes: what a caller over HTTP must have.
-    :param marks: the parameters of a tool that travel in headers as well (MHDR-11).
+    :param handler: of a custom method, which replaces a built-in one; None for built-in methods.
+    :param entry: the tool, the prompt, or the reader of the resource; None if there is none.
+    :param scopes: required of callers over HTTP.
+    :param marks: the parameters of a tool that also travel in headers (MHDR-11).
     :param runs_in_place: whether the handler may run on the thread of an HTTP request: it can neither send nor ask
         anything before it returns.
     """
@@ -38,7 +38,7 @@ class Target(NamedTuple):
 
 
 def completion_scopes(registry: Registry, params: Mapping[str, Any]) -> Scopes:
-    """Return the scopes of what an argument is completed for."""
+    """Return the scopes of the prompt or resource whose argument is completed."""
     reference = params.get("ref")
     if not isinstance(reference, dict):
         return ()
@@ -56,7 +56,7 @@ def _entry_scopes(registry: Registry, kind: str, name: Any) -> Scopes:
 def listen_scopes(find: Callable[[Any], Optional[Found]], params: Mapping[str, Any]) -> Scopes:
     """Return the scopes of all resources that a ``subscriptions/listen`` names.
 
-    :param find: returns what reads a URI.
+    :param find: returns the reader of a URI.
     """
     wanted = params.get("notifications")
     uris = wanted.get(RESOURCE_SUBSCRIPTIONS) if isinstance(wanted, dict) else None

@@ -1,7 +1,6 @@
-"""How questions get answers: over the back channel of a legacy client; the ways of the modern era stand beside it.
+"""The base of the three ways to ask a client: what may be asked, how a question is encoded, how its answer is read.
 
-``Asker`` is what all ways share: what may be asked, how a question is written and how its answer is read.
-``BackChannel`` sends a request of the server's own and blocks.
+The ways: ``BackChannel`` (legacy clients), ``Wait`` (one process) and ``Replay`` (a fleet).
 """
 
 import logging
@@ -31,22 +30,22 @@ _MAX_URL = 8192
 
 
 class Misfit(ProtocolError):
-    """An answer is one, but does not fit the form that was asked with."""
+    """An answer is valid, but does not fit the form of its question."""
 
 
 class EncodedQuestion(NamedTuple):
-    """One question as it is written in a revision."""
+    """One question, encoded for a revision."""
 
     method: str
     params: Optional[Dict[str, Any]]
-    #: Turns the client's answer into what the handler gets; raises ProtocolError when it does not fit the question.
+    #: Converts the client's answer for the handler; raises ProtocolError if it does not fit the question.
     read: Callable[[Dict[str, Any]], Any]
 
 
 class Asker:
-    """What one client can be asked, and how.
+    """Asks one client.
 
-    :param session: what is known of the client.
+    :param session: of the client.
     """
 
     def __init__(self, session: Session) -> None:
@@ -54,7 +53,7 @@ class Asker:
 
     @property
     def session(self) -> Session:
-        """What is known of the client now."""
+        """The client's present session."""
         return self._session
 
     @property
@@ -63,11 +62,11 @@ class Asker:
 
     @property
     def reachable(self) -> bool:
-        """Whether there is a way to the client at all."""
+        """Whether questions can reach the client at all."""
         return True
 
     def can(self, method: str, mode: str = "") -> bool:
-        """Whether the client declared what this question needs.
+        """Whether the client declared the capability that a question needs.
 
         :param method: the protocol's method.
         :param mode: "form" or "url" for elicitation, "tools" for sampling with tools.
@@ -89,26 +88,26 @@ class Asker:
         return "form" in declared.elicitation or "url" not in declared.elicitation
 
     def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
-        """Ask, wait, and return the answers by key, in the forms that the handler asked for.
+        """Ask, wait, and return the converted answers by key.
 
-        :param named: whether the keys are the handler's own words for these questions.
-        :raises MissingCapability: the client did not declare what one of them needs; nothing was sent.
+        :param named: whether the handler has chosen the keys.
+        :raises MissingCapability: the client did not declare a capability that a question needs; nothing was sent.
         :raises RemoteError: the client answered with an error, or its user refused.
-        :raises ProtocolError: an answer does not fit the question.
-        :raises Cancelled: the request on whose behalf it was asked is over.
+        :raises ProtocolError: an answer does not fit its question.
+        :raises Cancelled: the request was cancelled.
         :raises RequestTimeout: no answer within ``Limits.ask_seconds``.
         """
         raise NotImplementedError
 
     def note(self, value: Any) -> Any:
-        """Return the result of an action that is done once, as every entry into the handler shall see it."""
+        """Return the result of :meth:`Context.once` as each call of the handler gets it."""
         return value
 
     def prepare(self, question: Question) -> EncodedQuestion:
-        """Return a question as this client can be asked it.
+        """Return a question, encoded for this client.
 
-        :raises MissingCapability: it did not declare what the question needs.
-        :raises ValueError: the question is none that can be asked.
+        :raises MissingCapability: the client did not declare the capability that the question needs.
+        :raises ValueError: the question is not valid.
         """
         if isinstance(question, Elicit):
             return self._elicit(question) if question.url is None else self._elicit_url(question)
@@ -117,7 +116,7 @@ class Asker:
         if isinstance(question, ListRoots):
             self._require("roots/list", {"roots": {}})
             return EncodedQuestion("roots/list", None, _roots)
-        raise TypeError(f"{question!r} is no question: use Elicit, Sample or ListRoots")
+        raise TypeError(f"{question!r} is not a question: use Elicit, Sample or ListRoots")
 
     def _require(self, method: str, capability: Dict[str, Any], mode: str = "") -> None:
         if not self.can(method, mode):
@@ -190,7 +189,7 @@ class Asker:
 
 
 class Unreachable(Asker):
-    """Cannot ask.
+    """The asker for a client that cannot be asked.
 
     :param why: for the error.
     """
@@ -204,7 +203,7 @@ class Unreachable(Asker):
         return False
 
     def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
-        _log.error("a handler asked the client in vain: %s", self._why)
+        _log.error("a handler asked a client that cannot be asked: %s", self._why)
         raise InternalError(f"the client cannot be asked: {self._why}")
 
 
@@ -231,6 +230,6 @@ def _sampling_message(item: Any) -> SamplingMessage:
 
 
 def _random_id() -> str:
-    import secrets  # it brings OpenSSL along, which few servers need
+    import secrets  # it imports OpenSSL, which few servers need
 
     return secrets.token_urlsafe(16)

@@ -16,9 +16,9 @@ __all__ = ["BackChannel"]
 class BackChannel(Asker):
     """Asks a legacy client by requests of the server's own, one after another.
 
-    :param session: whose client is asked.
-    :param roots: what is known of the client's roots.
-    :param incoming: the request on whose behalf it is asked.
+    :param session: of the client.
+    :param roots: the cache of the client's roots.
+    :param incoming: the request whose handler asks.
     """
 
     def __init__(self, session: Session, roots: KnownRoots, incoming: Incoming) -> None:

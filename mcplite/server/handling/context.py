@@ -1,7 +1,7 @@
-"""What a handler may ask of its request: progress, logs, cancellation, questions, who is calling.
+"""The context of a request, for its handler: progress, logs, cancellation, questions to the client, the caller.
 
-Every call through the context is a cancellation point: once the request is cancelled it raises
-``Cancelled``, so that a loop which reports progress stops by itself.
+Every call through the context is a cancellation point: once the request is cancelled it raises ``Cancelled``, which ends a
+loop that reports progress.
 """
 
 import contextvars
@@ -40,40 +40,40 @@ class Context:
 
     __mcplite_context__ = True
 
-    # Defaults on the class: most handlers never touch these, and a context is made for every request.
+    # Defaults on the class: a context is created for every request, and most handlers never use these.
     _progress: Optional[Throttle] = None
     _logs: Optional[Throttle] = None
     _last: Optional[float] = None
     #: Progress that was held back, to be sent before the result.
     held: Optional[Dict[str, Any]] = None
     _dropped = 0
-    #: The results of what is done once, by key.
+    #: The results of :meth:`once`, by key.
     notes: Optional[Dict[str, Any]] = None
-    #: Whether the handler asks by what it returns, so that it is entered again for that.
+    #: Whether the handler has asked by returning ``InputRequired``, and is called again for that.
     explicit = False
-    #: The result that asks the client, when the handler was ended for that.
+    #: The result that asks the client, if the handler was ended to ask (in a fleet).
     unanswered: Optional[Dict[str, Any]] = None
     _asker: "Optional[Asker]" = None
     _questions = 0
     #: What is paused while the handler waits for an answer.
     timeout: "Optional[Timeout]" = None
-    #: How often the handler has been entered before, for this one call.
+    #: How often the handler was called before, for this request.
     round = 0
     #: The answers to an ``InputRequired`` that this handler returned, by key.
     input_responses: Mapping[str, Any] = MappingProxyType({})
-    #: The state that went with it.
+    #: The ``state`` of that ``InputRequired``.
     state: Any = None
 
     def __init__(self, session: "Session", incoming: "Incoming", make_asker: "Callable[[Context], Asker]") -> None:
-        #: The client, as far as it is known: a session that lasts where there was a handshake, else this request alone.
+        #: The client's session; for a client without a handshake it lasts for this request alone.
         self.session = session
         self._make_asker = make_asker
         self.incoming = incoming
         self.params = incoming.params
-        #: Guards the throttles, the last progress value and what is held back; held for arithmetic only.
+        #: Guards the throttles, the last progress value and the progress held back; held for arithmetic only.
         self._lock = threading.Lock()
 
-    # --- who and what -----------------------------------------------------------------------------
+    # --- the request and its client ---------------------------------------------------------------
 
     @property
     def request_id(self) -> Union[int, str]:
@@ -93,7 +93,7 @@ class Context:
 
     @property
     def client_info(self) -> "Optional[Implementation]":
-        """The client's name and version, as it says."""
+        """The client's name and version, as the client gives them; not verified."""
         return self.session.client_info
 
     @property
@@ -108,7 +108,7 @@ class Context:
 
     @property
     def principal(self) -> "Optional[Principal]":
-        """Who has sent this very request, by its token or as the host says; None where callers are not known, as on a pipe."""
+        """The authenticated sender of this request, by its token or the host; None without authentication, as on stdio."""
         return self.session.sender_of(self.incoming)
 
     @property
@@ -128,14 +128,14 @@ class Context:
         """The value of the server's ``lifespan`` context manager; None when it has none."""
         return self.session.runtime.lifespan_value
 
-    # --- its answer -------------------------------------------------------------------------------
+    # --- the response -----------------------------------------------------------------------------
 
     def respond(self, result: Any) -> None:
-        """Answer the request before the handler has returned."""
+        """Send the response before the handler has returned."""
         self.incoming.respond(self.session.finish(result))
 
     def resume(self, session: "Session", incoming: "Incoming") -> None:
-        """Answer a later request from now on: the client returned with the answers to a question."""
+        """Answer a later request instead: the client has sent it with the answers to a question."""
         incoming.resume(self.incoming)
         self.session, self.incoming = session, incoming
 
@@ -148,42 +148,42 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the client has cancelled, has left, or the tool's ``timeout`` has passed."""
+        """Whether the client has cancelled or disconnected, or the tool's ``timeout`` has passed."""
         return self.incoming.token.cancelled
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Have *callback* run when the request is cancelled: close a socket, kill a child.
 
-        It runs on the thread that noticed, at once when the request is cancelled already.
+        It runs on the thread that cancels; immediately if the request is cancelled already.
 
-        :returns: a function that takes the callback off again.
+        :returns: a function that removes the callback.
         """
         return self.incoming.token.add_callback(callback)
 
     def check_cancelled(self) -> None:
-        """Return when nobody has cancelled.
+        """Raise if the request is cancelled.
 
-        :raises Cancelled: with the reason, if the client gave one.
+        :raises Cancelled: with the client's reason, if it gave one.
         """
         self.incoming.token.check()
 
     def close_stream(self, retry: Optional[float] = None) -> bool:
-        """Close the connection that carries this request's event stream; the client comes back for the answer.
+        """Close the connection that carries this request's event stream; the client reconnects for the response.
 
-        Use it before a long piece of work, so that no connection stands open meanwhile. What is said from
-        now on is kept, within the limits, until the client asks for it. From November 2025 on, over HTTP with
-        sessions; anywhere else nothing happens, and the answer goes the usual way.
+        Use it before long work, so that no connection stays open meanwhile. Messages from now on are kept, within the
+        limits, until the client reconnects. It works from November 2025 on, over HTTP with sessions; anywhere else it
+        does nothing.
 
-        :param retry: seconds after which the client shall come back; by default ``Limits.retry_seconds``.
+        :param retry: seconds after which the client should reconnect; by default ``Limits.retry_seconds``.
         :returns: whether the connection is closed.
         """
         outlet = self.incoming.outlet
         return outlet is not None and outlet.pause(retry)
 
     def sleep(self, seconds: float) -> None:
-        """Sleep, and wake at once when the request is cancelled.
+        """Sleep; cancellation of the request ends it early.
 
-        :raises Cancelled: it was.
+        :raises Cancelled: the request was cancelled.
         """
         if self.incoming.token.wait(seconds):
             self.check_cancelled()
@@ -191,15 +191,15 @@ class Context:
     # --- progress and logs ------------------------------------------------------------------------
 
     def report_progress(self, progress: float, total: Optional[float] = None, message: Optional[str] = None) -> None:
-        """Tell the client how far this request has come.
+        """Send the progress of this request to the client.
 
-        Nothing is sent when the client did not ask (PROG-15) or when the value has not risen
-        (PROG-05). Beyond ``Limits.messages_per_second`` only the latest value is kept; it goes out
+        Nothing is sent if the client did not ask for progress (PROG-15) or the value has not risen
+        (PROG-05). Beyond ``Limits.messages_per_second`` only the latest value is kept; it is sent
         before the result at the latest.
 
         :param progress: a number that rises; any unit.
-        :param total: what it rises to, when that is known.
-        :param message: what is going on, for people.
+        :param total: the final value, if it is known.
+        :param message: a text for the user.
         :raises Cancelled: the request was cancelled.
         """
         self.check_cancelled()
@@ -223,23 +223,23 @@ class Context:
         self.incoming.emit("notifications/progress", params)
 
     def flush(self) -> None:
-        """Send the progress that was held back; called before the result goes out."""
+        """Send the progress that was held back; called before the result is sent."""
         with self._lock:
             held, self.held = self.held, None
         if held is not None:
             self.incoming.emit("notifications/progress", held)
 
     def log(self, level: str, data: Any, logger: Optional[str] = None) -> None:
-        """Send a log message to the client, when its level asks for it.
+        """Send a log message to the client, if the client wants messages of this level.
 
         :param level: one of the eight syslog levels, "debug" to "emergency".
-        :param data: any JSON value; something else is sent as its ``str``.
-        :param logger: a steady name for where it comes from.
-        :raises ValueError: the level is none of the eight.
+        :param data: any JSON value; anything else is sent as its ``str``.
+        :param logger: a name for the source of the message.
+        :raises ValueError: the level is not one of the eight.
         :raises Cancelled: the request was cancelled.
         """
         if level not in _RANK:
-            raise ValueError(f"{level!r} is no log level; use one of {', '.join(LEVELS)}")
+            raise ValueError(f"{level!r} is not a log level; use one of {', '.join(LEVELS)}")
         self.check_cancelled()
         if not self.session.wants_log(level):
             return
@@ -290,7 +290,7 @@ class Context:
 
     @property
     def asker(self) -> "Asker":
-        """How this request's questions reach the client."""
+        """Sends this request's questions to the client."""
         if self._asker is None:
             self._asker = self._make_asker(self)
         return self._asker
@@ -312,17 +312,17 @@ class Context:
 
     @property
     def can_list_roots(self) -> bool:
-        """Whether the client has roots to tell of."""
+        """Whether the client can be asked for its roots."""
         return self.asker.can("roots/list")
 
     def elicit(self, message: str, schema: Any = None) -> "Elicited[Any]":
-        """Ask the user, and wait; the outcome says whether they accepted, declined or cancelled.
+        """Ask the user with a form, and wait for the answer: accepted, declined or cancelled.
 
-        :param message: what the user reads.
-        :param schema: what the answer looks like: a dataclass, TypedDict, plain type, or the JSON
-            Schema of a flat object. None asks for no more than yes or no.
-        :raises MissingCapability: the client cannot be asked; nothing was sent.
-        :raises ValueError: the schema is more than a flat form (ELIC-06).
+        :param message: the text for the user.
+        :param schema: the form: a dataclass, TypedDict, plain type, or the JSON Schema of a flat object. None asks only
+            for yes or no.
+        :raises MissingCapability: the client cannot ask its user; nothing was sent.
+        :raises ValueError: the schema is not a flat form (ELIC-06).
         :raises ProtocolError: the answer does not fit the form.
         :raises RemoteError: the client answered with an error.
         :raises RequestTimeout: no answer within ``Limits.ask_seconds``.
@@ -331,19 +331,19 @@ class Context:
         return self._ask(Elicit(message, schema))  # type: ignore[no-any-return]
 
     def elicit_url(self, message: str, url: str, elicitation_id: Optional[str] = None) -> "Elicited[Any]":
-        """Ask the user to visit a page; "accept" means that they agreed, not that they are done (URLE-04).
+        """Ask the user to visit a page; "accept" means that they agreed, not that they have finished (URLE-04).
 
-        :param message: why.
+        :param message: the reason, for the user.
         :param url: absolute, https outside development; no secrets in it.
-        :param elicitation_id: for :meth:`elicitation_complete`; made when left out.
-        :raises MissingCapability: the client cannot be asked this way.
-        :raises ValueError: the URL is none.
+        :param elicitation_id: for :meth:`elicitation_complete`; generated by default.
+        :raises MissingCapability: the client cannot open pages.
+        :raises ValueError: the URL is not valid.
         :raises RemoteError, RequestTimeout, Cancelled: as for :meth:`elicit`.
         """
         return self._ask(Elicit(message, url=url, elicitation_id=elicitation_id))  # type: ignore[no-any-return]
 
     def elicitation_complete(self, elicitation_id: str) -> None:
-        """Tell the client that a URL question was answered out of its sight (URLE-05)."""
+        """Notify the client that the user has finished with the page of a URL question (URLE-05)."""
         self.session.elicitation_complete(elicitation_id)
 
     def sample(self, messages: "Union[str, Sequence[Union[str, PromptMessage, SamplingMessage]]]", *,
@@ -351,10 +351,10 @@ class Context:
                stop_sequences: Optional[List[str]] = None, include_context: Optional[str] = None,
                model_preferences: Optional[ModelPreferences] = None, metadata: Optional[Dict[str, Any]] = None,
                tools: Optional[List[Tool]] = None, tool_choice: Optional[ToolChoice] = None) -> CreateMessageResult:
-        """Ask the client's language model, and wait.
+        """Ask the client's language model, and wait for its answer.
 
-        :param messages: texts or messages; ``mcplite.user(...)`` and ``mcplite.assistant(...)`` make them.
-        :param max_tokens: the most that the model may write; default 1000.
+        :param messages: texts or messages, as from ``mcplite.user(...)`` and ``mcplite.assistant(...)``.
+        :param max_tokens: the most tokens that the model may write; default 1000.
         :raises MissingCapability: the client has no sampling, or none with tools when *tools* are given.
         :raises ValueError: tool uses and tool results do not match (SAMP-11, SAMP-12).
         :raises RemoteError: the client answered with an error; code -1 means that its user refused.
@@ -369,7 +369,7 @@ class Context:
         return self._ask(question)  # type: ignore[no-any-return]
 
     def list_roots(self) -> List[Root]:
-        """Return the client's roots; asked for once, and again after the client says that they changed.
+        """Return the client's roots. They are kept until the client announces a change.
 
         :raises MissingCapability: the client declared none.
         :raises RemoteError, RequestTimeout, Cancelled: as for :meth:`elicit`.
@@ -377,23 +377,23 @@ class Context:
         return self._ask(ListRoots())  # type: ignore[no-any-return]
 
     def ask(self, questions: Mapping[str, Question]) -> Dict[str, Any]:
-        """Ask several questions: all at once from July 2026 on; older clients get them one after another.
+        """Ask several questions: all at once from July 2026 on, one after another with older clients.
 
-        :param questions: by keys of your own, which a client sees from July 2026 on.
+        :param questions: by keys of your choice, which clients see from July 2026 on.
         :returns: the answers by key.
-        :raises: whatever the single questions raise.
+        :raises: what the methods for single questions raise.
         """
         return self._ask_all(questions, True)
 
     def once(self, key: str, action: Callable[[], Any]) -> Any:
-        """Return what *action* returned the first time, however often the handler is entered.
+        """Return the result of *action*, which runs only the first time that the handler is called for a request.
 
-        In a fleet (``Server(fleet=True)``) a handler that asks starts anew with each answer, in whichever process;
-        what it did before the question is done again unless it was noted here. The result travels through the
-        client, signed but readable, so there it must be JSON.
+        In a fleet (``Server(fleet=True)``) a handler that asks is called again with each answer, in any of the
+        processes. It repeats everything before the question, except what is wrapped in ``once``. The result travels
+        through the client, signed but readable, so in a fleet it must be JSON.
 
         :param key: names the action within this handler.
-        :raises TypeError: in a fleet, the result is no JSON.
+        :raises TypeError: in a fleet, the result is not JSON.
         """
         asker = self.asker
         if self.notes is None:
@@ -424,8 +424,8 @@ def log_params(level: str, data: Any, logger: Optional[str]) -> Dict[str, Any]:
 
 
 def rank(level: str) -> int:
-    """Return the place of a level among the eight.
+    """Return the position of a level among the eight.
 
-    :raises KeyError: it is none of them.
+    :raises KeyError: it is not one of them.
     """
     return _RANK[level]

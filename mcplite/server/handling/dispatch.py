@@ -1,4 +1,4 @@
-"""From a request to its result: middleware, the handler, what becomes of errors; one function for each method but tools/call."""
+"""From a request to its response: middleware, the handler, errors. One function for each method; tools/call is in tools.py."""
 
 import contextvars
 import copy
@@ -13,7 +13,7 @@ from ..catalog.targets import Target
 from ..functions.function import BadArguments
 from ..functions.results import prompt_messages, resource_contents
 from .context import CURRENT, LEVELS, Context
-from .tools import run_tool, settle
+from .tools import run_tool, call_until_complete
 
 __all__ = ["dispatch", "serve"]
 
@@ -48,12 +48,12 @@ def _serve(context: Context, target: Target) -> None:
         if context.unanswered is None:
             raise
         result = None
-    # First of all: whatever a handler made of its own end, it has asked something.
+    # The questions win over whatever the handler did when it was ended to ask them.
     if context.unanswered is not None:
         result = context.unanswered
     if context.held is not None:
         context.flush()
-    # The request and the session may be others than before: the handler may have waited for an answer.
+    # If the handler has waited for an answer, this is another request and another session than before.
     context.incoming.respond(context.session.finish(result))
 
 
@@ -61,7 +61,7 @@ def dispatch(context: Context, target: Target) -> Result:
     """Return the result of one request, encoded for its revision.
 
     :param target: what the request is about.
-    :raises RemoteError: what the client shall read as the error.
+    :raises RemoteError: the error for the client.
     """
     catalog, method = context.session.runtime.catalog, context.incoming.method
     handler = _METHODS[method] if target.handler is None else _own
@@ -105,7 +105,7 @@ def _strings(params: Mapping[str, Any], name: str) -> Dict[str, str]:
 
 
 def _guarded(what: str, run: Callable[[], Any]) -> Any:
-    """Run a handler that is no tool: what it did not mean for the client becomes "Internal error" (SAFE-14)."""
+    """Run a handler other than a tool's; unexpected exceptions become "Internal error" (SAFE-14)."""
     try:
         return run()
     except Cancelled:
@@ -145,15 +145,14 @@ def _read_resource(context: Context, target: Target) -> Result:
 
     def read() -> List[Any]:
         kwargs = _bound(lambda: function.bind(values))
-        return resource_contents(settle(context, function, kwargs), uri, mime_type)
+        return resource_contents(call_until_complete(context, function, kwargs), uri, mime_type)
 
     contents = _guarded(f"resource {uri[:200]!r}", read)
     if not contents:
-        # RSRC-19: an empty list would say that the resource is there and holds nothing.
+        # RSRC-19: an empty list would mean that the resource exists and is empty.
         raise _missing(context, uri)
-    revision = context.session.revision
-    result = codec.encode(ReadResourceResult(contents=contents), revision)
-    return {**result, **cache.members()} if revision.modern else result
+    result = ReadResourceResult(contents=contents, ttl_ms=cache.milliseconds, cache_scope=cache.scope)
+    return codec.encode(result, context.session.revision)  # type: ignore[no-any-return]
 
 
 def _missing(context: Context, uri: str) -> ResourceNotFound:
@@ -202,14 +201,14 @@ def _get_prompt(context: Context, target: Target) -> Result:
     kwargs = _bound(lambda: entry.function.bind(arguments))
 
     def get() -> GetPromptResult:
-        value = settle(context, entry.function, kwargs)
+        value = call_until_complete(context, entry.function, kwargs)
         if isinstance(value, GetPromptResult):
             return copy.copy(value)
         return GetPromptResult(messages=prompt_messages(value), description=entry.prompt.description)
 
     result = _guarded(f"prompt {name!r}", get)
     revision = context.session.revision
-    # Copies: a handler may keep a result, and what an older client cannot read must stay in it for others.
+    # Copies, since a handler may return the same object again, and a downgrade for an older client must not change it.
     result.messages = [copy.copy(message) for message in result.messages]
     for message in result.messages:
         message.content = codec.downgrade([message.content], revision)[0]
@@ -254,7 +253,7 @@ def _complete(context: Context, _: Target) -> Result:
 
 
 def _bounded(answer: Any, most: int) -> Completion:
-    """Return at most *most* values, saying so when there were more (COMP-04)."""
+    """Return at most *most* values, and whether there were more (COMP-04)."""
     if answer is None:
         return Completion(values=[], has_more=False)
     if isinstance(answer, Completion):

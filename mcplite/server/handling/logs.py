@@ -21,14 +21,14 @@ def level_name(number: int) -> str:
 
 
 class ClientLogHandler(logging.Handler):
-    """Sends records to the client of the present request, or to every client when there is none.
+    """Sends records to the client of the present request, or outside of a request to every client.
 
-    Clients that are known, by a token or by the host, get none of the latter: it may be about another one's request, and
-    quote their token.
+    Authenticated clients get no records from outside of a request, since these may be about another client's request, and
+    quote its token.
 
     Records of this package's own loggers are left out: forwarding one may cause the next.
 
-    :param runtime: of the server whose clients get them.
+    :param runtime: of the server.
     :param level: as for every ``logging.Handler``.
     """
 
@@ -38,7 +38,7 @@ class ClientLogHandler(logging.Handler):
         self._own = __name__.rpartition(".server.")[0]
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Forward one record; a client that is gone is no reason to fail."""
+        """Forward one record; a client that has disconnected is no error."""
         if record.name == self._own or record.name.startswith(self._own + "."):
             return
         try:
@@ -51,6 +51,6 @@ class ClientLogHandler(logging.Handler):
                 if session.principal is None:
                     session.log(level, text, record.name)
         except MCPError:
-            return  # cancelled or gone: the record has other handlers
+            return  # cancelled or disconnected
         except Exception:
             self.handleError(record)

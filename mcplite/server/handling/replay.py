@@ -1,4 +1,4 @@
-"""Asking a modern client in a fleet: nothing waits; the handler starts anew with the answers so far, in any process."""
+"""Asks a modern client in a fleet: no thread waits; the handler is called again with the answers so far, in any process."""
 
 import json
 import logging
@@ -16,15 +16,15 @@ _log = logging.getLogger(__name__)
 
 
 class Unanswered(BaseException):
-    """Ends a handler that has asked something; no ``except Exception`` of its own keeps it."""
+    """Ends a handler that has asked a question; ``except Exception`` in the handler does not catch it."""
 
 
 class Replay(Asker):
-    """Asks by answering the request and ending the handler; entered again, it gives the answers that have come.
+    """Asks by answering the request and ending the handler; when the handler is called again, the answers are there.
 
     :param context: of the handler that asks.
-    :param journal: what the request's state says; None for a first request.
-    :param given: the answers that came with the request.
+    :param journal: from the request's state; None for a first request.
+    :param given: the answers in the request.
     """
 
     def __init__(self, context: Context, journal: Optional[Journal], given: Mapping[str, Any]) -> None:
@@ -32,7 +32,7 @@ class Replay(Asker):
         self._context = context
         self._journal = journal or Journal()
         self._place = 0
-        #: Answers that came with this request, for the first question that has none yet.
+        #: The answers in this request, for the first questions that have none yet.
         self._given = given
 
     def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
@@ -40,8 +40,8 @@ class Replay(Asker):
         rounds = self._journal.rounds
         mark = digest([[key, question.method, question.params] for key, question in asked.items()])
         if self._place < len(rounds) and rounds[self._place][0] != mark:
-            # The handler has asked something else than last time; what was answered since is about other questions.
-            _log.warning("%r asks something else than before it was entered again: its earlier answers are dropped",
+            # The handler asks other questions than last time, so the recorded answers do not belong to them.
+            _log.warning("%r asks other questions than in its previous call: the earlier answers are dropped",
                          self._context.method)
             del rounds[self._place:]
             self._given = {}
@@ -49,7 +49,7 @@ class Replay(Asker):
         if self._place < len(rounds):
             known = rounds[self._place][1]
         elif not named and not rounds:
-            self._given = {}  # a first request cannot answer what it does not know by name
+            self._given = {}  # a first request cannot know the generated keys
         responses = {**known, **self._new(asked, known)}
         answers = read_answers(asked, responses)
         kept = {key: responses[key] for key in answers}
@@ -60,7 +60,7 @@ class Replay(Asker):
         return {key: answers[key] for key in asked}
 
     def _new(self, asked: Mapping[str, EncodedQuestion], known: Mapping[str, Any]) -> Dict[str, Any]:
-        """Take what this request brings for these questions."""
+        """Return this request's answers to these questions, once."""
         if len(known) == len(asked):
             return {}
         given, self._given = self._given, {}
@@ -77,8 +77,8 @@ class Replay(Asker):
 
     def note(self, value: Any) -> Any:
         try:
-            # As it will be when it comes back, so that the handler sees the same each time.
+            # Through JSON, as it will be in the next call, so that the handler gets the same value each time.
             return json.loads(json.dumps(value, allow_nan=False))
         except (TypeError, ValueError) as error:
-            raise TypeError(f"ctx.once() was to note {type(value).__name__}, which cannot travel as JSON ({error}); return"
+            raise TypeError(f"the result of ctx.once(), {type(value).__name__}, cannot travel as JSON ({error}); return"
                             " plain data from the action") from error

@@ -1,4 +1,4 @@
-"""What a context, an asker and the dispatcher need of a session; both eras derive from it."""
+"""The base of both eras' sessions: what a context, an asker and the dispatcher need of the client."""
 
 import threading
 import time
@@ -20,10 +20,10 @@ __all__ = ["Arrival", "KnownRoots", "Session", "Throttle"]
 
 
 class Throttle:
-    """Says whether one more message may go out now; not thread-safe, its owner locks.
+    """A token bucket that limits the rate of messages; not thread-safe, its owner locks.
 
-    :param rate: messages a second; None for no bound.
-    :param burst: messages that may go out at once before the rate counts; one at least.
+    :param rate: messages a second; None for no limit.
+    :param burst: messages that may be sent at once before the rate applies; at least one.
     """
 
     __slots__ = ("_rate", "_burst", "_tokens", "_last")
@@ -35,11 +35,11 @@ class Throttle:
         self._last = time.monotonic()
 
     def allow(self) -> bool:
-        """Take a token if there is one."""
+        """Take a token; False if there is none."""
         if self._rate is None:
             return True
         if self._tokens < 1:
-            # The clock is read only when the burst is spent: a short run of messages costs nothing.
+            # The clock is read only when the burst is used up, so a short run of messages costs nothing.
             now = time.monotonic()
             self._tokens = min(self._burst, self._tokens + (now - self._last) * self._rate)
             self._last = now
@@ -50,10 +50,10 @@ class Throttle:
 
 
 class Arrival:
-    """How a request came over HTTP, as far as the endpoint knows.
+    """What the HTTP endpoint knows of a request; it travels beside the message as the sender.
 
-    :param principal: who has sent it, as its token or the host says.
-    :param target: what it is about; None where that was not looked up.
+    :param principal: the authenticated sender, if any.
+    :param target: what the request is about; None if that was not looked up.
     """
 
     __slots__ = ("principal", "target")
@@ -64,17 +64,17 @@ class Arrival:
 
 
 class Session:
-    """What handlers ask of a client, whichever era it is of; they meet it as ``ctx.session``."""
+    """One client, of either era; handlers see it as ``ctx.session``."""
 
     runtime: Runtime
     peer: Peer
-    #: The revision that the client is served under.
+    #: The protocol revision in use.
     revision: Revision
     client_info: Optional[Implementation]
     client_capabilities: ClientCapabilities
-    #: Who it is, or who has begun what lasts, over HTTP where callers are known; else None.
+    #: The authenticated client that started the session, over HTTP with authentication; else None.
     principal: "Optional[Principal]" = None
-    #: Whether there is a way back to the client: without one it can neither be asked nor notified.
+    #: Whether the server can send requests and notifications to the client outside of a response.
     lasting = False
 
     @property
@@ -84,11 +84,11 @@ class Session:
 
     @property
     def owner(self) -> Optional[str]:
-        """What is kept for this client is bound to this: the key of its principal; None for a client that is not known."""
+        """The key of the principal, to which sessions, states and waiting calls are bound; None without authentication."""
         return None if self.principal is None else self.principal.key
 
     def sender_of(self, incoming: Incoming) -> "Optional[Principal]":
-        """Return who has sent a request."""
+        """Return the authenticated sender of a request."""
         return self.principal
 
     @property
@@ -97,7 +97,7 @@ class Session:
         return self.revision.progress_message
 
     def throttle(self) -> Throttle:
-        """Return a fresh bucket for one request's progress or log messages."""
+        """Return a new throttle for the progress or the log messages of one request."""
         rate = self.limits.messages_per_second
         return Throttle(rate, 10 * rate if rate is not None else 0)
 
@@ -106,36 +106,36 @@ class Session:
         raise NotImplementedError
 
     def finish(self, result: Any) -> Any:
-        """Return the result of a request as it is sent."""
+        """Return a result with the members that every result of this era has."""
         return result
 
     def refuse(self, error: RemoteError) -> RemoteError:
-        """Return the error of a handler as it is sent."""
+        """Return a handler's error as this era expresses it."""
         return error
 
     def elicitation_complete(self, elicitation_id: str) -> None:
-        """Tell this client, and no other, that a URL question was answered; where the revision has a word for it."""
+        """Notify this client that a URL question was answered, if the revision has such a notification."""
 
-    # What a session remembers from one request to the next; where nothing lasts, there are no such methods.
+    # State from one request to the next. A session of one request has none, so these methods do not exist there.
 
     def subscribe(self, uri: str) -> None:
-        """Have the client notified of updates to *uri*.
+        """Notify the client of updates to *uri* from now on.
 
-        :raises RemoteError: nothing lasts beyond this request.
+        :raises RemoteError: the session has no state.
         """
         raise _no_method("resources/subscribe")
 
     def unsubscribe(self, uri: str) -> None:
-        """Stop that.
+        """Stop notifying the client of updates to *uri*.
 
-        :raises RemoteError: nothing lasts beyond this request.
+        :raises RemoteError: the session has no state.
         """
         raise _no_method("resources/unsubscribe")
 
     def set_level(self, level: str) -> None:
-        """Set the least urgent log level that this client wants.
+        """Set the least urgent level of log messages for this client.
 
-        :raises RemoteError: nothing lasts beyond this request.
+        :raises RemoteError: the session has no state.
         """
         raise _no_method("logging/setLevel")
 
@@ -145,19 +145,19 @@ def _no_method(method: str) -> RemoteError:
 
 
 class KnownRoots:
-    """A client's roots as it last told them, kept until it says that they have changed (ROOT-14, ROOT-15)."""
+    """A cache of a client's roots, valid until the client announces a change (ROOT-14, ROOT-15)."""
 
     def __init__(self) -> None:
         #: Guards the fields below; held for assignments only.
         self._lock = threading.Lock()
         self._roots: Optional[List[Root]] = None
-        #: Counts the changes, so that a list asked for before one is not kept after it.
+        #: Counts the changes: a list that was requested before a change is not kept after it.
         self._epoch = 0
 
     def get(self, ask: Callable[[], List[Root]]) -> List[Root]:
         """Return the roots.
 
-        :param ask: called without the lock when they are not known.
+        :param ask: requests them from the client; called without the lock, if they are not cached.
         """
         with self._lock:
             roots, epoch = self._roots, self._epoch
@@ -169,7 +169,7 @@ class KnownRoots:
         return list(roots)
 
     def forget(self) -> None:
-        """Ask again next time."""
+        """Discard the cached list."""
         with self._lock:
             self._epoch += 1
             self._roots = None

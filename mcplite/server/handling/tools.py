@@ -1,4 +1,4 @@
-"""Calling a tool: bind the arguments, ask declared questions, run, and turn what came into a result."""
+"""Runs a tool: binds the arguments, asks declared questions, calls the handler, makes the result."""
 
 import logging
 from typing import Any, Dict, Optional
@@ -14,7 +14,7 @@ from .context import Context
 from .questions import Elicit, InputRequired
 from .timeout import Timeout
 
-__all__ = ["run_tool", "settle"]
+__all__ = ["run_tool", "call_until_complete"]
 
 _log = logging.getLogger(__name__)
 _ROUNDS = 10
@@ -27,8 +27,8 @@ class _Declined(Exception):
 def run_tool(context: Context, target: Target) -> Dict[str, Any]:
     """Return the encoded result of one ``tools/call``.
 
-    :param target: the tool, if there is one of that name.
-    :raises InvalidParams: there is no such tool (TOOL-30), or the arguments are no object (TOOL-31), or
+    :param target: its entry is the tool; None if there is no tool of this name.
+    :raises InvalidParams: there is no such tool (TOOL-30), the arguments are not an object (TOOL-31), or
         they break the schema in a revision where that is a protocol error (TOOL-32).
     :raises Cancelled: the request was cancelled.
     """
@@ -71,7 +71,7 @@ def _unknown(context: Context, name: Any) -> InvalidParams:
 
 def _run(context: Context, name: str, function: Function, kwargs: Dict[str, Any]) -> Dict[str, Any]:
     try:
-        result = tool_result(settle(context, function, kwargs), function)
+        result = tool_result(call_until_complete(context, function, kwargs), function)
         revision = context.session.revision  # another one, if the handler has waited for an answer
         result.structured_content = function.output.value_for(result.structured_content, revision)
         result.content = codec.downgrade(result.content, revision)
@@ -93,9 +93,9 @@ def _run(context: Context, name: str, function: Function, kwargs: Dict[str, Any]
         _log.exception("tool %r failed", name)
         return _failed(context, name, error)
     except ToolError as error:
-        return _told(context, name, error)
+        return _tool_error(context, name, error)
     except BadOutput as error:
-        # TOOL-37: never sent as if it were valid.
+        # TOOL-37: an invalid result is never sent as a valid one.
         _log.error("tool %r returned what its output schema does not allow: %s", name, error)
         return _error(context, f"Tool {name} returned an invalid result: {error}")
     except Exception as error:
@@ -103,8 +103,8 @@ def _run(context: Context, name: str, function: Function, kwargs: Dict[str, Any]
         return _failed(context, name, error)
 
 
-def _told(context: Context, name: str, error: ToolError) -> Dict[str, Any]:
-    """Return the result for what a tool says of its own failure; its content may be anything that tools return."""
+def _tool_error(context: Context, name: str, error: ToolError) -> Dict[str, Any]:
+    """Return the result for a ToolError; its content may be anything that tools return."""
     revision = context.session.revision
     items = ([error.message] if error.message or not error.content else []) + error.content
     try:
@@ -130,11 +130,10 @@ def _error(context: Context, text: str) -> Dict[str, Any]:
     return codec.encode(result, context.session.revision)  # type: ignore[no-any-return]
 
 
-def settle(context: Context, function: Function, kwargs: Dict[str, Any]) -> Any:
-    """Call a handler until it returns something else than ``InputRequired``.
+def call_until_complete(context: Context, function: Function, kwargs: Dict[str, Any]) -> Any:
+    """Call a handler, again with the answers if it returns ``InputRequired``; return its value.
 
-    Declared questions are asked first; a legacy client is asked live, and the handler is entered
-    again with the answers, at most ten times.
+    Declared questions are asked first. The handler is called again ten times at most.
 
     :raises InternalError: it still asks after ten rounds.
     """
@@ -147,7 +146,7 @@ def settle(context: Context, function: Function, kwargs: Dict[str, Any]) -> Any:
         try:
             value = function.call(kwargs)
         except UrlElicitationRequired as error:
-            # Where there is no such error the pages are asked for like anything else (URLE-15, ERR-06).
+            # A revision without this error asks for the pages by questions (URLE-15, ERR-06).
             if context.session.revision.elicitation_ids or not context.can_elicit_url:
                 raise
             unvisited, value = error, _visits(error)
@@ -159,14 +158,14 @@ def settle(context: Context, function: Function, kwargs: Dict[str, Any]) -> Any:
         context.input_responses = context.ask(value.requests)
         context.explicit = False
         if unvisited is not None and not all(answer.accepted for answer in context.input_responses.values()):
-            raise unvisited  # whoever does not want to visit a page is not asked again
+            raise unvisited  # a user who refuses to visit a page is not asked again
         context.round += 1
         context.state = value.state
     raise InternalError(f"the handler still asked for input after {_ROUNDS} rounds")
 
 
 def _visits(error: UrlElicitationRequired) -> InputRequired:
-    """Return the questions by which a user is asked to visit the pages that a handler needs visited first."""
+    """Return the questions that ask the user to visit the pages of the error."""
     return InputRequired({f"page-{number}": Elicit(str(page.get("message") or error.message), url=str(page.get("url")))
                           for number, page in enumerate(error.urls, 1)})
 
@@ -176,7 +175,7 @@ def _ask_declared(context: Context, function: Function, kwargs: Dict[str, Any]) 
         assert isinstance(question, Elicit)
         message = question.message
         for key, value in kwargs.items():
-            # Plain replacement: format() would let an argument's attributes be reached from the text.
+            # Plain replacement, since format() would give the text access to the attributes of arguments.
             message = message.replace("{" + key + "}", value if isinstance(value, str) else str(value))
         outcome = context.elicit(message, answer_type if question.schema is None else question.schema)
         if not outcome.accepted:

@@ -1,4 +1,4 @@
-"""Asking a modern client in one process: the handler waits where it is, until the client comes back with answers.
+"""Asks a modern client in one process: the handler's thread waits until the client returns with answers.
 
 The client's request is answered with the questions and a handle; its next request brings the handle and the
 answers, and is what the handler answers from then on. That it comes back is not assumed: what waits is bounded
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def input_required(asked: Mapping[str, EncodedQuestion], state: str) -> Dict[str, Any]:
-    """Return the result that asks the client (MRTR-04 to MRTR-07)."""
+    """Return the result that carries questions to the client (MRTR-04 to MRTR-07)."""
     requests: Dict[str, Dict[str, Any]] = {}
     for key, question in asked.items():
         requests[key] = {"method": question.method}
@@ -35,7 +35,7 @@ def input_required(asked: Mapping[str, EncodedQuestion], state: str) -> Dict[str
 
 
 def read_answers(asked: Mapping[str, EncodedQuestion], responses: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return the answers that fit their questions; the others have to be asked for again (MRTR-20, MRTR-21).
+    """Return the answers that fit their questions; the other questions have to be asked again (MRTR-20, MRTR-21).
 
     :raises InvalidParams: one is no answer at all to such a question (MRTR-19).
     """
@@ -52,10 +52,10 @@ def read_answers(asked: Mapping[str, EncodedQuestion], responses: Mapping[str, A
 
 
 class Wait(Asker):
-    """Asks by answering the present request, and waits for the next one.
+    """Asks by answering the present request with questions, and waits for the client's next request.
 
     :param context: of the handler that asks.
-    :param given: the answers that came with its first request.
+    :param given: the answers in the first request.
     """
 
     def __init__(self, context: Context, given: Mapping[str, Any]) -> None:
@@ -69,35 +69,35 @@ class Wait(Asker):
 
     def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
         missing = {key: self.prepare(question) for key, question in questions.items()}
-        # A client may answer by name what it knows will be asked.
+        # A client may send answers by name in its first request, to questions that it expects.
         answers = read_answers(missing, self._given) if named and self._given else {}
         deadline = time.monotonic() + self.session.limits.waiting_seconds
         missing = {key: asked for key, asked in missing.items() if key not in answers}
         while missing:
             answers.update(_Suspension(self._context, missing).wait(deadline))
-            # The request is another one now, perhaps of a client that can be asked less (STAT-13).
+            # This is another request now, which may declare other capabilities (STAT-13).
             missing = {key: self.prepare(questions[key]) for key in missing if key not in answers}
         return {key: answers[key] for key in questions}
 
 
 class _Suspension:
-    """A handler between its questions and their answers.
+    """The time of one handler between its questions and their answers.
 
     :param context: of the handler.
-    :param asked: what the client is asked.
+    :param asked: the questions.
     """
 
     def __init__(self, context: Context, asked: Mapping[str, EncodedQuestion]) -> None:
         self._context = context
         self._asked = asked
-        #: Set when the client is back, and when the handler has to continue without it.
+        #: Set when the answers are there, and when the handler is cancelled.
         self._woken = threading.Event()
         self._answers: Optional[Dict[str, Any]] = None
 
     def wait(self, deadline: float) -> Dict[str, Any]:
-        """Answer the present request with questions, and return the answers that the client returns with.
+        """Answer the present request with questions, and return the client's answers.
 
-        :raises Cancelled: it did not return in time, or has left.
+        :raises Cancelled: the client did not return in time, or has disconnected.
         """
         context = self._context
         incoming, session, token = context.incoming, context.session, context.token
@@ -116,7 +116,7 @@ class _Suspension:
             uncancel()
             left = waiting.remove(handle)
         if not left:
-            self._woken.wait()  # the client returned this very moment
+            self._woken.wait()  # the client has returned at this moment, and its thread is about to resume us
         elif not token.cancelled:
             token.cancel("the client did not come back with the answers to its questions")
         if token.cancelled or self._answers is None:
@@ -133,11 +133,11 @@ class _Suspension:
 
 
 def resume(session: Session, incoming: Incoming, handle: str, responses: Dict[str, Any]) -> bool:
-    """Let the handler continue that waits under a handle; False when there is none that this request may resume.
+    """Resume the handler that waits under a handle; False if this request may not resume any.
 
-    :param session: the client, as it presents itself now.
-    :param incoming: its request, which the handler answers from now on.
-    :raises InvalidParams: what it brings is no answer; the handle stays good.
+    :param session: of the client's new request.
+    :param incoming: that request, which the handler answers from now on.
+    :raises InvalidParams: an answer is not valid; the handle can be used again.
     """
     waiting = session.runtime.waiting
     call = waiting.find(handle, _bound(session, incoming))

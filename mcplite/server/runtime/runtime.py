@@ -1,4 +1,4 @@
-"""What lives as long as the server: its threads, its lifespan, its open sessions, the calls that wait for clients."""
+"""Holds what lives as long as the server: worker threads, lifespan, open sessions, calls that wait for clients."""
 
 import contextlib
 import logging
@@ -29,7 +29,7 @@ class Fleet(NamedTuple):
     """What the processes of a fleet share.
 
     :param keys: secrets; the first signs, all of them verify.
-    :param store: keeps the states of waiting calls; None lets them travel.
+    :param store: stores the states of calls; None lets them travel.
     """
 
     keys: Sequence[bytes]
@@ -37,30 +37,30 @@ class Fleet(NamedTuple):
 
 
 class OpenSession:
-    """A session that lasts, as far as the runtime knows it: what is sent to its client outside of any request."""
+    """An open session, as the runtime sees it: it sends notifications to its client outside of requests."""
 
     peer: Peer
     principal: "Optional[Principal]"
 
     def publish(self, method: str, params: Any, capability: str) -> None:
-        """Send a change to the client if it may get it."""
+        """Send a change notification, if the client declared or subscribed to it."""
         raise NotImplementedError
 
     def log(self, level: str, data: Any, logger: Optional[str] = None) -> None:
-        """Send a log message that belongs to no request."""
+        """Send a log message outside of a request."""
         raise NotImplementedError
 
 
 class Runtime:
-    """What the sessions, endpoints and transports of one server share.
+    """The state that the sessions, endpoints and transports of one server share.
 
-    :param catalog: what is offered.
-    :param limits: every bound.
-    :param lifespan: makes what is entered before the first client is served and left after the last.
-    :param on_roots_changed: called with a session whose client says that its roots have changed.
-    :param mask_errors: keeps the text of a tool's exceptions from clients.
-    :param auth: who may call over HTTP; read when an endpoint is made.
-    :param fleet: what several processes share that serve one name; None for a server in one process.
+    :param catalog: what the server offers.
+    :param limits: all limits.
+    :param lifespan: returns the context manager that is entered before the first client is served and left after the last.
+    :param on_roots_changed: called with a session whose client announces that its roots have changed.
+    :param mask_errors: hides the text of a tool's exceptions from clients.
+    :param auth: authentication over HTTP; read when an endpoint is created.
+    :param fleet: what the processes of a fleet share; None for a server in one process.
     :param debug: logs every message.
     """
 
@@ -76,9 +76,9 @@ class Runtime:
         self.debug = debug
         self._lifespan = lifespan
         self._on_roots_changed = on_roots_changed
-        #: The bounds of incoming JSON.
+        #: The limits of incoming JSON.
         self.json_limits = jsonrpc.JSONLimits(nesting=limits.json_nesting, elements=limits.json_elements, batch=limits.batch)
-        #: Guards the fields below; held for list and dictionary work, and while a lifespan is entered or left.
+        #: Guards the fields below; held for list and dictionary operations, and while a lifespan is entered or left.
         self._lock = threading.RLock()
         self._sessions: List[OpenSession] = []
         self._users = 0
@@ -87,26 +87,26 @@ class Runtime:
         self._pid = 0
         self._waiting: "Optional[WaitingCalls]" = None
         self._states: "Optional[States]" = None
-        #: The value of the lifespan; None when there is none, or it is not entered.
+        #: The value of the lifespan; None if there is none, or it is not entered.
         self.lifespan_value: Any = None
         #: The ``subscriptions/listen`` requests that are open.
-        self.subscriptions = self._no_subscriptions()
+        self.subscriptions = self._create_subscriptions()
 
-    def _no_subscriptions(self) -> ListenRequests:
+    def _create_subscriptions(self) -> ListenRequests:
         return ListenRequests(self.catalog, self.limits.streams, lambda task: self.workers.spawn(task))
 
     def forked(self) -> None:
-        """Start over in a process that was forked: clients and threads are the parent's; the lifespan is shared with it."""
+        """Reset the state in a forked process: clients and threads belong to the parent; the lifespan is shared with it."""
         self._lock = threading.RLock()
         self.catalog.forked()
         self._sessions, self._waiting = [], None
-        self.subscriptions = self._no_subscriptions()
+        self.subscriptions = self._create_subscriptions()
 
     # --- threads and the lifespan ---------------------------------------------------------------------
 
     @property
     def workers(self) -> Workers:
-        """The threads that run handlers; made with the first client, and again in a process that was forked."""
+        """The threads that run handlers; created with the first client, and again in a forked process."""
         with self._lock:
             if self._workers is None or self._pid != os.getpid():
                 self._pid = os.getpid()
@@ -114,7 +114,7 @@ class Runtime:
             return self._workers
 
     def enter(self) -> None:
-        """Note one more user; the first enters the lifespan."""
+        """Count one more user; the first enters the lifespan."""
         with self._lock:
             self._users += 1
             if self._lifespan is None or self._exit is not None:
@@ -128,7 +128,7 @@ class Runtime:
             self._exit = stack
 
     def leave(self) -> None:
-        """Note one user less; the last leaves the lifespan and ends the workers."""
+        """Count one user less; the last leaves the lifespan and ends the workers."""
         with self._lock:
             self._users -= 1
             if self._users:
@@ -164,13 +164,13 @@ class Runtime:
             return list(self._sessions)
 
     def session_opened(self, session: OpenSession) -> None:
-        """Note a session that lasts, until :meth:`session_closed`."""
+        """Add a session, until :meth:`session_closed`."""
         self.enter()
         with self._lock:
             self._sessions.append(session)
 
     def session_closed(self, session: OpenSession, error: Exception) -> None:
-        """Forget a session."""
+        """Remove a session."""
         with self._lock:
             if session not in self._sessions:
                 return
@@ -201,7 +201,7 @@ class Runtime:
 
     @property
     def waiting(self) -> "WaitingCalls":
-        """The handlers that wait for their clients; made with the first."""
+        """The handlers that wait for their clients; created with the first."""
         with self._lock:
             if self._waiting is None:
                 from .waiting import WaitingCalls
@@ -210,13 +210,13 @@ class Runtime:
             return self._waiting
 
     def cancel_waiting(self, peer: Peer, reason: str) -> None:
-        """Cancel the handlers that wait for clients of a connection that is over."""
+        """Cancel the handlers that wait for clients of a connection that has ended."""
         if self._waiting is not None:
             self._waiting.cancel(peer, reason)
 
     @property
     def states(self) -> "States":
-        """What makes and reads the states of handlers that ask, in a fleet."""
+        """Creates and reads the states of handlers that ask, in a fleet."""
         if self._states is None:
             from .states import States
 

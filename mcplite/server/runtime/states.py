@@ -15,7 +15,7 @@ _MOST = 65_536
 
 
 class StoredState:
-    """Keeps what handlers have noted in a store, so that only a random handle travels, which is good for one return.
+    """Keeps states in a store, so that only a random handle travels; a handle can be used once.
 
     :param store: shared by all processes, with two methods: ``put(key, value, seconds)`` keeps bytes for a time, and
         ``take(key)`` returns them and forgets them in one step, or None.
@@ -28,51 +28,51 @@ class StoredState:
         self._store = store
 
     def keep(self, text: str, seconds: float) -> str:
-        """Return a handle for a text."""
+        """Store a text, and return its handle."""
         handle = secrets.token_urlsafe(24)
         self._store.put(handle, text.encode("ascii"), seconds)
         return handle
 
     def take(self, handle: str) -> Optional[str]:
-        """Return the text that was kept under a handle; None when there is none (any more)."""
+        """Remove the text of a handle from the store and return it; None if there is none."""
         data: Optional[bytes] = self._store.take(handle) if len(handle) <= 64 and handle.isascii() else None
         return None if data is None else data.decode("ascii")
 
 
 class MemoryStateStore:
-    """A store within one process: for tests, and as a pattern for others.
+    """A store in one process: for tests, and as an example.
 
     :param clock: returns seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        #: Guards ``_kept``; held for dictionary work only.
+        #: Guards ``_kept``; held for dictionary operations only.
         self._lock = threading.Lock()
         self._kept: Dict[str, Any] = {}
 
     def put(self, key: str, value: bytes, seconds: float) -> None:
-        """Keep *value* for a time."""
+        """Store *value* for some seconds."""
         now = self._clock()
         with self._lock:
             self._kept = {at: kept for at, kept in self._kept.items() if kept[1] > now}
             self._kept[key] = (value, now + seconds)
 
     def take(self, key: str) -> Optional[bytes]:
-        """Return what was kept, once; None when there is nothing, or it is too old."""
+        """Remove a value and return it; None if there is none, or its time is over."""
         with self._lock:
             kept = self._kept.pop(key, None)
         return kept[0] if kept is not None and kept[1] > self._clock() else None
 
 
 class States:
-    """Makes and reads the states of one server.
+    """Creates and reads the states of one server.
 
     :param keys: secrets; the first signs, all of them verify.
     :param server: its name, to which a state is bound.
-    :param seconds: how long a state is good for.
-    :param stored: keeps the states; None lets them travel whole.
-    :param clock: returns seconds; that of the wall, since other processes read the state.
+    :param seconds: the lifetime of a state.
+    :param stored: stores the states; None lets them travel whole.
+    :param clock: returns seconds since 1970, since other processes read the state.
     """
 
     def __init__(self, keys: Sequence[bytes], server: str, seconds: float, stored: Optional[StoredState] = None,
@@ -86,7 +86,7 @@ class States:
     def write(self, journal: Journal, owner: Optional[str], method: str, params: Mapping[str, Any]) -> str:
         """Return the state of a request.
 
-        :param owner: the key of who may go on with it.
+        :param owner: the key of the principal that may use it; None without authentication.
         :raises ValueError: it is too long to travel.
         """
         content = journal.dump(self._clock() + self._seconds)
@@ -99,7 +99,7 @@ class States:
         return text
 
     def open(self, state: str, owner: Optional[str], method: str, params: Mapping[str, Any]) -> Optional[Journal]:
-        """Return what a state says; None for one that is not ours, not for this request, changed, too old or used up."""
+        """Return the journal in a state; None if it is forged, expired, used already, or for another request or owner."""
         text = state if self._stored is None else self._stored.take(state)
         if text is None or len(text) > 2 * _MOST + 1024 and self._stored is None:
             return None

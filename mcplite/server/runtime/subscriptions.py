@@ -23,7 +23,7 @@ class _ListenRequest:
     A notification that waits to be sent is kept once, however often the change happens: the text is the same. So the
     queue is no longer than the filter.
 
-    :param honoured: the filter, as far as the server keeps to it.
+    :param honoured: the part of the filter that the server supports.
     :param spawn: runs a task on a thread.
     """
 
@@ -34,7 +34,7 @@ class _ListenRequest:
         self._methods: Set[str] = {method for method, change in LIST_CHANGES.items() if change.filter in honoured}
         self._uris: Set[str] = set(honoured.get(RESOURCE_SUBSCRIPTIONS, ()))
         self._spawn = spawn
-        #: Guards the two fields below; held for dictionary work only.
+        #: Guards the two fields below; held for dictionary operations only.
         self._lock = threading.Lock()
         self._waiting: Dict[Tuple[str, Optional[str]], None] = {}
         #: Whether a thread sends what waits; true until the acknowledgement is out, which comes first (SUBS-03).
@@ -54,7 +54,7 @@ class _ListenRequest:
         self._send(wait=False)
 
     def begin(self, acknowledgement: Dict[str, Any]) -> None:
-        """Acknowledge the request, and send what has come meanwhile."""
+        """Acknowledge the request, and send the notifications that wait by then."""
         self.incoming.emit("notifications/subscriptions/acknowledged", self._tagged(acknowledgement))
         self._send(wait=False)
 
@@ -96,7 +96,7 @@ class ListenRequests:
         self._catalog = catalog
         self._most = most
         self._spawn = spawn
-        #: Guards ``_requests``; held for dictionary work only.
+        #: Guards ``_requests``; held for dictionary operations only.
         self._lock = threading.Lock()
         self._requests: Dict[_ListenRequest, None] = {}
 

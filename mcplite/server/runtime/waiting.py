@@ -23,12 +23,12 @@ def refused_state() -> InvalidParams:
 class WaitingCall(NamedTuple):
     """One handler that waits for its client.
 
-    :param bound: the request and the client that the handle is good for.
-    :param owner: whose place it takes; None for a client that is not known.
-    :param peer: the connection that it came over.
-    :param read: turns what the client brings into answers; raises InvalidParams when it is no answer.
-    :param resume: called with the session, the request and the answers; the handler continues with them.
-    :param cancel: called with a reason when the client cannot return any more.
+    :param bound: a digest of the request and the client that may use the handle.
+    :param owner: the key of the principal, for its limit; None without authentication.
+    :param peer: the connection of the request.
+    :param read: converts the client's answers; raises InvalidParams if one is not valid.
+    :param resume: called with the session, the request and the answers; resumes the handler.
+    :param cancel: called with a reason if the client cannot return.
     """
 
     bound: str
@@ -42,12 +42,12 @@ class WaitingCall(NamedTuple):
 class WaitingCalls:
     """The handlers of one server that wait for their clients, by handle.
 
-    A handle is good for one return (MRTR-17).
+    A handle can be used once (MRTR-17).
     """
 
     def __init__(self, limits: "Limits") -> None:
         self._limits = limits
-        #: Guards ``_calls``; held for dictionary work only.
+        #: Guards ``_calls``; held for dictionary operations only.
         self._lock = threading.Lock()
         self._calls: Dict[str, WaitingCall] = {}
 
@@ -55,7 +55,7 @@ class WaitingCalls:
         return len(self._calls)
 
     def add(self, call: WaitingCall) -> str:
-        """Note a call and return its handle.
+        """Add a call and return its handle.
 
         :raises RemoteError: too many wait already.
         """
@@ -72,17 +72,17 @@ class WaitingCalls:
         return handle
 
     def find(self, handle: str, bound: str) -> Optional[WaitingCall]:
-        """Return the call that waits under a handle, if the handle is good for this request; it stays in the table."""
+        """Return the call of a handle, if this request may use it; it stays in the table."""
         call = self._calls.get(handle)
         return call if call is not None and call.bound == bound else None
 
     def remove(self, handle: str) -> bool:
-        """Forget a handle; False when that was done already."""
+        """Remove a handle; False if it was removed before."""
         with self._lock:
             return self._calls.pop(handle, None) is not None
 
     def cancel(self, peer: object, reason: str) -> None:
-        """Cancel the calls of a connection that is over."""
+        """Cancel the calls of a connection that has ended."""
         with self._lock:
             gone: List[WaitingCall] = [call for call in self._calls.values() if call.peer is peer]
         for call in gone:

@@ -1,4 +1,4 @@
-"""One client that began with a handshake: its revision, capabilities, log level and subscriptions last for the session."""
+"""The session of a client with a handshake: revision, capabilities, log level and subscriptions last until it ends."""
 
 import functools
 import logging
@@ -23,7 +23,7 @@ __all__ = ["LegacySession"]
 
 _log = logging.getLogger(__name__)
 _DEFAULT_LEVEL = "info"
-#: What is remembered from one message to the next.
+#: Methods that change state of the session.
 _LASTING = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 
 
@@ -38,11 +38,11 @@ class LegacySession(Session, OpenSession, Handler):
         self._catalog = runtime.catalog
         self._on_close = on_close
         self.lasting = lasting
-        #: Guards the fields below; held for single assignments and set work only.
+        #: Guards the fields below; held for single assignments and set operations only.
         self._lock = threading.Lock()
-        #: The newest with a handshake until one is agreed on.
+        #: The newest with a handshake until one is negotiated.
         self.revision = NEWEST_LEGACY
-        #: The revision agreed on; None until then.
+        #: The negotiated revision; None before the handshake.
         self.agreed: Optional[Revision] = None
         self._ready = False
         self._level = _DEFAULT_LEVEL
@@ -52,10 +52,10 @@ class LegacySession(Session, OpenSession, Handler):
         self.client_info: Optional[Implementation] = None
         self.client_capabilities = ClientCapabilities()
 
-    # --- what handlers ask of it ------------------------------------------------------------------
+    # --- for handlers -----------------------------------------------------------------------------
 
     def assume(self, revision: Revision, info: Optional[Implementation], capabilities: ClientCapabilities) -> None:
-        """Take the handshake as done, with what is known of the client."""
+        """Skip the handshake, for a client that is described by its session id."""
         self.client_info, self.client_capabilities = info, capabilities
         self._declare()
         self.revision = self.agreed = revision
@@ -71,12 +71,12 @@ class LegacySession(Session, OpenSession, Handler):
         return self.lasting and rank(level) >= rank(self._level)
 
     def log(self, level: str, data: Any, logger: Optional[str] = None) -> None:
-        """Send a log message that belongs to no request (LOG-20).
+        """Send a log message outside of a request (LOG-20).
 
         :raises ConnectionClosed: the client is gone.
         """
         if level not in LEVELS:
-            raise ValueError(f"{level!r} is no log level; use one of {', '.join(LEVELS)}")
+            raise ValueError(f"{level!r} is not a log level; use one of {', '.join(LEVELS)}")
         if self._ready and self.wants_log(level):
             self.peer.notify("notifications/message", log_params(level, data, logger))
 
@@ -92,19 +92,19 @@ class LegacySession(Session, OpenSession, Handler):
             self.peer.notify(method, {"elicitationId": elicitation_id})
 
     def sender_of(self, incoming: Incoming) -> "Optional[Principal]":
-        # Each request has a token of its own, and a later one may allow less.
+        # Each request has its own token, and a later token may have fewer scopes.
         arrival: Optional[Arrival] = incoming.sender
         return self.principal if arrival is None else arrival.principal or self.principal
 
     # --- subscriptions and changes ------------------------------------------------------------------
 
     def subscribe(self, uri: str) -> None:
-        """Have :meth:`publish` tell of updates to *uri*."""
+        """Notify the client of updates to *uri* from now on."""
         with self._lock:
             self._subscriptions.add(uri)
 
     def unsubscribe(self, uri: str) -> None:
-        """Stop that."""
+        """Stop notifying the client of updates to *uri*."""
         with self._lock:
             self._subscriptions.discard(uri)
 
@@ -113,11 +113,11 @@ class LegacySession(Session, OpenSession, Handler):
         self._level = level
 
     def publish(self, method: str, params: Optional[Dict[str, Any]], capability: str) -> None:
-        """Send a change to the client if it may get it.
+        """Send a change notification, if the client declared or subscribed to it.
 
-        :param method: the notification.
-        :param params: its params; with a ``uri`` it goes to subscribers of that URI only (RSRC-13).
-        :param capability: "tools", "resources" or "prompts"; it must have been declared.
+        :param method: of the notification.
+        :param params: of the notification; with a ``uri``, only subscribers of that URI get it (RSRC-13).
+        :param capability: "tools", "resources" or "prompts"; sent only if it was declared to the client.
         """
         if not self._ready or capability not in self._declared:
             return
@@ -128,7 +128,7 @@ class LegacySession(Session, OpenSession, Handler):
         except MCPError as error:
             _log.debug("%s was not sent: %s", method, error)
 
-    # --- Handler: on the reader's thread --------------------------------------------------------------
+    # --- Handler: on the reading thread ---------------------------------------------------------------
 
     def accepts_batches(self) -> bool:
         return self.agreed is not None and self.agreed.batches

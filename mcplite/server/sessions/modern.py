@@ -1,4 +1,4 @@
-"""One client without a handshake, for the time of one request: the request says who sends it, and nothing lasts (STAT-13)."""
+"""The session of a client without a handshake: it lasts for one request, which carries all facts of the client (STAT-13)."""
 
 import logging
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional
@@ -32,9 +32,9 @@ __all__ = ["ModernSession", "SessionlessClient"]
 
 _log = logging.getLogger(__name__)
 _NOTHING: Dict[str, Any] = {}
-#: Codes that are the specification's to define.
+#: Error codes that are reserved for the specification.
 _RESERVED = range(-32099, -32019)
-#: Those of JSON-RPC that handlers may raise.
+#: Error codes of JSON-RPC that handlers may use.
 _OPEN = frozenset({INVALID_PARAMS, INTERNAL_ERROR})
 
 
@@ -73,9 +73,9 @@ class ModernSession(Session):
         self._envelope = envelope
         self._client = client
         self.principal = None if client is None else client.principal
-        #: Answers that came with the request, by key.
+        #: The answers in the request, by key.
         self.given: Mapping[str, Any] = _NOTHING
-        #: What the request's state says, in a fleet.
+        #: From the request's state, in a fleet.
         self.journal: "Optional[Journal]" = None
 
     @property
@@ -91,7 +91,7 @@ class ModernSession(Session):
         return wanted is not None and rank(level) >= rank(wanted)
 
     def asker(self, context: Context) -> "Asker":
-        """Return how this request's questions reach the client."""
+        """Return the asker for a handler's questions."""
         from ..handling.asker import Unreachable  # forms and sampling are loaded by the first handler that asks
 
         if context.method not in self.revision.asking_methods:
@@ -110,17 +110,18 @@ class ModernSession(Session):
 
     def finish(self, result: Any) -> Any:
         if type(result) is jsonrpc.Encoded:
-            return result  # a page of a list, which was finished before it was kept
+            return result  # a page of a list, which was finished before it was cached
         return self.runtime.catalog.stamped(result, self.revision)
 
     def refuse(self, error: RemoteError) -> RemoteError:
         code = error.code
         if isinstance(error, ResourceNotFound) or code == RESOURCE_NOT_FOUND:
             return InvalidParams(error.message, data=error.data) if code != INVALID_PARAMS else error  # ERR-06
-        if code == MISSING_CAPABILITY and isinstance(error.data, dict) and isinstance(error.data.get("requiredCapabilities"), dict):
+        if code == MISSING_CAPABILITY and isinstance(error.data, dict) and isinstance(
+                error.data.get("requiredCapabilities"), dict):
             return error
         if code in _RESERVED:
-            # ERR-01, ERR-02, ERR-06: these mean something that this one does not.
+            # ERR-01, ERR-02, ERR-06: clients would take it for an error of the protocol.
             _log.error("a handler raised the code %d, which is the protocol's own; use one outside of -32768 to -32000", code)
             return InternalError(error.message, data=error.data)
         if code not in _OPEN and -32768 <= code <= -32000:

@@ -1,6 +1,7 @@
-"""From a channel to the sessions on it: clients with a handshake, clients without one, or both on one pipe.
+"""Opens sessions on channels: for clients with a handshake, without one, or both on one pipe.
 
-Transports and the HTTP endpoint begin here. It stands above both eras, since on a pipe the first message decides.
+Transports and the HTTP endpoint start here. It is a module of its own since it needs both eras: on a pipe, each message
+decides which session it belongs to.
 """
 
 import functools
@@ -23,10 +24,10 @@ __all__ = ["create_session", "create_sessionless_peer", "serve_channel"]
 
 
 def serve_channel(runtime: Runtime, channel: Channel, on_close: Optional[Callable[[], object]] = None) -> Peer:
-    """Begin to serve one client on a channel, and return at once.
+    """Start to serve one client on a channel, and return.
 
-    :param on_close: called when the conversation is over.
-    :returns: the conversation; ``wait_closed()`` blocks until it is over, ``close()`` ends it.
+    :param on_close: called when the connection has ended.
+    :returns: the connection; ``wait_closed()`` blocks until it has ended, ``close()`` ends it.
     """
     _, peer = create_session(runtime, channel, on_close)
     peer.start()
@@ -35,13 +36,13 @@ def serve_channel(runtime: Runtime, channel: Channel, on_close: Optional[Callabl
 
 def create_session(runtime: Runtime, channel: Channel, on_close: Optional[Callable[[], object]] = None,
                    lasting: bool = True, piped: bool = True) -> Tuple[LegacySession, Peer]:
-    """Return the session of one client, and its peer, which is not started: no thread reads for it yet.
+    """Return the session of one client, and its peer; the peer is not started.
 
-    :param lasting: whether it gets notifications; False for a session that ends with its first message.
-    :param piped: whether requests without a session may come over the channel too.
+    :param lasting: whether the client gets notifications; False for a session of one message.
+    :param piped: whether the channel may carry sessionless requests too.
     """
     session = LegacySession(runtime, on_close, lasting)
-    handler = BothEras(runtime, session) if piped or not runtime.catalog.speaks_legacy else session
+    handler = PipeHandler(runtime, session) if piped or not runtime.catalog.speaks_legacy else session
     peer = _peer(runtime, channel, handler)
     session.peer = handler.peer = peer
     if lasting:
@@ -50,8 +51,8 @@ def create_session(runtime: Runtime, channel: Channel, on_close: Optional[Callab
 
 
 def create_sessionless_peer(runtime: Runtime, channel: Channel) -> Peer:
-    """Return the peer for all clients without a session; it is handed their requests one by one."""
-    handler = ModernHandler(runtime)
+    """Return the peer for all sessionless clients of an endpoint, which passes their requests to it."""
+    handler = SessionlessHandler(runtime)
     handler.peer = _peer(runtime, channel, handler, shared=True)
     return handler.peer
 
@@ -63,8 +64,8 @@ def _peer(runtime: Runtime, channel: Channel, handler: Handler, shared: bool = F
                 limits=runtime.json_limits, shared=shared)
 
 
-class ModernHandler(Handler):
-    """What requests mean that each stand for themselves."""
+class SessionlessHandler(Handler):
+    """Handles sessionless requests."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -79,7 +80,7 @@ class ModernHandler(Handler):
             return None
 
     def _admit(self, incoming: Incoming) -> Optional[Callable[[], object]]:
-        """Return what a worker shall run; None when the request is dealt with.
+        """Return the task for a worker thread; None if the request is answered already.
 
         :raises RemoteError: it cannot be served.
         """
@@ -118,9 +119,9 @@ class ModernHandler(Handler):
         return functools.partial(serve, context, target)
 
     def _resumes(self, session: ModernSession, incoming: Incoming) -> bool:
-        """Take what a retry brings; True when a handler that waits goes on with it.
+        """Read the answers and the state of a retry; True if it resumes a handler that waits.
 
-        :raises InvalidParams: it is not what it must be.
+        :raises InvalidParams: the answers or the state are not valid.
         """
         params = incoming.params
         if "inputResponses" in params:
@@ -146,7 +147,7 @@ class ModernHandler(Handler):
     def on_notification(self, message: jsonrpc.Notification) -> None:
         params = message.params or {}
         if message.method == "notifications/cancelled":
-            # On a pipe; over HTTP a client hangs up, and ids, which belong to many senders, find nothing.
+            # On a pipe. Over HTTP, closing the response stream cancels; an id alone does not identify a request there.
             self.peer.cancel_incoming(params.get("requestId"), params.get("reason"))
             return
         own = self.catalog.registry.notification(message.method)
@@ -154,10 +155,10 @@ class ModernHandler(Handler):
             self.runtime.workers.submit(lambda: own(params, None))
 
 
-class BothEras(ModernHandler):
-    """What messages mean on a pipe, where a client may speak either way, message by message (ERA-18 to ERA-20).
+class PipeHandler(SessionlessHandler):
+    """Handles the messages on a pipe, where a client may use a session or sessionless requests (ERA-18 to ERA-20).
 
-    :param legacy: the session that begins with ``initialize``, if the client sends one.
+    :param legacy: the session that starts with ``initialize``, if the client sends it.
     """
 
     def __init__(self, runtime: Runtime, legacy: LegacySession) -> None:
@@ -199,9 +200,9 @@ def _check_level(level: str) -> None:
 
 
 def _responses(given: Any) -> Dict[str, Any]:
-    """Return the answers of a retry.
+    """Return the answers in a retry.
 
-    :raises InvalidParams: they are no object of objects (MRTR-19).
+    :raises InvalidParams: they are not an object of objects (MRTR-19).
     """
     if not isinstance(given, dict):
         raise InvalidParams("params.inputResponses must be an object")

@@ -53,7 +53,7 @@ def test_a_resource_is_found_by_its_uri_and_its_template(catalog):
     ("resources/read", {"uri": 5}), ("resources/read", {"uri": "a://" + "b" * 20 + "/z"}), ("tools/list", {"name": "plain"}),
     ("own/method", {}),
 ])
-def test_what_is_not_there_has_no_entry(catalog, method, params):
+def test_unknown_names_have_no_entry(catalog, method, params):
     target = catalog.resolve(method, params)
     assert (target.handler, target.entry, target.scopes, target.marks) == (None, None, (), ())
 
@@ -68,7 +68,7 @@ def test_a_parameter_that_travels_in_a_header(mcp, catalog):
     assert [mark.path for mark in catalog.resolve("tools/call", {"name": "routed"}).marks] == [("region",)]
 
 
-def test_a_handler_of_ones_own_goes_before_ours(mcp, catalog):
+def test_a_custom_handler_replaces_a_built_in_method(mcp, catalog):
     own = lambda params, ctx: None  # noqa: E731
     mcp.add_method("tools/call", own)
     target = catalog.resolve("tools/call", {"name": "plain"})

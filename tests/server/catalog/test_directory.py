@@ -23,7 +23,7 @@ def maps(tmp_path):
 
 @pytest.mark.parametrize("path, content", [("a.txt", "text"), ("north/b.txt", "grüße"), ("c.bin", b"\xff\0"), ("empty", ""),
                                            ("./a.txt", "text"), ("north//b.txt", "grüße")])
-def test_files_are_text_if_they_can_be(maps, path, content):
+def test_files_are_text_if_they_are_utf8(maps, path, content):
     assert maps.read(path) == content
 
 
@@ -38,7 +38,7 @@ def test_a_directory_is_listed(maps, path, listing, uri):
 @pytest.mark.parametrize("path", [
     "missing", "north/missing", "a.txt/x", "../secret", "north/../../secret", "/etc/passwd", "%2e%2e/secret", "..%2fsecret",
     "a.txt\0", "..\\secret", "C:/x", "con", "a.txt.", "x" * 5000])
-def test_what_is_not_below_is_not_there(maps, path):
+def test_files_outside_of_the_directory_do_not_exist(maps, path):
     with pytest.raises(ResourceNotFound) as caught:
         maps.read(path)
     assert caught.value.data == {"uri": f"file:///srv/maps/{path}"}
@@ -46,7 +46,7 @@ def test_what_is_not_below_is_not_there(maps, path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
-def test_links_that_lead_outside_are_not_followed(maps, tmp_path):
+def test_links_out_of_the_directory_are_not_followed(maps, tmp_path):
     (tmp_path / "maps" / "out").symlink_to(tmp_path / "secret")
     (tmp_path / "maps" / "up").symlink_to(tmp_path)
     (tmp_path / "maps" / "in").symlink_to(tmp_path / "maps" / "a.txt")
@@ -57,26 +57,26 @@ def test_links_that_lead_outside_are_not_followed(maps, tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
-def test_what_is_neither_file_nor_directory_is_not_there(maps, tmp_path):
+def test_special_files_do_not_exist(maps, tmp_path):
     os.mkfifo(str(tmp_path / "maps" / "pipe"))
     with pytest.raises(ResourceNotFound):
         maps.read("pipe")
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere names are text")
-def test_names_that_are_no_text_can_be_listed(maps, tmp_path):
+def test_names_that_are_not_utf8_can_be_listed(maps, tmp_path):
     with open(os.fsencode(str(tmp_path / "maps" / "north")) + b"/\xff.txt", "wb"):
         contents, = maps.read("north")
     assert contents.text == "b.txt\n\ufffd.txt"
 
 
 @pytest.mark.parametrize("path", ["no such place", __file__])
-def test_a_directory_must_be_there(path):
+def test_the_directory_must_exist(path):
     with pytest.raises(RegistrationError, match=r"^add_directory\('file:///x'\): .* is not a directory$"):
         Directory("file:///x", path)
 
 
-def test_its_name_is_that_of_the_folder(maps):
+def test_its_name_is_the_folders(maps):
     assert maps.name == "maps" and Directory("file:///", os.path.abspath(os.sep)).name == "files"
 
 

@@ -20,13 +20,13 @@ def hint(result):
     return result["ttlMs"], result["cacheScope"]
 
 
-def test_by_default_nothing_is_kept(way):
+def test_by_default_results_may_not_be_kept(way):
     there = way(make())
     for request in (message("tools/list"), message("resources/read", {"uri": "memo://all"}), message("server/discover")):
         assert hint(there.result(request)) == (0, "private")  # CACHE-09, CACHE-10
 
 
-def test_the_most_special_hint_counts(way):
+def test_the_most_specific_hint_is_used(way):
     there = way(make(cache=CacheHint(1.5, "public"), cache_lists={"tools": CacheHint(60)}))
     assert hint(there.result(message("tools/list"))) == (60_000, "private")
     assert hint(there.result(message("resources/list"))) == (1500, "public")
@@ -37,7 +37,7 @@ def test_the_most_special_hint_counts(way):
     assert hint(there.result(message("resources/read", {"uri": "memo://a/t"}))) == (7000, "private")
 
 
-def test_clients_with_a_session_get_none(connect):
+def test_clients_with_a_session_get_no_hints(connect):
     client = connect(make(cache=CacheHint(60, "public")))
     assert set(client.result("tools/list")) == {"tools"}
     assert set(client.result("resources/read", {"uri": "memo://own"})) == {"contents"}
@@ -59,11 +59,11 @@ def test_lists_come_in_the_same_order_each_time(way):
 
 
 @pytest.mark.parametrize("ttl, scope", [(-1, "private"), (float("nan"), "private"), (1e10, "private"), (1, "shared"), (1, "")])
-def test_hints_that_are_none(ttl, scope):
+def test_invalid_hints_are_refused(ttl, scope):
     with pytest.raises(RegistrationError, match="cache hint"):
         CacheHint(ttl, scope)
 
 
-def test_a_list_that_there_is_not():
+def test_a_hint_for_an_unknown_list_is_refused():
     with pytest.raises(RegistrationError, match="tool"):
         mcplite.Server("x", cache_lists={"tool": CacheHint(1)})

@@ -20,12 +20,12 @@ def test_the_mark_is_in_the_tools_schema():
 
 
 @pytest.mark.parametrize("name", ["", "my region", "a:b", "naïve", "a\r\nb"])
-def test_a_name_that_no_header_has_is_refused(name):
+def test_an_invalid_header_name_is_refused(name):
     with pytest.raises(ValueError, match="not the name of a header field"):
         mcplite.header(name)
 
 
-def test_a_parameter_that_cannot_have_one_is_refused_when_it_is_registered():
+def test_a_parameter_of_another_type_is_refused_at_registration():
     mcp = mcplite.Server("marks")
     with pytest.raises(mcplite.RegistrationError, match="string, integer or boolean"):
         @mcp.tool()

@@ -54,7 +54,7 @@ def test_entries_are_found_in_the_order_of_registration(registry, changes):
 
 @pytest.mark.parametrize("kind, told", [("tools", "tools"), ("resources", "resources"), ("templates", "resources"),
                                         ("prompts", "prompts")])
-def test_changes_are_told_by_the_name_that_clients_know(registry, changes, kind, told):
+def test_changes_are_reported_by_the_kind_that_clients_know(registry, changes, kind, told):
     registry.add(kind, "a", 1)
     registry.remove(kind, "a")
     assert changes == [told, told] and registry.version(kind) == 2
@@ -71,7 +71,7 @@ def test_a_name_that_is_taken_is_refused(registry, changes):
     assert registry.get("tools", "a") == 3
 
 
-def test_what_is_not_there_cannot_be_removed(registry, changes):
+def test_removing_an_unknown_name_fails(registry, changes):
     with pytest.raises(KeyError, match="no prompt 'x' is registered; there are: none"):
         registry.remove("prompts", "x")
     registry.add("prompts", "a", 1)
@@ -81,7 +81,7 @@ def test_what_is_not_there_cannot_be_removed(registry, changes):
     assert changes == ["prompts", "prompts"]
 
 
-def test_what_was_declared_is_not_taken_back(registry):
+def test_a_declared_kind_stays_declared(registry):
     assert not any(registry.declared(kind) for kind in Registry.KINDS)
     registry.add("tools", "a", 1)
     registry.remove("tools", "a")
@@ -105,7 +105,7 @@ def test_the_callback_may_use_the_registry():
     assert seen == [["a"], []], "no lock is held while it runs"
 
 
-def test_the_first_template_that_matches_counts(registry):
+def test_the_first_matching_template_is_used(registry):
     assert registry.match("a://b") is None
     first, second = template("a://{x}"), template("a://{x}/{y}")
     registry.add("templates", "a://{x}", first)
@@ -125,7 +125,7 @@ def test_completions_are_by_kind_name_and_argument(registry):
         registry.add_completion("prompt", "p", "a", FUNCTION)
 
 
-def test_methods_of_ones_own(registry):
+def test_custom_methods(registry):
     registry.add_method("x/do", add)
     registry.add_notification("x/done", print)
     assert registry.method("x/do") is add and registry.method("x/done") is None
@@ -172,7 +172,7 @@ def test_other_entries_are_listed_as_they_are():
 
 
 @pytest.mark.parametrize("name", ["a", "A-b_c.9", "x" * 128])
-def test_good_names_pass_without_a_word(name, caplog):
+def test_good_names_are_accepted_without_a_warning(name, caplog):
     assert check_name("tool", name) == name and not caplog.records
 
 
@@ -184,7 +184,7 @@ def test_odd_names_are_warned_about(name, caplog):
 
 
 @pytest.mark.parametrize("name", ["", None, 5, b"a"])
-def test_what_is_no_name_is_refused(name):
+def test_invalid_names_are_refused(name):
     with pytest.raises(RegistrationError) as caught:
         check_name("prompt", name)
     assert str(caught.value) == f"a prompt needs a name; give name='...' (got {name!r})"

@@ -42,11 +42,11 @@ def ask(method, params=None):
     ("completion/complete", {"ref": {"type": "ref/resource", "uri": "a://x"}}, ("four",)),
     ("completion/complete", {"ref": "x"}, ()), ("completion/complete", {"ref": {"type": "ref/prompt"}}, ()),
 ])
-def test_what_a_request_needs(app, method, params, scopes):
+def test_the_scopes_of_a_request(app, method, params, scopes):
     assert needed(app, ask(method, params)) == scopes
 
 
-def test_a_batch_needs_what_all_of_it_needs(app):
+def test_the_scopes_of_a_batch(app):
     items = [ask("tools/call", {"name": "a"}), ask("ping"), ask("tools/call", {"name": "b"}),
              jsonrpc.Notification("tools/call", {"name": "a"}),
              jsonrpc.Invalid(None, -32600, "x")]
@@ -56,7 +56,7 @@ def test_a_batch_needs_what_all_of_it_needs(app):
         assert needed(app, message) == ()
 
 
-def test_a_registry_says_what_it_needs_and_whether_it_ever_did(app):
+def test_the_scopes_of_a_registry(app):
     assert app.registry.scopes() == ["one", "two", "three", "four", "five"] and app.registry.scoped
     assert not mcplite.Server("free").registry.scoped
     for name in ("a", "b"):
@@ -64,7 +64,7 @@ def test_a_registry_says_what_it_needs_and_whether_it_ever_did(app):
     assert app.registry.scopes() == ["four", "five"] and app.registry.scoped
 
 
-def test_a_filter_is_looked_through_for_as_much_as_may_be_in_it(app, monkeypatch):
+def test_a_filter_is_resolved_only_up_to_its_limit(app, monkeypatch):
     # Who is not let in yet makes us look, so that it must not take long: each URI once, and none where too many are.
     catalog = app.runtime.catalog
     asked, find = [], catalog.find_resource

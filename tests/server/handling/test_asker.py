@@ -48,7 +48,7 @@ class Asking:
         return result["content"][0]["text"] if result["content"] else ""
 
 
-def test_a_dataclass_comes_back_as_one(connect):
+def test_a_form_of_a_dataclass_gives_a_dataclass(connect):
     got = []
 
     def ask(ctx: Context) -> str:
@@ -70,7 +70,7 @@ def test_a_dataclass_comes_back_as_one(connect):
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-def test_no_is_an_answer(connect, action):
+def test_declined_and_cancelled_answers(connect, action):
     def ask(ctx: Context) -> str:
         reply = ctx.elicit("?", str)
         return f"{reply.action} {reply.data} {reply.content}"
@@ -84,7 +84,7 @@ def test_no_is_an_answer(connect, action):
     (bool, True, True), (int, 3, 3), (float, 2, 2.0), (Color, "red", Color.RED), (Literal["a", "b"], "b", "b"),
     (List[Literal["a", "b"]], ["a"], ["a"]),
 ])
-def test_plain_types_are_asked_for_as_one_field(connect, wanted, answer, data):
+def test_a_plain_type_becomes_a_form_with_one_field(connect, wanted, answer, data):
     got = []
 
     def ask(ctx: Context) -> None:
@@ -142,7 +142,7 @@ def test_a_choice_of_several_has_no_form_in_june(connect):
     {"action": "accept", "content": {"value": "x"}}, {"action": "accept", "content": {}}, {"action": "maybe"}, {},
     {"action": "accept", "content": []},
 ])
-def test_an_answer_that_does_not_fit_is_the_clients_fault(connect, answer):
+def test_an_answer_that_does_not_fit_the_form_is_an_error(connect, answer):
     def ask(ctx: Context) -> str:
         return str(ctx.elicit("?", int).data)
 
@@ -170,7 +170,7 @@ def test_a_field_that_sounds_like_a_secret_is_warned_about(connect, caplog):
     assert "looks like a secret" in caplog.text
 
 
-def test_a_client_that_fails_is_a_tool_error(connect):
+def test_an_error_of_the_client_becomes_a_tool_error(connect):
     def ask(ctx: Context) -> None:
         ctx.elicit("?", int)
 
@@ -185,14 +185,14 @@ def test_a_client_that_fails_is_a_tool_error(connect):
     ({"elicitation": {"form": {}}}, "2025-11-25", True, False), ({"elicitation": {"url": {}}}, "2025-11-25", False, True),
     ({"elicitation": {}}, "2025-06-18", True, False), ({"elicitation": {}}, "2025-03-26", False, False),
 ])
-def test_who_can_be_asked_how(connect, capabilities, revision, form, url):
+def test_capabilities_decide_which_questions_can_be_asked(connect, capabilities, revision, form, url):
     def ask(ctx: Context) -> str:
         return f"{ctx.can_elicit} {ctx.can_elicit_url}"
 
     assert Asking(connect, ask, revision, capabilities).text() == f"{form} {url}"
 
 
-def test_what_was_not_declared_is_never_asked(connect):
+def test_undeclared_capabilities_are_never_used(connect):
     def ask(ctx: Context) -> str:
         texts = []
         for question in (lambda: ctx.elicit("?"), lambda: ctx.elicit_url("?", "https://example.com"),
@@ -229,7 +229,7 @@ def test_urls(connect, caplog):
 
 
 @pytest.mark.parametrize("url", ["", "javascript:alert(1)", "file:///etc", "https://", "example.com", "https://a\nb"])
-def test_what_is_no_url_is_not_sent(connect, url):
+def test_invalid_urls_are_not_sent(connect, url):
     def ask(ctx: Context) -> None:
         ctx.elicit_url("?", url)
 
@@ -280,7 +280,7 @@ def test_sampling_with_tools(connect):
     assert asking.text() == "42!"
 
 
-def test_a_conversation_with_loose_ends_is_not_sent(connect):
+def test_unmatched_tool_uses_and_results_are_not_sent(connect):
     def ask(ctx: Context) -> None:
         ctx.sample([types.SamplingMessage("assistant", [types.ToolUseContent("u1", "t", {})])])
 
@@ -324,7 +324,7 @@ def test_roots_are_asked_for_once_until_they_change(connect):
 
 
 @pytest.mark.parametrize("answer", [{}, {"roots": {}}, {"roots": [{"name": "x"}]}])
-def test_roots_that_are_none(connect, answer):
+def test_an_invalid_answer_to_roots_list(connect, answer):
     def ask(ctx: Context) -> None:
         ctx.list_roots()
 
@@ -345,14 +345,14 @@ def test_several_questions_at_once(connect):
     assert asking.text() == "Ann file:///a hi"
 
 
-def test_a_question_that_is_none(connect):
+def test_other_objects_are_refused_as_questions(connect):
     def ask(ctx: Context) -> None:
         ctx.ask({"x": "what?"})
 
-    assert "no question" in Asking(connect, ask).text()
+    assert "not a question" in Asking(connect, ask).text()
 
 
-def test_other_traffic_goes_on_while_the_user_thinks(connect):
+def test_other_requests_are_served_while_a_question_waits(connect):
     def ask(ctx: Context) -> str:
         return ctx.elicit("?", str).action
 
@@ -385,7 +385,7 @@ def test_cancelling_the_call_ends_the_question(connect):
     assert notice["method"] == "notifications/cancelled" and notice["params"]["requestId"] == question["id"]
 
 
-def test_no_answer_in_time(connect):
+def test_a_question_without_an_answer_times_out(connect):
     from mcplite.server import Limits
 
     server = Server("impatient", limits=Limits(ask_seconds=0.05))
@@ -400,7 +400,7 @@ def test_no_answer_in_time(connect):
     assert result["isError"] is True and "did not answer 'elicitation/create'" in result["content"][0]["text"]
 
 
-def test_one_place_is_enough_for_nested_questions(connect):
+def test_one_worker_place_is_enough_for_nested_questions(connect):
     from mcplite.server import Limits
 
     server = Server("narrow", limits=Limits(running=1))

@@ -76,7 +76,7 @@ def test_ten_thousand_reports_all_arrive_by_default(connect, server):
     assert [params["progress"] for params in progress_of(client, id)] == list(range(10_000))
 
 
-def test_nothing_comes_after_the_answer(connect, server):
+def test_nothing_is_sent_after_the_response(connect, server):
     go, contexts = threading.Event(), []
 
     @server.tool()
@@ -110,7 +110,7 @@ def test_log_levels_are_the_sessions_own(connect, server):
         assert first.error("logging/setLevel", params)["code"] == -32602
 
 
-def test_the_short_forms_and_what_is_not_json(connect, server):
+def test_log_methods_and_data_that_is_not_json(connect, server):
     @server.tool()
     def talk(ctx: Context) -> None:
         for method in (ctx.debug, ctx.info, ctx.notice, ctx.warning, ctx.error, ctx.critical):
@@ -173,7 +173,7 @@ def test_every_call_is_a_cancellation_point(connect, server):
     assert client.result("ping") == {} and client.others == []
 
 
-def test_on_cancel_may_be_taken_back(connect, server):
+def test_a_cancel_callback_can_be_removed(connect, server):
     calls, inside, done = [], threading.Event(), threading.Event()
 
     @server.tool()

@@ -59,7 +59,7 @@ def test_lists_are_the_same_every_time_and_change_with_the_registry(connect, ful
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_definitions_have_what_the_revision_has(connect, name):
+def test_definitions_have_the_members_of_the_revision(connect, name):
     server = Server("defs")
     icons = [{"src": "https://example.com/i.png", "mimeType": "image/png"}]
     server.add_tool(lambda: None, name="tool", title="Tool", annotations={"readOnlyHint": True}, icons=icons,
@@ -140,7 +140,7 @@ def test_reading(connect, library):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_cannot_be_read(connect, library, name):
+def test_errors_of_resources_read(connect, library, name):
     client = connect(library, name)
 
     def error(uri):
@@ -172,7 +172,7 @@ def test_subscriptions_reach_those_who_subscribed(connect, library):
     assert first.error("resources/subscribe", {})["code"] == -32602
 
 
-def test_changes_are_told_to_whoever_may_get_them(connect):
+def test_list_changes_go_to_clients_that_were_told_the_capability(connect):
     server = Server("changing", declare=["tools"])
     ready, early = connect(server), connect(server, revision=None)
     assert ready.result("tools/list") == {"tools": []}
@@ -280,7 +280,7 @@ def broken(value):
     raise InvalidParams("x") if value else ValueError("secret")
 
 
-def test_a_kept_prompt_result_stays_what_it_is(connect):
+def test_a_prompt_result_that_is_returned_again_is_not_changed(connect):
     kept = types.GetPromptResult([types.PromptMessage("user", types.AudioContent("aGk=", "audio/wav"))])
     server = Server("kept")
     server.add_prompt(lambda: kept, name="kept")

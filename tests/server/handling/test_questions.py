@@ -36,7 +36,7 @@ def test_a_question_to_the_model():
 
 
 @pytest.mark.parametrize("action, accepted", [("accept", True), ("decline", False), ("cancel", False)])
-def test_what_came_of_a_question(action, accepted):
+def test_the_outcome_of_a_question(action, accepted):
     outcome = Elicited(action, {"n": 1} if accepted else None, 1 if accepted else None)
     assert outcome.accepted is accepted
     assert repr(outcome) == f"Elicited({action!r}, {outcome.data!r})"

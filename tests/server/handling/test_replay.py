@@ -125,7 +125,7 @@ def book(guest="Ada"):
     return call("book", {"guest": guest}, **CAN)
 
 
-def test_the_effect_happens_once_whichever_process_goes_on(fleet):
+def test_a_noted_effect_happens_once_in_any_process(fleet):
     assert fleet.finish(book()) == ("Ada: Rome, accept", 3)
     assert fleet.done == {"entered": 3, "paid": 1}
     assert fleet.seen == [0, 1, 2]
@@ -136,7 +136,7 @@ def test_other_ways_to_ask(fleet, tool, text, count):
     assert fleet.finish(call(tool, **CAN)) == (text, count)
 
 
-def test_a_bare_except_does_not_keep_the_question_from_being_asked(fleet):
+def test_a_bare_except_does_not_suppress_a_question(fleet):
     first = fleet.result(call("greedy", **CAN))
     assert first["resultType"] == "input_required"
 
@@ -150,14 +150,14 @@ def test_partial_answers_are_kept(fleet):
     assert last["content"][0]["text"] == "decline accept"
 
 
-def test_a_handler_that_asks_something_else_the_second_time(fleet, caplog):
+def test_a_handler_that_asks_other_questions_when_called_again(fleet, caplog):
     request = call("fickle", **CAN)
     first = fleet.result(request)
     second = fleet.result(again(request, first))
-    assert second["resultType"] == "input_required" and "asks something else" in caplog.text
+    assert second["resultType"] == "input_required" and "asks other questions" in caplog.text
 
 
-def test_what_cannot_be_noted(fleet):
+def test_notes_must_be_json(fleet):
     result = fleet.result(call("odd", **CAN))
     assert result["isError"] and "cannot travel as JSON" in result["content"][0]["text"]
     result = fleet.result(call("long", **CAN))
@@ -192,7 +192,7 @@ def test_no_character_of_a_state_can_be_changed(fleet):
         assert fleet.send(again(request, {}, {}, requestState=wrong))["error"] == REFUSED
 
 
-def test_a_state_is_for_one_request_of_one_sender(fleet):
+def test_a_state_is_bound_to_its_request_and_its_owner(fleet):
     first = fleet.send(book(), principal="ada")["result"]
     retry = again(book(), first)
     for principal in (None, "bob"):
@@ -218,7 +218,7 @@ def test_keys_are_rotated():
         fleet.close()
 
 
-def test_a_state_is_good_for_its_time():
+def test_a_state_expires():
     clock = [1000.0]
     states = States([b"k" * 32], "s", 60.0, clock=lambda: clock[0])
     params = {"name": "x", "arguments": {}}
@@ -229,7 +229,7 @@ def test_a_state_is_good_for_its_time():
     assert states.open(text, None, "tools/call", params) is None  # MRTR-15
 
 
-def test_the_state_says_nothing_of_the_secrets(fleet):
+def test_a_state_does_not_contain_the_keys(fleet):
     assert KEYS[0] not in json.dumps(fleet.result(book()))
 
 
@@ -244,7 +244,7 @@ def test_a_fleet_needs_keys(options, text):
 # --- a store ----------------------------------------------------------------------------------------------
 
 
-def test_a_stored_state_is_good_for_one_return():
+def test_a_stored_state_can_be_used_once():
     fleet = Fleet(store=StoredState(MemoryStateStore()))
     request = book()
     first = fleet.result(request)
@@ -273,6 +273,6 @@ def test_the_memory_store_forgets():
 
 
 @pytest.mark.parametrize("store", [None, {}, object()])
-def test_something_that_is_no_store(store):
+def test_a_store_needs_put_and_take(store):
     with pytest.raises(TypeError, match="put\\(key, value, seconds\\)"):
         StoredState(store)

@@ -25,11 +25,11 @@ def allowed(bucket, attempts):
     return sum(bucket.allow() for _ in range(attempts))
 
 
-def test_without_a_rate_everything_may_go():
+def test_without_a_rate_nothing_is_held_back():
     assert allowed(Throttle(None, 0), 1000) == 1000
 
 
-def test_a_burst_goes_at_once_and_then_the_rate_counts(clock):
+def test_a_burst_passes_at_once_and_then_the_rate_applies(clock):
     bucket = Throttle(2.0, 5)
     assert allowed(bucket, 100) == 5
     clock.now += 1.0

@@ -6,7 +6,7 @@ from mcplite.server import Context
 from tests.support.results import text_of
 
 
-def test_a_tool_that_runs_too_long_is_answered_and_told(connect, server):
+def test_a_tool_that_exceeds_its_timeout_is_answered_and_cancelled(connect, server):
     told = threading.Event()
 
     @server.tool(timeout=0.05)
@@ -27,7 +27,7 @@ def test_a_tool_that_runs_too_long_is_answered_and_told(connect, server):
     assert client.result("ping") == {} and client.others == []
 
 
-def test_the_time_limit_stands_still_while_the_user_is_asked(connect, server):
+def test_the_timeout_is_paused_while_the_user_is_asked(connect, server):
     @server.tool(timeout=2)
     def asks(ctx: Context) -> str:
         return str(ctx.elicit("name?", str).data)

@@ -67,7 +67,7 @@ def test_bad_arguments_by_revision(connect, server, name):
 
 @pytest.mark.parametrize("params", [None, {}, {"name": 3}, {"name": "add", "arguments": []}, {"name": "nope"},
                                     {"name": "../../etc"}, {"name": "add\u0000"}])
-def test_a_call_that_is_none_is_a_protocol_error(connect, server, params):
+def test_a_malformed_call_is_a_protocol_error(connect, server, params):
     server.add_tool(lambda: None, name="add")
     client = connect(server)
     assert client.error("tools/call", params)["code"] == -32602
@@ -120,7 +120,7 @@ def test_an_exception_is_an_error_result(connect, server, error, text):
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), GeneratorExit(), Own("x")])
-def test_even_what_is_no_exception_is_answered_and_the_server_lives(connect, server, error):
+def test_base_exceptions_are_answered(connect, server, error):
     @server.tool()
     def fail() -> int:
         raise error
@@ -130,7 +130,7 @@ def test_even_what_is_no_exception_is_answered_and_the_server_lives(connect, ser
     assert client.result("ping") == {}
 
 
-def test_masked_errors_tell_nothing(connect):
+def test_masked_errors_hide_the_exception(connect):
     server = Server("masked", mask_errors=True)
 
     @server.tool()
@@ -150,7 +150,7 @@ def test_a_tool_error_may_carry_content(connect, server):
     assert result["isError"] is True
 
 
-def test_errors_on_purpose_keep_their_code_and_data(connect, server):
+def test_protocol_errors_of_a_handler_keep_their_code_and_data(connect, server):
     @server.tool()
     def refuse() -> str:
         raise RemoteError("not today", code=1234, data={"when": "tomorrow"})
@@ -166,7 +166,7 @@ def test_errors_on_purpose_keep_their_code_and_data(connect, server):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_needed_url_is_an_error_only_where_that_exists(connect, server, name):
+def test_a_required_url_is_an_error_only_in_revisions_that_have_it(connect, server, name):
     @server.tool()
     def needs() -> str:
         raise UrlElicitationRequired("sign in first", data={"elicitations": [
@@ -180,7 +180,7 @@ def test_a_needed_url_is_an_error_only_where_that_exists(connect, server, name):
 
 
 @pytest.mark.parametrize("value", [float("nan"), object(), {1, object()}, (n for n in [1]), {"a": {1: 2}}])
-def test_what_cannot_be_sent_is_an_error_of_that_call_only(connect, server, value):
+def test_a_result_that_cannot_be_sent_fails_only_its_call(connect, server, value):
     @server.tool()
     def odd() -> Any:
         return value
@@ -196,7 +196,7 @@ def test_what_cannot_be_sent_is_an_error_of_that_call_only(connect, server, valu
     assert client.result("ping") == {}
 
 
-def test_a_lone_surrogate_goes_out_as_an_escape(connect, server):
+def test_a_lone_surrogate_is_sent_as_an_escape(connect, server):
     server.add_tool(lambda: "\ud800 and \u2028 and \n", name="odd")
     assert text_of(connect(server).call("odd")) == "\ud800 and \u2028 and \n"
 
@@ -217,7 +217,7 @@ def test_output_that_breaks_its_schema_is_never_sent_as_if_valid(connect, server
         assert "invalid result" in text_of(result)
 
 
-def test_a_result_by_hand(connect, server):
+def test_a_handler_may_return_a_whole_result(connect, server):
     kept = types.CallToolResult(content=[types.TextContent("x")], structured_content={"a": 1}, meta={"com.example/k": 1})
     server.add_tool(lambda: kept, name="hand")
     assert connect(server, NAMES[0]).call("hand") == {"content": [{"type": "text", "text": "x"}], "_meta": {"com.example/k": 1}}
@@ -281,7 +281,7 @@ def test_explicit_rounds_are_asked_live(connect, server):
     assert rounds == [(0, None), (1, {"step": 1})]
 
 
-def test_rounds_have_an_end(connect, server):
+def test_the_number_of_rounds_is_limited(connect, server):
     server.add_tool(lambda: InputRequired({}), name="endless")
     result = connect(server).ask("tools/call", {"name": "endless"})
     assert "after 10 rounds" in str(result)

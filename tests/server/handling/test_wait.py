@@ -63,7 +63,7 @@ def book(guest="Ada", **said):
     return call("book", {"guest": guest}, **{"capabilities": ASKED, **said})
 
 
-def test_the_handler_runs_once_however_often_it_asks(way, desk):
+def test_the_handler_runs_once_with_several_questions(way, desk):
     there, request = way(desk.mcp), book()
     first = there.result(request)
     assert first["resultType"] == "input_required"  # MRTR-04
@@ -77,7 +77,7 @@ def test_the_handler_runs_once_however_often_it_asks(way, desk):
     assert desk.done == {"entered": 1, "paid": 1} and len(desk.mcp.runtime.waiting) == 0
 
 
-def test_what_was_said_before_a_question_comes_with_it_and_the_rest_with_the_retry(way):
+def test_notifications_before_a_question_come_with_it_and_later_ones_with_the_retry(way):
     mcp = mcplite.Server("news")
 
     @mcp.tool()
@@ -101,7 +101,7 @@ def changed(state):
     return [state[:-1] + ("A" if state[-1] != "A" else "B"), state + "x", state[1:], "", "x" * 100_000, "\ud800"]
 
 
-def test_a_state_that_is_not_ours_or_not_for_this_is_refused_with_one_error(way, desk):
+def test_foreign_states_and_states_for_other_requests_get_the_same_error(way, desk):
     there, request = way(desk.mcp), book()
     first = there.result(request)
     wrong = [again(request, first, requestState=state) for state in changed(first["requestState"])]
@@ -116,7 +116,7 @@ def test_a_state_that_is_not_ours_or_not_for_this_is_refused_with_one_error(way,
     assert there.error(again(request, second)) == REFUSED
 
 
-def test_a_state_belongs_to_who_asked(desk):
+def test_a_state_belongs_to_the_principal_that_was_asked(desk):
     web, request = Web(desk.mcp), book()
     first = web.send(request, principal=ADA)[0]["result"]
     for foreign in (None, BOB):
@@ -129,7 +129,7 @@ def test_a_state_belongs_to_who_asked(desk):
     ({"inputResponses": []}, "inputResponses must be an object"),
     ({"inputResponses": {"question-1": "yes"}}, "must be an object"),
     ({"requestState": 3}, "requestState must be a string")])
-def test_a_retry_that_is_written_wrongly(way, desk, params, text):
+def test_malformed_retries_are_refused(way, desk, params, text):
     there, request = way(desk.mcp), book()
     first = there.result(request)
     error = there.error(again(request, first, **params))
@@ -137,7 +137,7 @@ def test_a_retry_that_is_written_wrongly(way, desk, params, text):
     assert there.result(again(request, first))["resultType"] == "input_required"
 
 
-def test_what_is_missing_or_does_not_fit_is_asked_again(way, desk):
+def test_missing_and_invalid_answers_are_asked_for_again(way, desk):
     there, request = way(desk.mcp), call("both", capabilities=ASKED)
     first = there.result(request)
     assert set(first["inputRequests"]) == {"a", "b"}
@@ -190,7 +190,7 @@ def test_prompts_and_resources_ask_as_well(way):
     assert last["contents"][0]["text"] == "x: file:///a"
 
 
-def test_elsewhere_nothing_can_be_asked(way):
+def test_other_methods_cannot_ask(way):
     mcp, told = mcplite.Server("all"), []
 
     @mcp.prompt()
@@ -209,7 +209,7 @@ def test_elsewhere_nothing_can_be_asked(way):
     assert told == [False]
 
 
-def test_who_comes_back_can_be_asked_less(way, desk):
+def test_a_retry_may_declare_fewer_capabilities(way, desk):
     # STAT-13: capabilities hold for one request.
     there, request = way(desk.mcp), book()
     first = there.result(request)
@@ -222,7 +222,7 @@ def test_who_comes_back_can_be_asked_less(way, desk):
 # --- bounds ---------------------------------------------------------------------------------------------
 
 
-def test_a_client_that_does_not_come_back_is_given_up():
+def test_a_handler_is_cancelled_if_its_client_does_not_return():
     desk = Desk(waiting_seconds=0.2)
     web, request = Web(desk.mcp), book()
     first = web.result(request)
@@ -232,7 +232,7 @@ def test_a_client_that_does_not_come_back_is_given_up():
     web.close()
 
 
-def test_as_many_wait_as_there_may():
+def test_the_limit_of_waiting_calls():
     desk = Desk(waiting_calls=2)
     web = Web(desk.mcp)
     states = [web.result(book()) for _ in range(2)]
@@ -244,7 +244,7 @@ def test_as_many_wait_as_there_may():
     web.close()
 
 
-def test_one_principal_does_not_take_the_places_of_all():
+def test_the_limit_of_waiting_calls_of_one_principal():
     desk = Desk(waiting_per_principal=1)
     web = Web(desk.mcp)
     assert "result" in web.send(book(), principal=ADA)[0]
@@ -254,7 +254,7 @@ def test_one_principal_does_not_take_the_places_of_all():
     web.close()
 
 
-def test_waiting_takes_no_handlers_place():
+def test_a_waiting_handler_gives_up_its_worker_place():
     desk = Desk(running=1)
     web = Web(desk.mcp)
     waiting = [web.result(book()) for _ in range(5)]
@@ -264,7 +264,7 @@ def test_waiting_takes_no_handlers_place():
     web.close()
 
 
-def test_the_clock_of_a_tool_stands_still_while_it_waits(desk):
+def test_the_timeout_of_a_tool_is_paused_while_it_waits(desk):
     ticking = threading.Event()
 
     @desk.mcp.tool(timeout=2)
@@ -281,7 +281,7 @@ def test_the_clock_of_a_tool_stands_still_while_it_waits(desk):
 
 
 @pytest.mark.parametrize("close", ["the endpoint", "the pipe"])
-def test_the_end_wakes_who_waits(connect, desk, close):
+def test_closing_the_server_cancels_waiting_handlers(connect, desk, close):
     if close == "the endpoint":
         there = Web(desk.mcp)
         there.result(book())
@@ -295,7 +295,7 @@ def test_the_end_wakes_who_waits(connect, desk, close):
     assert len(desk.mcp.runtime.waiting) == 0
 
 
-def test_on_a_pipe_a_request_that_goes_on_can_be_cancelled(connect, desk):
+def test_a_resumed_request_can_be_cancelled_on_a_pipe(connect, desk):
     running, stopped = threading.Event(), threading.Event()
 
     @desk.mcp.tool()
@@ -319,7 +319,7 @@ def test_on_a_pipe_a_request_that_goes_on_can_be_cancelled(connect, desk):
     assert stopped.wait(LIMIT)
 
 
-def test_who_asks_after_the_end_has_begun_does_not_wait(desk):
+def test_a_question_while_the_server_stops_does_not_wait(desk):
     begun, go_on = threading.Event(), threading.Event()
 
     @desk.mcp.tool()

@@ -26,7 +26,7 @@ def test_a_lifespan_that_fails_to_begin_is_raised_and_one_that_fails_to_end_is_l
     assert "lifespan" in caplog.text
 
 
-def test_close_ends_every_conversation(connect, server):
+def test_close_ends_every_connection(connect, server):
     clients = [connect(server) for _ in range(3)]
     server.close()
     for client in clients:

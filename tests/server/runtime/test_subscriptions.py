@@ -1,4 +1,4 @@
-"""Listeners without a session: the acknowledgement first, then news once each, whoever is slow."""
+"""Open subscriptions/listen requests: the acknowledgement first, then each change once, however slow the client is."""
 
 import json
 import queue
@@ -65,7 +65,7 @@ def note(method, id=1, **params):
             "params": {"_meta": {PREFIX + "subscriptionId": id}, **params}}
 
 
-def test_the_acknowledgement_comes_first_and_says_what_is_kept_to(web):
+def test_the_acknowledgement_comes_first_with_the_honoured_filter(web):
     stream = Stream(web, ALL, id="mine")
     assert dict(stream.response.headers)["X-Accel-Buffering"] == "no"
     assert stream.get() == note("subscriptions/acknowledged", "mine", notifications=ALL)  # SUBS-03, SUBS-06
@@ -77,7 +77,7 @@ def test_the_acknowledgement_comes_first_and_says_what_is_kept_to(web):
     assert len(web.mcp.runtime.subscriptions) == 0
 
 
-def test_nobody_gets_what_was_not_asked_for(web):
+def test_only_requested_notifications_are_sent(web):
     stream, mcp = Stream(web, {"promptsListChanged": True, "toolsListChanged": False}), web.mcp
     assert stream.get()["params"]["notifications"] == {"promptsListChanged": True}
     mcp.add_tool(lambda: "y", name="y")  # SUBS-02
@@ -87,7 +87,7 @@ def test_nobody_gets_what_was_not_asked_for(web):
     stream.leave()
 
 
-def test_what_the_server_does_not_have_is_not_kept_to():
+def test_filters_for_what_the_server_does_not_offer_are_not_honoured():
     mcp = mcplite.Server("tools only")
     mcp.add_tool(lambda: "x", name="x")
     web = Web(mcp)
@@ -97,7 +97,7 @@ def test_what_the_server_does_not_have_is_not_kept_to():
     web.close()
 
 
-def test_a_listener_that_reads_nothing_holds_nobody_up_and_misses_nothing():
+def test_a_slow_client_delays_no_other_and_misses_no_change():
     mcp = make(limits=mcplite.Limits(unread_messages=4))
     web = Web(mcp)
     response = web.respond(listen(ALL))
@@ -120,7 +120,7 @@ def test_a_listener_that_reads_nothing_holds_nobody_up_and_misses_nothing():
     web.close()
 
 
-def test_news_for_sessions_and_listeners_come_from_one_call(connect, web):
+def test_one_call_notifies_sessions_and_listen_requests(connect, web):
     mcp = web.mcp
     old = connect(mcp)
     old.result("resources/subscribe", {"uri": "memo://a"})
@@ -136,13 +136,13 @@ def test_news_for_sessions_and_listeners_come_from_one_call(connect, web):
     (None, "must be an object"), ([], "must be an object"), ({"toolsListChanged": "yes"}, "true or false"),
     ({"resourceSubscriptions": "memo://a"}, "list of at most"), ({"resourceSubscriptions": [3]}, "list of at most"),
     ({"resourceSubscriptions": ["memo://x"] * 10_001}, "list of at most")])
-def test_a_filter_that_is_none(way, filter, text):
+def test_invalid_filters_are_refused(way, filter, text):
     error = way(make()).error(listen(filter))
     assert error["code"] == -32602 and text in error["message"]
 
 
 @pytest.mark.parametrize("count, status, code", [(10_000, 403, None), (10_001, 200, -32602)])
-def test_a_long_filter_is_no_way_around_scopes(count, status, code):
+def test_a_long_filter_does_not_bypass_scopes(count, status, code):
     mcp = make()
     mcp.add_resource("memo://closed", lambda: "x", name="closed", scopes=["secret"])
     web = Web(mcp)
@@ -154,13 +154,13 @@ def test_a_long_filter_is_no_way_around_scopes(count, status, code):
     web.close()
 
 
-def test_an_empty_filter_is_one(web):
+def test_an_empty_filter_is_valid(web):
     stream = Stream(web, {})
     assert stream.get() == note("subscriptions/acknowledged", notifications={})
     stream.leave()
 
 
-def test_as_many_listen_as_there_may():
+def test_the_limit_of_listen_requests():
     web = Web(make(limits=mcplite.Limits(streams=2)))
     streams = [Stream(web, ALL, id) for id in (1, 2)]
     refused = web.respond(listen(ALL, 3))
@@ -174,7 +174,7 @@ def test_as_many_listen_as_there_may():
     web.close()
 
 
-def test_the_end_of_the_server_is_a_result(web):
+def test_closing_the_server_ends_listen_requests_with_a_result(web):
     stream = Stream(web, ALL, id=7)
     stream.get()
     web.close()
@@ -187,7 +187,7 @@ def test_the_end_of_the_server_is_a_result(web):
 # --- on a pipe ----------------------------------------------------------------------------------------------
 
 
-def test_listeners_on_a_pipe_are_told_apart_and_ended_one_by_one(connect):
+def test_listen_requests_on_a_pipe_are_independent(connect):
     mcp = make()
     client = connect(mcp, revision=None)
     client.send(listen({"toolsListChanged": True}, "t"))
@@ -206,7 +206,7 @@ def test_listeners_on_a_pipe_are_told_apart_and_ended_one_by_one(connect):
     assert len(mcp.runtime.subscriptions) == 1
 
 
-def test_a_listener_leaves_with_its_pipe(connect):
+def test_a_listen_request_ends_with_its_pipe(connect):
     mcp = make()
     client = connect(mcp, revision=None)
     client.send(listen(ALL))

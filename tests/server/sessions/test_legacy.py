@@ -19,7 +19,7 @@ def test_every_revision_is_answered_with_itself(connect, server):
 
 
 @pytest.mark.parametrize("offered", ["1999-01-01", "2099-01-01", "", "2026-07-28"])
-def test_any_other_offer_is_answered_with_the_newest_of_the_era(connect, server, offered):
+def test_unknown_revisions_are_answered_with_the_newest_with_a_handshake(connect, server, offered):
     client = connect(server, revision=None)
     assert client.initialize(offered)["protocolVersion"] == NAMES[-1]
 
@@ -32,7 +32,7 @@ def test_any_other_offer_is_answered_with_the_newest_of_the_era(connect, server,
     {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"version": "1"}},
     {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": 1, "version": "1"}},
 ])
-def test_a_malformed_handshake_is_refused_and_a_right_one_works_after_it(connect, server, params):
+def test_a_malformed_handshake_is_refused_and_can_be_repeated(connect, server, params):
     client = connect(server, revision=None)
     assert client.error("initialize", params)["code"] == -32602
     client.initialize()
@@ -49,7 +49,7 @@ def test_before_the_handshake_only_ping_is_answered(connect, server):
     assert client.result("ping") == {}
 
 
-def test_a_server_with_nothing_offers_nothing(connect, server):
+def test_an_empty_server_declares_nothing(connect, server):
     client = connect(server, revision=None)
     assert set(client.initialize()["capabilities"]) == {"logging"}
     for method in ("tools/list", "resources/list", "prompts/list", "completion/complete", "foo/bar", "__class__",
@@ -57,7 +57,7 @@ def test_a_server_with_nothing_offers_nothing(connect, server):
         assert client.error(method, {})["code"] == -32601
 
 
-def test_what_is_offered_is_declared_in_the_revisions_own_words(connect):
+def test_capabilities_are_declared_in_the_form_of_the_revision(connect):
     def complete(value):
         return []
 
@@ -89,7 +89,7 @@ def test_what_is_offered_is_declared_in_the_revisions_own_words(connect):
     (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', -32600), (b'{"jsonrpc":"2.0","id":1}', -32600),
     (b'{"jsonrpc":"2.0","id":1,"method":"ping","method":"x"}', -32600),
 ])
-def test_what_is_no_message_gets_an_error_and_harms_nothing(connect, server, line, code):
+def test_invalid_messages_are_answered_with_errors(connect, server, line, code):
     client = connect(server)
     client.send(line)
     answer = client.receive()
@@ -123,14 +123,14 @@ def test_notifications_are_never_answered(connect, server):
 
 
 @pytest.mark.parametrize("id", [0, -1, 7, "7", "", "\u2028", 2 ** 53 + 1])
-def test_ids_come_back_as_they_went(connect, server, id):
+def test_responses_have_the_ids_of_their_requests(connect, server, id):
     client = connect(server)
     client.start("ping", id=id)
     answer = client.receive()
     assert answer["id"] == id and type(answer["id"]) is type(id)
 
 
-def test_ids_of_two_types_do_not_meet(connect, server):
+def test_ids_of_different_types_are_different(connect, server):
     go = threading.Event()
 
     @server.tool()
@@ -148,7 +148,7 @@ def test_ids_of_two_types_do_not_meet(connect, server):
 
 
 @pytest.mark.bad_wire
-def test_an_id_in_use_is_refused_and_the_first_call_goes_on(connect, server):
+def test_a_duplicate_id_is_refused_and_the_first_call_continues(connect, server):
     go, inside = threading.Event(), threading.Event()
 
     @server.tool()
@@ -197,7 +197,7 @@ def test_a_batch_with_a_slow_call_is_answered_whole(connect, server):
     assert {item["id"] for item in client.receive()} == {1, 2}
 
 
-def test_a_cancelled_call_gets_no_answer_and_its_handler_is_told(connect, server):
+def test_a_cancelled_call_has_no_response_and_its_token_is_cancelled(connect, server):
     inside, told = threading.Event(), threading.Event()
 
     @server.tool()
@@ -220,7 +220,7 @@ def test_a_cancelled_call_gets_no_answer_and_its_handler_is_told(connect, server
     assert client.others == []
 
 
-def test_a_slow_call_delays_nobody(connect, server):
+def test_a_slow_call_does_not_delay_others(connect, server):
     go = threading.Event()
 
     @server.tool()
@@ -240,7 +240,7 @@ def test_a_slow_call_delays_nobody(connect, server):
     assert client.answer(id)["result"]["content"][0]["text"] == "slow"
 
 
-def test_past_the_limits_the_server_says_that_it_is_busy(connect):
+def test_too_many_calls_are_refused_as_busy(connect):
     from mcplite.server import Limits
 
     server, go, inside = Server("busy", limits=Limits(running=1, queued=1)), threading.Event(), threading.Event()
@@ -276,7 +276,7 @@ def test_many_calls_at_once_each_get_their_own_answer(connect, server):
     assert not ids
 
 
-def test_leaving_cancels_what_runs(connect, server):
+def test_disconnecting_cancels_running_calls(connect, server):
     inside, told = threading.Event(), threading.Event()
 
     @server.tool()
@@ -295,7 +295,7 @@ def test_leaving_cancels_what_runs(connect, server):
     assert server.sessions == []
 
 
-def test_own_methods_and_notifications(connect, server):
+def test_custom_methods_and_notifications(connect, server):
     heard = threading.Event()
 
     @server.method("acme/add")

@@ -78,7 +78,7 @@ def test_discover(way):
                          "extensions": {"com.example/charts": {"colours": 3}}}}
 
 
-def test_every_result_says_that_it_is_complete_and_whose_it_is(way):
+def test_every_result_has_a_type_and_the_server_info(way):
     there = way(make())
     for request in (call("add", {"a": 1, "b": 2}), message("tools/list"), message("resources/list"), message("prompts/list"),
                     message("resources/templates/list"), message("resources/read", {"uri": "memo://greeting"}),
@@ -109,7 +109,7 @@ def test_a_server_of_one_era_says_so(way):
     ({PREFIX + "logLevel": 3}, "logLevel"),
     ({PREFIX + "logLevel": "chatty"}, "chatty"),
 ])
-def test_an_envelope_that_is_none(way, said, text):
+def test_invalid_envelopes_are_refused(way, said, text):
     request = call("add", {"a": 1, "b": 2})
     request["params"]["_meta"].update(said)
     there = way(make())
@@ -119,7 +119,7 @@ def test_an_envelope_that_is_none(way, said, text):
 
 
 @pytest.mark.parametrize("version", ["2099-01-01", "2025-11-25", "2024-11-05", ""])
-def test_a_version_that_is_not_spoken_this_way(way, version):
+def test_unsupported_versions_are_refused(way, version):
     there = way(make())
     request = call("add", {"a": 1, "b": 2}, version=version)
     if isinstance(there, Web):
@@ -133,18 +133,18 @@ def test_a_version_that_is_not_spoken_this_way(way, version):
 
 
 @pytest.mark.parametrize("method", [*GONE, "no/such", ""])
-def test_methods_that_there_are_not(way, method):
+def test_unknown_methods(way, method):
     there = way(make())
     assert there.send(message(method))[0]["error"]["code"] == -32601
     assert not isinstance(there, Web) or there.status == 404  # H26-24
 
 
-def test_a_method_behind_what_is_not_there_does_not_exist(way):
+def test_a_method_without_its_capability_does_not_exist(way):
     mcp = mcplite.Server("empty")
     assert way(mcp).send(message("tools/list"))[0]["error"]["code"] == -32601  # RPC-18
 
 
-def test_a_modern_server_names_its_versions_to_whoever_shakes_hands(way):
+def test_a_modern_server_answers_a_handshake_with_its_versions(way):
     there = way(make(era="modern"))
     request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}}
@@ -152,7 +152,7 @@ def test_a_modern_server_names_its_versions_to_whoever_shakes_hands(way):
     assert error["code"] == -32022 and error["data"] == {"supported": [MODERN], "requested": "2025-11-25"}  # ERA-21
 
 
-def test_who_asks_is_known_for_one_request(way):
+def test_client_facts_are_those_of_the_request(way):
     there = way(make())
     traceparent = f"00-{'a' * 32}-{'b' * 16}-01"
     said = dict(info={"name": "ada", "version": "1"}, capabilities={"elicitation": {}, "extensions": {"com.example/x": {}}},
@@ -164,7 +164,7 @@ def test_who_asks_is_known_for_one_request(way):
         "info": None, "trace": {}, "extensions": {}, "version": MODERN, "elicit": False}
 
 
-def test_logs_are_for_requests_that_ask_for_them(way):
+def test_logs_go_only_to_requests_with_a_log_level(way):
     there = way(make())
     _, before = there.send(call("speak", level="info"))
     assert [note["params"]["data"] for note in before if note["method"] == "notifications/message"] == ["loud"]
@@ -179,7 +179,7 @@ def test_logs_are_for_requests_that_ask_for_them(way):
 @pytest.mark.parametrize("raised, sent", [(-31000, -31000), (7, 7), (-32602, -32602), (-32002, -32602), (-32050, -32603),
                                           (-32042, -32603), (-32020, -32603), (-32021, -32603),
                                           (-32022, -32603), (-32000, -32000)])
-def test_codes_that_mean_something_else_now_are_not_sent(way, raised, sent):
+def test_reserved_error_codes_are_not_sent(way, raised, sent):
     there = way(make())
     error = there.send(call("refuse", {"code": raised}))[0]["error"]
     assert error == {"code": sent, "message": "no", "data": {"why": 1}}  # ERR-01, ERR-06
@@ -213,7 +213,7 @@ def test_both_eras_on_one_pipe_message_by_message(connect):
     assert client.error("server/discover")["code"] == -32601
 
 
-def test_a_legacy_server_knows_no_other_requests(connect):
+def test_a_legacy_server_refuses_sessionless_requests(connect):
     client = connect(make(era="legacy"), revision=None)
     assert "initialize" in client.error("server/discover", {"_meta": meta()})["message"]
     client.initialize()
@@ -248,7 +248,7 @@ def test_a_cancelled_request_is_not_answered(connect):
 @pytest.mark.parametrize("header, value", [
     ("MCP_Protocol_Version", None), ("MCP_Protocol_Version", "2025-11-25"), ("Mcp_Method", None), ("Mcp_Method", "tools/list"),
     ("Mcp_Name", None), ("Mcp_Name", "ad"), ("Mcp_Name", "Add"), ("Mcp_Name", "=?base64?!?="), ("Mcp_Name", "add, add")])
-def test_headers_that_do_not_say_what_the_body_says(web, header, value):
+def test_headers_that_do_not_match_the_body_are_refused(web, header, value):
     # MHDR-03 to MHDR-06, H26-16
     response = web.respond(call("add", {"a": 1, "b": 2}), **{header: value})
     error = json.loads(response.content)["error"]
@@ -256,12 +256,12 @@ def test_headers_that_do_not_say_what_the_body_says(web, header, value):
     assert header.replace("_", "-").lower() in error["message"].lower()
 
 
-def test_a_header_in_base64_says_the_same(web):
+def test_a_header_may_be_in_base64(web):
     response = web.respond(call("add", {"a": 1, "b": 2}), Mcp_Name="=?base64?YWRk?=")
     assert response.status == 200
 
 
-def test_a_batch_and_an_answer_are_no_bodies(web):
+def test_batches_and_responses_are_refused(web):
     for body in ([call("add", {"a": 1, "b": 2})], {"jsonrpc": "2.0", "id": 1, "result": {}}):
         response = web.endpoint.handle(HTTPRequest("POST", "/mcp", Headers(stateless.headers(call("add")).items()),
                                                    read=lambda limit, body=body: json.dumps(body).encode()))
@@ -310,7 +310,7 @@ def test_both_eras_on_one_endpoint(web):
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 @pytest.mark.parametrize("era, version", [("modern", "2025-11-25"), (None, MODERN)])
-def test_a_modern_request_has_one_method(method, era, version):
+def test_only_post_is_allowed_for_sessionless_requests(method, era, version):
     endpoint = make_endpoint(make(era=era).runtime)
     response = endpoint.handle(HTTPRequest(method, "/mcp", Headers([
         ("host", "127.0.0.1"), ("accept", stateless.BOTH), ("mcp-protocol-version", version)])))
@@ -320,7 +320,7 @@ def test_a_modern_request_has_one_method(method, era, version):
 
 @pytest.mark.parametrize("method", ["server/discover", "subscriptions/listen", "tools/list"])
 @pytest.mark.parametrize("said", [None, {PREFIX + "clientCapabilities": {}}])
-def test_a_request_that_says_too_little_hears_what_is_missing(way, method, said):
+def test_an_incomplete_envelope_is_refused_with_what_is_missing(way, method, said):
     # STAT-03, DISC-05
     if said is None and method == "tools/list":
         said = {PREFIX + "clientCapabilities": {}, PREFIX + "protocolVersion": 5}
@@ -330,13 +330,13 @@ def test_a_request_that_says_too_little_hears_what_is_missing(way, method, said)
 
 @pytest.mark.parametrize("header, value", [("MCP_Protocol_Version", "=?base64?MjAyNi0wNy0yOA==?="),
                                            ("Mcp_Method", "=?base64?dG9vbHMvY2FsbA==?=")])
-def test_what_gateways_go_by_is_not_in_base64(web, header, value):
+def test_version_and_method_headers_are_never_in_base64(web, header, value):
     # MHDR-04
     response = web.respond(call("add", {"a": 1, "b": 2}), **{header: value})
     assert response.status == 400 and json.loads(response.content)["error"]["code"] == -32020
 
 
-def test_a_tool_that_logs_more_than_is_read_at_once_does_not_wait_for_itself(web):
+def test_a_tool_that_logs_a_lot_does_not_block_itself(web):
     mcp = web.mcp
     logger = logging.getLogger("test.modern.flood")
     handler = mcp.logging_handler()
@@ -368,7 +368,7 @@ def test_middleware_reads_and_changes_lists(way):
         assert "ask" not in {tool["name"] for tool in there.result(message("tools/list"))["tools"]}
 
 
-def test_a_handlers_meta_does_not_say_whose_result_it_is(way):
+def test_a_handlers_meta_cannot_replace_the_server_info(way):
     mcp = make()
 
     @mcp.tool()

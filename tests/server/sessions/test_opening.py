@@ -18,7 +18,7 @@ def runtime():
     mcp.close()
 
 
-def test_the_end_of_a_channel_is_told_and_the_session_forgotten(runtime):
+def test_a_closed_channel_ends_the_session(runtime):
     ours, theirs = MemoryChannel.pair()
     ended = threading.Event()
     peer = serve_channel(runtime, theirs, ended.set)
@@ -36,7 +36,7 @@ def test_a_session_for_one_message_is_not_among_those_that_last(runtime):
 
 
 @pytest.mark.parametrize("era, handshake, alone", [(None, True, True), ("legacy", True, False), ("modern", False, True)])
-def test_each_message_on_a_pipe_says_which_way_it_is_meant(connect, era, handshake, alone):
+def test_each_message_on_a_pipe_chooses_its_era(connect, era, handshake, alone):
     client = connect(Server("both", era=era), revision=None)
     begun = client.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {},
                                       "clientInfo": {"name": "raw", "version": "1"}})
