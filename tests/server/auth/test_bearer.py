@@ -14,7 +14,7 @@ TOKEN = "a-token-that-must-not-be-shown.with-a-payload-too"
 
 
 def auth_of(result=None, **options):
-    """Return an auth whose verifier returns this, or raises it."""
+    """Return a BearerAuth whose verifier returns this, or raises it."""
     def verify(token):
         if isinstance(result, Exception):
             raise result

@@ -77,7 +77,7 @@ def test_compressed_responses_are_refused():
     lambda answer: (answer.raw(b"HTTP/1.1 200 OK\r\nX: "), answer.hold()),
 ])
 def test_the_whole_exchange_has_a_time_limit(monkeypatch, slowly):
-    # AUTH-07; the limit of one read is longer, so that it is the whole that is bounded
+    # AUTH-07; the timeout of one read is longer, so this is the limit of the whole exchange
     monkeypatch.setattr(fetch, "_SECONDS", 0.2)
     assert "did not answer within 0.2 s" in failing(slowly)
 

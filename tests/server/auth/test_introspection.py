@@ -26,7 +26,7 @@ class Clock:
 
 
 class Login(WebScript):
-    """An authorization server that says the same of every token."""
+    """An authorization server that gives the same answer for every token."""
 
     status, said = 200, ACTIVE
 
@@ -161,7 +161,7 @@ def test_a_server_that_does_not_answer_is_an_error(login, status, said, caplog):
 
 
 def test_a_token_that_the_server_cannot_look_up_is_refused(login, caplog):
-    # RFC 7662 has no word for it, and it is the token's fault, not the server's.
+    # RFC 7662 names no error for it; the token is to blame, not the server.
     login.status = 400
     verify = verifier(login)
     auth = mcplite.BearerAuth(verify, resource="https://mcp.example/mcp", clock=Clock())

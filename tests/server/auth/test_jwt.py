@@ -22,7 +22,7 @@ def verify(mint):
 
 
 def at(mint, **options):
-    """Return a verifier whose clock stands still."""
+    """Return a verifier with a fixed clock."""
     return JWTVerifier(issuer=mint.issuer, keys=mint.jwks(), clock=lambda: NOW, **options)
 
 
@@ -98,7 +98,7 @@ def test_headers_that_make_a_token_invalid(mint, verify, header):
 
 @pytest.mark.parametrize("name", ["jku", "x5u", "jwk", "x5c"])
 def test_keys_and_urls_in_a_header_are_ignored(mint, verify, monkeypatch, name):
-    # AUTH-06: a token does not say which key it is to be verified with
+    # AUTH-06: the token does not choose the key that verifies it
     monkeypatch.setattr(jwt_module, "KeySet", None)
     value = {"jku": "https://evil.example/keys", "x5u": "https://evil.example/keys", "jwk": mint.jwk("other"),
              "x5c": ["x"]}[name]

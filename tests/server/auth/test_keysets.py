@@ -65,7 +65,7 @@ class Clock:
 
 @pytest.fixture
 def login(mint):
-    """An authorization server that counts."""
+    """An authorization server that counts its requests."""
     class Login(WebScript):
         keys = mint.jwks("rsa")
         status = 200
@@ -182,7 +182,7 @@ def test_one_thread_fetches_and_the_others_wait_for_the_first_set_only(mint, log
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_process_that_is_forked_during_a_fetch_fetches_again():
-    # REL-42: the thread that fetches does not come along.
+    # REL-42: a child process does not have the fetching thread.
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], cwd=ROOT, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, timeout=LIMIT)
     assert done.stdout == "0\n", done.stderr
@@ -199,7 +199,7 @@ def test_other_documents_are_not_key_sets(login, kept, said):
 
 
 def issuer_of(login, path="", document=None, at=None):
-    """Have a server describe itself; return its issuer."""
+    """Serve metadata; return the issuer."""
     issuer = login.origin + path
     known = {"issuer": issuer, "jwks_uri": login.origin + "/keys", **(document or {})}
 

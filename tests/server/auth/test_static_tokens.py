@@ -31,7 +31,7 @@ def test_tokens_without_names_are_distinguished():
 
 
 def test_each_known_token_is_compared_whichever_it_is(monkeypatch):
-    # In the same time: no early exit, and nothing but digests of one length.
+    # In constant time: no early exit, and only digests of equal length are compared.
     seen = []
     monkeypatch.setattr(static_tokens.hmac, "compare_digest", lambda a, b: seen.append((len(a), len(b))) or a == b)
     tokens = StaticTokens([ADA, BOB])

@@ -47,7 +47,7 @@ class Reply:
 
     @property
     def challenge(self):
-        """What ``WWW-Authenticate`` says; None when there is none."""
+        """The challenge in ``WWW-Authenticate``; None without one."""
         said = self.headers.get("www-authenticate")
         found = None if said is None else challenges.parse(said)
         return None if found is None else found[0].parameters
@@ -76,7 +76,7 @@ class HTTP:
 
 
 class WSGI:
-    """An application as a host calls it."""
+    """A WSGI application, called as by a host."""
 
     def __init__(self, mcp, **options):
         self.app = mcp.wsgi(path="/mcp", **options)
@@ -110,7 +110,7 @@ HOSTS = {"http": HTTP, "wsgi": WSGI}
 
 @pytest.fixture
 def hosted():
-    """Serve, and end that afterwards."""
+    """Serve within the block."""
     with contextlib.ExitStack() as stack:
 
         def hosted(host, mcp, **options):
@@ -180,7 +180,7 @@ def tokens(**options):
 
 
 def modern(message):
-    """Return the headers of a request that stands for itself."""
+    """Return the headers of a sessionless request."""
     given = stateless.headers(message)
     return {name: value for name, value in given.items() if name not in ("Host", "Accept", "Content-Type")}
 
@@ -216,7 +216,7 @@ def open_session(host, token):
 
 @contextlib.contextmanager
 def opened(host, token):
-    """Open what stays open: a session, and a session of the oldest kind; gives the paths."""
+    """Open a session of each legacy transport; yields the paths."""
     session = open_session(host, token)
     stream = host.ask("GET", "/sse", headers={**STREAM, **bearer(token)})
     assert stream.status == 200
@@ -385,7 +385,7 @@ def test_a_session_is_only_for_its_owner(host):
 
 
 def web(mcp, **options):
-    """Return the way to a server that takes the names of HOLDERS for tokens."""
+    """Return an endpoint whose tokens are the names of HOLDERS."""
     there = stateless.Web(mcp, **options)
 
     def send(request, token):
@@ -429,7 +429,7 @@ def test_a_self_contained_id_is_only_valid_for_its_owner(host):
 
 
 def test_a_handler_sees_the_principal_of_its_own_request(host):
-    # In a session that lasts too; and batches, whose items came together.
+    # Also in a lasting session, and in batches.
     mcp = mcplite.Server("who", auth=mcplite.BearerAuth(HOLDERS.get, implies={"more": ["less"]}))
 
     @mcp.tool()
@@ -454,7 +454,7 @@ def test_a_handler_sees_the_principal_of_its_own_request(host):
 
 
 def test_request_ids_belong_to_the_session_for_every_sender():
-    # A cancellation comes with a request of its own, by another token of the same client.
+    # A cancellation is a request of its own, here with another token of the same client.
     mcp, started, ended = mcplite.Server("slow", auth=holders()), threading.Event(), threading.Event()
 
     @mcp.tool()
@@ -725,7 +725,7 @@ def test_on_loopback_the_resource_is_the_requested_url(hosted):
     headers = {**modern(READ), **bearer(token)}
     assert served.ask("POST", message=READ, headers={**headers, "Host": f"localhost:{port}"}).status == 200
     assert served.ask("POST", message=READ, headers={**headers, "Host": f"127.0.0.1:{port}"}).status == 401
-    # A token for a server at another port does not become one for this by what a request says.
+    # The Host header of a request does not make a token for another port valid here.
     other = {**modern(READ), **bearer("http+~~localhost+1~mcp")}
     refused = served.ask("POST", message=READ, headers={**other, "Host": "localhost:1"})
     assert refused.status == 401 and "resource_metadata" not in refused.challenge
@@ -737,7 +737,7 @@ def test_on_loopback_the_resource_is_the_requested_url(hosted):
     ("80", "localhost:9999", 401), ("", "localhost:9999", 401), ("", "localhost:80", 401), ("", "localhost", 401),
 ])
 def test_without_a_known_port_the_resource_is_unknown(hosted, port, name, status):
-    # AUTH-15: behind a socket of Unix there is none, and what a request says is no replacement.
+    # AUTH-15: a Unix socket has no port, and the Host header does not replace it.
     def verify(token):
         return mcplite.Principal("ada", audience=f"http://{name}/mcp")
 
@@ -798,7 +798,7 @@ def test_the_metadata_of_a_mounted_server_is_at_the_root_too():
 
 @pytest.mark.parametrize("kind", ["stream", "resumption", "modern stream", "old stream"])
 def test_a_stream_ends_with_its_token(kind):
-    # AUS-31, AUTH-16: and what it was for is not lost
+    # AUS-31, AUTH-16: the call itself is not lost
     soon = time.time() + 0.6
     keys = {"lasting": issued("ada"), "short": issued("ada", expires=soon)}
     mcp = make(mcplite.BearerAuth(keys.get))

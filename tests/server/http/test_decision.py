@@ -28,7 +28,7 @@ RESPONSE = {"jsonrpc": "2.0", "id": 1, "result": {}}
 
 
 class Session:
-    """An HTTP session, as far as the decision looks at it."""
+    """The part of an HTTP session that the decision reads."""
 
     def __init__(self, revision):
         self.session = self
@@ -36,7 +36,7 @@ class Session:
 
 
 def resolve(method, params):
-    """Return the target of a request: the tool "routed" has a parameter that travels in a header as well."""
+    """Return the target of a request: the tool "routed" has a parameter that is also sent in a header."""
     routed = method == "tools/call" and params.get("name") == "routed"
     return Target(None, None, (), [Mark("Region", ("region",), "string")] if routed else (), True)
 

@@ -29,7 +29,7 @@ BODY = 100_000
 
 
 class Handler:
-    """Tells what it got; a test may give it something else to do."""
+    """Echoes the request, unless a test sets another answer."""
 
     def __init__(self):
         self.seen = []
@@ -43,7 +43,7 @@ class Handler:
 
 
 def echo(asked):
-    """Return what came, in JSON; a body that cannot be read is refused as the endpoint does it."""
+    """Return the request as JSON; an unreadable body is refused as by the endpoint."""
     try:
         body = asked.read(BODY).decode("latin-1")
     except UnreadableBody as error:
@@ -58,7 +58,7 @@ def plain(status=200, text=b"fine", **headers):
 
 
 class Body(StreamingBody):
-    """The body of a stream, which knows its last piece when it is a list; ``closed`` is set when it is released."""
+    """A streaming body of given pieces; of a list it knows the last one. ``closed`` is set by close()."""
 
     def __init__(self, pieces):
         self._pieces = pieces
@@ -104,7 +104,7 @@ class Host:
         return wire
 
     def over(self):
-        """Wait until every connection has ended by itself; return whether they have."""
+        """Wait until every connection has ended; return whether they have."""
         for thread in self.threads:
             thread.join(LIMIT)
         return not any(thread.is_alive() for thread in self.threads)
@@ -119,7 +119,7 @@ class Host:
 
 @pytest.fixture
 def host():
-    """Make hosts, with bounds, and end what is left of their connections."""
+    """Make hosts with limits; their connections are closed after the test."""
     with contextlib.ExitStack() as stack:
 
         def host(**bounds):
@@ -170,7 +170,7 @@ def test_byte_by_byte(host, data):
 
 
 class Script:
-    """A socket that gives what a test says in just these pieces, and takes a few bytes at a time."""
+    """A socket that receives given pieces one by one, and sends a few bytes at a time."""
 
     def __init__(self, pieces, takes):
         self._pieces, self._takes = [piece for piece in pieces if piece], takes
@@ -816,7 +816,7 @@ def test_the_access_log_is_off_by_default(host, caplog):
 
 
 def test_changed_headers_are_parsed_again(host):
-    # A connection knows its last head again, byte by byte.
+    # The cache of the last head compares bytes.
     with host().open() as wire:
         for tag in ("a", "a", "b", "a"):
             assert Headers(map(tuple, wire.ask(headers={"X-Tag": tag}).json["headers"])).get("x-tag") == tag

@@ -33,7 +33,7 @@ def result_in(reply):
 
 
 class Tools:
-    """A server with tools that a test can hold, and what it needs to know of them."""
+    """A server with tools that a test can block, and their state."""
 
     def __init__(self, options):
         self.server = Server("httpd", **options)
@@ -47,14 +47,14 @@ class Tools:
         return a + b
 
     def held(self) -> str:
-        """Runs on the thread of the request, and does not care about cancellation."""
+        """Runs on the thread of the request, and ignores cancellation."""
         self.started.release()
         assert self.go.wait(LIMIT)
         self.ended.release()
         return "done"
 
     def watched(self, ctx: Context) -> str:
-        """Says something first, and ends when it is cancelled."""
+        """Sends a message first, and ends when it is cancelled."""
         ctx.info("started")
         self.started.release()
         try:
@@ -79,7 +79,7 @@ class Tools:
 
 
 class Served(Tools):
-    """The same, served; ``http`` is the host."""
+    """The same, served over HTTP; ``http`` is the server."""
 
     def __init__(self, stack, app_options, options):
         super().__init__(app_options)

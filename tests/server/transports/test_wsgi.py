@@ -62,7 +62,7 @@ def app():
 
 
 class Answer:
-    """What an application said to one request."""
+    """The response of an application to one request."""
 
     def __init__(self, app, message=None, *, method="POST", path="", mount="", session=None, checked=True, read=True, query="", **environ):
         body = message if isinstance(message, bytes) else b"" if message is None else json.dumps(message).encode()
@@ -214,7 +214,7 @@ def test_a_body_in_pieces(app, pieces):
 
 @pytest.mark.parametrize("pieces", [[BODY], [bytes([byte]) for byte in BODY]])
 def test_a_body_without_a_length(app, pieces):
-    # HTTP-46: on hosts that say that they read to the end.
+    # HTTP-46: on hosts with wsgi.input_terminated.
     environ = {"wsgi.input": Input(*pieces), "HTTP_TRANSFER_ENCODING": "chunked", "CONTENT_LENGTH": None}
     answer = Answer(app(), b"", checked=False, **environ, **{"wsgi.input_terminated": True})
     assert answer.status == 200
@@ -323,7 +323,7 @@ def test_a_disconnect_is_noticed_where_the_host_supports_it(app, monkeypatch, ho
 
 
 def test_a_client_with_a_pipelined_request_is_connected(app):
-    # Bytes that wait on the socket are no sign of an end.
+    # Unread bytes on the socket do not mean a disconnect.
     app = app()
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -495,7 +495,7 @@ def check(session):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_process_that_is_forked_after_the_first_request_serves():
-    # REL-42: with worker threads running in the parent, which do not come along.
+    # REL-42: with worker threads in the parent, which a child does not have.
     out, err = run(_SCRIPT + """
 session = start()
 check(session)
@@ -584,7 +584,7 @@ def test_a_conversation_through_a_host(app, hosted, capfd):
 
 
 def test_a_stream_through_a_host_that_does_not_report_disconnects(app, hosted):
-    # REL-33: the client's departure is noticed by a comment that cannot be written any more.
+    # REL-33: a keep-alive comment that cannot be written reveals the disconnect.
     server = make(limits=Limits(keep_alive_seconds=0.05))
     made = app(server, path="/mcp")
     port = hosted(made)
@@ -602,7 +602,7 @@ def test_a_stream_through_a_host_that_does_not_report_disconnects(app, hosted):
 
 @pytest.mark.parametrize("says", ["something first", "nothing"])
 def test_a_sessionless_client_that_disconnects_cancels_its_call(app, hosted, says):
-    # H26-10: where the host cannot tell, the next keep-alive comment fails; before the response has begun a first comment is sent.
+    # H26-10: if the host cannot tell, the next keep-alive comment fails. Before the response begins, a comment begins it.
     server, stopped, running = make(limits=Limits(keep_alive_seconds=0.05, commit_seconds=0.2)), threading.Event(), threading.Event()
 
     @server.tool()
