@@ -53,8 +53,7 @@ def test_the_table_names_the_targets():
     assert "a call that takes 50 ms" in table and "<= 5 " in table
 
 
-#: File changes of the server for one call of a tool, in either era. Goals: 40 over stdio, 70 over HTTP.
-#: They only ever go down.
+#: File changes of the server for one call of a tool, in either era. The bounds only ever go down.
 MOST_CHANGES = {"stdio": 40, "http": 70}
 
 

@@ -95,9 +95,9 @@ GUESTS = {
 #: Modules that are themselves loaded on first use, and may import their guests at the top.
 LAZY = {"net.adapter"}
 DATE = re.compile(r"20\d\d-\d\d-\d\d")
-#: Lines of a file; the two facades have more names to offer.
+#: Lines of a file; the facade of the server has more names to offer.
 LONGEST = 500
-FACADES = {"server.app": 600, "client.client": 600}
+FACADES = {"server.app": 600}
 #: Modules and folders in one folder.
 MOST_ENTRIES = 15
 #: Parameters of a function, and the functions that users call with more of them, as keywords.

@@ -57,9 +57,12 @@ def connect(target: Any, **options: Any) -> Client:
     """
     names = (*_CHILD_OPTIONS, *_HTTP_OPTIONS, "line_limit")
     given = {name: options.pop(name) for name in names if name in options}
-    extension = getattr(given.get("auth"), "extension", None)
-    if extension is not None:
-        options["extensions"] = {extension: {}, **(options.get("extensions") or {})}  # AUX-04
+    if given.get("auth") is not None:
+        from ..net.tokens import TokenProvider
+
+        auth = given["auth"]
+        if isinstance(auth, TokenProvider) and auth.extension is not None:
+            options["extensions"] = {auth.extension: {}, **(options.get("extensions") or {})}  # AUX-04
     return Client(transport(target, given), **options)
 
 

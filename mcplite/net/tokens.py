@@ -17,6 +17,9 @@ __all__ = ["RequestAttempt", "TokenProvider", "TokenSource"]
 class TokenProvider:
     """Obtains tokens for any number of servers: what ``auth=`` may be."""
 
+    #: The protocol extension that a client with these tokens declares; None if obtaining them needs none.
+    extension: Optional[str] = None
+
     def access(self, url: str, settings: HTTPSettings) -> "TokenSource":
         """Return the token source of one server.
 

@@ -240,10 +240,10 @@ read()
 while True:
     sys.stdout.write("x" * 65536)
 """)
-    told, errors = threading.Event(), []
+    notified, errors = threading.Event(), []
     client = mcplite.connect(command, line_limit=1 << 20, grace=0.1, era="legacy",
-                             on_disconnect=lambda error: (errors.append(error), told.set())).open()
-    assert told.wait(LIMIT)  # SEC-60: without a call and without close()
+                             on_disconnect=lambda error: (errors.append(error), notified.set())).open()
+    assert notified.wait(LIMIT)  # SEC-60: without a call and without close()
     assert isinstance(errors[0], ProtocolError) and "1048576 bytes" in str(errors[0])
     assert client.state == "closed" and client.last_error is errors[0]
     with pytest.raises(ProtocolError):

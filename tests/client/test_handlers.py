@@ -243,26 +243,26 @@ def test_pages_do_not_exist_before_november_2025():
 
 def test_completion_is_reported_once_and_only_for_accepted_questions():
     replies = {"e1": mcplite.accept(), "e2": mcplite.decline(), "e3": mcplite.accept()}
-    told, done = [], threading.Event()
+    notified, done = [], threading.Event()
     with Fake() as fake, fake.connect(url_elicitation_handler=lambda request: replies[request.elicitation_id],
-                                      on_elicitation_complete=lambda id: (told.append(id), id == "e3" and done.set())):
+                                      on_elicitation_complete=lambda id: (notified.append(id), id == "e3" and done.set())):
         for id in replies:
             fake.asked("elicitation/create", {"mode": "url", "message": "?", "url": "https://example.com", "elicitationId": id})
         for id in ("e0", "e1", "e1", "e2", "e3"):
             fake.tell("notifications/elicitation/complete", {"elicitationId": id})
         assert done.wait(LIMIT)
-        assert told == ["e1", "e3"]  # URLE-08
+        assert notified == ["e1", "e3"]  # URLE-08
 
 
 def test_a_page_may_be_completed_before_the_handler_returns():
-    told = threading.Event()
+    notified = threading.Event()
 
     def open_page(request):
         fake.tell("notifications/elicitation/complete", {"elicitationId": "e1"})
-        assert told.wait(LIMIT)
+        assert notified.wait(LIMIT)
         return mcplite.accept()
 
-    with Fake() as fake, fake.connect(url_elicitation_handler=open_page, on_elicitation_complete=lambda id: told.set()):
+    with Fake() as fake, fake.connect(url_elicitation_handler=open_page, on_elicitation_complete=lambda id: notified.set()):
         reply = fake.asked("elicitation/create", {"mode": "url", "message": "?", "url": "https://example.com",
                                                   "elicitationId": "e1"})
         assert reply["result"] == {"action": "accept"}
@@ -426,7 +426,7 @@ def test_a_function_of_roots_that_fails_is_an_internal_error(caplog):
 # --- notifications -----------------------------------------------------------------------------------------------------------
 
 
-def told(method, params, **handlers):
+def notified(method, params, **handlers):
     task = Handlers(**handlers).callback_for(method, params)
     if task is not None:
         task()
@@ -435,20 +435,20 @@ def told(method, params, **handlers):
 
 def test_notifications_reach_their_callbacks():
     seen = []
-    assert told("notifications/tools/list_changed", {}, on_tools_changed=lambda: seen.append("tools"))
-    assert told("notifications/resources/list_changed", {}, on_resources_changed=lambda: seen.append("resources"))
-    assert told("notifications/prompts/list_changed", {}, on_prompts_changed=lambda: seen.append("prompts"))
-    assert told("notifications/resources/updated", {"uri": "a://b/c"}, on_resource_updated=seen.append)
+    assert notified("notifications/tools/list_changed", {}, on_tools_changed=lambda: seen.append("tools"))
+    assert notified("notifications/resources/list_changed", {}, on_resources_changed=lambda: seen.append("resources"))
+    assert notified("notifications/prompts/list_changed", {}, on_prompts_changed=lambda: seen.append("prompts"))
+    assert notified("notifications/resources/updated", {"uri": "a://b/c"}, on_resource_updated=seen.append)
     assert seen == ["tools", "resources", "prompts", "a://b/c"]
-    assert not told("notifications/tools/list_changed", {}, on_prompts_changed=seen.append)
-    assert not told("notifications/message", {"level": "info", "data": 1})
-    assert not told("notifications/unknown", {}, log_handler=seen.append)
+    assert not notified("notifications/tools/list_changed", {}, on_prompts_changed=seen.append)
+    assert not notified("notifications/message", {"level": "info", "data": 1})
+    assert not notified("notifications/unknown", {}, log_handler=seen.append)
 
 
 @pytest.mark.parametrize("data", ["text", None, 3, {"a": [1]}, False])
 def test_log_messages_carry_any_json(data):
     seen = []
-    assert told("notifications/message", {"level": "debug", "data": data, "logger": "db"}, log_handler=seen.append)
+    assert notified("notifications/message", {"level": "debug", "data": data, "logger": "db"}, log_handler=seen.append)
     assert (seen[0].level, seen[0].data, seen[0].logger) == ("debug", data, "db")  # LOG-13
 
 

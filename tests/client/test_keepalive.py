@@ -22,13 +22,13 @@ def test_an_error_shows_that_the_server_is_alive(answer):
 
 
 def test_silence_closes_the_connection(caplog):
-    told, errors = threading.Event(), []
+    notified, errors = threading.Event(), []
     with Fake({"ping": lambda params: SILENCE, "slow": lambda params: SILENCE}) as fake:
         client = fake.connect(ping_interval=0.05, ping_timeout=0.2,
-                              on_disconnect=lambda error: (errors.append(error), told.set())).open()
+                              on_disconnect=lambda error: (errors.append(error), notified.set())).open()
         with pytest.raises(ConnectionClosed, match="did not answer a ping within 0.2 s"):
             client.request("slow")  # PING-08
-        assert told.wait(LIMIT)
+        assert notified.wait(LIMIT)
         assert client.state == "closed" and client.last_error is errors[0]
         with pytest.raises(ConnectionClosed, match="ping"):
             client.ping()
@@ -57,11 +57,11 @@ def test_other_traffic_replaces_pings():
 
 
 def test_another_cause_of_the_end_is_kept():
-    told = threading.Event()
+    notified = threading.Event()
     with Fake() as fake:
-        client = fake.connect(ping_interval=0.05, on_disconnect=lambda error: told.set()).open()
+        client = fake.connect(ping_interval=0.05, on_disconnect=lambda error: notified.set()).open()
         fake.leave()
-        assert told.wait(LIMIT)
+        assert notified.wait(LIMIT)
         client._keepalive._thread.join(LIMIT)
         assert not client._keepalive._thread.is_alive()
         assert "ping" not in str(client.last_error)

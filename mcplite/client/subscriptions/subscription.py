@@ -152,7 +152,7 @@ class Subscription(Subscriber):
         :raises RequestTimeout: the server did not acknowledge it in time.
         """
         self._streamed = True
-        thread = threading.Thread(target=self._run, args=(current,), name="mcplite subscription", daemon=True)
+        thread = threading.Thread(target=self._run, args=(current,), name="mcplite listener", daemon=True)
         thread.start()
         with self._changed:
             acknowledged = self._changed.wait_for(lambda: self.honoured is not None or self._closed, timeout)

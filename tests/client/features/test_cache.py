@@ -268,8 +268,8 @@ def sent(client, use):
 ])
 def test_fresh_results_are_not_requested_again(served, use, messages):
     with mcplite.connect(served[1], timeout=LIMIT) as client:
-        (first, told), (second, known) = sent(client, lambda: use(client)), sent(client, lambda: use(client))
-        assert (first, second) == (messages, 0) and repr(told) == repr(known)
+        (first, fetched), (second, known) = sent(client, lambda: use(client)), sent(client, lambda: use(client))
+        assert (first, second) == (messages, 0) and repr(fetched) == repr(known)
 
 
 def test_each_page_is_cached_separately(served):

@@ -110,15 +110,15 @@ def test_an_invalid_result_names_server_and_method(answer):
 
 def test_url_elicitations_that_are_required_are_a_typed_error():
     wanted = [{"mode": "url", "message": "Sign in", "url": "https://example.com/a", "elicitationId": "e1"}]
-    told, ids = threading.Event(), []
+    notified, ids = threading.Event(), []
     with Fake({"tools/call": Refusal(-32042, "Sign in first", {"elicitations": wanted})}) as fake:
-        with fake.connect(on_elicitation_complete=lambda id: (ids.append(id), told.set())) as client:
+        with fake.connect(on_elicitation_complete=lambda id: (ids.append(id), notified.set())) as client:
             with pytest.raises(mcplite.UrlElicitationRequired) as caught:
                 client.call_tool("x")
             assert caught.value.urls == wanted  # URLE-14
             fake.tell("notifications/elicitation/complete", {"elicitationId": "other"})  # URLE-08
             fake.tell("notifications/elicitation/complete", {"elicitationId": "e1"})
-            assert told.wait(LIMIT) and ids == ["e1"]
+            assert notified.wait(LIMIT) and ids == ["e1"]
 
 
 # --- structured results -------------------------------------------------------------------------------------

@@ -418,19 +418,19 @@ def test_nested_questions_need_one_place():
 
 
 def test_a_cancelled_question_is_not_answered_and_its_token_is_cancelled():
-    asked, told = threading.Event(), threading.Event()
+    asked, notified = threading.Event(), threading.Event()
 
     def ask(request):
         asked.set()
         if request.token.wait(LIMIT):
-            told.set()
+            notified.set()
         return {}
 
     with Fake() as fake, fake.connect(elicitation_handler=ask) as client:
         id = fake.ask("elicitation/create", {"message": "?", "requestedSchema": {"type": "object", "properties": {}}})
         assert asked.wait(LIMIT)
         fake.tell("notifications/cancelled", {"requestId": id, "reason": "too late"})
-        assert told.wait(LIMIT)  # CANC-13
+        assert notified.wait(LIMIT)  # CANC-13
         client.ping()
         fake.asked("ping")
         assert [message for message in fake.sent if message.get("id") == id] == []  # CANC-03
@@ -525,15 +525,15 @@ def test_invalid_notifications_are_logged_and_dropped(caplog):
 
 
 def test_the_end_of_the_server_fails_calls_and_is_a_disconnect():
-    told, ended = threading.Event(), []
+    notified, ended = threading.Event(), []
     with Fake({"slow": lambda params: SILENCE}) as fake:
-        client = fake.connect(on_disconnect=lambda error: (ended.append(error), told.set())).open()
+        client = fake.connect(on_disconnect=lambda error: (ended.append(error), notified.set())).open()
         thread, outcome = start(client.request, "slow")
         fake.got("slow")
         fake.leave()
         thread.join(LIMIT)
         assert isinstance(outcome[0], ConnectionClosed)
-        assert told.wait(LIMIT)  # NS-04
+        assert notified.wait(LIMIT)  # NS-04
         assert isinstance(ended[0], ConnectionClosed) and client.state == "closed"
         assert client.last_error is ended[0]
         with pytest.raises(ConnectionClosed):

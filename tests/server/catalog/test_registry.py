@@ -153,7 +153,8 @@ def test_many_threads_at_once(changes):
     for thread in threads:
         thread.join(30)
     assert len(registry.all("tools")) == 8 * 25 and registry.version("tools") == len(changes) == 8 * 75
-    assert all(registry.completion("prompt", str(n), str(c)) and registry.method(f"{n}/{c}") for n in range(8) for c in range(50))
+    assert all(registry.completion("prompt", str(n), str(c)) and registry.method(f"{n}/{c}")
+               for n in range(8) for c in range(50))
 
 
 def test_a_tool_is_listed_with_schemas_that_are_compiled_on_first_use():

@@ -109,7 +109,8 @@ def test_a_form_without_fields_asks_yes_or_no(connect):
 
 def test_titled_choices_by_revision(connect):
     schema = {"type": "object", "properties": {
-        "size": {"type": "string", "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}], "default": "s"},
+        "size": {"type": "string", "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}],
+                 "default": "s"},
         "sure": {"type": "boolean", "default": True}}}
 
     def ask(ctx: Context) -> str:
@@ -241,7 +242,8 @@ def test_sampling(connect):
     got = []
 
     def ask(ctx: Context) -> str:
-        reply = ctx.sample(["Hello", types.assistant("Hi"), types.user("Again"), types.SamplingMessage("assistant", [types.TextContent("x")])],
+        reply = ctx.sample(["Hello", types.assistant("Hi"), types.user("Again"),
+                            types.SamplingMessage("assistant", [types.TextContent("x")])],
                            max_tokens=7, system_prompt="s", temperature=0.5, stop_sequences=["."], metadata={"a": 1},
                            include_context="thisServer",
                            model_preferences=types.ModelPreferences(hints=[types.ModelHint("claude")], speed_priority=1.0))

@@ -84,7 +84,8 @@ def test_foreign_hosts_and_origins_are_refused(given, status):
     ("GET", {**IN_SESSION, "Last-Event-ID": "7"}, "sessions", 400),
     ("GET", {**IN_SESSION, "Last-Event-ID": "1-"}, "sessions", 400),
     ("GET", {**IN_SESSION, "Last-Event-ID": "1-\u0661"}, "sessions", 400),
-    ("GET", IN_SESSION, "self-contained", 405), ("GET", IN_SESSION, "stateless", 405), ("DELETE", IN_SESSION, "self-contained", 405),
+    ("GET", IN_SESSION, "self-contained", 405), ("GET", IN_SESSION, "stateless", 405),
+    ("DELETE", IN_SESSION, "self-contained", 405),
     ("GET", {**IN_SESSION, "MCP-Protocol-Version": NEWEST.name}, "sessions", 405),  # H26-02
     ("DELETE", JSON, "sessions", 400), ("DELETE", {**JSON, "Mcp-Session-Id": "unknown"}, "sessions", 404),
 ])
@@ -158,8 +159,8 @@ def test_batches(body, kind):
 
 
 @pytest.mark.parametrize("mode, given, revision", [
-    ("self-contained", IN_SESSION, NEWEST_LEGACY), ("stateless", {**JSON, "MCP-Protocol-Version": NEWEST_LEGACY.name}, NEWEST_LEGACY),
-    ("stateless", JSON, BATCHES),  # HDR-03
+    ("self-contained", IN_SESSION, NEWEST_LEGACY),
+    ("stateless", {**JSON, "MCP-Protocol-Version": NEWEST_LEGACY.name}, NEWEST_LEGACY), ("stateless", JSON, BATCHES),  # HDR-03
 ])
 def test_clients_without_a_stored_session(mode, given, revision):
     run = decide("POST", given, PING, mode=mode)

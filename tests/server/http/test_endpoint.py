@@ -92,7 +92,8 @@ class Client:
     def __init__(self, endpoint, version="2025-11-25", principal=None, **capabilities):
         self.endpoint, self.principal, self.version = endpoint, principal, version
         self.opened = endpoint.handle(request("POST", opening(version, **capabilities), principal=principal))
-        self.headers = {name.lower().replace("-", "_"): value for name, value in self.opened.headers if name == "Mcp-Session-Id"}
+        self.headers = {name.lower().replace("-", "_"): value for name, value in self.opened.headers
+                        if name == "Mcp-Session-Id"}
         if version in CHECKED:
             self.headers["mcp_protocol_version"] = version
         assert self.send({"jsonrpc": "2.0", "method": "notifications/initialized"}).status == 202
@@ -251,7 +252,8 @@ def test_notifications_and_responses_are_accepted(endpoint):
     # HTTP-06
     client = Client(endpoint)
     for message in ({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}},
-                    {"jsonrpc": "2.0", "id": 5, "result": {}}, {"jsonrpc": "2.0", "id": 5, "error": {"code": 1, "message": "x"}}):
+                    {"jsonrpc": "2.0", "id": 5, "result": {}},
+                    {"jsonrpc": "2.0", "id": 5, "error": {"code": 1, "message": "x"}}):
         answer = client.send(message)
         assert answer.status == 202 and answer.content == b""
 
@@ -530,7 +532,8 @@ HEADERS = st.dictionaries(st.sampled_from([
     "access-control-request-method"]), st.one_of(TEXT, st.sampled_from(
         ["localhost", BOTH, "application/json", "2025-11-25", "2025-03-26", "1-1", "http://localhost", "text/event-stream"])))
 BODIES = st.one_of(st.binary(max_size=60), st.sampled_from([
-    json.dumps(message).encode() for message in (opening(), call("ping"), [call("ping")], {"jsonrpc": "2.0", "id": 1, "result": 1})]))
+    json.dumps(message).encode()
+    for message in (opening(), call("ping"), [call("ping")], {"jsonrpc": "2.0", "id": 1, "result": 1})]))
 
 
 @given(method=st.sampled_from(["GET", "POST", "DELETE", "OPTIONS", "X"]), headers=HEADERS, content=BODIES, local=st.booleans(),

@@ -82,6 +82,7 @@ def test_the_size_of_the_store_is_exact():
 
 
 def test_a_custom_store_has_three_methods():
-    for call in (lambda: EventStore().append("a", 1, b""), lambda: EventStore().after("a", 1), lambda: EventStore().forget("a")):
+    for call in (lambda: EventStore().append("a", 1, b""), lambda: EventStore().after("a", 1),
+                 lambda: EventStore().forget("a")):
         with pytest.raises(NotImplementedError):
             call()

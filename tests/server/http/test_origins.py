@@ -28,8 +28,8 @@ def test_loopback_only(hosts, only):
 
 
 @pytest.mark.parametrize("value, admitted", [
-    (None, True), (APP, True), ("http://app.example", False), ("https://app.example:444", False), ("http://localhost:3000", True),
-    ("https://127.0.0.1", True), ("null", False), ("https://evil.example", False), ("", False),
+    (None, True), (APP, True), ("http://app.example", False), ("https://app.example:444", False),
+    ("http://localhost:3000", True), ("https://127.0.0.1", True), ("null", False), ("https://evil.example", False), ("", False),
 ])
 def test_origins(value, admitted):
     # HTTP-32, HTTP-33
@@ -46,7 +46,8 @@ def test_only_allowed_origins_get_cors_headers():
     assert policy.preflight(Headers([("origin", "http://localhost"), *asks])) is None
 
 
-@pytest.mark.parametrize("hosts, origins", [("localhost", []), (["http://a"], []), (["a b"], []), (None, "https://a"), (None, ["a"])])
+@pytest.mark.parametrize("hosts, origins",
+                         [("localhost", []), (["http://a"], []), (["a b"], []), (None, "https://a"), (None, ["a"])])
 def test_malformed_hosts_and_origins_are_refused(hosts, origins):
     with pytest.raises(ValueError):
         OriginPolicy(hosts, origins)

@@ -268,19 +268,21 @@ def test_the_public_name():
 # --- the origin policy of every path ----------------------------------------------------------------------------------
 
 
-PATHS = [("POST", "/mcp"), ("GET", "/mcp"), ("DELETE", "/mcp"), ("OPTIONS", "/mcp"), ("PUT", "/mcp"), ("GET", "/sse"), ("POST", "/messages"),
-         ("GET", "/health"), ("GET", "/elsewhere")]
+PATHS = [("POST", "/mcp"), ("GET", "/mcp"), ("DELETE", "/mcp"), ("OPTIONS", "/mcp"), ("PUT", "/mcp"), ("GET", "/sse"),
+         ("POST", "/messages"), ("GET", "/health"), ("GET", "/elsewhere")]
 
 
 @pytest.mark.parametrize("name, value, status", [
-    ("Host", "evil.example", 421), ("Host", "localhost.evil", 421), ("Host", "localhost:80.evil", 421), ("Host", "127.0.0.1:80@evil", 421),
-    ("Host", "[::1].evil", 421), ("Host", "a b", 421), ("Host", "", 421),
-    ("Origin", "http://evil.example", 403), ("Origin", "null", 403), ("Origin", "file://", 403), ("Origin", "http://localhost.evil", 403),
+    ("Host", "evil.example", 421), ("Host", "localhost.evil", 421), ("Host", "localhost:80.evil", 421),
+    ("Host", "127.0.0.1:80@evil", 421), ("Host", "[::1].evil", 421), ("Host", "a b", 421), ("Host", "", 421),
+    ("Origin", "http://evil.example", 403), ("Origin", "null", 403), ("Origin", "file://", 403),
+    ("Origin", "http://localhost.evil", 403),
 ])
 def test_every_path_has_the_same_origin_policy(served, name, value, status):
     # SEC-12, SEC-42 to SEC-44, SEC-46, HTTP-32 to HTTP-34
     asked = []
-    made = served(options={"legacy_sse": True, "routes": {"/health": lambda request: asked.append(1) or (200, "text/plain", b"")}})
+    made = served(options={"legacy_sse": True,
+                           "routes": {"/health": lambda request: asked.append(1) or (200, "text/plain", b"")}})
     with made.wire() as wire:
         session = begin(wire)
     routes = {path for _, path in PATHS}
@@ -322,8 +324,8 @@ def test_extra_paths(served):
 
 
 @pytest.mark.parametrize("answer", [
-    lambda request: 1 / 0, lambda request: None, lambda request: (200, "text/plain", "text"), lambda request: (200, "a\r\nb: c", b""),
-    lambda request: (200, None, b""),
+    lambda request: 1 / 0, lambda request: None, lambda request: (200, "text/plain", "text"),
+    lambda request: (200, "a\r\nb: c", b""), lambda request: (200, None, b""),
 ])
 def test_an_extra_path_that_fails(served, answer, caplog):
     # SEC-18
@@ -366,7 +368,8 @@ def test_a_flood_of_sessions(served):
         before = threading.active_count()
         for _ in range(50):
             reply = wire.post(initialize())
-            assert (reply.status, reply.headers["retry-after"], reply.json["error"]["code"]) == (503, "1", mcplite.errors.SERVER_BUSY)
+            assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+            assert reply.json["error"]["code"] == mcplite.errors.SERVER_BUSY
             assert reply.json["id"] == 0 and "mcp-session-id" not in reply.headers
         assert len(made.http.endpoint.sessions) == 5 and threading.active_count() == before
         assert all(wire.post(PING, session).status == 200 for session in sessions)
@@ -409,7 +412,8 @@ def test_too_many_streams(served):
             stack.enter_context(listen(made.port, begin(control)))
         last = begin(control)
         reply = control.ask("GET", headers={"Accept": "text/event-stream", "Mcp-Session-Id": last})
-        assert (reply.status, reply.headers["retry-after"], reply.json["error"]["code"]) == (503, "1", mcplite.errors.SERVER_BUSY)
+        assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+        assert reply.json["error"]["code"] == mcplite.errors.SERVER_BUSY
         assert control.post(PING, last).status == 200
 
 
@@ -571,7 +575,8 @@ def test_disconnecting_does_not_cancel_a_call_of_a_session(served, monkeypatch):
         made.go.set()
         made.wait_ended()
         with made.wire() as again:
-            again.send(request("GET", headers={"Accept": "text/event-stream", "Mcp-Session-Id": session, "Last-Event-ID": last}))
+            again.send(request("GET",
+                               headers={"Accept": "text/event-stream", "Mcp-Session-Id": session, "Last-Event-ID": last}))
             events = again.reply().events
             assert [text_of(event["result"]) for event in events] == ["done"]
             # Who has it all and comes back is told that nothing will follow, or would come back again and again.
@@ -625,7 +630,7 @@ def test_an_unread_get_stream_is_cut_off(served):
         listen(made.port, session).close()
 
 
-# --- trouble of our own --------------------------------------------------------------------------------------------------------
+# --- trouble of our own ---------------------------------------------------------------------------------------------
 
 
 class Broken:
@@ -866,7 +871,7 @@ def test_two_hosts_of_one_server(served):
     assert events == ["enter", "leave"]
 
 
-# --- as a process of its own -------------------------------------------------------------------------------------------------------
+# --- as a process of its own ----------------------------------------------------------------------------------------
 
 
 SERVER = '''
@@ -1076,7 +1081,8 @@ def test_requests_are_logged_without_their_queries(process):
 # --- warnings about open servers ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("host, auth, told", [("0.0.0.0", None, True), ("", None, True), ("127.0.0.1", None, False), ("localhost", None, False),
+@pytest.mark.parametrize("host, auth, told", [("0.0.0.0", None, True), ("", None, True), ("127.0.0.1", None, False),
+                                              ("localhost", None, False),
                                               ("0.0.0.0", "a token of more than a few letters".replace(" ", "-"), False)])
 def test_a_reachable_server_without_tokens_logs_a_warning(host, auth, told, caplog):
     mcp = mcplite.Server("open", auth=None if auth is None else mcplite.StaticTokens(auth))

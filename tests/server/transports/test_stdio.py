@@ -116,7 +116,8 @@ class Process:
         return self.ask("tools/call", {"name": name, "arguments": arguments})["result"]["content"][0]["text"]
 
     def initialize(self):
-        self.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}})
+        self.ask("initialize",
+                 {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}})
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return self
 

@@ -64,7 +64,8 @@ def app():
 class Answer:
     """The response of an application to one request."""
 
-    def __init__(self, app, message=None, *, method="POST", path="", mount="", session=None, checked=True, read=True, query="", **environ):
+    def __init__(self, app, message=None, *, method="POST", path="", mount="", session=None, checked=True, read=True, query="",
+                 **environ):
         body = message if isinstance(message, bytes) else b"" if message is None else json.dumps(message).encode()
         self.environ = {"REQUEST_METHOD": method, "SCRIPT_NAME": mount, "PATH_INFO": path, "QUERY_STRING": query,
                         "HTTP_HOST": "localhost", "wsgi.input": io.BytesIO(body), "REMOTE_ADDR": "10.0.0.1",
@@ -128,8 +129,9 @@ def test_a_conversation_keeps_the_rules(app):
 
 
 @pytest.mark.parametrize("options, status", [
-    ({"method": "PUT"}, 405), ({"method": "HEAD"}, 405), ({"method": "OPTIONS"}, 405), ({"method": "GET", "HTTP_ACCEPT": "text/html"}, 406),
-    ({"method": "GET"}, 400), ({"path": "/elsewhere"}, 404), ({"message": b"{"}, 400), ({"message": b"{}", "CONTENT_TYPE": "text/plain"}, 415),
+    ({"method": "PUT"}, 405), ({"method": "HEAD"}, 405), ({"method": "OPTIONS"}, 405),
+    ({"method": "GET", "HTTP_ACCEPT": "text/html"}, 406), ({"method": "GET"}, 400), ({"path": "/elsewhere"}, 404),
+    ({"message": b"{"}, 400), ({"message": b"{}", "CONTENT_TYPE": "text/plain"}, 415),
     ({"message": b"{}", "HTTP_ACCEPT": "text/html"}, 406), ({"message": b"{}", "HTTP_HOST": "evil.example"}, 421),
     ({"message": b"{}", "HTTP_ORIGIN": "http://evil.example"}, 403), ({"message": b"x" * 1001}, 413),
     ({"message": call("add"), "session": "made-up"}, 404), ({"message": call("add")}, 400),
@@ -206,7 +208,8 @@ class Input:
 BODY = json.dumps(initialize()).encode()
 
 
-@pytest.mark.parametrize("pieces", [[BODY], [BODY[:10], BODY[10:]], [bytes([byte]) for byte in BODY], [BODY + b"GET / HTTP/1.1"]])
+@pytest.mark.parametrize("pieces",
+                         [[BODY], [BODY[:10], BODY[10:]], [bytes([byte]) for byte in BODY], [BODY + b"GET / HTTP/1.1"]])
 def test_a_body_in_pieces(app, pieces):
     answer = Answer(app(), b"", checked=False, CONTENT_LENGTH=str(len(BODY)), **{"wsgi.input": Input(*pieces)})
     assert answer.status == 200
@@ -224,8 +227,8 @@ def test_a_body_without_a_length(app, pieces):
 
 @pytest.mark.parametrize("length, pieces, status", [
     ("10", [b"12345"], 400), ("10", [b"12345", OSError("reset")], 400), ("10", [], 400),
-    ("-1", [b"x"], 400), ("+5", [b"x"], 400), ("1_0", [b"x"], 400), ("5, 5", [b"x"], 400), ("\xb2", [b"x"], 400), ("1" * 16, [b"x"], 400),
-    ("1001", [b"x"], 413), ("999999999999999", [b"x"], 413), ("0", [], 400), ("", [b"x"], 400),
+    ("-1", [b"x"], 400), ("+5", [b"x"], 400), ("1_0", [b"x"], 400), ("5, 5", [b"x"], 400), ("\xb2", [b"x"], 400),
+    ("1" * 16, [b"x"], 400), ("1001", [b"x"], 413), ("999999999999999", [b"x"], 413), ("0", [], 400), ("", [b"x"], 400),
     (None, [b"x" * 400, b"x" * 601], 413), (None, [b"{", OSError("reset")], 400),
 ])
 def test_bodies_that_cannot_be_read(app, length, pieces, status):
@@ -469,8 +472,8 @@ app = mcp.wsgi()
 
 def ask(message, session=None):
     body = json.dumps({"jsonrpc": "2.0", **message}).encode()
-    environ = {"REQUEST_METHOD": "POST", "HTTP_HOST": "localhost", "CONTENT_TYPE": "application/json", "CONTENT_LENGTH": str(len(body)),
-               "wsgi.input": io.BytesIO(body)}
+    environ = {"REQUEST_METHOD": "POST", "HTTP_HOST": "localhost", "CONTENT_TYPE": "application/json",
+               "CONTENT_LENGTH": str(len(body)), "wsgi.input": io.BytesIO(body)}
     if session:
         environ["HTTP_MCP_SESSION_ID"] = session
     said = {}
@@ -602,8 +605,10 @@ def test_a_stream_through_a_host_that_does_not_report_disconnects(app, hosted):
 
 @pytest.mark.parametrize("says", ["something first", "nothing"])
 def test_a_sessionless_client_that_disconnects_cancels_its_call(app, hosted, says):
-    # H26-10: if the host cannot tell, the next keep-alive comment fails. Before the response begins, a comment begins it.
-    server, stopped, running = make(limits=Limits(keep_alive_seconds=0.05, commit_seconds=0.2)), threading.Event(), threading.Event()
+    # H26-10: where the host cannot tell, the next keep-alive comment fails; before the response has begun a first comment
+    # is sent.
+    server = make(limits=Limits(keep_alive_seconds=0.05, commit_seconds=0.2))
+    stopped, running = threading.Event(), threading.Event()
 
     @server.tool()
     def block(ctx: Context) -> str:
