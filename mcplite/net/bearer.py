@@ -1,4 +1,4 @@
-"""Bearer: a token that the caller has got by itself."""
+"""Bearer: a token that the caller has obtained."""
 
 from typing import Any, Callable, Union
 
@@ -11,7 +11,7 @@ class Bearer:
     """Puts a token into each request; for ``connect(..., auth=)``, and for ``requests`` as well.
 
     :param token: the token, or a callable that returns the one to use now.
-    :raises ValueError: it cannot stand in a header.
+    :raises ValueError: the token cannot stand in a header.
     """
 
     def __init__(self, token: Union[str, Callable[[], str]]) -> None:
@@ -22,7 +22,7 @@ class Bearer:
     def __call__(self, request: Any) -> Any:
         """Put the token into a request that is about to be sent.
 
-        :raises ValueError: it cannot stand in a header.
+        :raises ValueError: the token cannot stand in a header.
         """
         token = self._token
         if not isinstance(token, str):
@@ -42,7 +42,7 @@ def _check(token: str) -> None:
         if not token.strip():
             raise ValueError
     except (AttributeError, TypeError, ValueError):
-        # Without what it says of the value, which is a secret even when it is written wrong.
+        # Without the original error, which quotes the value: it is a secret even if it is malformed.
         raise ValueError("the bearer token is empty, or has characters that cannot stand in a header") from None
     if " " in token.strip():
         raise ValueError("the bearer token has a blank in it: give the token alone, without 'Bearer' before it")

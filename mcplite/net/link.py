@@ -68,7 +68,7 @@ class Link:
         adapter = self._session.get_adapter(url)
         # A session's adapter may be there for a purpose; the standard one only lacks what ours has.
         self._foreign_adapter = adapter if type(adapter) is not HTTPAdapter else None
-        #: Gives tokens and deals with refusals, where that takes more than a header; else ``_auth`` is called with each request.
+        #: Gives tokens and deals with refusals, if ``auth`` is a token provider; else ``_auth`` is called with each request.
         self._tokens: Optional[TokenSource] = None
         self._auth: Any = None
         if isinstance(auth, TokenProvider):
@@ -120,10 +120,10 @@ class Link:
                 return reply
             at = self._redirected(reply, method, at)
             if self._tokens is not None and not covers(first, at):
-                # AUTH-39: what is beside the server may be somebody else's.
-                raise TransportError(f"{shown(first)} redirects to {shown(at)[:200]!r}, which its token is not for; use that URL if"
-                                     " it is the server's")
-        raise TransportError(f"{shown(self.url)} redirects in circles")
+                # AUTH-39: another path of the same origin may be another server.
+                raise TransportError(f"{shown(first)} redirects to {shown(at)[:200]!r}, which its token is not for; use that"
+                                     " URL if it is the server's")
+        raise TransportError(f"{shown(self.url)} redirects in a circle")
 
     def _redirected(self, reply: Reply, method: str, at: str) -> str:
         """Return the URL that a redirect leads to.
@@ -137,11 +137,11 @@ class Link:
         except ValueError as error:
             raise TransportError(f"{shown(at)} redirects to something that is not a URL: {error}") from error
         if reply.status in (301, 302, 303) and method != "GET":
-            raise TransportError(f"{shown(at)} answered {method} with a redirect ({reply.status}) to {shown(target)[:200]!r}, which"
-                                 " would make a GET of it; use that URL if it is the server's")
+            raise TransportError(f"{shown(at)} answered {method} with a redirect ({reply.status}) to {shown(target)[:200]!r},"
+                                 " which would make a GET of it; use that URL if it is the server's")
         if not self._is_same_origin(target):
-            raise TransportError(f"{shown(at)} redirects to another origin, {shown(target)[:200]!r}; credentials do not go there, so"
-                                 " use that URL if you trust it")
+            raise TransportError(f"{shown(at)} redirects to another origin, {shown(target)[:200]!r}; credentials do not go"
+                                 " there, so use that URL if you trust it")
         return target
 
     def _send_once(self, exchange: Exchange, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes],

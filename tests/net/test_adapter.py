@@ -1,4 +1,4 @@
-"""Connections that are looked at before they are made, and time that stands while a person is asked."""
+"""Connections that are checked before they are made, and clocks that are paused while a person is asked."""
 
 import shutil
 import socket
@@ -19,7 +19,7 @@ NAME = "mcp.example"
 
 
 class Guard:
-    """Says where to connect to, and notes what it was asked."""
+    """Returns fixed addresses, and notes its calls."""
 
     def __init__(self, *addresses):
         self.addresses, self.asked = list(addresses), []
@@ -85,7 +85,7 @@ def script():
 
 # --- the guard ---------------------------------------------------------------------------------------
 
-def test_a_connection_goes_where_the_guard_says_and_keeps_its_name(script):
+def test_a_connection_goes_to_the_guards_address_and_keeps_its_name(script):
     guard = Guard("127.0.0.1")
     assert get(f"http://{NAME}:{script.port}/x", guard) == b"here"
     assert guard.asked == [(NAME, script.port)]
@@ -104,7 +104,7 @@ def test_no_name_is_looked_up_behind_the_guard(script, monkeypatch):
     assert NAME not in asked
 
 
-def test_the_certificate_is_held_against_the_name(certificate):
+def test_the_certificate_is_checked_against_the_name(certificate):
     with Secure(certificate) as script:
         pem = str(certificate / "cert.pem")
         assert get(f"https://{NAME}:{script.port}/x", Guard("127.0.0.1"), verify=pem) == b"here"
@@ -114,7 +114,7 @@ def test_the_certificate_is_held_against_the_name(certificate):
         assert script.named == [NAME, "other.example"] and len(script.requests) == 1
 
 
-def test_what_the_guard_refuses_is_not_connected_to(script):
+def test_refused_addresses_are_not_connected_to(script):
     with pytest.raises(mcplite.TransportError, match=f"{NAME} is out of bounds"):
         get(f"http://{NAME}:{script.port}/x", Guard())
     with pytest.raises(mcplite.TransportError, match="127.0.0.1 is out of bounds"):
@@ -137,7 +137,7 @@ def test_an_address_that_does_not_answer_is_an_error_with_the_name():
         get(url, Guard("127.0.0.1", "127.0.0.1"))
 
 
-def test_each_connection_is_looked_at_and_no_request_besides():
+def test_the_guard_is_called_for_each_connection_and_not_for_each_request():
     def play(request, answer):
         answer.status(200, "here", **({"Connection": "close"} if request.path == "/last" else {}))
 
@@ -151,22 +151,22 @@ def test_each_connection_is_looked_at_and_no_request_besides():
         link.close()
 
 
-def test_a_proxy_is_not_looked_at(script):
+def test_the_guard_is_not_called_for_a_proxy(script):
     # It looks up the names itself, and may well be in a private network.
     guard = Guard()
     assert get(f"http://{NAME}:1/x", guard, proxies={"http": script.origin}) == b"here"
     assert guard.asked == [] and script.requests[0].path == f"http://{NAME}:1/x"
 
 
-def test_without_a_guard_names_are_looked_up_as_ever(script):
+def test_without_a_guard_names_are_looked_up(script):
     assert get(f"http://localhost:{script.port}/x", None) == b"here"
     Adapter().close()
 
 
-# --- the address that was met ----------------------------------------------------------------------------
+# --- the address of the peer ----------------------------------------------------------------------------
 
-def test_an_exchange_knows_whom_it_has_talked_to_when_that_is_over(script):
-    # Who breaks off behind the answer would not be known any more, and could have itself looked up anew.
+def test_an_exchange_knows_its_peers_address_after_the_end(script):
+    # Once a server has closed, getpeername() fails, and a second lookup of its name may differ.
     link, exchange = Link(f"http://localhost:{script.port}/x", guard=Guard("127.0.0.1")), Exchange(lambda: 1.0)
     exchange.records_address = True
     assert exchange.address is None
@@ -178,7 +178,7 @@ def test_an_exchange_knows_whom_it_has_talked_to_when_that_is_over(script):
     assert exchange.address == "127.0.0.1"
 
 
-def test_what_was_broken_off_behind_the_answer_has_an_address():
+def test_the_address_of_a_peer_that_closed_behind_its_answer():
     def play(request, answer):
         answer.status(401, "go away")
         answer.cut()
@@ -192,7 +192,7 @@ def test_what_was_broken_off_behind_the_answer_has_an_address():
         link.close()
 
 
-# --- time that stands --------------------------------------------------------------------------------
+# --- clocks that are paused --------------------------------------------------------------------------------
 
 class Clock:
     def __init__(self):
@@ -205,7 +205,7 @@ class Clock:
         self.said.append("resume")
 
 
-def test_the_clock_stands_for_as_long_as_a_person_is_asked():
+def test_the_clock_is_paused_while_a_person_is_asked():
     clock = Clock()
     exchange = Exchange(lambda: 1.0, clock=clock)
     with exchange.paused():
@@ -213,13 +213,13 @@ def test_the_clock_stands_for_as_long_as_a_person_is_asked():
     assert clock.said == ["pause", "resume"]
 
 
-def test_the_clock_goes_on_when_the_person_gives_up():
+def test_the_clock_resumes_when_the_person_gives_up():
     clock = Clock()
     with pytest.raises(KeyboardInterrupt), Exchange(lambda: 1.0, clock=clock).paused():
         raise KeyboardInterrupt
     assert clock.said == ["pause", "resume"]
 
 
-def test_time_that_cannot_be_stopped_goes_on():
+def test_an_exchange_without_a_clock_is_not_paused():
     with Exchange(lambda: 1.0).paused():
         pass

@@ -33,7 +33,7 @@ def test_a_callable_is_asked_for_each_request():
 
 @pytest.mark.parametrize("token", ["s3cret\r\nX: y", "s3cret\n", "s3cret\x00", "s3cret\x7f", "s3cret\u20ac",
                                    "s3cret\ud800", "s3crét", "", "  "])
-def test_what_cannot_stand_in_a_header_is_refused_without_being_shown(token):
+def test_tokens_that_cannot_stand_in_a_header_are_refused_without_being_shown(token):
     with pytest.raises(ValueError, match="the bearer token is empty, or has characters that cannot") as caught:
         Bearer(token)
     assert "s3" not in str(caught.value)
@@ -50,19 +50,19 @@ def test_a_token_has_no_blanks(token):
     assert "s3" not in str(caught.value)
 
 
-def test_what_gives_no_token_is_told_so():
+def test_a_callable_that_returns_no_token_is_an_error():
     with pytest.raises(ValueError, match="the bearer token is empty"):
         Bearer(lambda: None)(Request())
 
 
 @pytest.mark.parametrize("auth", [12, object(), Bearer, mcplite.OAuth, {"token": "s3cret"}],
                          ids=lambda auth: type(auth).__name__)
-def test_what_cannot_be_auth_is_refused(auth):
+def test_other_values_of_auth_are_refused(auth):
     with pytest.raises(TypeError, match="auth= is a token as a string"):
         mcplite.connect("http://127.0.0.1:9/mcp", auth=auth).open()
 
 
-def test_what_gives_the_token_may_fail():
+def test_the_error_of_a_callable_is_raised():
     def give():
         raise LookupError("the vault is closed")
 

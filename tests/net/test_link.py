@@ -101,12 +101,12 @@ def test_reads_end_behind_tls_as_well(certificates):
 
 
 @pytest.mark.parametrize("url", ["ftp://example.com/", "https://", "http:///mcp", "example.com/mcp"])
-def test_urls_that_are_none(url):
+def test_urls_that_are_not_server_urls(url):
     with pytest.raises(ValueError, match="is not a server URL"):
         Link(url)
 
 
-def test_what_is_shown_of_a_url():
+def test_a_url_is_shown_without_secrets():
     assert shown("https://user:secret@example.com:8443/mcp?token=secret#x") == "https://example.com:8443/mcp"
 
 
@@ -133,7 +133,7 @@ def test_an_exchange_that_was_interrupted_before_it_began():
 
 
 @pytest.mark.parametrize("status", [200, 401, 403, 500])
-def test_a_reply_says_from_which_address_it_came_where_tokens_are_got(status):
+def test_a_reply_knows_the_address_it_came_from_where_tokens_are_used(status):
     # AUTH-36: also when its connection is over.
     with WebScript(lambda request, answer: (answer.status(status, "x"), answer.cut())) as script:
         link = Link(script.url, HTTPSettings(auth=mcplite.OAuth(ask=follow, redirect_uri=REDIRECT)))

@@ -65,7 +65,7 @@ class HTTPChannel(Channel):
         self._receive, self._workers = receive, workers
         return HTTPReading(self, self._endpoint, receive)
 
-    # --- messages that are no calls -------------------------------------------------------------------
+    # --- notifications and answers -------------------------------------------------------------------
 
     def write(self, data: bytes, timeout: Optional[float] = None) -> None:
         self._write(data, timeout, None)
@@ -73,7 +73,8 @@ class HTTPChannel(Channel):
     def write_beside(self, data: bytes, beside: Mapping[str, str], timeout: Optional[float] = None) -> None:
         self._write(data, timeout, beside)
 
-    def _write(self, data: bytes, timeout: Optional[float], beside: Optional[Mapping[str, str]], may_log_in: bool = True) -> None:
+    def _write(self, data: bytes, timeout: Optional[float], beside: Optional[Mapping[str, str]],
+               may_log_in: bool = True) -> None:
         if self._closed:
             raise ConnectionClosed(f"the connection to {self.name} is closed")
         try:

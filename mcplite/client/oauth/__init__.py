@@ -1,1 +1,1 @@
-"""A user's tokens: how a client finds out whom to ask, asks the user to log in, and keeps what it gets."""
+"""OAuth on the client: discovery of the authorization server, logins, and the tokens that come of them."""

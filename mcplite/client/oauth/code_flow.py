@@ -1,4 +1,4 @@
-"""OAuth: a user logs in with a browser, once, and the program has tokens from then on."""
+"""The authorization code flow: a user logs in with a browser once, and the program gets tokens."""
 
 import base64
 import hashlib
@@ -13,7 +13,7 @@ from ...protocol.http.wellknown import check_url, is_loopback
 from .discovery import OFFLINE_ACCESS, AuthorizationServer
 from .flow import TokenRequest
 from .grant import Grant
-from .registration import check_document_url, choose_method, client_metadata, forget, kept, register
+from .registration import check_document_url, choose_method, client_metadata, delete_registration, find_registration, register
 from .stores.base import Store
 from .token_endpoint import ClientIdentity, Credentials
 from .web import plain
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ["AuthorizationRequest", "OAuth"]
 
-_SHOWN = 200
+#: Characters of a server's error description that are shown.
+_LONGEST_DESCRIPTION = 200
 
 
 class AuthorizationRequest:
-    """What has to be known again when the user comes back (AUC-35).
+    """One authorization request, and what is needed to check and use its answer (AUC-35).
 
-    :param server: whose issuer its answer has to name.
+    :param server: its issuer is the one that the answer has to name.
     :param redirect_uri: to the letter as it was registered (AUTH-42).
     :param resource: the MCP server, as its metadata writes it.
     :param prompt: as for :class:`OAuth`.
@@ -51,11 +52,11 @@ class AuthorizationRequest:
         if scopes:
             parameters["scope"] = " ".join(scopes)
         if prompt is None and OFFLINE_ACCESS in scopes:
-            prompt = "consent"  # without it OpenID providers pass over the wish
+            prompt = "consent"  # without it OpenID providers ignore the scope
         if prompt:
             parameters["prompt"] = prompt
-        #: Where the user is sent.
-        self.url = _joined(server.authorization_endpoint or "", parameters)
+        #: The URL to send the user to.
+        self.url = _with_query(server.authorization_endpoint or "", parameters)
 
     def __repr__(self) -> str:
         return f"<AuthorizationRequest to {self._server.issuer}>"
@@ -63,8 +64,8 @@ class AuthorizationRequest:
     def code(self, answer: str) -> str:
         """Return the code in the URL by which the user came back.
 
-        :raises AuthError: it is no answer to this request, not from this server, or says no; ``error`` has the code of the
-            authorization server.
+        :raises AuthError: it does not answer this request, is not from this server, or refuses; then ``error`` has the code
+            of the authorization server.
         """
         try:
             given = parse_qs(urlsplit(answer).query, keep_blank_values=True)
@@ -72,22 +73,25 @@ class AuthorizationRequest:
             given = {}
         state = _single(given, "state")
         if state is None or not hmac.compare_digest(state.encode("utf-8", "replace"), self.state.encode("utf-8")):
-            raise AuthError("the answer to the login belongs to another one (its state is not ours), so it is not used")
+            raise AuthError("this is the answer to another login (its state differs), so it is not used")
         self._check_issuer(given.get("iss", []))
         error = _single(given, "error")
         if error is not None or "error" in given:
-            text = plain(_single(given, "error_description") or "")[:_SHOWN]
-            said = plain(error or "error")[:100] + (f": {text}" if text else "")
-            raise AuthError(f"{self._server.issuer} did not authorize: {said}", error=(error or "")[:100])
+            text = plain(_single(given, "error_description") or "")[:_LONGEST_DESCRIPTION]
+            reason = plain(error or "error")[:100] + (f": {text}" if text else "")
+            raise AuthError(f"{self._server.issuer} did not authorize: {reason}", error=(error or "")[:100])
         code = _single(given, "code")
         if not code:
             raise AuthError(f"the answer of {self._server.issuer} to the login has neither a code nor an error")
         return code
 
     def _check_issuer(self, named: List[str]) -> None:
-        """Refuse the answer of another server, with nothing of what it says (AUC-36 to AUC-38)."""
+        """Refuse the answer of another server, without quoting it (AUC-36 to AUC-38).
+
+        :raises AuthError: it is not from the server that was asked.
+        """
         issuer = self._server.issuer
-        if not named and not self._server.names_itself:
+        if not named and not self._server.names_issuer:
             return
         if not named:
             raise AuthError(f"the answer to the login does not name its authorization server, although {issuer} says that its"
@@ -96,47 +100,48 @@ class AuthorizationRequest:
             raise AuthError(f"the answer to the login is not from {issuer}, which was asked; it is not used")
 
     def fields(self, code: str) -> Dict[str, str]:
-        """Return what the token endpoint is asked with."""
+        """Return the form fields for the token endpoint."""
         return {"grant_type": "authorization_code", "code": code, "redirect_uri": self._redirect_uri,
                 "code_verifier": self._verifier}
 
 
 def _single(given: Dict[str, List[str]], name: str) -> Optional[str]:
-    """Return a parameter that comes once; None for one that is missing, or comes more often (RFC 6749, section 3.1)."""
+    """Return a parameter's value; None if it is missing or repeated (RFC 6749, section 3.1)."""
     values = given.get(name, ())
     return values[0] if len(values) == 1 else None
 
 
-def _joined(url: str, parameters: Dict[str, str]) -> str:
+def _with_query(url: str, parameters: Dict[str, str]) -> str:
     parts = urlsplit(url)
-    kept = [pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] not in parameters]
-    return urlunsplit(parts._replace(query=urlencode([*kept, *parameters.items()])))
+    others = [pair for pair in parse_qsl(parts.query, keep_blank_values=True) if pair[0] not in parameters]
+    return urlunsplit(parts._replace(query=urlencode([*others, *parameters.items()])))
 
 
 class OAuth(Grant):
     """Gets tokens by the authorization code flow with PKCE, as every revision asks for; for ``connect(..., auth=)``.
 
-    Who this client is: *client_id* if it is given, else *client_metadata_url* where that is supported, else it registers
-    itself (AUC-22). Later runs need no login as long as *store* keeps what was got and the server lets it be refreshed.
+    The client identifies itself by *client_id* if it is given, else by *client_metadata_url* if the server supports that;
+    else it registers itself (AUC-22). Later runs need no login as long as *store* has the tokens and the server refreshes
+    them.
 
-    :param client_id: of a client that was registered by hand; needs *issuer*, since it is nothing to anybody else.
+    :param client_id: of a client that was registered by hand; needs *issuer*, since no other server knows it.
     :param client_secret: of that client, if it has one.
     :param issuer: the authorization server to trust, exactly as it writes itself; by default the one that the MCP server
         names.
     :param client_metadata_url: where a document about this client is hosted (see :func:`client_metadata`).
-    :param client_name: how the login page calls this program.
-    :param redirect_uri: where the user comes back to; by default a port of this machine that is free. One of this machine
-        without a port, such as ``http://127.0.0.1/callback``, means any.
-    :param scopes: to ask for, besides what the server says it needs.
+    :param client_name: how the login page names this program.
+    :param redirect_uri: where the user comes back to; by default a free port of this machine. One of this machine without a
+        port, such as ``http://127.0.0.1/callback``, means any port.
+    :param scopes: to ask for, besides those that the server says it needs.
     :param ask: how the user is asked: a :class:`Browser`, a :class:`Terminal`, a :class:`UserAgent` of your own, or a callable
         that takes the URL to visit and returns the URL by which the user came back (needs *redirect_uri*). By default a
         browser, or the terminal when there is none.
     :param store: where tokens and registrations are kept: a :class:`MemoryStore` (default), a :class:`FileStore`, ...
     :param timeout: seconds that a user has for a login.
     :param dpop: binds tokens to a key, so that they are useless to a thief (needs the extra ``jwt``).
-    :param application_type: "native" or "web"; by default what *redirect_uri* tells (AUC-30).
-    :param prompt: whether the login page has to ask for something, in the words of OpenID; by default "consent" where a
-        refresh token is asked for, which many servers give for nothing less. "" leaves it to the server.
+    :param application_type: "native" or "web"; by default derived from *redirect_uri* (AUC-30).
+    :param prompt: a value of OpenID's ``prompt``; by default "consent" if a refresh token is asked for, which many servers
+        require for one. "" leaves it to the server.
     :raises ValueError: an option cannot be used, or needs another.
     """
 
@@ -179,7 +184,7 @@ class OAuth(Grant):
 
     def on_refresh_refused(self, error: str, issuer: str) -> None:
         if error == "invalid_client" and self._client_id is None:
-            forget(self.store, issuer)
+            delete_registration(self.store, issuer)
 
     def obtain(self, request: TokenRequest) -> Credentials:
         """Have the user log in, and exchange the code for a token."""
@@ -228,16 +233,16 @@ class OAuth(Grant):
             raise
 
     def _known(self, server: AuthorizationServer) -> Optional[ClientIdentity]:
-        """Return who this client is, if that is known before anybody is asked (AUC-56)."""
+        """Return the client's identity, if it is known before the user is asked (AUC-56)."""
         if self._client_id is not None:
             method = choose_method(server.methods, True, server.issuer) if self._client_secret else "none"
             return ClientIdentity(server.issuer, self._client_id, self._client_secret, method)
-        if self._document_url is not None and server.takes_documents:
+        if self._document_url is not None and server.accepts_client_documents:
             return ClientIdentity(server.issuer, self._document_url)
-        return kept(self.store, server.issuer, self._redirect_uri)
+        return find_registration(self.store, server.issuer, self._redirect_uri)
 
     def _metadata(self, redirect_uri: str, server: AuthorizationServer) -> Dict[str, Any]:
-        # Without scopes: those that are named are all that some servers will ever grant (RFC 7591, section 2).
+        # Without scopes: some servers never grant others than those of the registration (RFC 7591, section 2).
         return client_metadata(self._name, [redirect_uri], application_type=self._application_type,
                                method=choose_method(server.methods, False, server.issuer))
 
@@ -255,7 +260,7 @@ class OAuth(Grant):
 
 
 def _with_port(uri: str, visit: "Visit") -> str:
-    """Return a redirect URI to this machine with the port of a visit, if it leaves that open (RFC 8252, section 7.3)."""
+    """Return a redirect URI to this machine with the port of a visit, if it has none (RFC 8252, section 7.3)."""
     parts, there = urlsplit(uri), urlsplit(visit.redirect_uri)
     if parts.scheme != "http" or parts.port is not None or there.port is None:
         return uri
@@ -263,7 +268,10 @@ def _with_port(uri: str, visit: "Visit") -> str:
 
 
 def _check_redirect(uri: str) -> None:
-    """Return when a redirect URI may be used (AUC-18)."""
+    """Refuse a redirect URI that may not be used (AUC-18).
+
+    :raises ValueError: it has a fragment, or is neither of https nor of this machine.
+    """
     parts = urlsplit(uri)
     if parts.fragment:
         raise ValueError(f"redirect_uri={uri!r} has a fragment")

@@ -1,6 +1,6 @@
-"""Signing keys: JSON Web Tokens that this client signs, and how it proves to an authorization server who it is.
+"""Signing keys: the JSON Web Tokens that this client signs, for client authentication and for DPoP.
 
-The one place of the client that signs. Signing needs the extra ``mcplite[jwt]``, which is loaded with the first key.
+All signing of the client is here. It needs the extra ``mcplite[jwt]``, which is loaded with the first key.
 """
 
 import base64
@@ -25,13 +25,13 @@ _CURVES = {
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 #: RFC 7518, section 3.3.
 _SHORTEST = 2048
-_WANTED = "a private key in PEM, without a password: EC P-256, P-384 or P-521, RSA of 2048 bits or more, or Ed25519"
+_EXPECTED = "a private key in PEM, without a password: EC P-256, P-384 or P-521, RSA of 2048 bits or more, or Ed25519"
 
 
-def _needed() -> Any:
-    """Return PyJWT's ``encode``, once all that signing needs is there.
+def _load_encode() -> Any:
+    """Return PyJWT's ``encode``, after checking that signing is possible.
 
-    :raises AuthError: it is not installed.
+    :raises AuthError: a package that signing needs is not installed.
     """
     try:
         import cryptography.hazmat.primitives.asymmetric.ec  # noqa: F401  (PyJWT does without, and then cannot sign)
@@ -53,7 +53,7 @@ def _number(value: int, size: int) -> str:
 def _algorithms_of(key: Any) -> Tuple[Tuple[str, ...], Dict[str, str]]:
     """Return the algorithms that a key can sign with, the usual one first, and its public half as a JWK.
 
-    :raises ValueError: it is of a kind that is not used.
+    :raises ValueError: it is of a kind that is not supported.
     """
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -63,27 +63,27 @@ def _algorithms_of(key: Any) -> Tuple[Tuple[str, ...], Dict[str, str]]:
         return (algorithm,), {"kty": "EC", "crv": curve, "x": _number(point.x, size), "y": _number(point.y, size)}
     if isinstance(key, rsa.RSAPrivateKey):
         if key.key_size < _SHORTEST:
-            raise ValueError(f"an RSA key of {key.key_size} bits is too short; what is wanted is {_WANTED}")
+            raise ValueError(f"an RSA key of {key.key_size} bits is too short; expected is {_EXPECTED}")
         numbers = key.public_key().public_numbers()
         size, short = (numbers.n.bit_length() + 7) // 8, (numbers.e.bit_length() + 7) // 8
         return _RSA, {"kty": "RSA", "n": _number(numbers.n, size), "e": _number(numbers.e, short)}
     if isinstance(key, ed25519.Ed25519PrivateKey):
         return ("EdDSA",), {
             "kty": "OKP", "crv": "Ed25519", "x": base64url(key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw))}
-    raise ValueError(f"this kind of key is not used; what is wanted is {_WANTED}")
+    raise ValueError(f"this kind of key is not supported; expected is {_EXPECTED}")
 
 
 def _read(pem: Union[str, bytes]) -> Any:
     """Return the private key of a PEM text.
 
-    :raises ValueError: there is none; neither the error nor what it came from repeats any of the text (AUTH-19).
+    :raises ValueError: it has none; neither the error nor its cause quotes the text (AUTH-19).
     """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
     data = pem.encode("utf-8", "replace") if isinstance(pem, str) else pem
     why = "the key cannot be read"
     if b"-----BEGIN" not in data:
-        why = "this is no PEM, which begins with -----BEGIN (the file's content, not its name)"
+        why = "this is not PEM, which begins with -----BEGIN (the file's content, not its name)"
     elif b"\\n" in data:
         why += ", as its ends of lines are written as \\n"
     elif b"PUBLIC KEY-" in data and b"PRIVATE KEY-" not in data:
@@ -93,8 +93,8 @@ def _read(pem: Union[str, bytes]) -> Any:
     except TypeError:
         why = "the key is encrypted"
     except (ValueError, UnsupportedAlgorithm):
-        pass  # said below, without the library's error, which quotes
-    raise ValueError(f"{why}; what is wanted is {_WANTED}")
+        pass  # raised below, without the library's error, which quotes the text
+    raise ValueError(f"{why}; expected is {_EXPECTED}")
 
 
 class SigningKey:
@@ -106,7 +106,7 @@ class SigningKey:
     def __init__(self, key: Any, algorithm: Optional[str], key_id: Optional[str]) -> None:
         possible, jwk = _algorithms_of(key)
         if algorithm is not None and algorithm not in possible:
-            raise ValueError(f"this key cannot sign with {algorithm!r}: it is one for {' or '.join(possible)}")
+            raise ValueError(f"this key cannot sign with {algorithm!r}, only with {' or '.join(possible)}")
         if key_id is not None and (not isinstance(key_id, str) or not key_id):
             raise ValueError("key_id is a text that is not empty, or None")
         self._key = key
@@ -128,20 +128,20 @@ class SigningKey:
 
         :param algorithm: by default the usual one of the key: ES256, ES384, ES512, RS256 or EdDSA.
         :param key_id: ``kid`` in what it signs.
-        :raises ValueError: it is no such key, or one for another algorithm; the text never repeats it.
-        :raises AuthError: what signing needs is not installed.
+        :raises ValueError: it is not such a key, or is one for another algorithm; the text never quotes it.
+        :raises AuthError: a package that signing needs is not installed.
         """
-        _needed()
+        _load_encode()
         return cls(_read(pem), algorithm, key_id)
 
     @classmethod
     def generate(cls, algorithm: str = "ES256") -> "SigningKey":
         """Return a new key.
 
-        :raises ValueError: no key is made for this algorithm.
-        :raises AuthError: what signing needs is not installed.
+        :raises ValueError: the algorithm is not supported.
+        :raises AuthError: a package that signing needs is not installed.
         """
-        _needed()
+        _load_encode()
         from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
         if algorithm in _RSA:
             return cls(rsa.generate_private_key(public_exponent=65_537, key_size=3072), algorithm, None)
@@ -150,11 +150,11 @@ class SigningKey:
             return cls(ec.generate_private_key(curves[algorithm]), algorithm, None)
         if algorithm == "EdDSA":
             return cls(ed25519.Ed25519PrivateKey.generate(), algorithm, None)
-        raise ValueError(f"no key is made for {algorithm!r}, but for {', '.join([*curves, *_RSA, 'EdDSA'])}")
+        raise ValueError(f"keys are not made for {algorithm!r}, but for {', '.join([*curves, *_RSA, 'EdDSA'])}")
 
     @property
     def public_jwk(self) -> Dict[str, str]:
-        """The public half, with no member that it does not need (RFC 7517)."""
+        """The public half, with the required members alone (RFC 7517)."""
         return dict(self._jwk)
 
     @property
@@ -167,29 +167,29 @@ class SigningKey:
     def sign(self, claims: Mapping[str, Any], headers: Optional[Mapping[str, Any]] = None) -> str:
         """Return a signed token.
 
-        :param claims: what it says; values of JSON.
-        :param headers: more of its header; ``alg`` is always the key's.
-        :raises TypeError: a claim is no value of JSON.
-        :raises AuthError: what signing needs is not installed.
+        :param claims: the payload; values of JSON.
+        :param headers: further headers; ``alg`` is always the key's.
+        :raises TypeError: a claim is not a value of JSON.
+        :raises AuthError: a package that signing needs is not installed.
         """
-        # A header that has the key itself needs no name for it.
+        # A header that contains the key needs no key id.
         named = {"kid": self.key_id} if self.key_id is not None and "jwk" not in (headers or {}) else {}
         # PyJWT would let a header choose the algorithm.
-        signed: str = _needed()(dict(claims), self._key, algorithm=self.algorithm,
+        signed: str = _load_encode()(dict(claims), self._key, algorithm=self.algorithm,
                                 headers={**named, **(headers or {}), "alg": self.algorithm})
         return signed
 
 
 def client_assertion(key: SigningKey, client_id: str, audience: str, seconds: float = 60) -> str:
-    """Return a token by which a client proves who it is, to be used once (RFC 7523, section 3).
+    """Return an assertion by which a client authenticates once (RFC 7523, section 3).
 
-    :param audience: the authorization server: its issuer, or its token endpoint where it asks for that.
-    :param seconds: for how long it is good.
+    :param audience: the authorization server: its issuer, or its token endpoint if it requires that.
+    :param seconds: how long the assertion is valid.
     :raises ValueError: *seconds* is not positive.
-    :raises AuthError: what signing needs is not installed.
+    :raises AuthError: a package that signing needs is not installed.
     """
     if not seconds > 0:
-        raise ValueError(f"seconds is how long the assertion is good, not {seconds!r}")
+        raise ValueError(f"seconds is how long the assertion is valid, not {seconds!r}")
     now = int(time.time())
     return key.sign({
         "iss": client_id, "sub": client_id, "aud": audience, "iat": now, "exp": now + max(1, int(seconds)),
@@ -197,36 +197,36 @@ def client_assertion(key: SigningKey, client_id: str, audience: str, seconds: fl
     })
 
 
-#: RFC 9449, section 8.1. Two headers that were joined have a space and are none.
+#: RFC 9449, section 8.1. Two joined headers have a space, and are not a nonce.
 _NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,2048}")
-#: Origins of which nonces are kept; a client talks to a server or two and to who authorizes for them.
-_ORIGINS = 64
+#: Origins whose nonces are remembered; a client talks to few servers and their authorization servers.
+_MOST_ORIGINS = 64
 
 
 class Proofs:
-    """Makes the proof that goes with each request, and remembers what nonce each origin wants in it; for any thread.
+    """Makes the DPoP proof of each request, and remembers the nonce of each origin; any thread may use it.
 
-    :param key: what the tokens are bound to.
+    :param key: the key that the tokens are bound to.
     """
 
     def __init__(self, key: SigningKey) -> None:
         self.key = key
         self._headers: Dict[str, Any] = {"typ": "dpop+jwt", "jwk": key.public_jwk}
-        #: Guards _nonces, and nothing is done under it but looking up and putting in.
+        #: Guards ``_nonces``; held for dictionary work.
         self._lock = threading.Lock()
         #: By origin, the one that was used last at the end.
         self._nonces: "OrderedDict[Tuple[str, str, int], str]" = OrderedDict()
 
     def proof(self, method: str, url: str, token: Optional[str] = None) -> str:
-        """Return the value of the header ``DPoP`` for one request; each request, a repeated one too, needs its own.
+        """Return the value of the header ``DPoP`` for one request; a repeated request needs another one.
 
-        :param url: where the request goes, as it is sent.
-        :param token: the access token that goes with it; none at a token endpoint.
-        :raises ValueError: the URL is none of http or https, or the token has characters that no token has.
-        :raises AuthError: what signing needs is not installed.
+        :param url: of the request, as it is sent.
+        :param token: the access token of the request; None at a token endpoint.
+        :raises ValueError: the URL is not of http or https, or the token is not ASCII.
+        :raises AuthError: a package that signing needs is not installed.
         """
         claims: Dict[str, Any] = {
-            # By chance, not by counting: it holds across threads, forks and processes that share a key.
+            # Random, not counted: so it is unique across threads, forks and processes that share a key.
             "jti": secrets.token_urlsafe(24),
             "htm": method.upper(),
             "htu": base_of(url) + (path_of(url) or "/"),
@@ -242,15 +242,15 @@ class Proofs:
         return self.key.sign(claims, self._headers)
 
     def learn(self, url: str, headers: Mapping[str, str], proof: Optional[str] = None) -> bool:
-        """Note the nonce that an answer asks for in further proofs, and return whether it is new.
+        """Note the nonce that a response wants in further proofs, and return whether it is new.
 
-        What is no nonce is not noted.
+        A malformed nonce is ignored.
 
-        :param url: where the request went.
-        :param headers: the answer's.
-        :param proof: the one that went with the request: new is then what that proof did not have. Without it, new is
-            what was not known, which is no answer for a thread whose neighbour met the same nonce a moment before.
-        :raises ValueError: the URL is none of http or https.
+        :param url: of the request.
+        :param headers: of the response.
+        :param proof: of the request: the nonce is new if that proof did not have it. Without it, the nonce is new if it was
+            not known, which is not enough when another thread has just learned the same one.
+        :raises ValueError: the URL is not of http or https.
         """
         nonce = next((value for name, value in headers.items() if name.lower() == "dpop-nonce"), None)
         origin = origin_of(url)
@@ -260,7 +260,7 @@ class Proofs:
             before = self._nonces.get(origin)
             self._nonces[origin] = nonce
             self._nonces.move_to_end(origin)
-            if len(self._nonces) > _ORIGINS:
+            if len(self._nonces) > _MOST_ORIGINS:
                 self._nonces.popitem(last=False)
         return nonce != (before if proof is None else _nonce_in(proof))
 

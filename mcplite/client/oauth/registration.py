@@ -1,4 +1,4 @@
-"""Who this client is at an authorization server: known before, by a document, or registered now (AUC-22)."""
+"""Client registration: the client's metadata, dynamic registration, and registrations that are stored (AUC-22)."""
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 from urllib.parse import urlsplit
@@ -10,13 +10,13 @@ from .stores.base import Store
 from .token_endpoint import ClientIdentity
 from .web import Web
 
-__all__ = ["check_document_url", "choose_method", "client_metadata", "forget", "kept", "register"]
+__all__ = ["check_document_url", "choose_method", "client_metadata", "delete_registration", "find_registration", "register"]
 
-#: In the order in which they are preferred: whoever runs on a user's machine cannot keep a secret.
+#: In the order of preference: a program on a user's machine cannot keep a secret.
 _METHODS = ("none", "client_secret_basic", "client_secret_post")
 
-#: Epoch seconds from which on a time is as good as never; numbers of JSON have no end, and some are none.
-_LAST = 10 ** 11
+#: Epoch seconds from which on a time counts as never; JSON can have larger numbers, and infinity.
+_LATEST = 10 ** 11
 
 
 def check_document_url(url: str) -> str:
@@ -39,17 +39,18 @@ def check_document_url(url: str) -> str:
 
 def client_metadata(client_name: str, redirect_uris: Sequence[str], *, url: Optional[str] = None,
                     application_type: Optional[str] = None, method: str = "none", scopes: Sequence[str] = ()) -> Dict[str, Any]:
-    """Return what a client says of itself: for a registration, or for the document that is hosted at *url* (AUC-26).
+    """Return the metadata of a client: for a registration, or for the document that is hosted at *url* (AUC-26).
 
     :param url: of the document, which is the client's id there; None for a registration.
-    :param application_type: "native" or "web"; by default what the redirect URIs tell (AUC-30).
-    :param method: how it authenticates at the token endpoint.
+    :param application_type: "native" or "web"; by default derived from the redirect URIs (AUC-30).
+    :param method: how the client authenticates at the token endpoint.
     """
     native = all(is_loopback(urlsplit(uri).hostname or "") or urlsplit(uri).scheme not in ("http", "https")
                  for uri in redirect_uris)
     document: Dict[str, Any] = {
-        "client_name": client_name, "redirect_uris": list(redirect_uris), "grant_types": ["authorization_code", "refresh_token"],
-        "response_types": ["code"], "token_endpoint_auth_method": method,
+        "client_name": client_name, "redirect_uris": list(redirect_uris),
+        "grant_types": ["authorization_code", "refresh_token"], "response_types": ["code"],
+        "token_endpoint_auth_method": method,
         "application_type": application_type or ("native" if native else "web"),
     }
     if scopes:
@@ -60,7 +61,7 @@ def client_metadata(client_name: str, redirect_uris: Sequence[str], *, url: Opti
 def choose_method(supported: Sequence[str], has_secret: bool, issuer: str) -> str:
     """Return how to authenticate at a token endpoint (AUC-50).
 
-    :raises AuthError: the server wants something that this client cannot do.
+    :raises AuthError: the server supports no method of this client's.
     """
     wanted = _METHODS[1:] if has_secret else _METHODS
     method = next((method for method in wanted if method in supported), None)
@@ -70,8 +71,8 @@ def choose_method(supported: Sequence[str], has_secret: bool, issuer: str) -> st
     return method
 
 
-def kept(store: Store, issuer: str, redirect_uri: Optional[str]) -> Optional[ClientIdentity]:
-    """Return the registration that was made before at this issuer; None when there is none that still holds.
+def find_registration(store: Store, issuer: str, redirect_uri: Optional[str]) -> Optional[ClientIdentity]:
+    """Return the stored registration at an issuer; None if there is none, or it cannot be used any more.
 
     :param redirect_uri: that it has to be for; None for any.
     """
@@ -86,8 +87,8 @@ def kept(store: Store, issuer: str, redirect_uri: Optional[str]) -> Optional[Cli
     return client if fits else None
 
 
-def forget(store: Store, issuer: str) -> None:
-    """Drop the registration at an issuer, which does not know it any more."""
+def delete_registration(store: Store, issuer: str) -> None:
+    """Delete the stored registration at an issuer, which no longer knows it."""
     store.delete(_key(issuer))
 
 
@@ -96,19 +97,19 @@ def _key(issuer: str) -> str:
 
 
 def register(web: Web, server: AuthorizationServer, metadata: Dict[str, Any], store: Store) -> ClientIdentity:
-    """Register with an authorization server (RFC 7591), and keep what comes of it.
+    """Register with an authorization server (RFC 7591), and store the registration.
 
     :param metadata: as :func:`client_metadata` makes it.
-    :raises AuthError: the server registers nobody, or refused; with what it said (AUC-31).
+    :raises AuthError: the server has no registration, or refused; then with its reason (AUC-31).
     """
     if server.registration_endpoint is None:
-        raise AuthError(f"{server.issuer} registers no clients by itself: register one with it, and give client_id= (and"
+        raise AuthError(f"{server.issuer} has no dynamic registration: register a client with it, and give client_id= (and"
                         f" client_secret=) with issuer={server.issuer!r}")
     answer = web.post_json(server.registration_endpoint, "the registration endpoint", metadata)
     if answer.status not in (200, 201) or answer.error:
         by_hand = "; it may want a client that was registered by hand: client_id= with issuer="
-        if server.pkce is None:  # it has no metadata, and may be no authorization server at all (AUM-11)
-            by_hand += "; or it issues no tokens itself: then ask whoever runs it for one, and give it as auth='...'"
+        if server.pkce is None:  # without metadata it may be no authorization server at all (AUM-11)
+            by_hand += "; or it issues no tokens itself: then ask its operator for one, and give it as auth='...'"
         hint = {
             "invalid_redirect_uri": f"; it was asked for {', '.join(metadata['redirect_uris'])}: see redirect_uri=",
             "invalid_client_metadata": "; see client_name=, redirect_uri= and application_type=",
@@ -126,12 +127,12 @@ def _identity(document: Mapping[str, Any], issuer: str, metadata: Mapping[str, A
     method = document.get("token_endpoint_auth_method") or metadata["token_endpoint_auth_method"]
     has_secret = isinstance(secret, str) and bool(secret)
     if method not in _METHODS:
-        raise AuthError(f"{issuer} registered this client to authenticate by {str(method)[:50]!r}, which it cannot do")
+        raise AuthError(f"{issuer} registered this client to authenticate by {str(method)[:50]!r}, which it does not support")
     if method != "none" and not has_secret:
         method = "none"
     uris = document.get("redirect_uris")
     registered: List[str] = [uri for uri in uris if isinstance(uri, str)] if isinstance(uris, list) else []
     end = document.get("client_secret_expires_at")
-    lasting = isinstance(end, bool) or not isinstance(end, (int, float)) or not 0 < end < _LAST
-    return ClientIdentity(issuer, id, secret if has_secret else None, str(method), registered or list(metadata["redirect_uris"]),
-                          None if lasting else float(end))  # type: ignore[arg-type]
+    lasting = isinstance(end, bool) or not isinstance(end, (int, float)) or not 0 < end < _LATEST
+    return ClientIdentity(issuer, id, secret if has_secret else None, str(method),
+                          registered or list(metadata["redirect_uris"]), None if lasting else float(end))  # type: ignore[arg-type]

@@ -19,8 +19,8 @@ _REMEMBERED = 600.0
 _MOST_STEPS = 3
 
 
-def choose_scopes(challenge: Optional[Challenge], resource: ProtectedResource, server: AuthorizationServer, given: Sequence[str],
-                  granted: Sequence[str], offline: bool) -> List[str]:
+def choose_scopes(challenge: Optional[Challenge], resource: ProtectedResource, server: AuthorizationServer,
+                  given: Sequence[str], granted: Sequence[str], offline: bool) -> List[str]:
     """Return the scopes to ask for: those of the challenge, else those of the caller, else those of the metadata (AUC-39).
 
     :param given: by the caller.
@@ -65,7 +65,8 @@ class LoginHistory:
         wanted, now = frozenset(scopes), time.monotonic()
         if now - self._asked.get(wanted, now - _REMEMBERED) < _REMEMBERED:
             named = " ".join((challenge and challenge.scopes) or scopes)
-            raise AuthError(f"{self._name} wants the scopes {named}, which were asked for already, but not granted or not enough")
+            raise AuthError(f"{self._name} wants the scopes {named}, which were asked for already, but not granted or not"
+                            " enough")
         self._asked = {asked: at for asked, at in self._asked.items() if now - at < _REMEMBERED}
         self._asked[wanted] = now
 

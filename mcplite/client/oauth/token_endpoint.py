@@ -1,4 +1,4 @@
-"""What a token endpoint is asked and gives: tokens, and who a client says it is."""
+"""The token endpoint: requests, client authentication, and the credentials that come of them."""
 
 import base64
 import math
@@ -14,21 +14,21 @@ from .web import Answer, Web
 
 __all__ = ["ClientIdentity", "Credentials", "TokenEndpoint"]
 
-#: Seconds before its end from which on a token is not used any more, since the way to the server takes time and clocks
-#: differ; at most a tenth of its life, so that a short one is used as well.
+#: Seconds before its expiry from which on a token is not used, since requests take time and clocks differ; at most a tenth
+#: of its lifetime, so that short-lived tokens are used as well.
 _LEEWAY = 10.0
 
 
 @dataclass
 class ClientIdentity:
-    """Who this client is at one authorization server; nowhere else (AUC-33)."""
+    """The client's identity at one authorization server, and at no other (AUC-33)."""
 
     issuer: str
     client_id: str
     secret: Optional[str] = field(default=None, repr=False)
-    #: How it says so at the token endpoint: "none", "client_secret_basic", "client_secret_post" or "private_key_jwt".
+    #: How it authenticates at the token endpoint: "none", "client_secret_basic", "client_secret_post" or "private_key_jwt".
     method: str = "none"
-    #: As they were registered; none for an id that came from elsewhere.
+    #: As they were registered; empty for an id that was not registered by us.
     redirect_uris: List[str] = field(default_factory=list)
     #: Epoch seconds at which the secret ends; None for never.
     expires_at: Optional[float] = None
@@ -45,7 +45,7 @@ class ClientIdentity:
 
 @dataclass
 class Credentials:
-    """A token for one MCP server, and what it takes to get the next one."""
+    """A token for one MCP server, and all that is needed to refresh it."""
 
     issuer: str
     #: Of the MCP server, as its metadata writes it.
@@ -54,11 +54,11 @@ class Credentials:
     access_token: str = field(repr=False)
     scheme: str = "Bearer"
     refresh_token: Optional[str] = field(default=None, repr=False)
-    #: Epoch seconds; None when the server did not say.
+    #: Epoch seconds; None if the server did not say.
     expires_at: Optional[float] = None
     #: That were granted, as far as is known.
     scopes: List[str] = field(default_factory=list)
-    #: Whether the server's metadata named the issuer; else its place was guessed.
+    #: Whether the server's metadata named the issuer; else its URL was guessed.
     described: bool = True
     #: The private key that the token is bound to, as PEM; None for a bearer's.
     key: Optional[str] = field(default=None, repr=False)
@@ -67,7 +67,7 @@ class Credentials:
 
     @property
     def expired(self) -> bool:
-        """Whether the token is at its end, or nearly."""
+        """Whether the token has expired, or nearly."""
         if self.expires_at is None:
             return False
         early = _LEEWAY if self.lifetime is None else min(_LEEWAY, self.lifetime / 10)
@@ -79,7 +79,7 @@ class Credentials:
 
     @classmethod
     def read(cls, record: Optional[Mapping[str, Any]]) -> "Optional[Credentials]":
-        """Return what :meth:`record` gave; None for nothing, or for what another version has written."""
+        """Return the credentials of a record; None for no record, or for one of another version."""
         if record is None:
             return None
         try:
@@ -92,7 +92,7 @@ class TokenEndpoint:
     """The token endpoint of one authorization server.
 
     :param proofs: makes the proofs of possession that tokens are bound to; None for bearer tokens.
-    :param signing_key: by which a client of "private_key_jwt" says who it is.
+    :param signing_key: by which a client of "private_key_jwt" authenticates.
     """
 
     def __init__(self, web: Web, server: AuthorizationServer, proofs: Optional[Proofs] = None,
@@ -103,9 +103,9 @@ class TokenEndpoint:
                 described: bool = True) -> Credentials:
         """Return new credentials.
 
-        :param fields: of the grant; who the client is and the resource (AUC-13) are added.
+        :param fields: of the grant; client authentication and the resource (AUC-13) are added.
         :param scopes: that are asked for; granted, unless the answer says otherwise (RFC 6749, section 5.1).
-        :raises AuthError: it refused, with its code as ``error``; or its answer is none.
+        :raises AuthError: the server refused, with its code as ``error``; or its answer has no token.
         """
         answer = self._ask(client, {**fields, "resource": resource})
         if answer.status != 200 or answer.error:
@@ -117,17 +117,17 @@ class TokenEndpoint:
     def _ask(self, client: ClientIdentity, fields: Mapping[str, Optional[str]]) -> Answer:
         url = self._server.token_endpoint
         for attempt in (1, 2):
-            # Anew each time: neither an assertion nor a proof is good for two requests.
-            headers, own = self._authenticated(client)
+            # Inside the loop: neither an assertion nor a proof may be used for two requests.
+            headers, own = self._client_authentication(client)
             if self._proofs is not None:
                 headers["DPoP"] = self._proofs.proof("POST", url)
             answer = self._web.post_form(url, "the token endpoint", {**fields, **own}, headers)
-            news = self._proofs is not None and self._proofs.learn(url, answer.headers, headers["DPoP"])
-            if attempt == 2 or not news or answer.error != "use_dpop_nonce":
+            new_nonce = self._proofs is not None and self._proofs.learn(url, answer.headers, headers["DPoP"])
+            if attempt == 2 or not new_nonce or answer.error != "use_dpop_nonce":
                 break
         return answer
 
-    def _authenticated(self, client: ClientIdentity) -> Tuple[Dict[str, str], Dict[str, str]]:
+    def _client_authentication(self, client: ClientIdentity) -> Tuple[Dict[str, str], Dict[str, str]]:
         """Return the headers and the fields that say who the client is.
 
         :raises AuthError: it is of another authorization server, or its key is not at hand.
@@ -142,21 +142,22 @@ class TokenEndpoint:
             return {}, {"client_id": client.client_id, "client_secret": secret}
         if client.method == "private_key_jwt":
             if self._signing_key is None:
-                raise AuthError(f"{client.client_id} shows {self._server.issuer} who it is by a private key, which is not at hand"
-                                " here; use the same ClientCredentials(private_key=...) as before")
+                raise AuthError(f"{client.client_id} authenticates at {self._server.issuer} by a private key, which is not"
+                                " available here; use the same ClientCredentials(private_key=...) as before")
             return {}, {
                 "client_id": client.client_id,
                 "client_assertion_type": "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
                 "client_assertion": client_assertion(self._signing_key, client.client_id, self._server.issuer)}
         return {}, {"client_id": client.client_id}
 
-    def _credentials(self, document: Mapping[str, Any], client: ClientIdentity, resource: str, scopes: List[str]) -> Credentials:
+    def _credentials(self, document: Mapping[str, Any], client: ClientIdentity, resource: str,
+                     scopes: List[str]) -> Credentials:
         token, kind = document.get("access_token"), document.get("token_type")
         scheme = "Bearer" if self._proofs is None else "DPoP"
         if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token or not token:
             raise AuthError(f"{self._server.issuer} answered without an access_token that can be sent")
         if not isinstance(kind, str) or kind.lower() != scheme.lower():
-            # RFC 9449, section 5: who wants a token bound to a key would not know that it is not.
+            # RFC 9449, section 5: a client that asks for a bound token must notice when it gets a bearer token.
             raise AuthError(f"{self._server.issuer} gave a token of the type {str(kind)[:50]!r} in place of {scheme}")
         refresh, granted = document.get("refresh_token"), document.get("scope")
         key = None if self._proofs is None else self._proofs.key.pem
@@ -167,9 +168,9 @@ class TokenEndpoint:
             granted.split() if isinstance(granted, str) and granted.strip() else list(scopes), key=key, lifetime=lifetime)
 
     def refresh(self, old: Credentials) -> Credentials:
-        """Return new credentials for old ones, whose refresh token is not used again when there is a new one (AUC-49).
+        """Return new credentials for old ones; a rotated refresh token replaces the old one (AUC-49).
 
-        :raises AuthError: it refused; ``error`` is ``invalid_grant`` when the refresh token is good no more.
+        :raises AuthError: the server refused; ``error`` is ``invalid_grant`` if the refresh token is no longer valid.
         """
         with self._web.uninterrupted():
             new = self.request(old.client, old.resource, {"grant_type": "refresh_token", "refresh_token": old.refresh_token},
@@ -178,9 +179,9 @@ class TokenEndpoint:
         return new
 
     def revoke(self, credentials: Credentials) -> None:
-        """Tell the server that the tokens are needed no more (RFC 7009); where it can be told.
+        """Revoke the tokens (RFC 7009), if the server has a revocation endpoint.
 
-        :raises AuthError: it could not be told.
+        :raises AuthError: the server did not revoke them.
         """
         url = self._server.revocation_endpoint
         if url is None:
@@ -189,10 +190,10 @@ class TokenEndpoint:
         for kind in ("refresh_token", "access_token"):
             token = getattr(credentials, kind)
             if token:
-                headers, own = self._authenticated(credentials.client)
+                headers, own = self._client_authentication(credentials.client)
                 answer = self._web.post_form(url, "the revocation endpoint", {"token": token, "token_type_hint": kind, **own},
                                              headers)
-                # RFC 7009, section 2.2.1: a token that says all by itself lives until its end.
+                # RFC 7009, section 2.2.1: a self-contained token cannot be revoked and stays valid until it expires.
                 if answer.status != 200 and answer.error != "unsupported_token_type" and refused is None:
                     refused = AuthError(f"{self._server.issuer} did not revoke the {kind}: {answer.explain()}",
                                         error=answer.error)
@@ -201,7 +202,7 @@ class TokenEndpoint:
 
 
 def _lifetime(seconds: Any) -> Optional[float]:
-    """Return for how long a token is good; None when what the server says is no time (AUTH-34)."""
+    """Return a token's lifetime; None if the server's value is not a time (AUTH-34)."""
     try:
         span = float(seconds)
     except (OverflowError, TypeError, ValueError):

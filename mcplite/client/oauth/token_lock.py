@@ -82,7 +82,7 @@ class TokenLock:
         def check() -> None:
             exchange.next_timeout()
             if time.monotonic() > end:
-                raise AuthError(f"another process has been getting a token for {self._name} for {_MOST_SECONDS:g} s; look for one"
-                                " that is stopped, or in the middle of a login")
+                raise AuthError(f"another process has been getting a token for {self._name} for {_MOST_SECONDS:g} s; look for"
+                                " one that is stopped, or in the middle of a login")
 
         return check

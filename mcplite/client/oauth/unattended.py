@@ -1,6 +1,6 @@
-"""Tokens without a user: for jobs, services and companies that decide for their people.
+"""Grants without a user: for jobs, services and companies that decide for their people.
 
-Nobody looks at where they send their secrets, so each insists on the one authorization server that is meant (AUTH-31).
+No user sees where they send their secrets, so each requires the one authorization server that may have them (AUTH-31).
 """
 
 from typing import Callable, Optional, Sequence, Union
@@ -22,12 +22,12 @@ _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
 _ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
-#: A text, or what gives it anew each time: those of a platform do not last long.
+#: A text, or a callable that returns the current one: assertions of a platform are short-lived.
 Assertion = Union[str, Callable[[], str]]
 
 
 class _Unattended(Grant):
-    """What they share: a client that was registered by hand, at one authorization server."""
+    """The common part: a client that was registered by hand, at one authorization server."""
 
     def __init__(self, client_id: str, client_secret: Optional[str], issuer: str, scopes: Union[str, Sequence[str]],
                  store: Optional[Store], dpop: bool) -> None:
@@ -36,7 +36,7 @@ class _Unattended(Grant):
         check_url(issuer, "issuer=")
         for name, value in (("client_id", client_id), ("client_secret", client_secret)):
             if not (value is None and name == "client_secret" or isinstance(value, str) and value):
-                # As a variable of the environment is that nobody has set; without a secret a request would go unauthenticated.
+                # Such as an unset variable of the environment; without a secret the request would be unauthenticated.
                 raise ValueError(f"{name}= is a text that is not empty")
         super().__init__(issuer=issuer, scopes=scopes, store=store, dpop=dpop)
         self._client_id, self._client_secret = client_id, client_secret
@@ -53,16 +53,16 @@ class ClientCredentials(_Unattended):
     """Gets tokens for the program itself, by a secret or by a key (RFC 6749, section 4.4; RFC 7523).
 
     :param client_id: as the authorization server knows this program.
-    :param client_secret: or
-    :param private_key: as PEM, whose public half the server knows (needs the extra ``jwt``).
+    :param client_secret: its secret; or
+    :param private_key: its key as PEM, whose public half the server knows (needs the extra ``jwt``).
     :param issuer: the authorization server, exactly as it writes itself.
-    :param algorithm: of the signature; by default what fits the key.
+    :param algorithm: of the signature; by default the usual one of the key.
     :param key_id: of the key, if the server needs it.
-    :param scopes: to ask for, besides what the MCP server says it needs.
+    :param scopes: to ask for, besides those that the MCP server says it needs.
     :param store: where tokens are kept; by default in memory.
     :param dpop: as for :class:`OAuth`.
-    :raises ValueError: not exactly one of secret and key, or an option that cannot be used.
-    :raises AuthError: signing with a key needs what is not installed.
+    :raises ValueError: not exactly one of secret and key is given, or an option cannot be used.
+    :raises AuthError: signing with a key needs packages that are not installed.
     """
 
     extension = "io.modelcontextprotocol/oauth-client-credentials"
@@ -93,13 +93,13 @@ class ClientCredentials(_Unattended):
 
 
 class WorkloadIdentity(_Unattended):
-    """Gets tokens for what a platform says of this program: a JWT of Kubernetes, of a cloud, of a CI (RFC 7523).
+    """Gets tokens for a platform's assertion about this program: a JWT of Kubernetes, of a cloud, of a CI (RFC 7523).
 
-    :param assertion: the JWT, or a callable that returns the present one.
+    :param assertion: the JWT, or a callable that returns the current one.
     :param client_id: as the authorization server knows this program.
     :param issuer: the authorization server, exactly as it writes itself.
-    :param client_secret: if the server wants one besides.
-    :param scopes: to ask for, besides what the MCP server says it needs.
+    :param client_secret: if the server requires one as well.
+    :param scopes: to ask for, besides those that the MCP server says it needs.
     :param store: where tokens are kept; by default in memory.
     :param dpop: as for :class:`OAuth`.
     :raises ValueError: an option cannot be used.
@@ -120,17 +120,17 @@ class WorkloadIdentity(_Unattended):
 class EnterpriseManaged(_Unattended):
     """Gets tokens by a company's identity provider, which decides which of its people may use which server (ID-JAG).
 
-    The user is logged in there already; their ID token is exchanged for a grant to one authorization server, and that for
-    a token.
+    The user is logged in there already. The user's ID token is exchanged for a grant to one authorization server, and that
+    grant for a token.
 
-    :param id_token: of the user, or a callable that returns the present one.
+    :param id_token: of the user, or a callable that returns the current one.
     :param idp_token_endpoint: where the identity provider exchanges it.
     :param idp_client_id: as the identity provider knows this program.
     :param idp_client_secret: if it has one there.
-    :param client_id: as the MCP server's authorization server knows it, with
-    :param client_secret: there.
+    :param client_id: as the MCP server's authorization server knows this program.
+    :param client_secret: its secret there, if it has one.
     :param issuer: that authorization server, exactly as it writes itself.
-    :param scopes: to ask for, besides what the MCP server says it needs.
+    :param scopes: to ask for, besides those that the MCP server says it needs.
     :param store: where tokens are kept; by default in memory.
     :param dpop: as for :class:`OAuth`.
     :raises ValueError: an option cannot be used, such as an endpoint that is not of https.
@@ -155,17 +155,17 @@ class EnterpriseManaged(_Unattended):
         scope = " ".join(request.scopes) or None
         answer = request.web.post_form(self._idp, "the identity provider", {
             "grant_type": _EXCHANGE, "requested_token_type": _ID_JAG, "subject_token": _text(self._id_token),
-            "subject_token_type": _ID_TOKEN, "audience": request.server.issuer, "resource": request.resource.resource, "scope": scope,
-            "client_id": self._idp_client_id, "client_secret": self._idp_client_secret})
+            "subject_token_type": _ID_TOKEN, "audience": request.server.issuer, "resource": request.resource.resource,
+            "scope": scope, "client_id": self._idp_client_id, "client_secret": self._idp_client_secret})
         grant = answer.document.get("access_token")
         if answer.status != 200 or answer.error or not isinstance(grant, str):
             raise AuthError(f"the identity provider gave no grant for {request.resource.resource}: {answer.explain()}",
                             error=answer.error)
         if answer.document.get("issued_token_type", _ID_JAG) != _ID_JAG:
-            raise AuthError("the identity provider gave something else than a grant for another server (id-jag)")
+            raise AuthError("the identity provider gave another kind of token than a grant for another server (id-jag)")
         return self.endpoint(request.web, request.server, request.proofs).request(
-            self._client(request.server), request.resource.resource, {"grant_type": _JWT_BEARER, "assertion": grant, "scope": scope},
-            request.scopes, request.resource.described)
+            self._client(request.server), request.resource.resource,
+            {"grant_type": _JWT_BEARER, "assertion": grant, "scope": scope}, request.scopes, request.resource.described)
 
 
 def _text(assertion: Assertion) -> str:
@@ -173,9 +173,10 @@ def _text(assertion: Assertion) -> str:
     if not isinstance(assertion, str):
         try:
             text = assertion()
-        except Exception as error:  # whatever a platform's own code raises: there is no token
-            raise AuthError(f"what is to prove who this program is could not be had: {type(error).__name__}: {error}") from error
+        except Exception as error:  # of any type: it is the caller's code
+            reason = f"{type(error).__name__}: {error}"
+            raise AuthError(f"the assertion about this program could not be obtained: {reason}") from error
     if not isinstance(text, str) or not text:
-        raise AuthError(f"what is to prove who this program is must be a text, not {type(text).__name__}"
+        raise AuthError(f"the assertion about this program must be a text, not {type(text).__name__}"
                         f"{'' if text else ' that is empty'}")
     return text

@@ -139,8 +139,8 @@ _JSON = {"Content-Type": "application/json", "Accept": "application/json"}
 #: Characters of an error's description that are shown.
 _LONGEST_DESCRIPTION = 200
 #: Fields of a form that are secret.
-_SECRETS = frozenset({"assertion", "client_assertion", "client_secret", "code", "code_verifier", "refresh_token", "subject_token",
-                      "token"})
+_SECRETS = frozenset({"assertion", "client_assertion", "client_secret", "code", "code_verifier", "refresh_token",
+                      "subject_token", "token"})
 
 
 @dataclass

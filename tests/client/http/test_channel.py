@@ -11,7 +11,7 @@ from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase, HTTPDigestAuth
 
 import mcplite
-from mcplite.client.http import get_stream as listener, reading as httpreading
+from mcplite.client.http import get_stream, reading
 from mcplite.client.http.channel import HTTPChannel
 from tests.support.webscript import WebScript
 
@@ -64,14 +64,14 @@ def test_a_server_without_sessions(script):
     assert all("mcp-session-id" not in request.headers for request in script.requests)
 
 
-def test_no_stream_is_opened_when_nobody_listens(script):
+def test_listen_false_opens_no_stream(script):
     with connect(script, listen=False) as client:
         client.ping()
     assert "GET" not in [request.method for request in script.requests]
 
 
 @pytest.mark.parametrize("status", [200, 404, 405, 500])
-def test_the_goodbye_may_fail(script, status):
+def test_the_end_of_a_session_may_fail(script, status):
     script.on_DELETE = lambda request, answer: answer.status(status)  # SESS-11
     with connect(script) as client:
         client.ping()
@@ -154,7 +154,7 @@ def test_a_connection_is_used_again_behind_json_and_behind_events(script):
     assert script.connections == 1
 
 
-def test_a_stream_that_goes_on_behind_its_answer_is_not_waited_for(script):
+def test_a_stream_that_continues_after_the_answer_is_not_waited_for(script):
     def play(request, answer):
         answer.events(script.text(request, "early"))
         answer.hold()
@@ -169,7 +169,7 @@ def test_a_stream_that_goes_on_behind_its_answer_is_not_waited_for(script):
     ("text/html", "<html>", "Is this the URL of an MCP server"),
     ("application/json", '{"jsonrpc":"2.0","method":"x"}', "not its answer"),
 ])
-def test_answers_that_are_none(script, kind, body, expected):
+def test_responses_that_are_not_answers(script, kind, body, expected):
     script.on_ping = lambda request, answer: answer.status(200, body, Content_Type=kind)
     with connect(script) as client:
         with pytest.raises(mcplite.ProtocolError, match=expected):
@@ -230,7 +230,7 @@ def test_a_compressed_answer_is_refused(script):
         client.ping()
 
 
-def test_nobody_is_there():
+def test_an_unreachable_server():
     with WebScript() as script:
         url = script.url
     with pytest.raises(mcplite.TransportError, match=f"cannot reach {url}.*refused"):
@@ -270,7 +270,7 @@ SLOW = pytest.mark.parametrize("play", [drip_headers, drip_body, drip_comments, 
 
 
 @SLOW
-def test_a_deadline_holds_whatever_drips(script, play):
+def test_a_deadline_holds_for_a_response_that_drips(script, play):
     # TIME-01: a limit for each read would never be reached.
     script.on_ping = play
     with connect(script) as client:
@@ -307,7 +307,7 @@ def test_cancelling_from_another_thread_ends_a_read(script):
 
 
 def test_a_server_that_does_not_read_is_given_up():
-    # Nobody accepts: the kernel takes the connection, and some of the request.
+    # No program accepts: the kernel takes the connection, and some of the request.
     import socket
 
     with WebScript() as script:
@@ -324,7 +324,7 @@ def test_a_server_that_does_not_read_is_given_up():
 # --- streams that break -----------------------------------------------------------------------------------------
 
 
-def test_a_stream_that_breaks_goes_on_behind_its_last_event(script):
+def test_a_broken_stream_is_resumed_behind_its_last_event(script):
     # RES-04, HTTP-17, HTTP-18: in the middle of an event, with a retry time.
     calls = []
 
@@ -348,9 +348,9 @@ def test_a_stream_that_breaks_goes_on_behind_its_last_event(script):
     assert seen == [1, 2] and len(calls) == 1
 
 
-def test_a_stream_that_falls_silent_goes_on_over_another_connection(script, monkeypatch):
+def test_a_silent_stream_is_resumed_over_another_connection(script, monkeypatch):
     # REL-44
-    monkeypatch.setattr(httpreading, "_SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(reading, "_SILENT_SECONDS", 0.5)
 
     def play(request, answer):
         answer.events("id: a-0\nretry: 100\ndata:\n\n")
@@ -416,7 +416,7 @@ def test_a_stream_that_ends_without_an_answer(script):
 
 
 @pytest.mark.parametrize("status, attempts", [(400, 1), (405, 1), (503, 5)])
-def test_going_on_is_refused(script, status, attempts):
+def test_resumption_is_refused(script, status, attempts):
     def play(request, answer):
         answer.events("id: a-0\nretry: 1\ndata:\n\n")
         answer.cut()
@@ -442,7 +442,7 @@ def test_a_json_answer_that_is_cut_short(script):
         client.ping()
 
 
-def test_a_connection_that_was_closed_while_it_rested(script):
+def test_an_idle_connection_that_was_closed(script):
     # What only reads is sent again; what may have run is not, and says so.
     first = []
 
@@ -482,7 +482,7 @@ class Forgetful(WebScript):
         return lost
 
 
-def test_a_lost_session_is_opened_anew_once_for_all_threads():
+def test_a_lost_session_is_reopened_once_for_all_threads():
     # SESS-09
     with Forgetful() as script:
         script.on_tools_call = lambda request, answer: answer.json(script.text(request, script.session))
@@ -501,7 +501,7 @@ def test_a_lost_session_is_opened_anew_once_for_all_threads():
         assert [r.message["params"]["uri"] for r in subscribed] == ["a://b"]
 
 
-def test_a_call_that_was_lost_in_work_is_not_sent_again():
+def test_a_call_that_was_lost_while_it_was_served_is_not_sent_again():
     with Forgetful() as script:
         def play(request, answer):
             answer.events("id: a-0\nretry: 1\ndata:\n\n")
@@ -516,7 +516,7 @@ def test_a_call_that_was_lost_in_work_is_not_sent_again():
         assert len(script.wait_for("tools/call")) == 1
 
 
-def test_a_notification_finds_out_as_well():
+def test_a_notification_notices_a_lost_session():
     with Forgetful() as script, connect(script) as client:
         script.forget()
         client.notify("notifications/roots/list_changed")
@@ -532,7 +532,7 @@ def test_a_server_that_forgets_at_once_is_not_asked_for_ever():
 
 
 def test_a_server_that_forgets_every_session_is_given_up():
-    # REL-47: no more than three new sessions a minute, whoever asks.
+    # REL-47: no more than three new sessions a minute, for all callers together.
     with WebScript() as script:
         script.on_ping = lambda request, answer: answer.status(404)
         with connect(script, listen=False) as client:
@@ -553,7 +553,7 @@ def test_a_server_without_a_get_stream_that_says_404(script):
 # --- the GET stream ---------------------------------------------------------------------------------------------------
 
 
-def test_news_come_on_the_stream_of_the_session(script):
+def test_notifications_come_on_the_get_stream(script):
     def listen(request, answer):
         answer.events({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
         answer.hold()
@@ -564,7 +564,7 @@ def test_news_come_on_the_stream_of_the_session(script):
         assert changed.wait(LIMIT)
 
 
-def test_the_stream_is_opened_again_behind_its_last_event(script):
+def test_the_get_stream_is_resumed_behind_its_last_event(script):
     # HTTP-28
     def listen(request, answer):
         if "last-event-id" not in request.headers:
@@ -580,7 +580,7 @@ def test_the_stream_is_opened_again_behind_its_last_event(script):
     assert [request.headers.get("last-event-id") for request in script.wait_for("GET", 2)][:2] == [None, "g-1"]
 
 
-def test_the_stream_begins_anew_when_its_events_are_gone(script):
+def test_the_get_stream_restarts_when_its_events_are_gone(script):
     def listen(request, answer):
         seen = len(script.wait_for("GET"))
         if seen == 1:
@@ -597,7 +597,7 @@ def test_the_stream_begins_anew_when_its_events_are_gone(script):
 
 def test_a_silent_stream_is_opened_again(script, monkeypatch):
     # A peer that is gone without a word: nothing breaks, and nothing comes.
-    monkeypatch.setattr(listener, "_SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(get_stream, "_SILENT_SECONDS", 0.5)
 
     def listen(request, answer):
         answer.events("id: g-1\nretry: 100\ndata:\n\n")
@@ -608,7 +608,7 @@ def test_a_silent_stream_is_opened_again(script, monkeypatch):
         assert [request.headers.get("last-event-id") for request in script.wait_for("GET", 2)][:2] == [None, "g-1"]
 
 
-def test_the_listener_opens_a_lost_session_anew():
+def test_the_get_stream_reopens_a_lost_session():
     with Forgetful() as script:
         def listen(request, answer):
             if request.headers["mcp-session-id"] == "s1":
@@ -640,7 +640,8 @@ def test_a_redirect_within_the_origin_is_followed(script, status):
     assert moved.endswith(script.requests[1].path)
 
 
-@pytest.mark.parametrize("status, location", [(307, "http://localhost:1/mcp"), (301, "/elsewhere"), (302, "/x"), (307, "ftp://x/")])
+@pytest.mark.parametrize("status, location", [
+    (307, "http://localhost:1/mcp"), (301, "/elsewhere"), (302, "/x"), (307, "ftp://x/")])
 def test_other_redirects_are_not_followed(script, status, location):
     # SESS-04: neither the session id nor a token goes to another origin.
     script.on_ping = lambda request, answer: answer.status(status, Location=location)
@@ -651,7 +652,7 @@ def test_other_redirects_are_not_followed(script, status, location):
 
 def test_redirects_in_circles(script):
     script.on_ping = lambda request, answer: answer.status(307, Location="/mcp")
-    with connect(script) as client, pytest.raises(mcplite.TransportError, match="circles"):
+    with connect(script) as client, pytest.raises(mcplite.TransportError, match="in a circle"):
         client.ping()
 
 

@@ -130,7 +130,7 @@ def test_a_login_at_the_first_request(auth, real, user, grant, era):
     assert not any(token in request.path for request in real.requests)
 
 
-def test_the_revision_is_said_where_servers_of_early_2025_want_it(auth, real, grant):
+def test_the_revision_is_sent_to_servers_of_early_2025(auth, real, grant):
     with legacy(real, grant):
         assert {request.headers.get("mcp-protocol-version") for request in auth.requests if "well-known" in request.path} == {
             "2025-11-25"}  # AUM-03
@@ -140,7 +140,7 @@ def test_the_revision_is_said_where_servers_of_early_2025_want_it(auth, real, gr
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_the_time_for_a_login_is_not_the_calls(real, user, grant, auth, era):
+def test_the_time_of_a_login_does_not_count_for_the_call(real, user, grant, auth, era):
     # AUC-52
     with connect(real, grant, era=era) as client:
         auth.end()
@@ -150,7 +150,7 @@ def test_the_time_for_a_login_is_not_the_calls(real, user, grant, auth, era):
     assert len(user.visits) == 2
 
 
-def test_the_time_of_other_calls_stands_still_as_well(auth, script, user, grant):
+def test_the_clock_of_other_calls_is_paused_as_well(auth, script, user, grant):
     # They wait for the same token.
     with legacy(script, grant) as client:
         auth.end()
@@ -162,7 +162,7 @@ def test_the_time_of_other_calls_stands_still_as_well(auth, script, user, grant)
 
 
 @pytest.mark.parametrize("which", ["description", "metadata"])
-def test_the_time_that_servers_take_is_the_calls(auth, script, user, grant, which):
+def test_the_time_that_servers_take_counts_for_the_call(auth, script, user, grant, which):
     # A hostile one could make each call wait for half a minute, document by document.
     script.free.add("DELETE")  # the goodbye
     with legacy(script, grant) as client:
@@ -180,7 +180,7 @@ def test_the_time_that_servers_take_is_the_calls(auth, script, user, grant, whic
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_the_time_to_connect_is_not_the_logins(real, user, grant, era):
+def test_the_time_of_a_login_does_not_count_for_connecting(real, user, grant, era):
     take_long(user)
     with connect(real, grant, era=era, open_timeout=SHORT) as client:
         client.list_tools()
@@ -215,7 +215,7 @@ def test_a_message_to_a_server_of_2024_waits_for_a_login(auth, old, user, grant)
     assert len(user.visits) == 2
 
 
-def test_answers_to_questions_do_not_pay_for_the_login(auth, user, grant):
+def test_input_rounds_do_not_lose_the_time_of_a_login(auth, user, grant):
     # The user's time before the first round is not taken from what the next round may need.
     app = mcplite.Server("asks")
 
@@ -234,7 +234,7 @@ def test_answers_to_questions_do_not_pay_for_the_login(auth, user, grant):
 
 
 @pytest.mark.parametrize("server, options", ROADS)
-def test_a_call_is_called_off_in_the_middle_of_a_login(request, auth, user, grant, server, options):
+def test_a_call_is_cancelled_during_a_login(request, auth, user, grant, server, options):
     with connect(request.getfixturevalue(server), grant, **options) as client:
         auth.end()
         auth.refreshable.clear()
@@ -247,11 +247,11 @@ def test_a_call_is_called_off_in_the_middle_of_a_login(request, auth, user, gran
         assert isinstance(error, mcplite.Cancelled) and error.reason == "enough"
         user.may.set()
         client.request("tools/list")
-    assert len(user.visits) == 3  # nobody was asked for the sake of what calls it off
+    assert len(user.visits) == 3  # and the cancel notice asked no user
 
 
 @pytest.mark.parametrize("server, options", ROADS)
-def test_a_client_is_closed_in_the_middle_of_a_login(request, auth, user, grant, server, options):
+def test_a_client_is_closed_during_a_login(request, auth, user, grant, server, options):
     script = request.getfixturevalue(server)
     script.free.add("DELETE")
     client = connect(script, grant, **options).open()
@@ -265,7 +265,7 @@ def test_a_client_is_closed_in_the_middle_of_a_login(request, auth, user, grant,
 
 
 @pytest.mark.parametrize("server, options", ROADS)
-def test_a_client_is_closed_in_the_middle_of_its_first_login(request, user, grant, server, options):
+def test_a_client_is_closed_during_its_first_login(request, user, grant, server, options):
     user.may.clear()
     client = connect(request.getfixturevalue(server), grant, **options)
     work = Work(client.open)
@@ -313,7 +313,7 @@ def test_no_connection_is_left_open_by_a_login_that_fails(auth, script, user, gr
 # --- every road ---------------------------------------------------------------------------------------------
 
 
-def test_the_stream_to_listen_to_gets_a_new_token(auth, script, user, grant):
+def test_the_get_stream_gets_a_new_token(auth, script, user, grant):
     # AUC-54
     opened = threading.Event()
 
@@ -336,7 +336,7 @@ def test_the_stream_to_listen_to_gets_a_new_token(auth, script, user, grant):
     assert gets[0] == first[0] and len(gets) == 2 and auth.count("refresh_token") == 1 and len(user.visits) == 1
 
 
-def test_the_goodbye_gets_a_new_token(auth, script, user, grant):
+def test_the_end_of_a_session_gets_a_new_token(auth, script, user, grant):
     client = legacy(script, grant).open()
     auth.end()
     client.close()
@@ -344,7 +344,7 @@ def test_the_goodbye_gets_a_new_token(auth, script, user, grant):
     assert auth.count("refresh_token") == 1 and len(user.visits) == 1
 
 
-def test_nobody_is_asked_to_log_in_for_a_goodbye(auth, script, user, grant):
+def test_no_user_is_asked_to_log_in_for_the_end_of_a_session(auth, script, user, grant):
     client = legacy(script, grant).open()
     auth.end()
     auth.refreshable.clear()
@@ -352,7 +352,7 @@ def test_nobody_is_asked_to_log_in_for_a_goodbye(auth, script, user, grant):
     assert len(user.visits) == 1
 
 
-def test_a_goodbye_without_a_token_fails_nobody_else(auth, script, user, grant):
+def test_the_end_of_a_session_without_a_token_fails_no_other_request(auth, script, user, grant):
     # Another client asks the user at the same time, who has not been heard yet.
     with legacy(script, grant) as other:
         client = legacy(script, grant).open()
@@ -385,7 +385,7 @@ def test_notifications_get_a_new_token(auth, script, grant):
     assert auth.count("refresh_token") == 1
 
 
-def test_a_stream_of_2024_and_what_is_posted_beside_it_get_tokens(auth, old, user, grant):
+def test_the_stream_and_the_posts_of_http_sse_get_tokens(auth, old, user, grant):
     with connect(old, grant, type="sse") as client:
         client.ping()
         auth.end()
@@ -410,7 +410,7 @@ def test_a_subscription_gets_a_new_token(auth, real, user, grant):
     assert sum(request.does == "subscriptions/listen" for request in real.requests) == 2
 
 
-def test_a_response_that_broke_off_is_gone_on_with_by_a_new_token(auth, script, user, grant):
+def test_a_broken_response_is_resumed_with_a_new_token(auth, script, user, grant):
     def begin(request, answer):
         answer.events("id: 1\nretry: 10\ndata:\n\n")
         script.asked = request
@@ -427,10 +427,10 @@ def test_a_response_that_broke_off_is_gone_on_with_by_a_new_token(auth, script, 
     assert auth.count("refresh_token") == 1 and len(user.visits) == 1
 
 
-# --- nobody is bothered in the background -------------------------------------------------------------------
+# --- no user is asked in the background -------------------------------------------------------------------
 
 
-def test_a_response_that_nobody_may_go_on_with_costs_one_login(auth, script, user, grant):
+def test_a_refused_resumption_costs_one_login(auth, script, user, grant):
     def begin(request, answer):
         answer.events("id: 1\nretry: 10\ndata:\n\n")
         answer.end()
@@ -442,7 +442,7 @@ def test_a_response_that_nobody_may_go_on_with_costs_one_login(auth, script, use
     assert len(user.visits) == 2  # the first one, and AUTH-48
 
 
-def test_a_stream_that_nobody_may_listen_to_costs_one_login(auth, script, user, grant, monkeypatch):
+def test_a_refused_get_stream_costs_one_login(auth, script, user, grant, monkeypatch):
     from mcplite.client.http.resumption import ResumableStream
 
     monkeypatch.setattr(ResumableStream, "delay", lambda stream: 0.0)
@@ -456,7 +456,7 @@ def test_a_stream_that_nobody_may_listen_to_costs_one_login(auth, script, user, 
     assert len(user.visits) == 2
 
 
-def test_a_user_who_says_no_is_not_asked_again_by_what_listens(auth, script, user, grant, monkeypatch):
+def test_a_user_who_refuses_is_not_asked_again_by_the_get_stream(auth, script, user, grant, monkeypatch):
     from mcplite.client.http.resumption import ResumableStream
 
     monkeypatch.setattr(ResumableStream, "delay", lambda stream: 0.02)
@@ -469,7 +469,7 @@ def test_a_user_who_says_no_is_not_asked_again_by_what_listens(auth, script, use
     assert len(user.visits) == 2
 
 
-def test_a_user_who_says_no_is_not_asked_again_by_a_subscription(auth, real, user, grant):
+def test_a_user_who_refuses_is_not_asked_again_by_a_subscription(auth, real, user, grant):
     with connect(real, grant, era="modern") as client:
         with client.listen(resources=["memo://x"]) as events:
             auth.denies = True
@@ -481,8 +481,8 @@ def test_a_user_who_says_no_is_not_asked_again_by_a_subscription(auth, real, use
     assert len(user.visits) == 2
 
 
-def test_what_listens_goes_on_when_the_network_is_back(auth, script, user, grant, monkeypatch):
-    # A token cannot be refreshed by somebody who has no network; that is no reason to give up.
+def test_the_get_stream_resumes_when_the_network_is_back(auth, script, user, grant, monkeypatch):
+    # Without a network a token cannot be refreshed; that is no reason to give up.
     from mcplite.client.http.resumption import ResumableStream
 
     monkeypatch.setattr(ResumableStream, "delay", lambda stream: 0.05)
@@ -545,7 +545,7 @@ def test_each_of_two_servers_gets_its_own_token(auth, user, grant):
         assert {fields["resource"] for fields in auth.asked} == {one.url, other.url}  # AUC-13
 
 
-def test_two_servers_of_one_host_are_two(auth, user, grant):
+def test_two_servers_of_one_host_have_two_tokens(auth, user, grant):
     with Protected(auth) as one:
         with legacy(one, grant) as client:
             client.ping()
@@ -560,7 +560,7 @@ def test_two_servers_of_one_host_are_two(auth, user, grant):
 
 
 @pytest.mark.parametrize("url", ["http://mcp.example/mcp", "http://127.0.0.1.example/mcp", "http://me:secret@127.0.0.1/mcp"])
-def test_no_token_goes_where_others_can_read_it(grant, url):
+def test_no_token_is_sent_in_the_clear(grant, url):
     with pytest.raises(ValueError, match="https|user name") as caught:
         mcplite.connect(url, auth=grant).open()
     assert "secret" not in str(caught.value)
@@ -581,7 +581,7 @@ class Header(AuthBase):
     (mcplite.Bearer(lambda: "fresh"), "authorization", "Bearer fresh"),
     (Header(), "x-key", "k"),
 ])
-def test_what_is_no_oauth_goes_with_each_request_and_is_not_asked_for_again(given, name, expected):
+def test_other_credentials_are_sent_with_each_request_and_not_renewed(given, name, expected):
     with WebScript() as script:
         with mcplite.connect(script.url, auth=given, era="legacy", timeout=LIMIT) as client:
             client.ping()
@@ -656,7 +656,7 @@ def test_no_secret_is_in_logs_errors_or_reprs(auth, script, user, caplog):
     assert not [secret for secret in secrets if secret in text]
 
 
-def test_a_token_does_not_follow_a_redirect_to_what_is_beside_the_server():
+def test_a_token_does_not_follow_a_redirect_beside_the_server():
     # AUTH-39
     with AuthServer() as auth, Protected(auth) as script:
         seen = []

@@ -48,7 +48,7 @@ def script():
         yield script
 
 
-def test_it_is_found_by_itself(script):
+def test_a_server_of_http_sse_is_detected(script):
     # LSSE-12, LSSE-13: a POST first, without a handshake and with one, then the stream.
     with mcplite.connect(script.url, timeout=LIMIT) as client:
         assert client.protocol_version == "2024-11-05"
@@ -58,14 +58,14 @@ def test_it_is_found_by_itself(script):
     assert all("mcp-session-id" not in request.headers for request in script.requests)
 
 
-def test_it_is_used_at_once_when_it_is_known(script):
+def test_type_sse_skips_detection(script):
     with mcplite.connect(script.url, type="sse", headers={"X-Mine": "yes"}, timeout=LIMIT) as client:
         client.ping()
     assert script.requests[0].method == "GET" and all(r.headers["x-mine"] == "yes" for r in script.requests)
 
 
 @pytest.mark.parametrize("status", [400, 404])
-def test_other_statuses_mean_it_as_well(script, status):
+def test_statuses_that_lead_to_http_sse(script, status):
     def refuse(request, answer):
         return answer.status(status) if request.path == "/sse" else NotImplemented
 
@@ -76,14 +76,14 @@ def test_other_statuses_mean_it_as_well(script, status):
 
 @pytest.mark.parametrize("status, error",
                          [(401, mcplite.AuthError), (500, mcplite.HTTPStatusError), (403, mcplite.HTTPStatusError)])
-def test_other_failures_do_not(script, status, error):
+def test_failures_that_do_not_lead_to_http_sse(script, status, error):
     script.on_initialize = lambda request, answer: answer.status(status)
     with pytest.raises(error):
         mcplite.connect(script.url, timeout=LIMIT).open()
     assert [request.does for request in script.requests] == ["server/discover", "initialize"]
 
 
-def test_a_server_that_knows_neither():
+def test_a_server_with_neither_transport():
     with WebScript(lambda request, answer: answer.status(404, "nothing here")) as script:
         with pytest.raises(mcplite.HTTPStatusError, match="'initialize' with 404: nothing here"):
             mcplite.connect(script.url, timeout=LIMIT).open()
@@ -102,7 +102,7 @@ def test_an_endpoint_as_a_whole_url(script):
         client.ping()
 
 
-def test_a_stream_that_ends_ends_the_conversation(script):
+def test_the_end_of_the_stream_ends_the_connection(script):
     # LSSE-10
     gone = threading.Event()
     with mcplite.connect(script.url, type="sse", timeout=LIMIT, on_disconnect=lambda error: gone.set()) as client:
@@ -119,7 +119,7 @@ def test_a_message_that_is_refused(script):
             client.ping()
 
 
-def test_closing_ends_a_call_that_waits(script):
+def test_close_ends_a_waiting_call(script):
     script.on_ping = lambda request, answer: answer.status(202)
     with mcplite.connect(script.url, type="sse", timeout=LIMIT) as client, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(client.ping)

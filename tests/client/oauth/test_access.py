@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import mcplite
-from mcplite.client.oauth import stepup, token_lock, web as webs
+from mcplite.client.oauth import stepup, token_lock, web as web_module
 from mcplite.client.oauth.discovery import AuthorizationServer
 from mcplite.net.exchange import Exchange, Stopped
 from mcplite.net.link import Link
@@ -32,10 +32,10 @@ import mcplite
 
 url, path, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 
-def nobody(url):
-    raise AssertionError("nobody is to be asked")
+def refuse(url):
+    raise AssertionError("no user is to be asked")
 
-grant = mcplite.OAuth(ask=nobody, redirect_uri="http://127.0.0.1:8765/callback", store=mcplite.FileStore(path))
+grant = mcplite.OAuth(ask=refuse, redirect_uri="http://127.0.0.1:8765/callback", store=mcplite.FileStore(path))
 wrong = []
 
 def use(client):
@@ -203,7 +203,7 @@ def test_a_refused_token_is_refreshed_once_for_all_threads(auth, script, user):
 
 
 def test_a_login_that_fails_fails_for_all_and_the_user_is_asked_once(auth, script, user, grant):
-    # Those are refused only afterwards whose requests were on their way already: they are not asked anew either.
+    # Requests that were already sent are refused afterwards: they do not ask the user again either.
     auth.denies = True
     failed, first = threading.Event(), threading.Event()
 
@@ -228,7 +228,7 @@ def test_a_login_that_fails_fails_for_all_and_the_user_is_asked_once(auth, scrip
         (mcplite.AuthError, str(outcomes[0]), "access_denied")}
 
 
-def test_those_who_wait_while_a_login_fails_get_its_error(auth, script, user, grant):
+def test_threads_that_wait_while_a_login_fails_get_its_error(auth, script, user, grant):
     auth.denies = True
     user.may.clear()
     with linked(script, grant) as ping:
@@ -242,7 +242,7 @@ def test_those_who_wait_while_a_login_fails_get_its_error(auth, script, user, gr
 
 
 class _Told(Exchange):
-    """An exchange that tells when its thread waits for somebody else's login."""
+    """An exchange that tells when its thread waits for the login of another."""
 
     def __init__(self):
         super().__init__(lambda: LIMIT)
@@ -279,7 +279,7 @@ def test_the_user_is_asked_again_by_a_request_that_begins_later(auth, script, us
 
 
 @pytest.mark.parametrize("error", [ValueError("no window"), mcplite.AuthError("gave up")])
-def test_a_way_of_asking_that_breaks_is_tried_once_for_all(script, user, grant, error):
+def test_a_user_agent_that_fails_is_tried_once_for_all(script, user, grant, error):
     def broken(url):
         raise error
 
@@ -296,7 +296,7 @@ def test_a_way_of_asking_that_breaks_is_tried_once_for_all(script, user, grant, 
     assert {type(outcome) for outcome in outcomes} == {mcplite.AuthError} and all(str(error) in str(one) for one in outcomes)
 
 
-def test_another_thread_takes_over_when_the_one_that_logs_in_is_called_off(auth, script, user, grant):
+def test_another_thread_takes_over_when_the_one_that_logs_in_is_cancelled(auth, script, user, grant):
     user.may.clear()
     with linked(script, grant) as ping:
         exchange, other = _Told(), _Told()
@@ -329,7 +329,7 @@ def test_another_client_takes_over_when_the_one_that_logs_in_is_closed(auth, scr
         assert follower() == [None]
 
 
-def test_what_is_none_of_the_others_affair_does_not_fail_them(auth, script, user):
+def test_a_failed_step_up_does_not_fail_other_calls(auth, script, user):
     # A user who denies more scopes to one call has said nothing about the token of another that waits meanwhile.
     script.needs_for = {"tools/call": ["write"]}
     grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, scopes=["read"])
@@ -349,7 +349,7 @@ def test_what_is_none_of_the_others_affair_does_not_fail_them(auth, script, user
     assert auth.count("refresh_token") == 1 and len(user.visits) == 2
 
 
-def test_a_failure_is_over_when_somebody_has_a_token(auth, script, user, grant):
+def test_a_failure_is_over_when_another_thread_has_a_token(auth, script, user, grant):
     # Who waits through a login that fails, and one that does not, has no reason to complain.
     grant.access(script.url)._lock._threads = _Order("fails", "works", "late")
     late = _Told()
@@ -363,11 +363,11 @@ def test_a_failure_is_over_when_somebody_has_a_token(auth, script, user, grant):
     assert len(user.visits) == 2
 
 
-def test_who_leaves_in_the_middle_of_a_refresh_loses_nothing_for_the_others(auth, script, user, monkeypatch):
-    # AUTH-34: the refresh token is used up by the request, so that its answer is waited for whoever leaves.
-    monkeypatch.setattr(webs, "_SLICE", 0.01)
+def test_a_caller_that_leaves_during_a_refresh_does_not_lose_the_new_token(auth, script, user, monkeypatch):
+    # AUTH-34: the refresh token is used up by the request, so that its answer is waited for in any case.
+    monkeypatch.setattr(web_module, "_SLICE", 0.01)
     ticks = _Ticks()
-    monkeypatch.setattr(webs, "time", ticks)
+    monkeypatch.setattr(web_module, "time", ticks)
     grant = logged_in(auth, script, user)
     change(grant.store, script, expires_at=time.time() - 5)
     exchange = Exchange(lambda: LIMIT)
@@ -387,7 +387,7 @@ def test_who_leaves_in_the_middle_of_a_refresh_loses_nothing_for_the_others(auth
 
 
 class _Ticks:
-    """A clock that tells when somebody has looked at it, which each slice of a wait does."""
+    """A clock that counts how often it is read, which each slice of a wait does."""
 
     def __init__(self):
         self._count, self._looked = 0, threading.Condition()
@@ -451,7 +451,7 @@ def go(process):
     process.stdin.flush()
 
 
-def test_processes_refresh_once_and_never_with_what_was_rotated(auth, script, user, tmp_path):
+def test_processes_refresh_once_and_never_with_a_rotated_token(auth, script, user, tmp_path):
     # AUTH-34; a token to refresh with that comes twice would end all tokens of this login.
     path = tmp_path / "private" / "credentials.json"
     store = mcplite.FileStore(path)
@@ -494,8 +494,8 @@ def test_a_process_takes_over_when_the_one_that_refreshes_is_killed(auth, script
     assert len({fields["refresh_token"] for fields in auth.asked}) == 1
 
 
-def test_a_process_that_was_stopped_in_the_middle_is_not_waited_for_without_end(script, user, tmp_path, monkeypatch):
-    # Such as a login on a terminal that somebody has put aside.
+def test_waiting_for_a_process_that_was_stopped_ends(script, user, tmp_path, monkeypatch):
+    # Such as a login on a terminal that its user has suspended.
     monkeypatch.setattr(token_lock, "_MOST_SECONDS", 0.1)
     path = tmp_path / "private" / "credentials.json"
     grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, store=mcplite.FileStore(path))
@@ -524,10 +524,10 @@ def test_a_process_that_is_forked_during_a_login_is_not_stuck(auth, script, tmp_
     assert auth.count("authorization_code") == (2 if kind == "memory" else 1)
 
 
-def test_what_another_process_got_is_used_and_refreshed_if_that_has_ended_too(auth, script, user):
+def test_the_token_of_another_process_is_used_and_refreshed(auth, script, user):
     grant = logged_in(auth, script, user)
     with connect(script, grant) as client:
-        # Somebody else has logged in since, so long ago that this token, too, has ended; nobody knows when.
+        # Another process has logged in since, so long ago that its token, too, has ended; its expiry is not known.
         other = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, store=grant.store)
         other.login(script.url)
         auth.end()
@@ -538,7 +538,7 @@ def test_what_another_process_got_is_used_and_refreshed_if_that_has_ended_too(au
     assert not user.visits and auth.count("refresh_token") == len(auth.asked) == 1
 
 
-def test_a_logout_elsewhere_is_met_by_a_login(auth, script, user):
+def test_a_logout_by_another_process_leads_to_a_login(auth, script, user):
     grant = logged_in(auth, script, user)
     with connect(script, grant) as client:
         mcplite.OAuth(store=grant.store).logout(script.url)
@@ -550,7 +550,7 @@ def test_a_logout_elsewhere_is_met_by_a_login(auth, script, user):
 # --- refusals without an end ----------------------------------------------------------------------------
 
 
-def test_401_for_ever_ends_after_a_refresh_and_a_login(auth, script, user, grant):
+def test_repeated_401_ends_after_a_refresh_and_a_login(auth, script, user, grant):
     with connect(script, grant) as client:
         script.on_request = lambda request, token: (401, script.challenge()) if request.does == "ping" else None
         auth.asked.clear()
@@ -573,7 +573,7 @@ def test_a_token_that_is_never_accepted_costs_one_login_and_not_one_each_call(au
             with pytest.raises(mcplite.AuthError, match=text) as caught:
                 client.ping()
         assert auth.issuer in str(caught.value) and len(user.visits) == 2
-        # Whoever logs in by themselves is asked, and what is obtained is tried once.
+        # An explicit login asks the user, and its token is tried once.
         grant.login(script.url)
         with pytest.raises(mcplite.AuthError, match="does not accept the token"):
             client.ping()
@@ -599,7 +599,7 @@ def test_403_for_scopes_that_were_granted(auth, script, user):
     assert len(user.visits) == 1
 
 
-def test_more_scopes_are_asked_for_together_with_those_that_there_are(auth, script, user):
+def test_more_scopes_are_asked_for_together_with_the_granted_ones(auth, script, user):
     # AUC-42, AUC-43
     script.needs, script.needs_for = ["read"], {"tools/call": ["write"]}
     grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, scopes=["mine"])
@@ -629,7 +629,7 @@ def test_threads_that_need_more_scopes_ask_once(auth, script, user):
         script.wait_for("tools/call", 16)
         user.wait_for(2)
         user.may.set()
-        script.wait_for("tools/call", 17)  # somebody has come with the new token
+        script.wait_for("tools/call", 17)  # one has come with the new token
         stepped.set()
         outcomes = end()
     assert not [outcome for outcome in outcomes if isinstance(outcome, Exception)], outcomes
@@ -680,7 +680,7 @@ def test_scopes_that_take_turns_end(auth, script, user):
     assert len(asked) == len(set(asked)) <= 4, asked  # nothing twice
 
 
-def test_more_scopes_that_somebody_called_off_can_be_asked_for_again(auth, script, user):
+def test_a_cancelled_step_up_can_be_repeated(auth, script, user):
     script.needs_for = {"tools/call": ["write"]}
     grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, scopes=["read"])
     with connect(script, grant) as client:
@@ -695,7 +695,7 @@ def test_more_scopes_that_somebody_called_off_can_be_asked_for_again(auth, scrip
     assert len(user.visits) == 3
 
 
-def test_more_scopes_that_were_interrupted_can_be_asked_for_again(auth, script, user):
+def test_an_interrupted_step_up_can_be_repeated(auth, script, user):
     def interrupt(url):
         raise KeyboardInterrupt
 
@@ -760,7 +760,7 @@ def test_a_refresh_that_is_refused_leads_to_one_login(auth, script, user, how, c
 
 
 @pytest.mark.parametrize("how", ["expired", "refused"])
-def test_what_was_refused_is_not_tried_again_when_the_user_is_not_there(auth, script, user, how):
+def test_a_refused_refresh_is_not_repeated_when_the_user_is_away(auth, script, user, how):
     grant = logged_in(auth, script, user)
     auth.end()
     auth.refreshable.clear()
@@ -796,7 +796,7 @@ def test_a_refresh_that_fails_on_the_way_can_be_done_later(auth, script, user, h
     assert not user.visits and auth.reuses == 0
 
 
-def test_a_token_without_another_to_refresh_it_is_a_normal_case(auth, script, user):
+def test_an_expired_token_without_a_refresh_token_leads_to_a_login(auth, script, user):
     # AUC-48
     auth.refreshes = False
     grant = logged_in(auth, script, user)
@@ -808,7 +808,7 @@ def test_a_token_without_another_to_refresh_it_is_a_normal_case(auth, script, us
     assert [fields["grant_type"] for fields in auth.asked] == ["authorization_code"] and len(user.visits) == 1
 
 
-def test_a_token_to_refresh_with_that_is_not_replaced_is_kept(auth, script, user):
+def test_a_refresh_token_that_is_not_rotated_is_kept(auth, script, user):
     # AUC-49
     def same(fields, answer):
         if fields["grant_type"] != "refresh_token":
@@ -840,7 +840,7 @@ def test_tokens_that_do_not_last_are_used_all_the_same(auth, script, user, grant
 
 
 def test_a_refresh_does_not_go_to_this_machine_because_a_name_leads_here_now(monkeypatch, user):
-    # AUTH-36: nobody has met the server in this process yet, so that only its name says where it is.
+    # AUTH-36: this process has not met the server yet, so that only its name says where it is.
     url, real = "https://evil.example/mcp", socket.getaddrinfo
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, *arguments, **options: real(
         "127.0.0.1" if host == "evil.example" else host, *arguments, **options))
@@ -895,7 +895,7 @@ def test_a_refreshed_token_that_cannot_be_kept_is_not_used(auth, script, user):
     assert not script.sent
 
 
-def test_a_store_that_cannot_be_read_is_said(script, user):
+def test_a_store_that_cannot_be_read_is_an_error(script, user):
     class Broken(mcplite.MemoryStore):
         def load(self, key):
             raise mcplite.AuthError("the store is broken")
@@ -906,7 +906,7 @@ def test_a_store_that_cannot_be_read_is_said(script, user):
     assert not script.sent
 
 
-def test_what_another_version_has_stored_is_as_good_as_nothing(auth, script, user, grant):
+def test_a_record_of_another_version_is_ignored(auth, script, user, grant):
     grant.store.save(f"token {script.url}", {"access_token": "of-another-time", "scheme": "Bearer"})
     with linked(script, grant) as ping:
         ping()
@@ -961,7 +961,7 @@ def test_an_authorization_server_that_was_used_is_used_again(auth, script, user)
         assert not second.requests and len(user.visits) == 2
 
 
-def test_a_resource_that_changes_its_name_is_another_one(auth, script, user):
+def test_a_resource_with_a_new_name_needs_a_new_token(auth, script, user):
     grant = logged_in(auth, script, user)
     record = token_of(grant, script)
     auth.end()
@@ -972,7 +972,7 @@ def test_a_resource_that_changes_its_name_is_another_one(auth, script, user):
     assert auth.asked[-1]["resource"] == script.origin
 
 
-def test_a_server_that_wants_ever_more_is_given_up(auth, script, user):
+def test_a_server_that_wants_ever_more_scopes_is_given_up(auth, script, user):
     # AUTH-29
     calls = []
 

@@ -9,7 +9,7 @@ import pytest
 import requests
 
 import mcplite
-from mcplite.client.oauth.users import agent as users
+from mcplite.client.oauth.users import agent
 from tests.support.authserver import REDIRECT, refuse
 
 DOCUMENT = "https://client.example/about.json"
@@ -38,7 +38,7 @@ def register_with_secret(auth, lasts=0):
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("kind", [ValueError, TypeError])
-def test_what_a_function_of_the_caller_raises_passes_as_it_is(script, era, kind):
+def test_the_error_of_the_callers_function_is_raised_unchanged(script, era, kind):
     def ask(url):
         raise kind("the window is closed")
 
@@ -49,7 +49,7 @@ def test_what_a_function_of_the_caller_raises_passes_as_it_is(script, era, kind)
 # --- who the client is --------------------------------------------------------------------------------------
 
 
-def test_what_a_registration_says(auth, script, user):
+def test_the_metadata_of_a_registration(auth, script, user):
     # AUC-17, AUC-28, AUC-29, AUC-46
     oauth(user, client_name="My program", scopes=["read"]).login(script.url)
     document, = auth.registered
@@ -68,7 +68,7 @@ def test_a_registration_is_used_again(auth, script, user):
     assert {fields["client_id"] for fields in auth.asked} == {"client-1"}
 
 
-def test_a_registration_for_another_place_to_come_back_to_is_not(auth, script, user):
+def test_a_registration_for_another_redirect_uri_is_not_used(auth, script, user):
     store = mcplite.MemoryStore()
     oauth(user, store=store).login(script.url)
     oauth(user, store=store, redirect_uri="http://localhost:8765/back").login(script.url)
@@ -89,7 +89,7 @@ def test_a_secret_that_has_expired_is_replaced_once(auth, script, user):
 
 
 @pytest.mark.parametrize("how", ["expired", "refused"])
-def test_a_client_that_was_forgotten_registers_anew_when_a_refresh_says_so(auth, script, user, how):
+def test_an_unknown_client_registers_again_after_a_refused_refresh(auth, script, user, how):
     made = register_with_secret(auth)
     store = mcplite.MemoryStore()
     oauth(user, store=store).login(script.url)
@@ -105,7 +105,7 @@ def test_a_client_that_was_forgotten_registers_anew_when_a_refresh_says_so(auth,
     assert [fields["grant_type"] for fields in auth.asked] == ["refresh_token", "authorization_code"]
 
 
-def test_a_client_that_was_forgotten_registers_anew_after_a_login_that_said_so(auth, script, user):
+def test_an_unknown_client_registers_again_after_a_refused_login(auth, script, user):
     # The user came back from there, but the token endpoint knows better.
     store = mcplite.MemoryStore()
     oauth(user, store=store).login(script.url)
@@ -132,7 +132,7 @@ def test_a_client_that_was_registered_by_hand_is_not_dropped(auth, script, user)
 
 
 @pytest.mark.parametrize("takes", [True, False])
-def test_a_document_is_used_where_it_is_taken(auth, script, user, takes):
+def test_a_client_metadata_document_is_used_where_it_is_supported(auth, script, user, takes):
     # AUC-22, AUC-27
     auth.metadata = {"client_id_metadata_document_supported": takes}
     auth.know(DOCUMENT)
@@ -140,7 +140,7 @@ def test_a_document_is_used_where_it_is_taken(auth, script, user, takes):
     assert auth.asked[0]["client_id"] == (DOCUMENT if takes else "client-1") and len(auth.registered) == (not takes)
 
 
-def test_who_cannot_be_registered_is_told_what_to_do(auth, script, user):
+def test_without_registration_the_error_says_what_to_do(auth, script, user):
     auth.registers = False
     with pytest.raises(mcplite.AuthError, match="client_id= .*issuer="):
         oauth(user).login(script.url)
@@ -176,7 +176,7 @@ def test_no_scopes_are_registered_so_that_there_can_be_more(auth, script, user):
 
 
 @pytest.mark.parametrize("challenge_methods", [None, ["plain"]])
-def test_nobody_is_sent_where_a_login_is_not_safe(auth, script, user, challenge_methods):
+def test_no_user_is_sent_where_a_login_is_not_safe(auth, script, user, challenge_methods):
     # AUC-12, AUTH-20
     auth.metadata = {"code_challenge_methods_supported": challenge_methods}
     with pytest.raises(mcplite.AuthError, match="PKCE"):
@@ -199,7 +199,7 @@ def test_each_login_has_secrets_of_its_own(auth, script, user):
     assert {fields["redirect_uri"] for fields in auth.asked} == {REDIRECT}  # AUTH-42
 
 
-class Window(users.UserAgent):
+class Window(agent.UserAgent):
     """A user agent of a host program, which notes what becomes of a login."""
 
     def __init__(self, does):
@@ -210,7 +210,7 @@ class Window(users.UserAgent):
         return _Shown(self)
 
 
-class _Shown(users.Visit):
+class _Shown(agent.Visit):
     def __init__(self, window):
         super().__init__(REDIRECT)
         self._window = window
@@ -229,7 +229,7 @@ class _Shown(users.Visit):
         self._window.log.append("closed")
 
 
-def test_the_user_hears_how_it_ended(auth, script, user):
+def test_the_user_agent_is_told_the_outcome(auth, script, user):
     window = Window(user)
     grant = mcplite.OAuth(ask=window)
     grant.login(script.url)
@@ -242,7 +242,7 @@ def test_the_user_hears_how_it_ended(auth, script, user):
     assert window.log == [("begin", REDIRECT, place), ("failed", str(caught.value)), "closed"]
 
 
-def test_the_user_does_not_hear_of_a_success_that_was_none(auth, script, user):
+def test_a_code_that_is_refused_is_a_failed_login(auth, script, user):
     # The code was good for nothing.
     window = Window(user)
     auth.on_token = lambda fields, answer: refuse(answer, 400, "invalid_grant")
@@ -274,8 +274,8 @@ def test_an_answer_of_another_server_is_not_used(auth, script, user):
     assert not auth.asked
 
 
-def test_the_way_of_asking_is_that_of_the_machine_when_nothing_was_said(script, monkeypatch):
-    monkeypatch.setattr("mcplite.client.oauth.users.default.default_user_agent", users.NoUserAgent)
+def test_the_default_user_agent_is_that_of_the_machine(script, monkeypatch):
+    monkeypatch.setattr("mcplite.client.oauth.users.default.default_user_agent", agent.NoUserAgent)
     with pytest.raises(mcplite.AuthError, match="no user can be asked here"):
         mcplite.OAuth().login(script.url)
 
@@ -325,7 +325,7 @@ def test_arguments_that_can_be(options):
 
 
 @pytest.mark.parametrize("fault", ["503", "cut", "invalid_grant"])
-def test_what_fails_behind_the_users_consent_can_be_tried_again(auth, script, user, fault):
+def test_a_failure_after_the_users_consent_can_be_repeated(auth, script, user, fault):
     # AUC-44 is for users who said no: this one has agreed.
     script.needs_for = {"tools/call": ["write"]}
     failing = [True]
@@ -347,7 +347,7 @@ def test_what_fails_behind_the_users_consent_can_be_tried_again(auth, script, us
     assert len(user.visits) == 4
 
 
-def test_a_user_who_says_no_to_more_is_not_asked_again_so_soon(auth, script, user):
+def test_a_user_who_refuses_more_scopes_is_not_asked_again_so_soon(auth, script, user):
     # AUC-44
     script.needs_for = {"tools/call": ["write"]}
     grant = oauth(user, scopes=["read"])
@@ -359,7 +359,7 @@ def test_a_user_who_says_no_to_more_is_not_asked_again_so_soon(auth, script, use
     assert len(user.visits) == 2
 
 
-def test_a_redirect_uri_whose_port_is_taken_is_an_error_before_anybody_is_asked(auth, script):
+def test_a_redirect_uri_whose_port_is_taken_is_an_error_before_the_user_is_asked(auth, script):
     opened = []
     with socket.create_server(("127.0.0.1", 0)) as taken:
         redirect = f"http://127.0.0.1:{taken.getsockname()[1]}/callback"
@@ -376,5 +376,5 @@ def test_a_redirect_uri_without_a_port_means_any(auth, script):
     grant = mcplite.OAuth(redirect_uri="http://127.0.0.1/callback", ask=browser)
     assert grant.login(script.url).access_token in auth.tokens
     [registered] = auth.registered
-    # Whoever may listen at port 80 has the URI as it stands.
+    # A program that may listen at port 80 uses the URI as it stands.
     assert re.fullmatch(r"http://127\.0\.0\.1(:\d+)?/callback", registered["redirect_uris"][0])

@@ -58,7 +58,7 @@ def test_without_scopes_none_are_asked_for():
     assert "scope" not in asked(begin()) and "prompt" not in asked(begin(scopes=["read"]))
 
 
-def test_whoever_wants_to_stay_is_asked_for_consent():
+def test_offline_access_asks_for_consent():
     given = asked(begin(scopes=["read", "offline_access"]))
     assert (given["scope"], given["prompt"]) == ("read offline_access", "consent")
 
@@ -71,14 +71,14 @@ def test_the_challenge_is_of_the_verifier():
     assert re.fullmatch(r"[A-Za-z0-9\-._~]{43,128}", verifier) and verifier not in request.url
 
 
-def test_verifier_and_state_are_new_each_time_and_nothing_to_each_other():
+def test_verifier_and_state_are_new_each_time_and_unrelated():
     requests = [begin() for _ in range(50)]
     values = [value for request in requests for value in (request.state, request.fields("c")["code_verifier"])]
     assert len(set(values)) == 100 and min(map(len, values)) >= 43
     assert all(request.fields("c")["code_verifier"] == request.fields("d")["code_verifier"] for request in requests)
 
 
-def test_the_code_is_exchanged_with_what_was_said_before():
+def test_the_code_is_exchanged_with_the_fields_of_its_request():
     request = begin()
     fields = request.fields("the code")
     assert fields == {"grant_type": "authorization_code", "code": "the code", "redirect_uri": REDIRECT,
@@ -91,7 +91,7 @@ def test_the_code_is_exchanged_with_what_was_said_before():
     ("https://as.example/a?state=evil&client_id=evil&resource=evil&code_challenge_method=plain&redirect_uri=evil", {}),
     ("https://as.example?x=1", {"x": "1"}),
 ])
-def test_what_the_endpoint_has_already_stays_but_what_is_ours(endpoint, query):
+def test_the_endpoints_own_query_stays_without_our_parameters(endpoint, query):
     request = begin(endpoint=endpoint)
     given = asked(request)
     assert "evil" not in request.url and {name: given[name] for name in query} == query
@@ -120,7 +120,7 @@ def test_the_code_is_returned():
 def test_the_answer_to_another_login_is_not_used(state):
     request = begin()
     error = refused(request, back(request, ("state", state.format(request.state)), code="c0de", state=False))
-    assert "belongs to another one" in str(error) and "c0de" not in str(error)
+    assert "the answer to another login" in str(error) and "c0de" not in str(error)
 
 
 def test_an_answer_without_a_state_is_not_used():
@@ -129,23 +129,23 @@ def test_an_answer_without_a_state_is_not_used():
                    request.state,
                    back(request, error="access_denied", state=False), back(request, code="c0de").replace("?", "#")):
         error = refused(request, answer)
-        assert "belongs to another one" in str(error) and error.error == ""
+        assert "the answer to another login" in str(error) and error.error == ""
         assert "c0de" not in str(error) and "access_denied" not in str(error)
 
 
 @pytest.mark.parametrize("answer", ["http://[/?", "http://[::1?", "http://127.0.0.1/\udcff?state=\udcff&"])
-def test_an_answer_that_is_no_url_is_not_used(answer):
+def test_an_answer_that_is_not_a_url_is_not_used(answer):
     request = begin()
     error = refused(request, f"{answer}code=c0de&state={request.state}")
     assert "is not used" in str(error) and "c0de" not in str(error)
 
 
 @pytest.mark.parametrize("name", ["state", "code", "iss", "error"])
-def test_what_comes_twice_does_not_count(name):
-    # RFC 6749, section 3.1; whoever adds the second one wants one reader to take the first and another the last.
+def test_repeated_parameters_are_ignored(name):
+    # RFC 6749, section 3.1; an attacker adds a second one so that one reader takes the first and another the last.
     for first, second in (("good", "evil"), ("evil", "good"), ("good", "good"), ("good", "")):
-        for names_itself in (False, True):
-            request = begin(names_itself=names_itself)
+        for names_issuer in (False, True):
+            request = begin(names_issuer=names_issuer)
             good = {"state": request.state, "code": "good", "iss": ISSUER, "error": "access_denied"}[name]
             pairs = {"code": "good", "iss": ISSUER, "state": request.state}
             pairs.pop(name, None)
@@ -163,38 +163,38 @@ VARIANTS = ["https://other.example", f"{ISSUER}/", "https://as.example", "https:
             f" {ISSUER}", f"{ISSUER}#", f"{ISSUER}?", "https://as.example/x/../tenant", f"{ISSUER}\x00"]
 
 
-@pytest.mark.parametrize("names_itself", [True, False])
-def test_the_server_that_was_asked_may_answer(names_itself):
-    request = begin(names_itself=names_itself)
+@pytest.mark.parametrize("names_issuer", [True, False])
+def test_the_server_that_was_asked_may_answer(names_issuer):
+    request = begin(names_issuer=names_issuer)
     assert request.code(back(request, code="c", iss=ISSUER)) == "c"
 
 
-@pytest.mark.parametrize("names_itself", [True, False])
+@pytest.mark.parametrize("names_issuer", [True, False])
 @pytest.mark.parametrize("named", VARIANTS)
-def test_no_other_may(names_itself, named):
-    request = begin(names_itself=names_itself)
+def test_no_other_server_may_answer(names_issuer, named):
+    request = begin(names_issuer=names_issuer)
     error = refused(request, back(request, code="c0de", iss=named))
     assert OTHER in str(error) and ISSUER in str(error) and "c0de" not in str(error) and error.error == ""
     assert "other.example" not in str(error)
 
 
-def test_one_that_names_itself_always_does():
-    request = begin(names_itself=True)
+def test_a_server_that_names_its_issuer_has_to_do_so_always():
+    request = begin(names_issuer=True)
     for answer in (back(request, code="c0de"), back(request, error="access_denied", error_description="t3xt")):
         error = refused(request, answer)
         assert PROMISED in str(error) and not re.search("c0de|access_denied|t3xt", str(error)) and error.error == ""
 
 
-def test_one_that_does_not_need_not():
-    request = begin(names_itself=False)
+def test_a_server_that_does_not_name_its_issuer_need_not():
+    request = begin(names_issuer=False)
     assert request.code(back(request, code="c")) == "c"
     assert refused(request, back(request, error="access_denied")).error == "access_denied"
 
 
-@pytest.mark.parametrize("names_itself", [True, False])
+@pytest.mark.parametrize("names_issuer", [True, False])
 @pytest.mark.parametrize("named", VARIANTS)
-def test_what_another_says_of_an_error_is_not_shown(names_itself, named):
-    request = begin(names_itself=names_itself)
+def test_the_error_of_another_server_is_not_shown(names_issuer, named):
+    request = begin(names_issuer=names_issuer)
     answer = back(request, error="acc3ss", error_description="Call 555 now", error_uri="https://evil.example",
                   iss=named)
     error = refused(request, answer)
@@ -202,8 +202,8 @@ def test_what_another_says_of_an_error_is_not_shown(names_itself, named):
     assert not re.search("acc3ss|555|evil", f"{error} {error!r} {error.__cause__!r} {error.__context__!r}")
 
 
-def test_an_error_is_said():
-    request = begin(names_itself=True)
+def test_an_error_is_reported():
+    request = begin(names_issuer=True)
     error = refused(request, back(request, error="access_denied", error_description="not  this\r\ntime", iss=ISSUER))
     assert str(error) == f"{ISSUER} did not authorize: access_denied: not this time" and error.error == "access_denied"
     for code, text in (("x_unknown", "x_unknown"), ("", "error")):
@@ -217,7 +217,7 @@ def test_an_error_counts_more_than_a_code():
     assert error.error == "access_denied" and "c0de" not in str(error)
 
 
-def test_an_error_is_cut_and_moves_no_terminal():
+def test_an_error_is_cut_and_has_no_control_characters():
     request = begin()
     error = refused(request, back(request, error="e" * 1000, error_description="d" * 100_000))
     assert len(str(error)) < 500 and len(error.error) <= 100

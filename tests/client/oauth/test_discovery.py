@@ -64,7 +64,7 @@ def server(issuer, **more):
 
 # --- the resource -----------------------------------------------------------------------------------
 
-def test_the_place_in_the_challenge_is_asked_first(script, web):
+def test_the_url_in_the_challenge_is_asked_first(script, web):
     script.pages["/here?x=1"] = about(script, scopes_supported=["read", "write"])
     script.pages[f"{RESOURCE}/mcp"] = about(script, authorization_servers=["https://other.example"])
     found = find_resource(web, script.url, challenge(resource_metadata=f"{script.origin}/here?x=1"), VERSION)
@@ -72,7 +72,7 @@ def test_the_place_in_the_challenge_is_asked_first(script, web):
     assert script.asked == ["/here?x=1"]
 
 
-def test_then_the_place_for_the_path(script, web):
+def test_then_the_well_known_url_for_the_path(script, web):
     script.pages[f"{RESOURCE}/mcp"] = about(script)
     script.pages[RESOURCE] = about(script, authorization_servers=["https://other.example"])
     for said in (None, challenge(), challenge(error="invalid_token")):
@@ -80,7 +80,7 @@ def test_then_the_place_for_the_path(script, web):
     assert script.asked == [f"{RESOURCE}/mcp"] * 3
 
 
-def test_then_the_place_for_the_host(script, web):
+def test_then_the_well_known_url_for_the_host(script, web):
     script.pages[RESOURCE] = about(script, resource=script.origin)
     found = find_resource(web, script.url, challenge(resource_metadata=f"{script.origin}/gone"), VERSION)
     assert found == ProtectedResource(script.origin, [script.origin])
@@ -88,14 +88,14 @@ def test_then_the_place_for_the_host(script, web):
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 410])
-def test_a_place_that_has_nothing_leads_to_the_next(script, web, status):
+def test_a_missing_document_leads_to_the_next_url(script, web, status):
     script.pages.update({f"{RESOURCE}/mcp": status, RESOURCE: about(script)})
     assert find_resource(web, script.url, None, VERSION).described
     assert script.asked == [f"{RESOURCE}/mcp", RESOURCE]
 
 
 @pytest.mark.parametrize("page", [500, 503, 302, 204, b"<html>", b"[]", b'{"resource":'])
-def test_a_place_that_is_out_of_order_does_not(script, web, page):
+def test_a_failing_url_does_not_lead_to_the_next(script, web, page):
     script.pages.update({f"{RESOURCE}/mcp": page, RESOURCE: about(script)})
     with pytest.raises(mcplite.AuthError, match="the metadata of the MCP server"):
         find_resource(web, script.url, None, VERSION)
@@ -114,7 +114,7 @@ def test_a_server_without_metadata_is_its_own_authorization_server(script, web, 
     assert script.asked == places
 
 
-def test_the_version_of_the_protocol_is_said(script, web):
+def test_the_protocol_version_is_sent(script, web):
     script.pages[OAUTH] = server(script.origin)
     find_resource(web, script.url, None, VERSION)
     find_server(web, script.origin, False, VERSION)
@@ -154,7 +154,7 @@ def test_metadata_without_an_authorization_server_is_refused(script, web, server
         find_resource(web, script.url, None, VERSION)
 
 
-def test_what_is_wrong_among_what_is_right_is_passed_over(script, web):
+def test_malformed_items_of_a_list_are_ignored(script, web):
     script.pages[f"{RESOURCE}/mcp"] = about(
         script, authorization_servers=[5, "https://a.example", None, "https://b.example/"],
         scopes_supported=["a", 1, "", "b"],
@@ -164,7 +164,7 @@ def test_what_is_wrong_among_what_is_right_is_passed_over(script, web):
 
 
 @pytest.mark.parametrize("scopes", [None, [], "read write", 5, [None]])
-def test_scopes_that_are_none(script, web, scopes):
+def test_malformed_scopes_are_ignored(script, web, scopes):
     script.pages[f"{RESOURCE}/mcp"] = about(script, scopes_supported=scopes)
     assert find_resource(web, script.url, None, VERSION).scopes is None
 
@@ -174,7 +174,7 @@ def test_scopes_that_are_none(script, web, scopes):
     "https://u@h/x",
     "javascript:alert(1)",
 ])
-def test_a_challenge_that_names_what_may_not_be_used(script, web, place):
+def test_a_challenge_with_a_url_that_may_not_be_used(script, web, place):
     if place == "":  # the same as none
         assert not find_resource(web, script.url, challenge(resource_metadata=place), VERSION).described
         return
@@ -214,20 +214,20 @@ def test_the_issuer_that_is_trusted_or_known_or_the_first(wanted, known, chosen)
     "https://evil.example", "https://a.example/", "https://A.example", "https://a.example:443", "http://a.example", "",
     "https://a.example/x",
 ])
-def test_no_other_issuer_takes_the_place_of_the_one_that_is_trusted(wanted):
+def test_no_other_issuer_replaces_the_trusted_one(wanted):
     resource = ProtectedResource("https://mcp.example", ["https://a.example"])
     with pytest.raises(mcplite.AuthError, match="wants a token of https://a.example") as caught:
         choose_issuer(resource, wanted, "https://a.example")
     assert repr(wanted) in str(caught.value)
 
 
-def test_a_server_that_names_none_may_be_its_own_only():
+def test_a_server_that_names_no_issuer_is_its_own():
     resource = ProtectedResource("https://mcp.example/mcp", ["https://mcp.example"], described=False)
     assert choose_issuer(resource, None, None) == "https://mcp.example"
     for wanted in ("https://mcp.example", "https://mcp.example/"):
         assert choose_issuer(resource, wanted, None) == wanted
     for wanted in ("https://as.example", "https://mcp.example/mcp", "https://mcp.example.evil.example", ""):
-        with pytest.raises(mcplite.AuthError, match="may be its own"):
+        with pytest.raises(mcplite.AuthError, match="is taken for its own"):
             choose_issuer(resource, wanted, None)
 
 
@@ -246,7 +246,7 @@ def test_many_issuers_make_no_long_error():
     ("/tenant/", [f"{OAUTH}/tenant", f"{OPENID}/tenant", f"/tenant{OPENID}"]),
     ("/a/b", [f"{OAUTH}/a/b", f"{OPENID}/a/b", f"/a/b{OPENID}"]),
 ])
-def test_each_place_is_asked_in_its_order(script, web, path, places):
+def test_each_url_is_asked_in_order(script, web, path, places):
     issuer = script.origin + path
     with pytest.raises(mcplite.AuthError, match="has no metadata; asked: ") as caught:
         find_server(web, issuer, True, VERSION)
@@ -259,7 +259,7 @@ def test_each_place_is_asked_in_its_order(script, web, path, places):
         assert script.asked == places[:number + 1]
 
 
-def test_what_a_server_says_is_found(script, web):
+def test_the_metadata_of_a_server(script, web):
     issuer = f"{script.origin}/tenant"
     script.pages[f"{OAUTH}/tenant"] = server(
         issuer, registration_endpoint=f"{issuer}/register", revocation_endpoint="https://other.example/revoke?x=1",
@@ -272,7 +272,7 @@ def test_what_a_server_says_is_found(script, web):
         ["none", "private_key_jwt"], ["read", "offline_access"], True, True, True)
 
 
-def test_what_a_server_does_not_say(script, web):
+def test_the_defaults_of_missing_metadata(script, web):
     script.pages[OAUTH] = {"issuer": script.origin, "token_endpoint": f"{script.origin}/token",
                            "registration_endpoint": None}
     found = find_server(web, script.origin, True, {})
@@ -285,7 +285,7 @@ def test_only_true_is_true(script, web, value):
     script.pages[OAUTH] = server(script.origin, authorization_response_iss_parameter_supported=value,
                                  client_id_metadata_document_supported=value)
     found = find_server(web, script.origin, True, {})
-    assert (found.names_itself, found.takes_documents) == (False, False)
+    assert (found.names_issuer, found.accepts_client_documents) == (False, False)
 
 
 @pytest.mark.parametrize("methods, pkce", [
@@ -302,21 +302,21 @@ def test_whether_a_server_knows_pkce(script, web, methods, pkce):
     None, 5,
     ["{origin}/tenant"], "HTTP://127.0.0.1:{port}/tenant", "{origin}/tenant ", "{origin}/%74enant",
 ])
-def test_what_speaks_for_another_issuer_is_not_used(script, web, named):
+def test_metadata_of_another_issuer_is_not_used(script, web, named):
     if isinstance(named, str):
         named = named.format(origin=script.origin, port=script.port)
     issuer = f"{script.origin}/tenant"
     script.pages[f"{OAUTH}/tenant"] = {**server(issuer), "issuer": named}
-    with pytest.raises(mcplite.AuthError, match="no metadata was found that speaks for") as caught:
+    with pytest.raises(mcplite.AuthError, match="no metadata was found of the authorization server") as caught:
         find_server(web, issuer, True, {})
-    assert f"{OAUTH}/tenant speaks for" in str(caught.value)
+    assert f"{OAUTH}/tenant is of" in str(caught.value)
     assert script.asked == [f"{OAUTH}/tenant", f"{OPENID}/tenant", f"/tenant{OPENID}"]
     script.pages[f"/tenant{OPENID}"] = server(issuer)
     assert find_server(web, issuer, True, {}).issuer == issuer
 
 
 @pytest.mark.parametrize("page", [500, 502, 204, b"<html>", b"{"])
-def test_a_place_that_is_out_of_order_is_an_error(script, web, page):
+def test_a_failing_url_is_an_error(script, web, page):
     script.pages.update({OAUTH: page, OPENID: server(script.origin)})
     for described in (True, False):
         script.requests.clear()
@@ -353,7 +353,7 @@ def test_endpoints_are_of_https_or_of_this_machine(script, web, name, url):
     assert getattr(find_server(web, script.origin, True, {}), name) == url
 
 
-def test_without_a_token_endpoint_there_is_nothing_to_do(script, web):
+def test_metadata_without_a_token_endpoint_is_an_error(script, web):
     script.pages[OAUTH] = {"issuer": script.origin, "authorization_endpoint": f"{script.origin}/authorize"}
     with pytest.raises(mcplite.AuthError, match="names no token_endpoint"):
         find_server(web, script.origin, True, {})
@@ -372,19 +372,19 @@ def test_an_issuer_that_may_not_be_used_is_not_asked(script, web, issuer):
 # --- servers of the time before -----------------------------------------------------------------------
 
 @pytest.mark.parametrize("slash", ["", "/"])
-def test_without_metadata_the_endpoints_are_where_they_always_were(script, web, slash):
+def test_without_metadata_the_default_endpoints_are_used(script, web, slash):
     found = find_server(web, script.origin + slash, False, VERSION)
     assert script.asked == [OAUTH]  # and not what came later
     assert found.authorization_endpoint == f"{script.origin}/authorize"
     assert (found.token_endpoint, found.registration_endpoint, found.revocation_endpoint) == (
         f"{script.origin}/token", f"{script.origin}/register", None)
     assert (found.issuer, found.pkce) == (script.origin + slash, None)
-    assert (found.names_itself, found.takes_documents) == (False, False)
+    assert (found.names_issuer, found.accepts_client_documents) == (False, False)
     assert "none" in found.methods
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
-def test_with_metadata_they_are_where_it_says(script, web, slash):
+def test_guessed_servers_with_metadata_use_its_endpoints(script, web, slash):
     script.pages[OAUTH] = {"issuer": script.origin + slash, "authorization_endpoint": f"{script.origin}/a",
                            "token_endpoint": f"{script.origin}/t"}
     found = find_server(web, script.origin, False, VERSION)
@@ -394,14 +394,14 @@ def test_with_metadata_they_are_where_it_says(script, web, slash):
 
 
 @pytest.mark.parametrize("methods, pkce", [(["S256"], True), (["plain"], False), ([], False)])
-def test_what_they_say_of_pkce_counts(script, web, methods, pkce):
+def test_guessed_servers_may_announce_pkce(script, web, methods, pkce):
     script.pages[OAUTH] = server(script.origin, code_challenge_methods_supported=methods)
     assert find_server(web, script.origin, False, VERSION).pkce is pkce
 
 
 @pytest.mark.parametrize("named", ["https://as.example", "{origin}/x", "{origin}.evil.example", None, 5])
-def test_their_metadata_speaks_for_them_as_well(script, web, named):
+def test_the_metadata_of_guessed_servers_has_to_be_theirs(script, web, named):
     named = named.format(origin=script.origin) if isinstance(named, str) else named
     script.pages[OAUTH] = {**server(script.origin), "issuer": named}
-    with pytest.raises(mcplite.AuthError, match="no metadata was found that speaks for"):
+    with pytest.raises(mcplite.AuthError, match="no metadata was found of the authorization server"):
         find_server(web, script.origin, False, VERSION)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import mcplite
-from mcplite.client.oauth import grant as grants
+from mcplite.client.oauth import grant as grant_module
 from mcplite.client.oauth.grant import Grant
 from mcplite.net.settings import HTTPSettings
 from mcplite.protocol.http.challenges import Challenge
@@ -79,7 +79,7 @@ def test_a_login_that_fails_leaves_what_is_stored(auth, script, grant):
     assert grant.token(script.url) == before.access_token
 
 
-def test_a_login_after_one_that_was_in_vain_may_have_more(auth, script, user):
+def test_a_login_clears_the_history_of_step_ups(auth, script, user):
     # What a user was asked in vain counts for programs, not for a user who logs in by themselves.
     grant = mcplite.OAuth(ask=user, redirect_uri=REDIRECT, scopes=["read"])
     script.needs_for = {"tools/call": ["write"]}
@@ -92,7 +92,7 @@ def test_a_login_after_one_that_was_in_vain_may_have_more(auth, script, user):
     assert [set(scopes) for scopes in user.scopes()] == [{"read"}, {"read", "write"}] * 2
 
 
-def test_no_token_is_nothing(script, grant):
+def test_without_a_stored_token_there_is_none(script, grant):
     assert grant.token(script.url) is None
     assert not script.requests
 
@@ -104,7 +104,7 @@ def test_a_token_that_has_expired_is_refreshed(auth, script, user, grant):
 
 
 @pytest.mark.parametrize("refreshes", [True, False])
-def test_a_token_that_has_ended_is_no_token(auth, script, user, grant, refreshes):
+def test_an_expired_token_is_not_returned(auth, script, user, grant, refreshes):
     auth.refreshes = refreshes
     grant.login(script.url)
     auth.refreshable.clear()
@@ -151,7 +151,7 @@ def test_a_logout_forgets_whatever_the_authorization_server_does(auth, script, g
     assert grant.logout(script.url) is False
 
 
-def test_what_a_server_says_of_its_authorization(auth, script):
+def test_the_authorization_of_a_server(auth, script):
     script.metadata = {"scopes_supported": ["a", "b"]}
     found = mcplite.find_authorization(script.url)
     assert (found.resource, found.issuers, found.scopes, found.described) == (script.url, [auth.issuer], ["a", "b"], True)
@@ -163,8 +163,8 @@ def test_what_a_server_says_of_its_authorization(auth, script):
         mcplite.find_authorization(plain.url)
 
 
-def test_a_server_that_never_answers_is_not_waited_for_without_end(grant, monkeypatch):
-    monkeypatch.setattr(grants, "_PROBE_SECONDS", 0.2)
+def test_waiting_for_a_server_that_never_answers_ends(grant, monkeypatch):
+    monkeypatch.setattr(grant_module, "_PROBE_SECONDS", 0.2)
     with WebScript(lambda request, answer: answer.hold()) as script:
         for ask in (mcplite.find_authorization, grant.login):
             with pytest.raises(mcplite.TransportError, match="0.2 s"):
@@ -172,27 +172,27 @@ def test_a_server_that_never_answers_is_not_waited_for_without_end(grant, monkey
 
 
 @pytest.mark.parametrize("last", [False, True], ids=["kept", "broken off"])
-def test_who_is_asked_first_is_remembered_by_its_address(auth, script, last):
+def test_the_address_of_the_first_answer_is_remembered(auth, script, last):
     # AUTH-36
     script.on_request = lambda request, token: (401, script.challenge("read"))
     if last:
         refuses = script.refuses
         script.refuses = lambda request, answer: (refuses(request, answer), answer.cut())[0]
-    status, challenge, address = grants._probe(script.url, HTTPSettings())
+    status, challenge, address = grant_module._probe(script.url, HTTPSettings())
     assert (status, challenge.scopes, address) == (401, ["read"], "127.0.0.1")
 
 
 @pytest.mark.parametrize("ask", [
     lambda grant, url: grant.login(url), lambda grant, url: mcplite.find_authorization(url),
 ], ids=["login", "find_authorization"])
-def test_a_name_that_leads_here_after_the_first_answer_sends_us_nowhere(monkeypatch, grant, user, ask):
+def test_a_name_that_leads_here_after_the_first_answer_is_refused(monkeypatch, grant, user, ask):
     # AUTH-36: a public server has answered, and its name means this machine from then on.
     real = socket.getaddrinfo
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, *arguments, **options: real(
         "127.0.0.1" if host == "evil.example" else host, *arguments, **options))
     with WebScript(lambda request, answer: answer.status(404)) as script:
         challenge = Challenge("bearer", {"resource_metadata": f"{script.origin}/admin"})
-        monkeypatch.setattr(grants, "_probe", lambda url, settings: (401, challenge, "93.184.216.34"))
+        monkeypatch.setattr(grant_module, "_probe", lambda url, settings: (401, challenge, "93.184.216.34"))
         with pytest.raises(mcplite.AuthError, match="a private network"):
             ask(grant, "https://evil.example/mcp")
         assert script.connections == 0
@@ -221,7 +221,7 @@ def test_threads_that_ask_for_the_same_server_get_the_same_access(grant):
     assert len(found) == 8 and len({id(one) for one in found}) == 1
 
 
-def test_what_a_grant_shows_of_itself():
+def test_the_repr_of_a_grant_has_no_secrets():
     assert repr(mcplite.OAuth()) == "<OAuth>"
     shown = repr(mcplite.ClientCredentials("me", "s3cret", issuer="https://a.example"))
     assert shown == "<ClientCredentials at https://a.example>"
@@ -230,7 +230,7 @@ def test_what_a_grant_shows_of_itself():
         Grant().obtain(None)
 
 
-def test_a_login_at_a_server_that_guards_a_few_operations_only(auth, script, user):
+def test_a_login_at_a_server_that_requires_tokens_for_a_few_operations(auth, script, user):
     script.free = {"initialize", "notifications/initialized", "ping", "DELETE", "GET"}
     found = mcplite.OAuth(ask=user, redirect_uri=REDIRECT).login(script.url)
     assert found.resource == script.url and len(user.visits) == 1
@@ -255,7 +255,7 @@ def ended_login(script, user):
     return store
 
 
-def test_a_registration_that_is_forgotten_at_a_refresh_is_made_anew(auth, script, user):
+def test_a_registration_that_the_server_forgot_is_repeated(auth, script, user):
     store = ended_login(script, user)
     auth.clients.clear()
     auth.end()
@@ -264,7 +264,7 @@ def test_a_registration_that_is_forgotten_at_a_refresh_is_made_anew(auth, script
     assert len(auth.registered) == 2
 
 
-def test_a_token_that_has_ended_for_good_is_none(auth, script, user):
+def test_a_token_that_cannot_be_refreshed_any_more_is_not_returned(auth, script, user):
     store = ended_login(script, user)
     auth.refreshable.clear()
     assert mcplite.OAuth(store=store, ask=user, redirect_uri=REDIRECT).token(script.url) is None

@@ -55,7 +55,7 @@ def read(token, key, **options):
     ("P-256", OLD, "ES256"), ("P-384", OLD, "ES384"), ("P-521", OLD, "ES512"), ("RSA", OLD, "RS256"),
 ])
 @pytest.mark.parametrize("kind", [bytes, str])
-def test_a_key_signs_with_what_fits_it(name, form, algorithm, kind):
+def test_a_key_signs_with_its_usual_algorithm(name, form, algorithm, kind):
     pem = pem_of(MADE[name], form)
     key = SigningKey.load(pem if kind is bytes else pem.decode("ascii"))
     assert key.algorithm == algorithm and key.key_id is None
@@ -63,13 +63,13 @@ def test_a_key_signs_with_what_fits_it(name, form, algorithm, kind):
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"])
-def test_an_rsa_key_signs_with_what_is_asked_for(algorithm):
+def test_an_rsa_key_signs_with_the_given_algorithm(algorithm):
     key = SigningKey(MADE["RSA"], algorithm, "one")  # loading takes long, as its primes are looked at
     assert read(key.sign({"a": "b"}), key) == ({"alg": algorithm, "typ": "JWT", "kid": "one"}, {"a": "b"})
 
 
 @pytest.mark.parametrize("algorithm", ["ES256", "ES384", "ES512", "EdDSA", "PS256"])
-def test_a_key_that_was_made_can_be_kept(algorithm):
+def test_a_generated_key_can_be_stored(algorithm):
     made = SigningKey.generate(algorithm)
     kept = SigningKey.load(made.pem, algorithm)
     assert made.pem == kept.pem and made.pem.startswith("-----BEGIN PRIVATE KEY-----\n")
@@ -77,7 +77,7 @@ def test_a_key_that_was_made_can_be_kept(algorithm):
     assert read(kept.sign({}), made)[0]["alg"] == algorithm
 
 
-def test_each_key_that_is_made_is_another_and_for_es256():
+def test_each_generated_key_is_new_and_for_es256():
     one, two = SigningKey.generate(), SigningKey.generate()
     assert one.algorithm == "ES256" and one.thumbprint != two.thumbprint
     with pytest.raises(jwt.InvalidSignatureError):
@@ -95,7 +95,7 @@ def test_a_key_is_found_among_other_things(around):
         b"\r\n").decode("latin-1")).algorithm == "ES256"
 
 
-def test_a_name_of_the_key_is_in_what_it_signs_unless_the_key_itself_is():
+def test_the_key_id_is_in_the_header_unless_the_key_itself_is():
     key = SigningKey.load(pem_of(MADE["P-256"]), key_id="one")
     assert read(key.sign({}), key)[0]["kid"] == "one"
     assert read(key.sign({}, {"kid": "two", "typ": "x+jwt"}), key)[0] == {"alg": "ES256", "kid": "two", "typ": "x+jwt"}
@@ -109,7 +109,7 @@ def test_no_header_chooses_the_algorithm(algorithm):
     assert read(key.sign({"a": 1}, {"alg": algorithm}), key) == ({"alg": "ES256", "typ": "JWT"}, {"a": 1})
 
 
-def test_what_is_given_is_not_changed():
+def test_arguments_are_not_changed():
     key = SigningKey.load(pem_of(MADE["P-256"]), key_id="one")
     claims, headers = {"a": {"b": 1}}, {"typ": "x"}
     key.sign(claims, headers)
@@ -118,7 +118,7 @@ def test_what_is_given_is_not_changed():
     assert key.public_jwk["x"] != "changed"
 
 
-def test_what_is_no_json_is_not_signed():
+def test_claims_that_are_not_json_are_refused():
     with pytest.raises(TypeError, match="object"):
         SigningKey.load(pem_of(MADE["P-256"])).sign({"a": object()})
 
@@ -185,13 +185,13 @@ def broken():
         yield f"on one line {name}", pem.replace(b"\n", b"\\n"), r"its ends of lines are written as \\n"
         lines = pem.split(b"\n")
         yield f"changed {name}", b"\n".join([lines[0], lines[1][::-1], *lines[2:]]), "cannot be read"
-        yield f"with a letter that is none {name}", pem.replace(lines[1], b"\xc3\xa9" + lines[1][2:]), "cannot be read"
+        yield f"with a letter that does not belong {name}", pem.replace(lines[1], b"\xc3\xa9" + lines[1][2:]), "cannot be read"
     yield "encrypted in the old form", pem_of(MADE["P-256"], OLD, b"password"), "is encrypted"
     yield ("too short", pem_of(rsa.generate_private_key(public_exponent=65_537, key_size=1024)),
            "of 1024 bits is too short")
-    yield "another curve", pem_of(ec.generate_private_key(ec.SECP256K1())), "this kind of key is not used"
-    yield "another Edwards curve", pem_of(ed448.Ed448PrivateKey.generate()), "this kind of key is not used"
-    yield "DSA", pem_of(dsa.generate_private_key(1024)), "this kind of key is not used"
+    yield "another curve", pem_of(ec.generate_private_key(ec.SECP256K1())), "this kind of key is not supported"
+    yield "another Edwards curve", pem_of(ed448.Ed448PrivateKey.generate()), "this kind of key is not supported"
+    yield "DSA", pem_of(dsa.generate_private_key(1024)), "this kind of key is not supported"
     yield "OpenSSH", pem_of(MADE["Ed25519"], PrivateFormat.OpenSSH), "cannot be read"
     yield "DER", MADE["P-256"].private_bytes(Encoding.DER, PKCS8, NoEncryption()), "the file's content, not its name"
     yield ("a JWK", json.dumps({"kty": "oct", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0"}),
@@ -201,11 +201,11 @@ def broken():
 
 
 @pytest.mark.parametrize("pem, why", [pytest.param(pem, why, id=name.replace(" ", "_")) for name, pem, why in broken()])
-def test_what_is_no_key_for_us_is_refused_and_not_repeated(pem, why):
+def test_unsupported_keys_are_refused_and_not_quoted(pem, why):
     # AUTH-19
     for given in [pem, pem.decode("latin-1")] if isinstance(pem, bytes) else [pem]:
         with pytest.raises(ValueError,
-            match=why + ".*what is wanted is a private key in PEM, without a password") as caught:
+            match=why + ".*expected is a private key in PEM, without a password") as caught:
             SigningKey.load(given)
         told = "".join(traceback.format_exception(type(caught.value), caught.value, None))
         assert not any(line in told or line in repr(caught.value.args) for line in body_of(given))
@@ -219,18 +219,18 @@ def test_what_is_no_key_for_us_is_refused_and_not_repeated(pem, why):
     ("P-256", "es256", "ES256"), ("P-256", "", "ES256"),
 ])
 def test_a_key_for_another_algorithm_is_refused(name, algorithm, wanted):
-    with pytest.raises(ValueError, match=f"this key cannot sign with '{algorithm}': it is one for {wanted}"):
+    with pytest.raises(ValueError, match=f"this key cannot sign with '{algorithm}', only with {wanted}"):
         SigningKey.load(pem_of(MADE[name]), algorithm)
 
 
 @pytest.mark.parametrize("algorithm", ["none", "HS256", "ES256K", "es256", "", None])
-def test_no_key_is_made_for_an_algorithm_that_is_not_used(algorithm):
-    with pytest.raises(ValueError, match="no key is made for .*, but for ES256, ES384, ES512, RS256,.* EdDSA"):
+def test_no_key_is_generated_for_an_unsupported_algorithm(algorithm):
+    with pytest.raises(ValueError, match="keys are not made for .*, but for ES256, ES384, ES512, RS256,.* EdDSA"):
         SigningKey.generate(algorithm)
 
 
 @pytest.mark.parametrize("key_id", ["", 7, b"one"])
-def test_a_name_of_a_key_is_a_text(key_id):
+def test_a_key_id_is_a_text(key_id):
     with pytest.raises(ValueError, match="key_id is a text that is not empty"):
         SigningKey.load(pem_of(MADE["P-256"]), key_id=key_id)
 
@@ -265,15 +265,15 @@ def test_no_two_assertions_are_the_same():
 
 
 @pytest.mark.parametrize("seconds, good", [(1, 1), (0.1, 1), (300, 300), (90.9, 90)])
-def test_an_assertion_is_good_for_as_long_as_was_said(seconds, good):
+def test_an_assertion_is_valid_for_the_given_time(seconds, good):
     key = SigningKey.load(pem_of(MADE["P-256"]))
     claims = read(client_assertion(key, "c", "a", seconds), key, audience="a", options={"verify_exp": False})[1]
     assert claims["exp"] - claims["iat"] == good
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
-def test_an_assertion_that_is_never_good_is_not_made(seconds):
-    with pytest.raises(ValueError, match="how long the assertion is good"):
+def test_an_assertion_that_is_never_valid_is_refused(seconds):
+    with pytest.raises(ValueError, match="how long the assertion is valid"):
         client_assertion(SigningKey.load(pem_of(MADE["P-256"])), "c", "a", seconds)
 
 

@@ -28,7 +28,7 @@ def nonce_of(proofs, url):
 
 
 @pytest.mark.parametrize("algorithm", ["ES256", "EdDSA", "PS256"])
-def test_a_proof_says_what_is_sent_and_where(algorithm):
+def test_a_proof_names_method_and_url(algorithm):
     # A key of RSA that is as long as those that are made takes much longer to find.
     key = SigningKey(rsa.generate_private_key(65_537, 2048), algorithm, None) if algorithm == "PS256" \
         else SigningKey.generate(algorithm)
@@ -41,7 +41,7 @@ def test_a_proof_says_what_is_sent_and_where(algorithm):
     assert "d" not in header["jwk"]
 
 
-def test_a_name_of_the_key_is_not_in_a_proof():
+def test_a_proof_has_no_key_id():
     key = SigningKey.load(KEY.pem, key_id="one")
     assert "kid" not in read(Proofs(key).proof("GET", URL), key)[0]
 
@@ -56,7 +56,7 @@ def test_a_token_is_bound_to_the_proof_that_goes_with_it():
     assert "ath" in read(Proofs(KEY).proof("GET", URL, ""))[1]
 
 
-def test_a_token_that_cannot_be_one_is_not_repeated():
+def test_a_malformed_token_is_not_quoted():
     with pytest.raises(ValueError, match="only ASCII") as caught:
         Proofs(KEY).proof("GET", URL, "secret-é")
     assert "secret" not in repr(caught.value.args) and caught.value.__context__ is None
@@ -77,13 +77,13 @@ def test_the_method_is_written_as_it_is_sent(method, written):
     ("https://h/%7euser/%c3%a9%2f", "https://h/~user/%C3%A9%2F"), ("https://h/a;b=c,d", "https://h/a;b=c,d"),
     ("https://h//x", "https://h//x"),
 ])
-def test_the_url_is_written_in_one_way(url, written):
+def test_the_url_is_normalized(url, written):
     assert read(Proofs(KEY).proof("GET", url))[1]["htu"] == written
 
 
 @pytest.mark.parametrize("url",
     ["", "/mcp", "ftp://h/", "https://user:secret@h/", "https://h:0/", "https://h\n/", "https://bücher.example/"])
-def test_nothing_is_proved_for_what_is_no_url(url):
+def test_no_proof_for_something_that_is_not_a_url(url):
     proofs = Proofs(KEY)
     for attempt in (lambda: proofs.proof("GET", url), lambda: proofs.learn(url, {"DPoP-Nonce": "n"})):
         with pytest.raises(ValueError) as caught:
@@ -123,7 +123,7 @@ def test_a_header_is_found_whatever_its_case(headers):
 
 
 @pytest.mark.parametrize("nonce", ["!", "a" * 2048, "eyJ7S_zG.eyJH0-Z.HX4w-7v", "#$%&'()*+,-./:;<=>?@[]^_`{|}~", "0"])
-def test_what_a_nonce_may_be(nonce):
+def test_valid_nonces(nonce):
     proofs = Proofs(KEY)
     assert proofs.learn(URL, {"DPoP-Nonce": nonce}) and nonce_of(proofs, URL) == nonce
 
@@ -132,7 +132,7 @@ def test_what_a_nonce_may_be(nonce):
     ["", " ", "a b", "one, two", 'a"b', "a\\b", "a\x7f", "a\0", "é", "a\r\nX: y", "a\n", "\ta", "a" * 2049,
         "a" * 1_000_000],
                          ids=lambda text: ascii(text[:12]) + str(len(text)))
-def test_what_is_no_nonce_changes_nothing(nonce):
+def test_malformed_nonces_are_ignored(nonce):
     proofs = Proofs(KEY)
     assert not proofs.learn(URL, {"DPoP-Nonce": nonce}) and nonce_of(proofs, URL) is None
     assert proofs.learn(URL, {"DPoP-Nonce": "good"})
@@ -141,7 +141,7 @@ def test_what_is_no_nonce_changes_nothing(nonce):
     assert nonce_of(proofs, URL) == "good"
 
 
-def test_a_nonce_that_a_neighbour_met_is_new_to_who_sent_without_it():
+def test_a_nonce_that_another_thread_has_learned_is_new_for_an_older_proof():
     proofs = Proofs(KEY)
     mine, neighbours = proofs.proof("POST", URL), proofs.proof("POST", URL)
     answer = {"DPoP-Nonce": "one"}
@@ -155,7 +155,7 @@ def test_a_nonce_that_a_neighbour_met_is_new_to_who_sent_without_it():
     assert not proofs.learn(URL, {}, again)
 
 
-def test_no_more_origins_are_kept_than_a_client_talks_to():
+def test_remembered_origins_are_bounded():
     proofs = Proofs(KEY)
     assert proofs.learn(URL, {"DPoP-Nonce": "kept"}) and proofs.learn(AS, {"DPoP-Nonce": "forgotten"})
     for number in range(150):

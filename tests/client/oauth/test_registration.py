@@ -8,7 +8,14 @@ import pytest
 
 import mcplite
 from mcplite.client.oauth.discovery import AuthorizationServer
-from mcplite.client.oauth.registration import check_document_url, choose_method, client_metadata, forget, kept, register
+from mcplite.client.oauth.registration import (
+    check_document_url,
+    choose_method,
+    client_metadata,
+    delete_registration,
+    find_registration,
+    register,
+)
 from mcplite.client.oauth.stores.base import MemoryStore
 from mcplite.client.oauth.token_endpoint import ClientIdentity
 from mcplite.client.oauth.web import Web
@@ -54,14 +61,14 @@ def store():
 
 # --- what a client says -------------------------------------------------------------------------------
 
-def test_what_a_registration_says():
+def test_the_metadata_of_a_registration():
     assert client_metadata("Editor", [REDIRECT], scopes=["read", "write"]) == {
         "client_name": "Editor", "redirect_uris": [REDIRECT], "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"], "token_endpoint_auth_method": "none", "application_type": "native",
         "scope": "read write"}
 
 
-def test_what_a_document_says():
+def test_a_client_metadata_document():
     document = client_metadata("Editor", [REDIRECT, "http://[::1]/callback"], url=DOCUMENT)
     assert (document["client_id"], document["client_name"], document["redirect_uris"]) == (
         DOCUMENT, "Editor", [REDIRECT, "http://[::1]/callback"])
@@ -74,7 +81,7 @@ def test_what_a_document_says():
     (["https://app.example/cb"], "web"), ([REDIRECT, "https://app.example/cb"], "web"),
     (["http://127.0.0.1.evil.example/cb"], "web"),
 ])
-def test_the_redirect_uris_tell_what_kind_of_application_it_is(uris, kind):
+def test_the_application_type_follows_from_the_redirect_uris(uris, kind):
     assert client_metadata("x", uris)["application_type"] == kind
     assert client_metadata("x", uris, application_type="web")["application_type"] == "web"
     assert client_metadata("x", uris, application_type="native")["application_type"] == "native"
@@ -92,7 +99,7 @@ def test_urls_that_can_be_the_id_of_a_client(url):
     "https://app.example/x#y", "https://me@app.example/x", "https://app.example/a/../b", "https://app.example/./b",
     "https://app.example/a/..", "app.example/x", "", "ftp://app.example/x",
 ])
-def test_urls_that_cannot(url):
+def test_urls_that_cannot_be_the_id_of_a_client(url):
     with pytest.raises(ValueError, match="client_metadata_url="):
         check_document_url(url)
     if url:
@@ -107,7 +114,7 @@ def test_urls_that_cannot(url):
     (["client_secret_post", "client_secret_basic"], False, "client_secret_basic"),
     (["client_secret_post"], False, "client_secret_post"),
 ])
-def test_how_a_client_says_who_it_is(supported, secret, method):
+def test_how_a_client_authenticates(supported, secret, method):
     assert choose_method(supported, secret, "https://as.example") == method
 
 
@@ -115,7 +122,7 @@ def test_how_a_client_says_who_it_is(supported, secret, method):
     (["private_key_jwt"], True), (["tls_client_auth"], False), (["none"], True), ([], False), (["NONE"], False),
     (["x" * 10_000], True),
 ])
-def test_a_server_that_wants_something_else(supported, secret):
+def test_a_server_without_a_supported_method(supported, secret):
     with pytest.raises(mcplite.AuthError, match="https://as.example lets clients authenticate by .* only") as caught:
         choose_method(supported, secret, "https://as.example")
     assert "client_secret_basic" in str(caught.value) and len(str(caught.value)) < 500
@@ -123,7 +130,7 @@ def test_a_server_that_wants_something_else(supported, secret):
 
 # --- registering ---------------------------------------------------------------------------------------
 
-def test_what_is_sent_is_what_was_meant(office, web, store):
+def test_the_metadata_is_sent_unchanged(office, web, store):
     metadata = client_metadata("Editor", [REDIRECT])
     client = register(web, office.server(), metadata, store)
     request = office.requests[0]
@@ -134,7 +141,7 @@ def test_what_is_sent_is_what_was_meant(office, web, store):
 
 
 @pytest.mark.parametrize("status", [200, 201])
-def test_what_comes_of_it(office, web, store, status):
+def test_the_registered_client(office, web, store, status):
     office.status, office.said = status, {
         "client_id": "c1", "client_secret": "s3cret", "token_endpoint_auth_method": "client_secret_post",
         "redirect_uris": [REDIRECT, 5], "client_secret_expires_at": 0, "registration_access_token": "s3cret",
@@ -142,7 +149,7 @@ def test_what_comes_of_it(office, web, store, status):
     client = register(web, office.server(), client_metadata("Editor", [REDIRECT], method="client_secret_basic"), store)
     assert client == ClientIdentity(office.origin, "c1", "s3cret", "client_secret_post", [REDIRECT])
     assert not client.expired
-    assert kept(store, office.origin, REDIRECT) == client
+    assert find_registration(store, office.origin, REDIRECT) == client
 
 
 @pytest.mark.parametrize("said, secret, method", [
@@ -160,14 +167,14 @@ def test_a_secret_is_used_as_it_was_registered(office, web, store, said, secret,
 
 
 @pytest.mark.parametrize("uris", [None, [], "x", [5], {"a": 1}])
-def test_redirect_uris_that_are_not_said_are_those_that_were_asked_for(office, web, store, uris):
+def test_redirect_uris_default_to_the_requested_ones(office, web, store, uris):
     office.said = {"client_id": "c1", "redirect_uris": uris}
     assert register(web, office.server(), client_metadata("x", [REDIRECT]), store).redirect_uris == [REDIRECT]
 
 
 @pytest.mark.parametrize("said", [{}, {"client_id": None}, {"client_id": ""}, {"client_id": 5}, [], b"<html>", b"",
                                   b'{"client_id": "\\ud800"}'])
-def test_a_registration_without_an_id_is_none(office, web, store, said):
+def test_a_registration_without_an_id_is_an_error(office, web, store, said):
     office.said = said
     with pytest.raises(mcplite.AuthError, match="answered a registration without a client_id"):
         register(web, office.server(), client_metadata("x", [REDIRECT]), store)
@@ -175,9 +182,9 @@ def test_a_registration_without_an_id_is_none(office, web, store, said):
 
 
 @pytest.mark.parametrize("method", ["private_key_jwt", "tls_client_auth", 5, ["none"]])
-def test_a_registration_for_what_we_cannot_do_is_an_error(office, web, store, method):
+def test_a_registration_for_an_unsupported_method_is_an_error(office, web, store, method):
     office.said = {"client_id": "c1", "token_endpoint_auth_method": method}
-    with pytest.raises(mcplite.AuthError, match="which it cannot do"):
+    with pytest.raises(mcplite.AuthError, match="which it does not support"):
         register(web, office.server(), client_metadata("x", [REDIRECT]), store)
     assert store.keys() == []
 
@@ -203,9 +210,9 @@ def test_a_refusal_says_why_and_what_to_try(office, web, store, status, said, te
     assert store.keys() == [] and len(office.requests) == 1
 
 
-def test_a_server_that_registers_nobody(office, web, store):
+def test_a_server_without_registration(office, web, store):
     server = AuthorizationServer("https://as.example", "https://as.example/token")
-    with pytest.raises(mcplite.AuthError, match="registers no clients by itself: .*issuer='https://as.example'"):
+    with pytest.raises(mcplite.AuthError, match="has no dynamic registration: .*issuer='https://as.example'"):
         register(web, server, client_metadata("x", [REDIRECT]), store)
     assert office.requests == []
 
@@ -218,48 +225,49 @@ def test_each_issuer_has_a_registration_of_its_own(office, web, store):
         office.said = {"client_id": f"c{path}", "client_secret": f"s{path}"}
         clients[path] = register(web, office.server(path), client_metadata("x", [REDIRECT]), store)
     for path, client in clients.items():
-        assert kept(store, office.origin + path, REDIRECT) == client
+        assert find_registration(store, office.origin + path, REDIRECT) == client
         assert (client.issuer, client.client_id) == (office.origin + path, f"c{path}")
-    assert kept(store, office.origin + "/b", None) is None
-    forget(store, office.origin + "/a")
-    forget(store, office.origin + "/a")
-    assert [path for path in clients if kept(store, office.origin + path, None) is not None] == ["", "/a/", "/A"]
+    assert find_registration(store, office.origin + "/b", None) is None
+    delete_registration(store, office.origin + "/a")
+    delete_registration(store, office.origin + "/a")
+    assert [path for path in clients if find_registration(store, office.origin + path, None) is not None] == ["", "/a/", "/A"]
 
 
 def test_a_registration_holds_for_its_redirect_uris(office, web, store):
     office.said = {"client_id": "c1", "redirect_uris": [REDIRECT, "https://app.example/cb"]}
     client = register(web, office.server(), client_metadata("x", [REDIRECT]), store)
-    assert kept(store, office.origin, None) == kept(store, office.origin, "https://app.example/cb") == client
+    for uri in (None, "https://app.example/cb"):
+        assert find_registration(store, office.origin, uri) == client
     for other in ("http://127.0.0.1:8766/callback", f"{REDIRECT}/", "HTTP://127.0.0.1:8765/callback", ""):
-        assert kept(store, office.origin, other) is None
+        assert find_registration(store, office.origin, other) is None
 
 
-def test_a_secret_that_has_expired_is_of_no_use(office, web, store):
+def test_a_registration_whose_secret_has_expired_is_not_used(office, web, store):
     for end, use in ((time.time() - 1, False), (1, False), (time.time() + 3600, True), (int(time.time()) + 3600, True)):
         office.said = {"client_id": "c1", "client_secret": "s", "client_secret_expires_at": end}
         client = register(web, office.server(), client_metadata("x", [REDIRECT]), store)
         assert client.expires_at == end and client.expired is not use
-        assert (kept(store, office.origin, REDIRECT) is not None) is use
+        assert (find_registration(store, office.origin, REDIRECT) is not None) is use
 
 
 @pytest.mark.parametrize("end", [b"0", b"-1", b"null", b'"soon"', b"true", b"[]", b"NaN", b"Infinity", b"-Infinity",
                                  b"1e400",
                                  b"1" + b"0" * 400, b"9" * 4000])
-def test_an_end_that_is_none_is_no_end(office, web, store, end):
+def test_a_malformed_expiry_is_ignored(office, web, store, end):
     office.said = b'{"client_id": "c1", "client_secret": "s", "client_secret_expires_at": ' + end + b"}"
     client = register(web, office.server(), client_metadata("x", [REDIRECT]), store)
     assert client.expires_at is None and not client.expired
-    assert kept(store, office.origin, REDIRECT) == client
+    assert find_registration(store, office.origin, REDIRECT) == client
 
 
-def test_what_another_version_has_kept_is_passed_over(store):
+def test_a_record_of_another_version_is_ignored(store):
     for record in ({}, {"issuer": "https://as.example"}, {"issuer": "https://as.example", "client_id": "c", "new": 1},
                    {"issuer": "https://other.example", "client_id": "c"}):
         store.save("client https://as.example", record)
-        assert kept(store, "https://as.example", None) is None
+        assert find_registration(store, "https://as.example", None) is None
 
 
-def test_a_registration_that_cannot_be_kept_is_an_error(office, web):
+def test_a_registration_that_cannot_be_stored_is_an_error(office, web):
     class Full(MemoryStore):
         def save(self, key, record):
             raise mcplite.AuthError("the disk is full")

@@ -109,13 +109,13 @@ def test_post_has_both_in_the_body(counter, endpoint, id):
     assert "authorization" not in counter.requests[0].headers
 
 
-def test_a_public_client_says_its_name_and_no_secret(counter, endpoint):
+def test_a_public_client_sends_its_id_alone(counter, endpoint):
     endpoint.request(counter.client(secret="s3cret", method="none"), RESOURCE, CODE, [])
     assert counter.forms == [{**CODE, "resource": RESOURCE, "client_id": "c1"}]
     assert "authorization" not in counter.requests[0].headers
 
 
-def test_a_key_signs_anew_for_each_request(counter, web):
+def test_a_key_signs_each_request(counter, web):
     endpoint = TokenEndpoint(web, counter.server(), signing_key=SigningKey.generate())
     for _ in range(2):
         endpoint.request(counter.client(method="private_key_jwt"), RESOURCE, {"grant_type": "client_credentials"}, [])
@@ -127,8 +127,8 @@ def test_a_key_signs_anew_for_each_request(counter, web):
     assert said["jti"] != again["jti"] and said["exp"] > time.time() - 1
 
 
-def test_a_client_of_a_key_is_nobody_without_it(counter, endpoint):
-    with pytest.raises(mcplite.AuthError, match="by a private key, which is not at hand"):
+def test_a_client_that_authenticates_by_a_key_needs_it(counter, endpoint):
+    with pytest.raises(mcplite.AuthError, match="by a private key, which is not available"):
         endpoint.request(counter.client(method="private_key_jwt"), RESOURCE, CODE, [])
     assert counter.requests == []
 
@@ -169,7 +169,7 @@ def test_a_token_alone_is_enough(counter, endpoint):
     ("", ["read", "write"]),
     ("  ", ["read", "write"]), (None, ["read", "write"]), (5, ["read", "write"]), (["read"], ["read", "write"]),
 ])
-def test_what_was_granted_is_what_the_answer_says(counter, endpoint, scope, granted):
+def test_the_granted_scopes_are_those_of_the_answer(counter, endpoint, scope, granted):
     counter.said = [{**TOKEN, "scope": scope}]
     assert ask(counter, endpoint, ["read", "write"]).scopes == granted
     counter.said = [TOKEN]
@@ -185,7 +185,7 @@ def test_what_was_granted_is_what_the_answer_says(counter, endpoint, scope, gran
     (b"1e400", None),
     (b"1" + b"0" * 400, None), (b'"1' + b"0" * 400 + b'"', None), (b"[3600]", None),
 ])
-def test_how_long_a_token_is_good(counter, endpoint, seconds, span):
+def test_the_lifetime_of_a_token(counter, endpoint, seconds, span):
     counter.said = [b'{"access_token": "acc3ss", "token_type": "Bearer", "expires_in": ' + seconds + b"}"]
     before = time.time()
     found = ask(counter, endpoint)
@@ -196,7 +196,7 @@ def test_how_long_a_token_is_good(counter, endpoint, seconds, span):
     assert Credentials.read(json.loads(json.dumps(found.record(), allow_nan=False))) == found
 
 
-def test_a_token_ends_a_little_before_its_end():
+def test_a_token_expires_a_little_early():
     found = Credentials("https://as.example", RESOURCE, ClientIdentity("https://as.example", "c"), "t")
     for expires_at, expired in ((None, False), (time.time() + 60, False), (time.time() + 5, True),
                                 (time.time() - 5, True), (0, True)):
@@ -207,7 +207,7 @@ def test_a_token_ends_a_little_before_its_end():
 
 
 @pytest.mark.parametrize("kind", ["Bearer", "bearer", "BEARER"])
-def test_bearers_are_taken_however_they_are_spelled(counter, endpoint, kind):
+def test_the_token_type_is_case_insensitive(counter, endpoint, kind):
     counter.said = [{**TOKEN, "token_type": kind}]
     assert ask(counter, endpoint).scheme == "Bearer"
 
@@ -223,7 +223,7 @@ def test_other_kinds_of_tokens_are_refused(counter, endpoint, kind):
 @pytest.mark.parametrize("token", [None, "", 5, ["acc3ss"], {}, True, "acc3ss x", "acc3ss\r\nX: y", "acc3ss\x00",
                                    "acc3ss\x7f",
                                    "acc3ss\u00fc", "acc3ss\u20ac", " acc3ss", "acc3ss\t"])
-def test_what_cannot_be_sent_is_no_token(counter, endpoint, token):
+def test_tokens_that_cannot_be_sent_are_refused(counter, endpoint, token):
     counter.said = [{**TOKEN, "access_token": token}]
     with pytest.raises(mcplite.AuthError, match="answered without an access_token that can be sent") as caught:
         ask(counter, endpoint)
@@ -232,7 +232,7 @@ def test_what_cannot_be_sent_is_no_token(counter, endpoint, token):
 
 @pytest.mark.parametrize("said", [b"", b"<html>acc3ss</html>", b"access_token=acc3ss&token_type=bearer", b'["acc3ss"]',
                                   b"null", b"{"])
-def test_what_is_no_json_has_no_token(counter, endpoint, said):
+def test_answers_that_are_not_json_have_no_token(counter, endpoint, said):
     counter.said = [said]
     with pytest.raises(mcplite.AuthError, match="answered without an access_token") as caught:
         ask(counter, endpoint)
@@ -240,7 +240,7 @@ def test_what_is_no_json_has_no_token(counter, endpoint, said):
 
 
 @pytest.mark.parametrize("refresh", [None, "", 5, ["r"], {"r": 1}])
-def test_refresh_tokens_that_are_none(counter, endpoint, refresh):
+def test_malformed_refresh_tokens_are_ignored(counter, endpoint, refresh):
     counter.said = [{**TOKEN, "refresh_token": refresh}]
     assert ask(counter, endpoint).refresh_token is None
 
@@ -287,7 +287,7 @@ def test_a_refresh_may_give_less(counter, endpoint):
     assert endpoint.refresh(old_ones(counter)).scopes == ["read"]
 
 
-def test_a_refresh_says_who_asks(counter, endpoint):
+def test_a_refresh_authenticates_the_client(counter, endpoint):
     old = old_ones(counter)
     old.client.secret, old.client.method = "s", "client_secret_basic"
     endpoint.refresh(old)
@@ -311,14 +311,14 @@ def test_both_tokens_are_revoked(counter, endpoint):
     assert [request.path for request in counter.requests] == ["/revoke"] * 2
 
 
-def test_what_is_not_there_is_not_revoked(counter, web, endpoint):
+def test_missing_tokens_are_not_revoked(counter, web, endpoint):
     old = old_ones(counter)
     old.refresh_token = None
     old.client.secret, old.client.method = "s", "client_secret_post"
     endpoint.revoke(old)
     assert counter.forms == [{"token": "old", "token_type_hint": "access_token", "client_id": "c1",
                               "client_secret": "s"}]
-    TokenEndpoint(web, AuthorizationServer(counter.origin, f"{counter.origin}/token")).revoke(old)  # nobody can be told
+    TokenEndpoint(web, AuthorizationServer(counter.origin, f"{counter.origin}/token")).revoke(old)  # without an endpoint
     assert len(counter.requests) == 1
 
 
@@ -329,7 +329,7 @@ def test_a_revocation_that_is_refused_says_why(counter, endpoint):
     assert "r1" not in str(caught.value) and caught.value.error == "server_error"
 
 
-def test_one_token_that_cannot_be_revoked_does_not_save_the_other(counter, endpoint):
+def test_a_token_that_cannot_be_revoked_does_not_stop_the_other_revocation(counter, endpoint):
     # RFC 7009, section 2.2.1: a server may know how to revoke one kind of the two.
     counter.said = [(400, {"error": "invalid_request"}, {}), b""]
     with pytest.raises(mcplite.AuthError, match="did not revoke the refresh_token: invalid_request"):
@@ -337,7 +337,7 @@ def test_one_token_that_cannot_be_revoked_does_not_save_the_other(counter, endpo
     assert [form["token"] for form in counter.forms] == ["r1", "old"]
 
 
-def test_a_token_that_lives_until_its_end_is_as_good_as_revoked(counter, endpoint):
+def test_a_self_contained_token_need_not_be_revoked(counter, endpoint):
     # RFC 7009, section 2.2.1: a server that signs its tokens cannot take them back.
     counter.said = [b"", (400, {"error": "unsupported_token_type"}, {})]
     endpoint.revoke(old_ones(counter))
@@ -383,7 +383,7 @@ def test_a_nonce_is_put_into_a_new_proof_and_the_request_repeated_once(counter, 
     ([nonce("n1", error="invalid_grant")], 1),
     ([nonce("not one")], 1), ([(400, {"error": "use_dpop_nonce"}, {})], 1),
 ])
-def test_nonces_do_not_go_on_for_ever(counter, web, proofs, said, requests):
+def test_a_second_nonce_is_an_error(counter, web, proofs, said, requests):
     counter.said = said
     with pytest.raises(mcplite.AuthError, match="gave no token"):
         ask(counter, TokenEndpoint(web, counter.server(), proofs))
@@ -398,14 +398,14 @@ def test_each_attempt_has_an_assertion_of_its_own(counter, web, proofs):
     assert first != second
 
 
-def test_a_bearer_is_not_taken_for_bound(counter, web, proofs):
+def test_a_bearer_token_is_refused_in_place_of_a_bound_one(counter, web, proofs):
     with pytest.raises(mcplite.AuthError, match="a token of the type 'Bearer' in place of DPoP"):
         ask(counter, TokenEndpoint(web, counter.server(), proofs))
 
 
 # --- keeping -------------------------------------------------------------------------------------------
 
-def test_what_was_kept_is_read_again():
+def test_a_record_is_read_again():
     client = ClientIdentity("https://as.example", "c", "s", "client_secret_post", ["http://127.0.0.1/cb"], 5.0)
     full = Credentials("https://as.example", RESOURCE, client, "t", "DPoP", "r", 7.5, ["a"], False, "-----BEGIN")
     short = Credentials("https://as.example", RESOURCE, ClientIdentity("https://as.example", "c"), "t")
@@ -421,14 +421,14 @@ def test_what_was_kept_is_read_again():
     {"issuer": "i", "resource": "r", "access_token": "t", "client": {"issuer": "i", "client_id": "c", "new": 1}},
     {"issuer": "i", "resource": "r", "access_token": "t", "client": {"issuer": "i"}},
 ])
-def test_what_another_version_has_kept_is_passed_over(record):
+def test_a_record_of_another_version_is_ignored(record):
     assert Credentials.read(record) is None
 
 
-# --- nobody waits ---------------------------------------------------------------------------------------
+# --- callers that leave ---------------------------------------------------------------------------------------
 
-def test_a_refresh_is_not_cut_short_by_who_leaves(counter):
-    # AUTH-34: the refresh token is used up, whoever hears the answer.
+def test_a_refresh_completes_when_its_caller_leaves(counter):
+    # AUTH-34: the refresh token is used up, so that the answer must not be lost.
     def check():
         raise Stopped
 

@@ -98,13 +98,13 @@ def test_a_program_gets_a_token_by_its_key(auth, script):
     assert "client_secret" not in auth.everything and pem.decode()[40:60] not in repr(vars(grant))
 
 
-def test_a_workload_gets_a_token_for_what_its_platform_says(auth, script):
+def test_a_workload_gets_a_token_for_its_assertion(auth, script):
     use(script, workload(auth.issuer))
     assert auth.asked == [{"grant_type": JWT_BEARER, "assertion": "assertion-of-the-platform", "resource": script.url,
                            "client_id": "public"}]
 
 
-def test_a_company_decides(auth, script, provider):
+def test_a_token_by_the_identity_provider_of_a_company(auth, script, provider):
     # AUX-02
     script.needs = ["read"]
     use(script, enterprise(auth.issuer, provider))
@@ -117,7 +117,7 @@ def test_a_company_decides(auth, script, provider):
     assert "id-token-of-the-user" not in auth.everything and "s3cret-of-the-job" not in str(provider.asked)
 
 
-def test_what_is_given_as_a_callable_is_asked_each_time(auth, script, provider):
+def test_a_callable_is_called_for_each_token(auth, script, provider):
     count = iter(range(100))
     grants = [mcplite.WorkloadIdentity(lambda: f"assertion-{next(count)}", "public", issuer=auth.issuer),
               enterprise(auth.issuer, provider, id_token=lambda: f"id-{next(count)}")]
@@ -130,7 +130,7 @@ def test_what_is_given_as_a_callable_is_asked_each_time(auth, script, provider):
 
 
 @pytest.mark.parametrize("given", [FileNotFoundError("no token file"), None, b"bytes", ""])
-def test_a_callable_that_gives_nothing_is_said_and_nothing_is_sent(auth, script, provider, given):
+def test_a_callable_that_returns_nothing_is_an_error_and_nothing_is_sent(auth, script, provider, given):
     def broken():
         if isinstance(given, Exception):
             raise given
@@ -146,7 +146,7 @@ def test_a_callable_that_gives_nothing_is_said_and_nothing_is_sent(auth, script,
 # --- how often ----------------------------------------------------------------------------------------------
 
 
-def test_a_token_that_has_ended_is_got_anew(auth, script, provider):
+def test_a_refused_token_is_replaced(auth, script, provider):
     for number, grant in enumerate(grants(auth, provider)):
         use(script, grant, times=2)
         assert len(auth.asked) == 2 * number + 1
@@ -164,7 +164,7 @@ def test_a_stored_token_is_used_again_by_the_same_client_only(auth, script):
     assert len(auth.asked) == 2
 
 
-def test_a_token_that_has_expired_by_the_clock_is_got_anew(auth, script):
+def test_an_expired_token_is_replaced(auth, script):
     store = mcplite.MemoryStore()
     use(script, credentials(auth.issuer, store=store))
     key = f"token {script.url}"
@@ -175,7 +175,7 @@ def test_a_token_that_has_expired_by_the_clock_is_got_anew(auth, script):
     assert len(auth.asked) == 2 and store.load(key)["access_token"] != old
 
 
-def test_what_is_refused_is_tried_once(auth, script, provider):
+def test_refused_credentials_are_tried_once(auth, script, provider):
     auth.on_token = lambda fields, answer: refuse(answer, 400, "invalid_grant", error_description="not you")
     for number, grant in enumerate(grants(auth, provider)):
         with pytest.raises(mcplite.AuthError, match="not you") as caught:
@@ -183,7 +183,7 @@ def test_what_is_refused_is_tried_once(auth, script, provider):
         assert caught.value.error == "invalid_grant" and len(auth.asked) == number + 1
 
 
-def test_a_token_that_the_server_does_not_take_is_got_once(auth, script, provider):
+def test_a_token_that_the_server_does_not_accept_is_requested_once(auth, script, provider):
     script.on_request = lambda request, token: (401, script.challenge())
     for number, grant in enumerate(grants(auth, provider)):
         with pytest.raises(mcplite.AuthError, match="does not accept the token"):
@@ -191,7 +191,7 @@ def test_a_token_that_the_server_does_not_take_is_got_once(auth, script, provide
         assert len(auth.asked) == number + 1
 
 
-def test_nobody_can_be_asked_for_more_scopes(auth, script, provider):
+def test_without_a_user_there_is_no_step_up(auth, script, provider):
     # AUC-42
     script.needs_for = {"ping": ["write"]}
     for number, grant in enumerate(grants(auth, provider)):
@@ -200,14 +200,14 @@ def test_nobody_can_be_asked_for_more_scopes(auth, script, provider):
         assert caught.value.error == "insufficient_scope" and len(auth.asked) == number + 1
 
 
-def test_what_the_company_refuses(auth, script, provider):
+def test_a_refusal_of_the_identity_provider(auth, script, provider):
     provider.says, provider.gives = 400, {"error": "invalid_target", "error_description": "not for you"}
     with pytest.raises(mcplite.AuthError, match="gave no grant.*not for you") as caught:
         use(script, enterprise(auth.issuer, provider))
     assert caught.value.error == "invalid_target" and not auth.asked
     provider.says = 200
     provider.gives = {"access_token": "t", "issued_token_type": "urn:ietf:params:oauth:token-type:access_token"}
-    with pytest.raises(mcplite.AuthError, match="something else"):
+    with pytest.raises(mcplite.AuthError, match="another kind of token"):
         use(script, enterprise(auth.issuer, provider))
     assert not auth.asked
 
@@ -237,11 +237,11 @@ def test_nothing_is_sent_when_a_server_that_was_trusted_moves(auth, script, prov
             assert not evil.requests
 
 
-def test_nothing_is_sent_where_the_metadata_is_somebody_elses(auth, script, provider):
-    # AUC-09: the place is right, what is there speaks for another one.
+def test_nothing_is_sent_where_the_metadata_is_of_another_issuer(auth, script, provider):
+    # AUC-09: the URL is right, the metadata is of another issuer.
     auth.metadata = {"issuer": auth.issuer + "/other"}
     for grant in grants(auth, provider):
-        with pytest.raises(mcplite.AuthError, match="speaks for"):
+        with pytest.raises(mcplite.AuthError, match="no metadata was found of .* is of"):
             use(script, grant)
     assert not auth.asked and not provider.asked
 

@@ -1,4 +1,4 @@
-"""Requests to authorization servers: what they may cost, where they may go, and what nobody gets to see of them."""
+"""Requests to authorization servers: what they may cost, where they may go, and what stays secret."""
 
 import base64
 import gzip
@@ -11,14 +11,14 @@ from urllib.parse import parse_qs
 import pytest
 
 import mcplite
-from mcplite.client.oauth import web as module
+from mcplite.client.oauth import web as web_module
 from mcplite.client.oauth.web import Answer, Web
 from mcplite.net.exchange import Stopped
 from mcplite.net.settings import HTTPSettings
 from tests.support.webscript import WebScript
 
 LIMIT = 30
-WHAT = "the metadata of nobody"
+WHAT = "the metadata of the test"
 PUBLIC = "93.184.216.34"
 
 
@@ -34,7 +34,7 @@ class Pages(WebScript):
         if callable(page):
             page(request, answer)
         elif isinstance(page, int):
-            answer.status(page, "the body, which is nobody's business")
+            answer.status(page, "the body, which is not to be quoted")
         else:
             answer.json(page)
 
@@ -44,7 +44,7 @@ class Pages(WebScript):
 
 
 class Seconds:
-    """Says that somebody waits, until it is told otherwise."""
+    """A ``check`` that raises once ``over`` is set."""
 
     def __init__(self):
         self.over, self.calls = threading.Event(), 0
@@ -78,7 +78,7 @@ def resolver(monkeypatch):
 
     def connect(self, address):
         resolver.met.append(address)
-        raise ConnectionRefusedError("nobody is connected to here")
+        raise ConnectionRefusedError("no connection is made here")
 
     def resolver(name, *addresses):
         names[name] = addresses
@@ -106,13 +106,13 @@ def test_headers_of_the_caller_go_along():
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 410, 429, 499])
-def test_what_the_server_does_not_have_is_none(status):
+def test_a_status_of_4xx_is_none(status):
     with Pages(page=status) as script:
         assert fetch(script) is None
 
 
 @pytest.mark.parametrize("status", [201, 203, 206, 300, 302, 304, 500, 502, 503, 599])
-def test_another_status_is_an_error_that_does_not_repeat_the_body(status):
+def test_another_status_is_an_error_that_does_not_quote_the_body(status):
     with Pages(page=lambda request, answer: answer.status(status, "" if status == 304 else "business")) as script:
         said = f"{WHAT}, {script.origin}/page, was answered with {status}"
         with pytest.raises(mcplite.AuthError, match=said) as caught:
@@ -126,12 +126,12 @@ def test_another_status_is_an_error_that_does_not_repeat_the_body(status):
     b'{"a": "\xc3"}', b'{"a": ' + b"[" * 200_000 + b"]" * 200_000 + b"}", b"[" * 500_000, b'{"a":' * 100_000,
     b'{"a": ' + b"1" * 10_000 + b"}",
 ], ids=lambda body: repr(body[:12]))
-def test_what_is_no_json_object_is_an_error(body):
+def test_a_body_that_is_not_a_json_object_is_an_error(body):
     with Pages(page=says(body, "text/html")) as script, pytest.raises(mcplite.AuthError, match="is not a JSON object"):
         fetch(script)
 
 
-def test_text_that_cannot_be_sent_on_is_no_document():
+def test_text_with_lone_surrogates_is_refused():
     # A lone surrogate has no bytes: as a scope or a client's id it would break the next request instead.
     for body in (b'{"scopes_supported": ["\\ud800"]}', b'{"\\udfff": 1}'):
         with Pages(page=says(body)) as script, pytest.raises(mcplite.AuthError, match="is not a JSON object"):
@@ -148,13 +148,13 @@ def test_a_document_of_a_megabyte_is_read():
         assert fetch(script) == {"a": text}
 
 
-def test_a_longer_document_is_not():
+def test_a_longer_document_is_refused():
     with Pages(page={"a": "x" * (1 << 20)}) as script:
         with pytest.raises(mcplite.AuthError, match="could not be read.*1048576"):
             fetch(script)
 
 
-def test_a_document_without_end_is_left_after_a_megabyte():
+def test_an_endless_document_is_given_up_after_a_megabyte():
     def endless(request, answer):
         answer.raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         while not script.closing.is_set():
@@ -164,7 +164,7 @@ def test_a_document_without_end_is_left_after_a_megabyte():
         fetch(script)
 
 
-def test_a_refusal_without_end_is_not_read():
+def test_an_endless_refusal_is_not_read():
     def endless(request, answer):
         answer.raw(b"HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n")
         while not script.closing.is_set():
@@ -209,7 +209,7 @@ def drip(first, piece):
     (b"", b""),
 ], ids=["body", "chunks", "headers", "status", "continue", "silence"])
 def test_an_answer_that_drips_is_given_up_in_time(monkeypatch, first, piece):
-    monkeypatch.setattr(module, "_SECONDS", 0.3)
+    monkeypatch.setattr(web_module, "_SECONDS", 0.3)
     page = drip(first, piece)
     with Pages(page=page) as script:
         page.closing = script.closing
@@ -217,8 +217,8 @@ def test_an_answer_that_drips_is_given_up_in_time(monkeypatch, first, piece):
             fetch(script)
 
 
-def test_the_time_is_for_a_request_with_all_its_redirects(monkeypatch):
-    monkeypatch.setattr(module, "_SECONDS", 0.3)
+def test_the_time_limit_includes_all_redirects(monkeypatch):
+    monkeypatch.setattr(web_module, "_SECONDS", 0.3)
 
     def on(request, answer):
         script.closing.wait(0.2)
@@ -231,7 +231,7 @@ def test_the_time_is_for_a_request_with_all_its_redirects(monkeypatch):
 
 # --- giving up ---------------------------------------------------------------------------------------
 
-def test_nobody_is_asked_when_nobody_waits():
+def test_nothing_is_sent_when_the_caller_has_left():
     check = Seconds()
     check.over.set()
     with Pages(page={}) as script, pytest.raises(Stopped):
@@ -242,7 +242,7 @@ def test_nobody_is_asked_when_nobody_waits():
 @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\nContent-",
                                   b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"a'],
                          ids=["before", "headers", "body"])
-def test_a_read_is_left_when_nobody_waits_any_more(sent):
+def test_a_read_ends_when_the_caller_leaves(sent):
     check, closed = Seconds(), threading.Event()
 
     def page(request, answer):
@@ -261,7 +261,7 @@ def test_a_read_is_left_when_nobody_waits_any_more(sent):
         assert closed.wait(LIMIT)
 
 
-def test_whoever_waits_is_asked_again_and_again():
+def test_check_is_called_again_and_again():
     check = Seconds()
 
     def page(request, answer):
@@ -298,7 +298,7 @@ def test_no_redirect_leads_elsewhere():
 
 @pytest.mark.parametrize("target", ["http://[", "http://[::1", "https://[x]/", "//[", "http://127.0.0.1:99999/",
                                     "http://h:x/"])
-def test_a_redirect_to_what_is_no_url_is_an_error(target):
+def test_a_redirect_to_something_that_is_not_a_url_is_an_error(target):
     with Pages(page=lambda request, answer: answer.status(302, Location=target)) as script:
         with pytest.raises(mcplite.AuthError, match="redirect"):
             fetch(script)
@@ -320,7 +320,7 @@ def test_a_post_is_repeated_where_it_is_sent_within_the_origin():
 
 def test_redirects_in_circles_end():
     with Pages(page=lambda request, answer: answer.status(302, Location="/page")) as script:
-        with pytest.raises(mcplite.AuthError, match="in circles"):
+        with pytest.raises(mcplite.AuthError, match="in a circle"):
             fetch(script)
     assert len(script.requests) <= 10
 
@@ -331,7 +331,7 @@ def test_redirects_in_circles_end():
     "ftp://as.example/", "https://user:s3cret@as.example/", "file:///etc/passwd", "https://", "as.example",
     "https://a b/",
 ])
-def test_what_may_not_be_used_is_not_asked(resolver, url):
+def test_urls_that_may_not_be_used_are_not_requested(resolver, url):
     with Web("https://mcp.example/mcp") as web:
         for ask, *more in ((web.get,), (web.post_form, {}), (web.post_json, {})):
             with pytest.raises(mcplite.AuthError, match=WHAT) as caught:
@@ -341,7 +341,7 @@ def test_what_may_not_be_used_is_not_asked(resolver, url):
 
 
 @pytest.mark.parametrize("host", [".as.example", "a..example", "x" * 64 + ".example", "-", "...", "."])
-def test_hosts_that_are_none_are_errors_of_ours(monkeypatch, host):
+def test_malformed_hosts_are_errors_of_ours(monkeypatch, host):
     real = socket.getaddrinfo
 
     def lookup(name, *arguments, **options):
@@ -361,7 +361,7 @@ def test_hosts_that_are_none_are_errors_of_ours(monkeypatch, host):
     "[2001:0:a00:1::]", "[2606:4700::5efe:a00:1]", "[fe80::1]", "[fd00::1]", "100.64.0.1", "inner.example",
     "mixed.example",
 ])
-def test_a_public_server_sends_us_into_no_private_network(resolver, host):
+def test_a_public_server_cannot_send_us_into_a_private_network(resolver, host):
     resolver("mcp.example", PUBLIC)
     resolver("localhost", "127.0.0.1")
     resolver("inner.example", "10.0.0.1")
@@ -373,13 +373,13 @@ def test_a_public_server_sends_us_into_no_private_network(resolver, host):
             web.post_form(f"https://{host}:8443/x", WHAT, {"code": "s3cret"})
     assert resolver.met == []
     if host.endswith(".example"):
-        assert "10.0.0.1" not in str(caught.value)  # what a name means in our network is none of the server's business
+        assert "10.0.0.1" not in str(caught.value)  # the server must not learn what a name means in our network
 
 
-def test_a_public_server_sends_us_to_another(resolver):
+def test_a_public_server_may_send_us_to_another_public_one(resolver):
     resolver("mcp.example", PUBLIC)
     resolver("as.example", "1.1.1.1")
-    with Web("https://mcp.example/mcp") as web, pytest.raises(mcplite.AuthError, match="nobody is connected"):
+    with Web("https://mcp.example/mcp") as web, pytest.raises(mcplite.AuthError, match="no connection is made"):
         web.get("https://as.example/x", WHAT)
     assert resolver.met == [("1.1.1.1", 443)]
 
@@ -389,7 +389,7 @@ def test_a_server_of_this_machine_may_name_its_neighbours():
         assert web.get(f"{script.origin}/page", WHAT) == {"a": 1}
 
 
-def test_a_neighbour_that_listens_at_one_of_its_addresses_is_found(monkeypatch):
+def test_a_server_that_listens_at_one_of_its_addresses_is_found(monkeypatch):
     real = socket.getaddrinfo
 
     def lookup(host, port, *arguments, **options):
@@ -448,7 +448,7 @@ def test_one_connection_serves_all_requests_to_an_origin():
     assert script.connections == 1
 
 
-def test_nobody_there_is_an_error():
+def test_an_unreachable_server_is_an_error():
     with Pages() as script:
         url = f"{script.origin}/page"
     with Web(url) as web, pytest.raises(mcplite.AuthError, match=f"{WHAT} could not be reached: cannot reach {url}"):
@@ -457,7 +457,7 @@ def test_nobody_there_is_an_error():
 
 # --- posting -----------------------------------------------------------------------------------------
 
-def test_a_form_is_posted_without_what_is_none():
+def test_a_form_is_posted_without_the_fields_that_are_none():
     fields = {"grant_type": "x y", "code": "a&b=c/+\u00fc", "scope": None, "empty": ""}
     with Pages(page={"access_token": "t"}) as script, Web(script.url) as web:
         answer = web.post_form(f"{script.origin}/page", WHAT, fields, {"Authorization": "Basic eA=="})
@@ -497,19 +497,19 @@ def test_the_answer_to_a_post_is_returned_whatever_its_status(status, body):
     ({"error": "e" * 5000, "error_description": "d" * 5000}, "e" * 100, "e" * 100 + ": " + "d" * 200),
     ({"error": "invalid_client"}, "invalid_client", "invalid_client"),
 ])
-def test_what_an_error_says_is_cut_to_what_people_read(document, error, text):
+def test_an_error_description_is_cut(document, error, text):
     answer = Answer(400, document, {})
     assert (answer.error, answer.explain()) == (error, text)
 
 
-def test_what_an_error_says_moves_no_terminal():
+def test_an_error_description_has_no_control_characters():
     said = Answer(400, {"error": "x\x1b[2J\r\ny", "error_description": "\x1b]0;title\x07 \x9b2J \u2028z"}, {}).explain()
     assert said.isprintable() and said.startswith("x") and "title" in said and said.endswith("z")
 
 
 # --- to the end --------------------------------------------------------------------------------------
 
-def test_what_must_not_be_cut_short_ends_when_nobody_waits_any_more():
+def test_an_uninterrupted_request_completes_when_the_caller_leaves():
     check = Seconds()
     with Pages(page={"a": 1}) as script, Web(script.url, check=check) as web:
         check.over.set()
@@ -525,8 +525,8 @@ def test_what_must_not_be_cut_short_ends_when_nobody_waits_any_more():
     assert len(script.requests) == 2
 
 
-def test_what_must_not_be_cut_short_has_its_own_time(monkeypatch):
-    monkeypatch.setattr(module, "_SECONDS", 0.1)
+def test_an_uninterrupted_request_has_its_own_time_limit(monkeypatch):
+    monkeypatch.setattr(web_module, "_SECONDS", 0.1)
     with Pages(page=lambda request, answer: answer.hold()) as script, Web(script.url) as web, web.uninterrupted():
         with pytest.raises(mcplite.AuthError, match="not answered within 0.1 s"):
             web.get(f"{script.origin}/page", WHAT)

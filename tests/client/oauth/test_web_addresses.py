@@ -47,7 +47,7 @@ def names(monkeypatch):
     "::ffff:8.8.8.8", "64:ff9b::8.8.8.8", "2002:808:808::1", "2001:0:808:808::f7f7:f7f7", "2606:4700::5efe:808:808",
     "2606:4700::200:5efe:808:808",
 ])
-def test_what_belongs_to_the_internet(text):
+def test_public_addresses(text):
     assert is_public(text) is True
 
 
@@ -71,19 +71,19 @@ def test_what_belongs_to_the_internet(text):
     # no addresses at all
     "", "localhost", "1.2.3", "2130706433", "0x7f.1", "1.2.3.4.5", "[::1]", "::1/128", "10.0.0.1 ",
 ])
-def test_what_does_not(text):
+def test_other_addresses(text):
     assert is_public(text) is False
 
 
 @pytest.mark.parametrize("text", ["fe80::5efe:808:808", "fe80::200:5efe:808:808", "fd12:3456::5efe:808:808",
                                   "fc00::100:5efe:808:808"])
-def test_an_inner_network_stays_one_whatever_its_addresses_carry(text):
-    # The second half of such an address is anybody's choice; the first half says whose it is.
+def test_a_private_network_stays_private_whatever_its_addresses_embed(text):
+    # The second half of such an address is chosen freely; the first half says whose it is.
     assert is_public(text) is False
 
 
 @pytest.mark.parametrize("text", ["64:ff9b:1::808:808", "64:ff9b:1:a00:0:100:808:808", "64:ff9b:1:a00:0:100::"])
-def test_translation_within_a_network_is_of_that_network(text):
+def test_translation_within_a_network_is_private(text):
     # RFC 8215 leaves open which of the bits are the IPv4 address, so that the last ones may be there to deceive.
     assert is_public(text) is False
 
@@ -91,7 +91,7 @@ def test_translation_within_a_network_is_of_that_network(text):
 @given(addresses)
 @example(ipaddress.IPv4Address("10.0.0.1"))
 @example(ipaddress.IPv4Address(PUBLIC))
-def test_an_address_in_another_is_judged_as_itself(address):
+def test_an_embedded_address_is_judged_as_itself(address):
     number, judged = int(address), is_public(str(address))
     assert is_public(str(ipaddress.IPv6Address(0xFFFF << 32 | number))) is judged
     assert is_public(str(ipaddress.IPv6Address((0x64 << 112) | (0xFF9B << 96) | number))) is judged
@@ -105,7 +105,7 @@ def test_an_address_in_another_is_judged_as_itself(address):
 
 
 @given(addresses)
-def test_what_python_takes_for_private_is_never_public(address):
+def test_an_address_that_python_takes_for_private_is_never_public(address):
     assert not (is_public(str(address)) and (address.is_private or address.is_multicast or address.is_reserved))
 
 
@@ -126,7 +126,7 @@ def test_a_public_server_may_name_public_ones(names):
     ["fe80::1%lo"],
     ["64:ff9b::a00:1"], ["169.254.169.254"], ["0.0.0.0"], [OTHER, "fd00::5efe:808:808"],
 ])
-def test_each_address_of_a_name_is_looked_at(names, found):
+def test_each_address_of_a_name_is_checked(names, found):
     names.update({"mcp.example": [PUBLIC], "as.example": found})
     with pytest.raises(OSError, match="as.example is at an address of a private network") as caught:
         AddressGuard("https://mcp.example/mcp")("as.example", 443)
@@ -155,7 +155,7 @@ def test_a_private_server_may_name_any(names, home):
 @pytest.mark.parametrize("home", [["127.0.0.1"], ["::1"], ["10.1.2.3"], ["127.0.0.1", "10.1.2.3"]])
 @pytest.mark.parametrize("found", ["127.0.0.1", "127.255.255.254", "::1", "0.0.0.0", "::", "::ffff:127.0.0.1",
                                    "64:ff9b::7f00:1"])
-def test_a_name_that_is_looked_up_again_leads_nobody_to_this_machine(names, home, found):
+def test_a_name_that_is_looked_up_again_does_not_lead_to_this_machine(names, home, found):
     # AUTH-36: it meant a public address when the server was asked, and this machine a moment later.
     names.update({"mcp.example": home, "as.example": [OTHER, found]})
     guard = AddressGuard("https://mcp.example/mcp")
@@ -164,12 +164,12 @@ def test_a_name_that_is_looked_up_again_leads_nobody_to_this_machine(names, home
             guard(host, 443)
 
 
-def test_a_server_in_an_inner_network_may_name_others_there_without_an_address(names):
+def test_a_server_in_a_private_network_may_name_others_there_without_an_address(names):
     names.update({"mcp.example": ["10.1.2.3"], "inner.example": ["10.0.0.1"]})
     assert AddressGuard("https://mcp.example/mcp")("inner.example", 443) == ["10.0.0.1"]
 
 
-def test_where_a_server_was_met_counts_and_not_what_its_name_means_now(names):
+def test_the_address_where_a_server_was_met_counts_and_not_its_name(names):
     names.update({"mcp.example": ["127.0.0.1"], "inner.example": ["10.0.0.1"]})
     guard = AddressGuard("https://mcp.example/mcp", PUBLIC)
     for host in ("127.0.0.1", "inner.example"):
@@ -207,16 +207,16 @@ def test_only_the_very_name_is_the_server_itself(names, host):
         AddressGuard("https://mcp.example/mcp")(host, 443)
 
 
-def test_what_was_looked_at_is_what_is_connected_to(names):
+def test_the_checked_address_is_the_one_that_is_returned(names):
     names.update({"mcp.example": [PUBLIC], "as.example": [[OTHER], ["10.0.0.1"]]})
     guard = AddressGuard("https://mcp.example/mcp")
     assert guard("as.example", 443) == [OTHER]
     assert names.asked.count("as.example") == 1
-    with pytest.raises(OSError, match="a private network"):  # each connection is looked at anew
+    with pytest.raises(OSError, match="a private network"):  # each connection is checked
         guard("as.example", 443)
 
 
-def test_where_the_server_is_does_not_change_on_the_way(names):
+def test_the_servers_own_address_is_looked_up_once(names):
     names.update({"mcp.example": [[PUBLIC], ["10.0.0.1"]], "inner.example": ["10.0.0.2"]})
     guard = AddressGuard("https://mcp.example/mcp")
     for _ in range(2):
@@ -230,7 +230,7 @@ def test_an_address_is_given_once(names):
     assert AddressGuard("https://mcp.example/mcp")("as.example", 443) == [OTHER, PUBLIC6]
 
 
-def test_a_name_that_nobody_knows_is_an_error(names, monkeypatch):
+def test_an_unknown_name_is_an_error(names, monkeypatch):
     def unknown(*arguments, **options):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 import mcplite
-from mcplite.client.stdio import channel as stdio
+from mcplite.client.stdio import channel as channel_module
 from mcplite.client.stdio.channel import ChildChannel
 from mcplite.errors import ConnectionClosed, ProtocolError, RequestTimeout
 from tests.support import children
@@ -51,7 +51,7 @@ def start():
 @pytest.fixture
 def impatient(monkeypatch):
     """Shorten the waits after the signals, so that a stubborn child does not hold up the tests."""
-    monkeypatch.setattr(stdio, "_SIGNAL_SECONDS", 0.3)
+    monkeypatch.setattr(channel_module, "_SIGNAL_SECONDS", 0.3)
 
 
 @pytest.fixture(params=["pidfd", "polling"])
@@ -634,7 +634,7 @@ def test_a_forked_process_neither_shares_nor_ends_the_child(start):
                 except ConnectionClosed as error:
                     report += f"{error}\n"
             channel.close()
-            stdio._end_at_exit(lambda: channel)
+            channel_module._end_at_exit(lambda: channel)
             channel._child.end(0, 0)
             channel._child.kill()
             report += "done"
@@ -676,6 +676,6 @@ def test_no_wake_pipe_for_the_channel(monkeypatch):
     def fail(*args, **options):
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(stdio.PipeChannel, "__init__", fail)
+    monkeypatch.setattr(channel_module.PipeChannel, "__init__", fail)
     with pytest.raises(OSError, match="Too many"):
         ChildChannel(script("sleep()"))

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from mcplite.client.stdio import launch as spawning
+from mcplite.client.stdio import launch
 from mcplite.client.stdio.channel import ChildChannel
 from mcplite.errors import TransportError
 from tests.support import children
@@ -132,4 +132,4 @@ def test_no_shell_ever(monkeypatch):
     refusal(["; touch x", "$(id)", "*"])
     assert seen["arguments"] == ["; touch x", "$(id)", "*"]
     assert not seen.get("shell")
-    assert spawning.spawn.__module__.endswith("client.stdio.launch")
+    assert launch.spawn.__module__.endswith("client.stdio.launch")

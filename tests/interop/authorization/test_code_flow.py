@@ -215,7 +215,7 @@ def test_a_client_with_a_metadata_document(authorization_server, protected, user
 def test_a_server_without_registration(authorization_server, protected, refused):
     at = authorization_server(REFUSE="registration")
     server = protected(at)
-    with pytest.raises(mcplite.AuthError, match="registers no clients by itself: .* give client_id="):
+    with pytest.raises(mcplite.AuthError, match="has no dynamic registration: .* give client_id="):
         call(server.url, mcplite.OAuth(ask=refused), "whoami")
 
 

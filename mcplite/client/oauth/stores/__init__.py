@@ -1,1 +1,1 @@
-"""Where tokens and registrations are kept: memory, a file, the keyring of the system."""
+"""Stores of tokens and registrations: memory, a file, the keyring of the system."""

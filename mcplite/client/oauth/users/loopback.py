@@ -37,7 +37,8 @@ _File = Union[int, socket.socket]
 def wait_ready(reading: Collection[_File], writing: Collection[_File], seconds: float) -> Set[_File]:
     """Wait at most *seconds*; return the descriptors and sockets that can be read or written."""
     # select() and poll() need no descriptor of their own. select() cannot take large descriptors, poll() on macOS no terminals.
-    kind = selectors.SelectSelector if sys.platform == "darwin" else getattr(selectors, "PollSelector", selectors.SelectSelector)
+    fallback = selectors.SelectSelector
+    kind = fallback if sys.platform == "darwin" else getattr(selectors, "PollSelector", fallback)
     with kind() as selector:
         for file in reading:
             selector.register(file, selectors.EVENT_READ)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import mcplite
-from mcplite.client.oauth.stores import base as stores
+from mcplite.client.oauth.stores import base as base_module
 from mcplite.client.oauth.stores.base import MemoryStore, Store, ThreadLocks, dump_record, parse_record
 from mcplite.client.oauth.stores.file import FileStore
 from mcplite.client.oauth.stores.keyring import KeyringStore
@@ -259,7 +259,7 @@ def test_a_waiting_thread_may_give_up_at_once(store):
 
 
 def test_wait_is_called_again_and_again_on_the_waiting_thread(monkeypatch, store):
-    monkeypatch.setattr(stores, "_SLICE", 0.001)
+    monkeypatch.setattr(base_module, "_SLICE", 0.001)
     asked = []
 
     def wait():

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from mcplite.client.oauth.stores import file as filestore
+from mcplite.client.oauth.stores import file as file_module
 from mcplite.client.oauth.stores.file import FileStore
 from mcplite.errors import AuthError
 from tests.support.keeping import LIMIT, NEW, OLD, GaveUp, child, entries, every_use, give_up, never, patient, refused
@@ -78,7 +78,7 @@ def test_the_path_may_come_from_the_environment(path, monkeypatch):
 
 def test_the_path_is_that_of_the_platform_otherwise(tmp_path, monkeypatch):
     monkeypatch.setenv("MCPLITE_CREDENTIALS", "")
-    monkeypatch.setattr(filestore, "data_folder", lambda: str(tmp_path / "mcplite"))
+    monkeypatch.setattr(file_module, "data_folder", lambda: str(tmp_path / "mcplite"))
     FileStore().save("a", OLD)
     assert FileStore(tmp_path / "mcplite" / "credentials.json").load("a") == OLD
 
@@ -251,7 +251,7 @@ def test_a_process_that_is_killed_in_mid_write_leaves_the_old_content(path):
 def test_waiting_for_a_process_that_is_stopped_in_mid_write_ends(path, monkeypatch):
     store = FileStore(path)
     store.save("a", OLD)
-    monkeypatch.setattr(filestore, "_WRITE_SECONDS", 0.05)
+    monkeypatch.setattr(file_module, "_WRITE_SECONDS", 0.05)
     with child(PRELUDE + STOP_BEFORE_REPLACE, path) as process:
         assert process.stdout.readline() == "stopped\n"
         assert f"another process has been writing {path}" in refused(lambda: store.save("a", NEW))

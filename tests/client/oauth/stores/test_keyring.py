@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import mcplite
-from mcplite.client.oauth.stores import keyring as keyringstore
+from mcplite.client.oauth.stores import keyring as keyring_module
 from mcplite.client.oauth.stores.keyring import KeyringStore
 from mcplite.client.oauth.stores.locks import digest, give_up_after
 from mcplite.errors import AuthError
@@ -141,7 +141,7 @@ def test_no_entry_of_a_replaced_record_is_left(store, backend, records):
     for record in records:
         store.save("a", record)
         assert store.load("a") == record
-        length = len(keyringstore.dump_record(record))
+        length = len(keyring_module.dump_record(record))
         assert len(names(backend)) == (2 if length < 1200 else 2 + -(-length // 1200))
     store.delete("a")
     assert backend.entries == {}
@@ -196,7 +196,7 @@ def test_a_process_that_dies_in_between_leaves_the_old_record_or_the_new(tmp_pat
     record = {"t": "l" * later}
     store.save("a", record)
     assert store.load("a") == record
-    length = len(keyringstore.dump_record(record))
+    length = len(keyring_module.dump_record(record))
     parts = -(-length // 600) if length + 1 > 600 else 0
     assert len([name for name in names(backend) if name.startswith(digest("a"))]) == 1 + parts
     store.delete("a")
@@ -361,14 +361,14 @@ def test_another_process_is_excluded_until_it_is_killed(store, tmp_path):
 
 
 def test_the_locks_are_in_the_folder_for_data(backend, tmp_path, monkeypatch):
-    monkeypatch.setattr(keyringstore, "data_folder", lambda: str(tmp_path / "mcplite"))
+    monkeypatch.setattr(keyring_module, "data_folder", lambda: str(tmp_path / "mcplite"))
     with KeyringStore(backend=backend).lock("a", never):
         assert len(os.listdir(tmp_path / "mcplite" / "keyring.locks")) == 1
     assert os.listdir(tmp_path / "mcplite" / "keyring.locks") == []
 
 
 def test_waiting_for_a_process_that_writes_for_long_ends(backend, tmp_path, monkeypatch):
-    monkeypatch.setattr(keyringstore, "_WRITE_SECONDS", 0.05)
+    monkeypatch.setattr(keyring_module, "_WRITE_SECONDS", 0.05)
     one, other = (KeyringStore(backend=backend, folder=tmp_path / "locks") for _ in range(2))
     one.save("a", OLD)
     asked, answer, real = threading.Event(), threading.Event(), backend.set_password

@@ -230,7 +230,7 @@ REFUSED = {
     "a host without the port": (request(Host="127.0.0.1"), 421),
     "a host with another port": (request(Host="127.0.0.1:1"), 421),
     "the other name of this machine": (request(Host="localhost:PORT"), 421),
-    "a host that is none": (request(Host="127.0.0.1:PORT/x"), 421),
+    "a malformed host": (request(Host="127.0.0.1:PORT/x"), 421),
     "an empty host": (request(Host=""), 421),
     "no host": (request(Host=None), 400),
     "no host in the old version": (request(version="1.0", Host=None), 421),
