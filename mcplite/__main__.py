@@ -23,16 +23,16 @@ def main(arguments: Optional[List[str]] = None) -> int:
     if options.debug:
         logging.basicConfig(stream=sys.stderr, level=logging.INFO)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # no answer is lost for a sign that the terminal lacks
+        sys.stdout.reconfigure(errors="backslashreplace")  # a character that the terminal lacks is escaped, not an error
     try:
         status = _run(options)
-        sys.stdout.flush()  # here and not at exit, where nothing could be said about it
+        sys.stdout.flush()  # here, as a failure at exit could not be reported
         return status
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # Whoever read our output has seen enough. What is still buffered must go somewhere at exit.
+        # The reader of our output has closed it. The buffer is flushed at exit and needs a place to go.
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
         os.close(null)
@@ -63,7 +63,7 @@ def _run(options: argparse.Namespace) -> int:
     from .cli.target import connected
 
     if options.server and not options.config:
-        raise UsageError("--server names a server in a file: give the file with --config")
+        raise UsageError("--server names a server in a file: give the file with --config FILE")
     parser.check_words(words, options.command, bool(options.config))
     with connected(words, options) as client:
         return ACTIONS[options.command](client, words, options)

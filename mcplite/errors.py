@@ -1,4 +1,4 @@
-"""Every exception that mcplite raises, as one tree.
+"""Every exception that mcplite raises on purpose, as one tree.
 
 ::
 
@@ -13,20 +13,20 @@
     │   ├── HeaderMismatch                     -32020
     │   └── UrlElicitationRequired(urls)       -32042
     ├── ProtocolError(message, raw)            the peer broke the rules
-    ├── TransportError                         could not talk
+    ├── TransportError                         the peer could not be reached
     │   ├── ConnectionClosed(stderr_tail)      the other side is gone, or we closed
     │   │   └── SessionLost
     │   ├── HTTPStatusError(status, body)
     │   └── AuthError(challenge, error)
     ├── RequestTimeout                         the deadline passed (also a TimeoutError)
-    ├── Cancelled(reason)                      somebody cancelled the call
-    ├── InputNeeded(requests, state)           the server asks something first, and rounds=False was said
-    ├── NotSupported                           the peer did not declare it; nothing was sent
+    ├── Cancelled(reason)                      a token or the peer cancelled the call
+    ├── InputNeeded(requests, state)           the server asks questions first, and rounds=False was given
+    ├── NotSupported                           the peer lacks the capability; nothing was sent
     ├── ToolError(message, content)            a tool's own failure: an ``isError`` result
     └── RegistrationError                      what was registered cannot be served (also a ValueError)
 
-Errors that a peer sent carry JSON-RPC codes; errors that arose here never do,
-so that a timeout cannot be taken for the peer's word (ERR-08).
+Errors that a peer sent carry JSON-RPC codes; local errors never do, so that a
+timeout cannot be taken for an answer of the peer (ERR-08).
 """
 
 from typing import Any, Dict, List, Optional, Sequence, Type
@@ -53,12 +53,12 @@ HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
 USER_REJECTED = -1
-#: Ours: outside the range that JSON-RPC reserves, as ERR-07 asks of new codes.
+#: A code of mcplite's own, outside the range that JSON-RPC reserves (ERR-07).
 SERVER_BUSY = -31001
 
 
 class MCPError(Exception):
-    """The root: ``except MCPError`` catches everything that mcplite raises on purpose."""
+    """The base class: ``except MCPError`` catches everything that mcplite raises on purpose."""
 
 
 class RemoteError(MCPError):
@@ -70,9 +70,9 @@ class RemoteError(MCPError):
     """
 
     default_code = INTERNAL_ERROR
-    #: Whether it came from the other side, in contrast to one that a handler raises on purpose.
+    #: Whether the peer sent it; False for one that a handler raised.
     received = False
-    #: The status of the HTTP response that brought it, when that was no ordinary answer.
+    #: The status of the HTTP response that carried it; None if the status was an ordinary one.
     http_status: Optional[int] = None
 
     def __init__(self, message: str = "", *, code: Optional[int] = None, data: Any = None) -> None:
@@ -98,18 +98,18 @@ class InvalidParams(RemoteError):
 
 
 class ResourceNotFound(InvalidParams):
-    """There is no such resource (RSRC-15, RSRC-16, RSRC-18); the code on the wire is the revision's."""
+    """The resource does not exist (RSRC-15, RSRC-16, RSRC-18); the revision decides its code on the wire."""
 
     default_code = RESOURCE_NOT_FOUND
 
     @property
     def uri(self) -> Optional[str]:
-        """The URI that was not found, when the peer named it."""
+        """The URI that was not found; None if the peer did not name it."""
         return self.data.get("uri") if isinstance(self.data, dict) else None
 
 
 class InternalError(RemoteError):
-    """The peer failed in a way that it does not explain."""
+    """The peer failed for a reason that it does not tell."""
 
 
 class UnsupportedVersion(RemoteError):
@@ -119,19 +119,19 @@ class UnsupportedVersion(RemoteError):
 
     @property
     def supported(self) -> List[str]:
-        """The revisions that the peer said it speaks; empty when it did not say."""
+        """The revisions that the peer speaks; empty if it did not name any."""
         named = self.data.get("supported") if isinstance(self.data, dict) else None
         return [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
 
 
 class MissingCapability(RemoteError):
-    """The client did not declare what this request needs; ``required`` names it."""
+    """The client did not declare a capability that this request needs; ``required`` names it."""
 
     default_code = MISSING_CAPABILITY
 
     @property
     def required(self) -> Dict[str, Any]:
-        """The capabilities that would have been needed, as the protocol spells them."""
+        """The missing capabilities, as on the wire."""
         named = self.data.get("requiredCapabilities") if isinstance(self.data, dict) else None
         return named if isinstance(named, dict) else {}
 
@@ -167,7 +167,7 @@ _BY_CODE: Dict[int, Type[RemoteError]] = {
 
 
 def remote_error(code: Any, message: Any, data: Any = None) -> RemoteError:
-    """Return the exception for an error object from the wire; odd values are kept, not refused (RPC-10)."""
+    """Return the exception for an error object from the wire; values of a wrong type are kept, not refused (RPC-10)."""
     number = code if isinstance(code, int) and not isinstance(code, bool) else INTERNAL_ERROR
     text = message if isinstance(message, str) else repr(message)
     error = _BY_CODE.get(number, RemoteError)(text, code=number, data=data)
@@ -178,8 +178,8 @@ def remote_error(code: Any, message: Any, data: Any = None) -> RemoteError:
 class ProtocolError(MCPError):
     """The peer broke the protocol's rules; ``raw`` is what it sent, as far as it helps.
 
-    :param message: what was wrong and with which message.
-    :param raw: the offending value or bytes, cut to a readable size by the raiser.
+    :param message: what was wrong, and in which message.
+    :param raw: the offending value or bytes, cut to a readable size.
     """
 
     def __init__(self, message: str, raw: Any = None) -> None:
@@ -188,9 +188,9 @@ class ProtocolError(MCPError):
 
 
 class TransportError(MCPError):
-    """Could not talk to the peer at all."""
+    """The peer could not be reached, or the connection failed."""
 
-    #: Whether a connection that had rested was closed without an answer: what may run twice can be sent again.
+    #: Whether an idle connection was closed without a response, so that a request that may run twice can be sent again.
     stale = False
 
 
@@ -198,8 +198,8 @@ class ConnectionClosed(TransportError):
     """The connection is over: the peer left, its process ended, or this side closed it.
 
     :param message: which peer, and how it ended.
-    :param stderr_tail: the last that a child process wrote to stderr; empty otherwise.
-    :param returncode: the child's exit status; None when there is no child or it still runs.
+    :param stderr_tail: the last output of a child process to stderr; empty for other connections.
+    :param returncode: the exit status of the child; None if there is no child, or it still runs.
     """
 
     def __init__(self, message: str, *, stderr_tail: str = "", returncode: Optional[int] = None) -> None:
@@ -214,10 +214,11 @@ class ConnectionClosed(TransportError):
 
 
 class SessionLost(ConnectionClosed):
-    """The server does not know our session (any more), as after a restart (SESS-09).
+    """The server does not know the client's session, for example after a restart (SESS-09).
 
-    Most calls never meet it: a new session is opened and what is safe to send again is sent again.
+    Most calls never raise it: the client opens a new session, and repeats the calls that are safe to repeat.
 
+    :param session: the id of the lost session.
     :param unserved: whether it is certain that the call was not served.
     """
 
@@ -228,7 +229,11 @@ class SessionLost(ConnectionClosed):
 
 
 class HTTPStatusError(TransportError):
-    """An HTTP answer that carries no JSON-RPC message."""
+    """An HTTP response with an error status and without a JSON-RPC message.
+
+    :param status: the HTTP status.
+    :param body: the start of the body, as text.
+    """
 
     def __init__(self, message: str, *, status: int, body: str = "") -> None:
         super().__init__(message)
@@ -237,10 +242,10 @@ class HTTPStatusError(TransportError):
 
 
 class AuthError(TransportError):
-    """The server wants authorization that was not given, or that could not be had.
+    """The server requires authorization, and no token was given, accepted or obtained.
 
-    :param challenge: the server's ``WWW-Authenticate``, when it said one.
-    :param error: the code of OAuth, such as ``access_denied`` or ``invalid_grant``, when there was one.
+    :param challenge: the server's ``WWW-Authenticate``; empty if it sent none.
+    :param error: the OAuth error code, such as ``access_denied`` or ``invalid_grant``; empty if there was none.
     """
 
     def __init__(self, message: str, *, challenge: str = "", error: str = "") -> None:
@@ -250,11 +255,14 @@ class AuthError(TransportError):
 
 
 class RequestTimeout(MCPError, TimeoutError):
-    """No answer before the deadline; the peer was told to stop (TIME-02)."""
+    """No answer before the deadline; the request was cancelled at the peer (TIME-02)."""
 
 
 class Cancelled(MCPError):
-    """The call was cancelled, by this side's token or by the peer; ``reason`` says why, if anybody did."""
+    """The call was cancelled, by this side's token or by the peer.
+
+    :param reason: the given reason; None without one.
+    """
 
     def __init__(self, reason: Optional[str] = None) -> None:
         super().__init__(reason or "cancelled")
@@ -262,13 +270,12 @@ class Cancelled(MCPError):
 
 
 class InputNeeded(MCPError):
-    """The server needs answers before it goes on, and the caller wanted to give them itself (``rounds=False``).
+    """The server needs answers to continue the call, and the caller answers them itself (``rounds=False``).
 
-    Send the same call again with ``input_responses={key: answer}`` and ``request_state=error.state``, from
-    whichever process.
+    Repeat the call with ``input_responses={key: answer}`` and ``request_state=error.state``, from any process.
 
-    :param requests: what it asks, by key: each with a ``method`` and ``params``, as on the wire.
-    :param state: to send along, unchanged; None when there is none.
+    :param requests: the questions by key, each with a ``method`` and ``params``, as on the wire.
+    :param state: the ``requestState`` to send back unchanged; None without one.
     """
 
     def __init__(self, message: str = "", *, requests: Optional[Dict[str, Any]] = None, state: Optional[str] = None) -> None:
@@ -278,14 +285,14 @@ class InputNeeded(MCPError):
 
 
 class NotSupported(MCPError):
-    """The peer did not declare the capability that this needs, so nothing was sent (LIFE-15)."""
+    """The peer did not declare the capability that the call needs; nothing was sent (LIFE-15)."""
 
 
 class ToolError(MCPError):
     """A tool failed in a way that the model should read.
 
-    Raised in a tool it becomes a result with ``isError``; ``CallToolResult.raise_for_error()``
-    raises it at the caller.
+    In a tool's function it becomes a result with ``isError``; at the client ``CallToolResult.raise_for_error()``
+    raises it.
 
     :param message: the text for the model.
     :param content: further content items; the message comes first.
@@ -298,4 +305,4 @@ class ToolError(MCPError):
 
 
 class RegistrationError(MCPError, ValueError):
-    """A tool, resource or prompt that cannot be served; the text names the parameter, the reason and the fix."""
+    """A tool, resource or prompt cannot be registered; the text names the parameter, the reason and the fix."""

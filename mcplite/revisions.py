@@ -1,7 +1,7 @@
-"""The table: every fact that differs between the protocol's revisions; the only file with dates.
+"""The table of revisions: every fact that differs between them; the only module with dates.
 
-Rule 1: whatever depends on the revision is a column of this table or a ``wire(since=...)`` mark
-that points at one of its rows. Rule 2: nobody compares revisions; code asks for a fact by name.
+A difference between revisions is a column of this table, or a mark of a field, ``wire(since=...)``, that names one
+of its rows. Code asks for a fact by name, and never compares revisions.
 """
 
 from dataclasses import dataclass, field
@@ -42,60 +42,60 @@ _SERVER_NOTIFICATIONS = frozenset({
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Revision:
-    """One protocol revision as a row of facts."""
+    """One revision of the protocol: a row of facts."""
 
     name: str
-    #: Position in time; only field marks read it, through :meth:`has`.
+    #: Position in time; only :meth:`has` reads it, for the marks of fields.
     rank: int
-    #: Per-request ``_meta`` instead of a handshake and a session.
+    #: Each request carries its own ``_meta``, in place of a handshake and a session.
     modern: bool
     #: JSON arrays on the wire (RPC-21 to RPC-29).
     batches: bool
-    #: An empty first event, so that a cut stream can be polled.
+    #: A stream begins with an empty event, so that it can be resumed at once (HTTP-15).
     priming_event: bool
-    #: "unknown", "checked" or "must-match-body".
+    #: ``MCP-Protocol-Version`` is "unknown", "checked" or "must-match-body".
     version_header: str
-    #: The code for a resource that does not exist.
+    #: The error code for a resource that does not exist.
     not_found: int
-    #: Arguments that break a tool's schema: an "error" (-32602) or a "result" with ``isError`` (TOOL-32).
+    #: Arguments that break a tool's schema are an "error" (-32602) or a "result" with ``isError`` (TOOL-32).
     bad_arguments: str
     #: ``structuredContent`` and ``outputSchema`` exist (TOOL-42).
     structured_output: bool
     #: ``structuredContent`` must be an object (TOOL-40).
     object_output_only: bool
-    #: The content kinds that a peer can read (TOOL-22).
+    #: The kinds of content that exist (TOOL-22).
     content_kinds: FrozenSet[str]
     #: Progress notifications have a ``message`` (PROG-06).
     progress_message: bool
     #: Sampling messages may hold lists of blocks, tool use and tool results (SAMP-04).
     sampling_tools: bool
-    #: Elicitation requests carry ``mode``, and URLs may be asked for.
+    #: Elicitation requests have a ``mode``, which may be a URL.
     elicitation_modes: bool
-    #: URL elicitations carry an ``elicitationId`` and -32042 exists (URLE-02, URLE-15).
+    #: URL elicitations have an ``elicitationId``, and -32042 exists (URLE-02, URLE-15).
     elicitation_ids: bool
     #: "none", "names" (``enum`` + ``enumNames``) or "titled" (``oneOf``, multi-select, defaults everywhere).
     elicitation_enums: str
-    #: The server says ``completions`` among its capabilities (COMP-01).
+    #: The server declares completions as a capability (COMP-01).
     completions_capability: bool
     #: Completion requests carry the arguments that are filled in already (COMP-06).
     completion_context: bool
-    #: An error answer to an unreadable id may leave the id out (RPC-11).
+    #: An error response to an unreadable id may omit the id (RPC-11).
     error_id_optional: bool
     client_requests: FrozenSet[str] = field(repr=False)
     client_notifications: FrozenSet[str] = field(repr=False)
     server_requests: FrozenSet[str] = field(repr=False)
     server_notifications: FrozenSet[str] = field(repr=False)
-    #: What may ride in ``inputRequests``.
+    #: The requests that ``inputRequests`` may hold.
     input_requests: FrozenSet[str] = field(repr=False, default=frozenset())
-    #: Requests that may be answered with questions (MRTR-02, MRTR-03).
+    #: The requests that a server may answer with ``inputRequests`` (MRTR-02, MRTR-03).
     asking_methods: FrozenSet[str] = field(repr=False, default=frozenset())
-    #: What a client lacks is an error of the protocol, not of a tool (MRTR-11).
+    #: A missing capability of the client is an error of the protocol, not of a tool (MRTR-11).
     capability_errors: bool = False
-    #: JSON-RPC code to HTTP status where the revision fixes one, for errors found before a handler runs.
+    #: The HTTP status of JSON-RPC codes, where the revision fixes one, for errors found before a handler runs.
     http_status: Mapping[int, int] = field(repr=False, default_factory=dict)
 
     def has(self, since: Optional["Revision"], until: Optional["Revision"] = None) -> bool:
-        """Tell whether something marked *since* (and *until*, inclusive) exists in this revision."""
+        """Whether a field marked *since* and *until* (both inclusive) exists in this revision."""
         return (since is None or self.rank >= since.rank) and (until is None or self.rank <= until.rank)
 
     def __repr__(self) -> str:
@@ -172,15 +172,15 @@ JULY_2026 = Revision(
 
 #: Oldest first.
 REVISIONS: Tuple[Revision, ...] = (NOVEMBER_2024, MARCH_2025, JUNE_2025, NOVEMBER_2025, JULY_2026)
-#: Those that begin with an ``initialize`` handshake, oldest first.
+#: The revisions that begin with a handshake, oldest first.
 LEGACY: Tuple[Revision, ...] = tuple(revision for revision in REVISIONS if not revision.modern)
 NEWEST = REVISIONS[-1]
 NEWEST_LEGACY = LEGACY[-1]
-#: What a request over HTTP speaks when nothing says what (HDR-03).
+#: The revision of an HTTP request that names none (HDR-03).
 DEFAULT_HTTP = MARCH_2025
 _BY_NAME: Dict[str, Revision] = {revision.name: revision for revision in REVISIONS}
 
 
 def find(name: object) -> Optional[Revision]:
-    """Return the revision with this name, or None when it is not one of ours."""
+    """Return the revision with this name; None if it is not in the table."""
     return _BY_NAME.get(name) if isinstance(name, str) else None

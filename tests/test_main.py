@@ -162,7 +162,7 @@ def test_list_as_json(run, target):
 def test_list_of_a_server_without_anything(run, tmp_path):
     (tmp_path / "empty.py").write_text("import mcplite\nmcp = mcplite.Server('empty')\n")
     status, out, _ = run("list", str(tmp_path / "empty.py"))
-    assert (status, out.splitlines()[1:]) == (0, ["it offers no tools, resources or prompts"])
+    assert (status, out.splitlines()[1:]) == (0, ["the server offers no tools, resources or prompts"])
 
 
 def test_any_schema_has_a_label():
@@ -218,7 +218,7 @@ def test_output_that_cannot_be_written_or_has_nothing_to_save(run, target, tmp_p
     assert (status, err) == (2, f"--output: cannot write {tmp_path / 'no' / 'folder'}: No such file or directory\n")
     monkeypatch.setattr(actions, "first_binary", lambda items: None)
     assert run("read", target, "note://today", "--output", str(tmp_path / "saved")) == (
-        2, "", "--output: there is nothing to save in the result\n")
+        2, "", "--output: the result has no content to save\n")
 
 
 def test_read(run, target):
@@ -314,10 +314,10 @@ def test_warnings_about_a_configuration_are_printed(run, config, target, monkeyp
 
 
 @pytest.mark.parametrize("servers, options, problem", [
-    ({}, [], "choose one with --server: there are none"),
-    ({"a": {"command": "x"}, "b": {"command": "y"}}, [], "choose one with --server: a, b"),
-    ({"a": {"command": "x"}, "b": {}}, [], "choose one with --server: a, b"),
-    ({"a": {"command": "x"}}, ["--server", "c"], "choose one with --server: a"),
+    ({}, [], "choose a server with --server: the file has none"),
+    ({"a": {"command": "x"}, "b": {"command": "y"}}, [], "choose a server with --server: a, b"),
+    ({"a": {"command": "x"}, "b": {}}, [], "choose a server with --server: a, b"),
+    ({"a": {"command": "x"}}, ["--server", "c"], "choose a server with --server: a"),
     ({"a": {"command": "x"}, "b": {}}, ["--server", "b"], "server 'b': needs a 'command'"),
     ({"b": {}}, [], "server 'b': needs a 'command'"),
 ])
@@ -331,15 +331,15 @@ def test_an_ambiguous_configuration(run, config, servers, options, problem):
 
 
 @pytest.mark.parametrize("words, problem", [
-    (["list"], "list: TARGET is missing; it takes TARGET"),
-    (["list", "a.py", "more"], "list: 'more' is too much; it takes TARGET"),
-    (["call", "a.py"], "call: TOOL is missing; it takes TARGET TOOL [key=value ...]"),
+    (["list"], "list: TARGET is missing; write: list TARGET"),
+    (["list", "a.py", "more"], "list: 'more' is one argument too many; write: list TARGET"),
+    (["call", "a.py"], "call: TOOL is missing; write: call TARGET TOOL [key=value ...]"),
     (["read", "a.py"], "read: URI is missing"),
-    (["read", "a.py", "n://1", "n://2"], "read: 'n://2' is too much"),
+    (["read", "a.py", "n://1", "n://2"], "read: 'n://2' is one argument too many"),
     (["prompt", "a.py"], "prompt: PROMPT is missing"),
     (["complete", "a.py", "p"], "complete: ARGUMENT is missing"),
-    (["ping", "a.py", "more"], "ping: 'more' is too much"),
-    (["ping", "--config", "a.json", "more"], "ping: 'more' is too much"),
+    (["ping", "a.py", "more"], "ping: 'more' is one argument too many"),
+    (["ping", "--config", "a.json", "more"], "ping: 'more' is one argument too many"),
     (["call", "--config", "a.json"], "call: TOOL is missing"),
     (["ping", "--config", "missing.json"], "there is no configuration file"),
     (["ping", "--server", "x", "a.py"], "--server names a server in a file: give the file with --config"),

@@ -1,1 +1,1 @@
-"""The command line of the client's side, in parts: what is typed, asked, printed, and logged in to."""
+"""The client's command line: its parser, the commands, questions to the user, and logins."""

@@ -1,4 +1,4 @@
-"""What the commands do with a server, once there is a client for it."""
+"""The commands that use a server: each takes a connected client, and returns the exit status."""
 
 import argparse
 import sys
@@ -36,7 +36,7 @@ def _list(client: Any, words: List[str], options: argparse.Namespace) -> int:
             print(f"\n{kind}:")
             print(table((_label(item), item.description or item.title or "") for item in items))
     if not any(found.values()):
-        print("it offers no tools, resources or prompts")
+        print("the server offers no tools, resources or prompts")
     return 0
 
 
@@ -73,7 +73,7 @@ def _save(items: List[Any], options: argparse.Namespace) -> None:
     if options.output:
         data = first_binary(items)
         if data is None:
-            raise UsageError("--output: there is nothing to save in the result")
+            raise UsageError("--output: the result has no content to save")
         try:
             with open(options.output, "wb") as file:
                 file.write(data)
@@ -126,7 +126,7 @@ def _ping(client: Any, words: List[str], options: argparse.Namespace) -> int:
     return 0
 
 
-#: By the name of the command: takes the client, the words after the server's and the options, and returns the exit status.
+#: By command. An action takes the client, the words after TARGET and the options, and returns the exit status.
 ACTIONS: Dict[str, Callable[[Any, List[str], argparse.Namespace], int]] = {
     "list": _list, "call": _call, "read": _read, "prompt": _prompt, "complete": _complete, "ping": _ping,
 }

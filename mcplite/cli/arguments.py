@@ -1,4 +1,4 @@
-"""Tool arguments as typed on a command line: key=value, key:=json, key=@file, and - for stdin."""
+"""Arguments of tools and prompts on the command line: key=value, key:=json, key=@file, and - for stdin."""
 
 import json
 import sys
@@ -8,16 +8,16 @@ __all__ = ["UsageError", "parse_arguments", "parse_strings"]
 
 
 class UsageError(ValueError):
-    """What was typed cannot be used; the text says what to type instead."""
+    """The command line is wrong; the text says what to type instead."""
 
 
 def parse_arguments(items: List[str], schema: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
     """Return the arguments that *items* spell.
 
-    ``key=value`` is text, unless the tool's schema says that it is something else, which then is read as JSON;
-    ``key:=json`` is any JSON value; ``key=@file`` is a file's text; ``-`` is a JSON object on stdin.
+    ``key=value`` is text, or JSON if the tool's schema has another type for the key; ``key:=json`` is any JSON
+    value; ``key=@file`` is the text of a file; ``-`` is a JSON object on stdin.
 
-    :raises UsageError: an item is none of these, or its JSON or file cannot be read.
+    :raises UsageError: an item has another form, or its JSON or file cannot be read.
     """
     arguments: Dict[str, Any] = {}
     properties = (schema or {}).get("properties")
@@ -31,7 +31,7 @@ def parse_arguments(items: List[str], schema: Optional[Mapping[str, Any]] = None
             continue
         key, equals, text = item.partition("=")
         if not equals or not key.rstrip(":"):
-            raise UsageError(f"{item!r} is no argument: write key=value for text, key:=json for anything else")
+            raise UsageError(f"{item!r} is not an argument: write key=value for text, key:=json for any other value")
         if key.endswith(":"):
             arguments[key[:-1]] = _json(text, key[:-1])
         else:
@@ -42,7 +42,7 @@ def parse_arguments(items: List[str], schema: Optional[Mapping[str, Any]] = None
 
 
 def parse_strings(items: List[str]) -> Dict[str, str]:
-    """Return arguments whose values are all text, as prompts take them."""
+    """Return the arguments of a prompt, whose values are all text."""
     return {key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             for key, value in parse_arguments(items).items()}
 
@@ -51,7 +51,7 @@ def _json(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where}: {text[:60]!r} is not JSON ({error}); strings need quotes there") from error
+        raise UsageError(f"{where}: {text[:60]!r} is not JSON ({error}); a string needs quotes in JSON") from error
 
 
 def _file(path: str) -> str:

@@ -1,4 +1,7 @@
-"""What is stored for one server, by a login of before, and how its user is asked when that does not do any more."""
+"""The stored login of one server, and how the user is asked when it needs to be repeated.
+
+Used by every command on a URL, and by ``login``, ``logout`` and ``token``.
+"""
 
 import shlex
 from typing import Any, Callable, ContextManager, Dict, Optional
@@ -16,66 +19,66 @@ from .arguments import UsageError
 
 __all__ = ["Stored", "choose_agent", "how_to_log_in"]
 
-#: What a login is told that the next one has to know as well; who the client is stands in the credentials.
-_WAYS = {"client_name": str, "dpop": bool, "redirect_uri": str, "scopes": list}
+#: Options of a login that are stored for the next one; the client's identity is part of the credentials.
+_STORED_OPTIONS = {"client_name": str, "dpop": bool, "redirect_uri": str, "scopes": list}
 
 
 class Stored:
-    """What is stored for the server at a URL.
+    """The stored login of the server at a URL.
 
-    :param store: where; by default the user's file.
+    :param store: where it is stored; by default the user's file.
     :raises AuthError: the store cannot be read.
-    :raises ValueError: tokens would travel in the clear to that URL.
+    :raises ValueError: tokens would be sent to that URL unencrypted.
     """
 
     def __init__(self, url: str, store: Optional[Store] = None) -> None:
         self.url = url
         self.store = FileStore() if store is None else store
         self._key = OAuth(store=self.store).access(url).key
-        self._ways_key = "login " + self._key.partition(" ")[2]
+        self._options_key = "login " + self._key.partition(" ")[2]
 
     @property
     def credentials(self) -> Optional[Credentials]:
-        """What is stored now; None for nothing.
+        """The stored credentials; None if there are none.
 
         :raises AuthError: the store cannot be read.
         """
         return Credentials.read(self.store.load(self._key))
 
-    def remember(self, ways: Dict[str, Any]) -> None:
-        """Keep the options of a login, for those that become necessary in the middle of a command."""
-        self.store.save(self._ways_key, {name: ways[name] for name in _WAYS if ways.get(name)})
+    def save_options(self, options: Dict[str, Any]) -> None:
+        """Store the options of a login, for a login that becomes necessary during another command."""
+        self.store.save(self._options_key, {name: options[name] for name in _STORED_OPTIONS if options.get(name)})
 
-    def forget_ways(self) -> None:
-        """Drop the options of the login."""
-        self.store.delete(self._ways_key)
+    def forget_options(self) -> None:
+        """Delete the options of the login."""
+        self.store.delete(self._options_key)
 
     def grant(self, alone: Optional[Callable[[], ContextManager[object]]] = None) -> Optional[OAuth]:
-        """Return what uses and renews the credentials; None when there are none.
+        """Return a grant that uses and renews the credentials; None if there are none.
 
-        It stays with their authorization server and their client: to choose others is what ``login`` is for.
+        It is bound to their authorization server and client; only ``login`` chooses others.
 
-        :param alone: entered while the user is asked; keeps everything else from the terminal.
+        :param alone: a context manager that keeps other output from the terminal while the user is asked.
         """
         credentials = self.credentials
         if credentials is None:
             return None
-        kept = self.store.load(self._ways_key) or {}
-        ways = {name: kept[name] for name, kind in _WAYS.items() if isinstance(kept.get(name), kind)}
+        kept = self.store.load(self._options_key) or {}
+        options = {name: kept[name] for name, kind in _STORED_OPTIONS.items() if isinstance(kept.get(name), kind)}
         client = credentials.client
-        if not client.redirect_uris:  # it has not registered by itself
-            ways.update(client_id=client.client_id, client_secret=client.secret)
-        agent = choose_agent(ways.get("redirect_uri"))
-        return OAuth(issuer=credentials.issuer, store=self.store, ask=agent if alone is None else _Apart(agent, alone), **ways)
+        if not client.redirect_uris:  # registered by hand
+            options.update(client_id=client.client_id, client_secret=client.secret)
+        agent = choose_agent(options.get("redirect_uri"))
+        return OAuth(issuer=credentials.issuer, store=self.store, ask=agent if alone is None else _Alone(agent, alone), **options)
 
 
 def choose_agent(redirect_uri: Optional[str] = None, *, browser: bool = True, command: bool = False) -> UserAgent:
-    """Return how the user is asked: by a browser, by the terminal, or not at all.
+    """Return the user agent: a browser, the terminal, or one that cannot ask.
 
-    :param redirect_uri: where the browser comes back to.
-    :param browser: False for the terminal, whatever else there is.
-    :param command: whether to wait for a browser that somebody else opens, when nobody can be asked.
-    :raises UsageError: nobody can listen at that URI.
+    :param redirect_uri: the URI that the browser returns to.
+    :param browser: False for the terminal, even if a browser is available.
+    :param command: whether to print the URL and wait for a browser elsewhere, if neither is available.
+    :raises UsageError: this machine cannot listen at that URI.
     """
     place: Dict[str, Any] = {} if redirect_uri is None else _place(redirect_uri)
     if not browser:
@@ -95,31 +98,31 @@ def _place(uri: str) -> Dict[str, Any]:
     except ValueError as error:
         raise UsageError(f"--redirect-uri {uri}: {error}") from error
     if again != uri or not port:
-        raise UsageError(f"--redirect-uri {uri}: write it like http://127.0.0.1:8765/callback, with a port of this machine")
+        raise UsageError(f"--redirect-uri {uri}: write it as http://127.0.0.1:8765/callback, with a loopback host and a port")
     return {"host": host, "port": port, "path": path}
 
 
 def how_to_log_in(url: str, package: str) -> str:
     """Return the command that logs in to a server.
 
-    :param package: by whose name the command line is started.
+    :param package: the name after ``python -m``.
     """
     base, query, _ = url.partition("?")
-    # What stands in a query may be secret, as may be a name before the host.
+    # A query and a user name in the URL may be secret.
     return f"python -m {package} login {'URL' if query or '@' in base else shlex.quote(url)}"
 
 
-class _Apart(UserAgent):
-    """Asks as another one does, but alone on the terminal."""
+class _Alone(UserAgent):
+    """Asks as another user agent does, while nothing else uses the terminal."""
 
     def __init__(self, agent: UserAgent, alone: Callable[[], ContextManager[object]]) -> None:
         self._agent, self._alone = agent, alone
 
     def begin(self, preferred: Optional[str], server: str) -> Visit:
-        return _ApartVisit(self._agent.begin(preferred, server), self._alone)
+        return _AloneVisit(self._agent.begin(preferred, server), self._alone)
 
 
-class _ApartVisit(Visit):
+class _AloneVisit(Visit):
     def __init__(self, visit: Visit, alone: Callable[[], ContextManager[object]]) -> None:
         super().__init__(visit.redirect_uri)
         self._visit, self._alone = visit, alone

@@ -1,4 +1,4 @@
-"""The commands login, logout and token: what a user of a protected server does besides using it."""
+"""The commands ``login``, ``logout`` and ``token``, which manage the stored login of a protected server."""
 
 import argparse
 import os
@@ -21,49 +21,49 @@ __all__ = ["run"]
 def run(url: str, options: argparse.Namespace) -> int:
     """Run the command of the options for the server at a URL; return the exit status.
 
-    :raises UsageError: it is no URL, or the options do not belong together.
-    :raises AuthError: there is no token to be had, or none is stored.
+    :raises UsageError: it is not a URL, or the options do not fit together.
+    :raises AuthError: no token could be obtained, or none is stored.
     :raises TransportError: the server cannot be reached.
     """
     if not url.startswith(("http://", "https://")):
-        raise UsageError(f"{options.command}: {url!r} is no URL; a server that is started here needs no login")
+        raise UsageError(f"{options.command}: {url!r} is not a URL; a server that is started here needs no login")
     return _ACTIONS[options.command](url, options)
 
 
 def _login(url: str, options: argparse.Namespace) -> int:
     stored = Stored(url)
-    _ = stored.credentials  # a file that cannot be read is told before anybody logs in, and not afterwards
-    ways: Dict[str, Any] = {
+    _ = stored.credentials  # reports an unreadable file before the user logs in
+    stored_options: Dict[str, Any] = {
         "client_name": options.client_name or "", "dpop": options.dpop, "redirect_uri": options.redirect_uri,
         "scopes": [scope for item in options.scope for scope in item.split()]}
-    grant = OAuth(issuer=options.issuer, store=stored.store, timeout=options.timeout, **_client(url, options), **ways,
+    grant = OAuth(issuer=options.issuer, store=stored.store, timeout=options.timeout, **_client(url, options), **stored_options,
                   ask=choose_agent(options.redirect_uri, browser=not options.no_browser, command=True))
     credentials = grant.login(url)
-    stored.remember(ways)
+    stored.save_options(stored_options)
     print(as_json(_facts(url, credentials)) if options.json else _text(url, credentials))
     return 0
 
 
 def _client(url: str, options: argparse.Namespace) -> Dict[str, Any]:
-    """Return who this client is, as far as the options say it."""
+    """Return the client's identity, as far as the options name it."""
     name = options.client_secret_env
     if options.client_id is None:
         if name is not None:
-            raise UsageError("--client-secret-env needs --client-id: whose secret it is")
+            raise UsageError("--client-secret-env needs --client-id, the client that the secret belongs to")
         return {"client_metadata_url": options.client_metadata_url}
     if options.client_metadata_url is not None:
-        raise UsageError("--client-id and --client-metadata-url both say who this client is: give one of them")
+        raise UsageError("--client-id and --client-metadata-url both identify the client: give one of them")
     if options.issuer is None:
         found = find_authorization(url)
         named = f"; {shown(url)} names {' and '.join(found.issuers)}" if found.described else ""
-        raise UsageError(f"--client-id needs --issuer: the authorization server that knows this client{named}")
+        raise UsageError(f"--client-id needs --issuer, the authorization server that registered this client{named}")
     if name is not None and not os.environ.get(name):
-        raise UsageError(f"--client-secret-env: there is no variable {name} in the environment")
+        raise UsageError(f"--client-secret-env: the environment has no variable {name}")
     return {"client_id": options.client_id, "client_secret": None if name is None else os.environ[name]}
 
 
 def _facts(url: str, credentials: Credentials) -> Dict[str, Any]:
-    """Return what may be known of credentials."""
+    """Return the part of credentials that is not secret."""
     end = credentials.expires_at
     return {
         "server": shown(url), "resource": credentials.resource, "issuer": credentials.issuer,
@@ -74,34 +74,35 @@ def _facts(url: str, credentials: Credentials) -> Dict[str, Any]:
 
 def _text(url: str, credentials: Credentials) -> str:
     scopes = f", with the scopes {' '.join(credentials.scopes)}" if credentials.scopes else ""
-    end = "nobody has said when the token ends" if credentials.expires_at is None else (
-        "the token ends at " + time.strftime("%Y-%m-%d %H:%M", time.localtime(credentials.expires_at)))
-    then = "it is renewed by itself" if credentials.refresh_token is not None else "then it takes another login"
+    end = "the server did not say when the token expires" if credentials.expires_at is None else (
+        "the token expires at " + time.strftime("%Y-%m-%d %H:%M", time.localtime(credentials.expires_at)))
+    then = "it is renewed automatically" if credentials.refresh_token is not None else "it cannot be renewed: log in again then"
     return f"{one_line(f'logged in to {shown(url)} at {credentials.issuer}{scopes}')}\n{end}; {then}"
 
 
 def _logout(url: str, options: argparse.Namespace) -> int:
     stored = Stored(url)
     credentials = stored.credentials
-    stored.forget_ways()
+    stored.forget_options()
     if credentials is None:
         print(one_line(f"no login to {shown(url)} is stored"))
         return 0
-    grant = _Leaving(store=stored.store)
+    grant = _Logout(store=stored.store)
     try:
         grant.logout(url)
     except AuthError as error:
         if stored.credentials is not None:
             raise
-        raise AuthError(f"the login to {shown(url)} is forgotten here, but its tokens could not be revoked, so that they stay"
-                        f" good until they end: {error}", error=error.error) from error
-    how = "its tokens are revoked" if grant.revokes else "its tokens stay good until they end, as no way to revoke them is known"
-    print(one_line(f"logged out of {shown(url)}: the login is forgotten here; {how} at {credentials.issuer}"))
+        raise AuthError(f"the login to {shown(url)} is deleted here, but its tokens could not be revoked and stay valid"
+                        f" until they expire: {error}", error=error.error) from error
+    how = (f"its tokens are revoked at {credentials.issuer}" if grant.revokes else
+           f"its tokens stay valid until they expire, as {credentials.issuer} has no endpoint to revoke them")
+    print(one_line(f"logged out of {shown(url)}: the login is deleted here; {how}"))
     return 0
 
 
-class _Leaving(OAuth):
-    """Notes whether there was anybody to tell that tokens are needed no more."""
+class _Logout(OAuth):
+    """Notes whether the authorization server has an endpoint to revoke tokens."""
 
     revokes = False
 
@@ -119,12 +120,12 @@ def _token(url: str, options: argparse.Namespace) -> int:
     try:
         grant.token(url)
     except AuthError as error:
-        raise AuthError(f"{error}\nTo log in anew: {command}", error=error.error) from error
-    credentials = stored.credentials  # as they were stored; what could not be renewed is still there
+        raise AuthError(f"{error}\nTo log in again: {command}", error=error.error) from error
+    credentials = stored.credentials  # read again: credentials that could not be renewed are kept
     if credentials is None or credentials.expired:
-        raise AuthError(f"the login to {shown(url)} has ended; log in anew with `{command}`")
+        raise AuthError(f"the login to {shown(url)} has expired; log in again with `{command}`")
     if credentials.scheme != "Bearer":
-        print(clean(f"the token is bound to a key ({credentials.scheme}): alone, without proofs of that, it is good for nothing"),
+        print(clean(f"the token is bound to a key ({credentials.scheme}): requests also need proofs that are made with this key"),
               file=sys.stderr)
     print(f"Authorization: {credentials.scheme} {credentials.access_token}" if options.header else credentials.access_token)
     return 0

@@ -1,4 +1,4 @@
-"""What can be typed: the commands, their options, and the help that teaches them."""
+"""The parser of the command line: its commands, their options and the help texts."""
 
 import argparse
 from typing import Dict, List, Optional, Tuple
@@ -13,7 +13,7 @@ error, 4 no connection, it was lost, or no authorization, 5 no answer in time, 1
 """
 
 _EPILOG = """\
-TARGET is a Python file, module:name, a command in quotes or a URL; with --config it is left out.
+TARGET is a Python file, module:name, a command in quotes or a URL; leave it out with --config.
 
 examples:
   %(prog)s list weather.py
@@ -24,15 +24,15 @@ examples:
   %(prog)s login https://example.com/mcp
   %(prog)s list --config mcp.json --server git
 
-arguments: key=value is text (or what the tool's schema says), key:=json is any JSON value,
-key=@file is a file's text, - is a JSON object on stdin.
+arguments: key=value is text (or the type in the tool's schema), key:=json is any JSON value,
+key=@file is the text of a file, - is a JSON object on stdin.
 
 """ + _STATUS
 
 _LOGIN_EPILOG = """\
-URL is that of an MCP server. What a login gives is kept in a file that only you can read: the one
-that MCPLITE_CREDENTIALS names, or one where your system keeps the data of programs. All other
-commands use it for the same URL, and renew it by themselves.
+URL is that of an MCP server. The login is stored in a file that only you can read: the one that
+the variable MCPLITE_CREDENTIALS names, or one in your system's folder for data of programs. All
+other commands use it for the same URL, and renew it automatically.
 
 examples:
   %(prog)s login https://example.com/mcp
@@ -54,17 +54,17 @@ _COMMANDS: Dict[str, Tuple[str, str]] = {
     "prompt": ("show a prompt with its arguments filled in", "TARGET PROMPT [key=value ...]"),
     "complete": ("complete an argument of a prompt or of a resource template",
                  "TARGET PROMPT_OR_TEMPLATE ARGUMENT [VALUE [key=value ...]]"),
-    "ping": ("connect, and ask whether the server is there", "TARGET"),
-    "login": ("log in to a server now, and keep what that gives", "URL"),
-    "logout": ("forget what a login gave, and have it revoked", "URL"),
+    "ping": ("connect, and check that the server answers", "TARGET"),
+    "login": ("log in to a server, and store the login", "URL"),
+    "logout": ("delete a stored login, and revoke its tokens", "URL"),
     "token": ("print a valid access token, for curl and scripts", "URL"),
 }
 
 
 def parse(arguments: Optional[List[str]], package: str, version: str) -> argparse.Namespace:
-    """Return what was typed: ``command``, ``words``, and the options; ends the process when that is none of ours.
+    """Return ``command``, ``words`` and the options; exits with the usage if the command line is wrong.
 
-    :param package: by whose name the command line is started.
+    :param package: the name after ``python -m``.
     """
     parser = _parser(package, version)
     # Words may stand before, between and after the options; argparse returns all but the first group as unknown.
@@ -77,17 +77,17 @@ def parse(arguments: Optional[List[str]], package: str, version: str) -> argpars
 
 
 def check_words(words: List[str], command: str, configured: bool) -> None:
-    """Refuse too few and too many words, before anything is started.
+    """Check the number of words before a server is started.
 
-    :param configured: whether the server is that of a file, so that no word stands for it.
-    :raises UsageError: the text says which.
+    :param configured: whether the server comes from a file, so that there is no word for it.
+    :raises UsageError: a word is missing, or there is one too many.
     """
     form = _COMMANDS[command][1]
     names = form.partition(" [")[0].split()[1 if configured else 0:]
     if len(words) < len(names):
-        raise UsageError(f"{command}: {names[len(words)]} is missing; it takes {form}")
+        raise UsageError(f"{command}: {names[len(words)]} is missing; write: {command} {form}")
     if len(words) > len(names) and "..." not in form:
-        raise UsageError(f"{command}: {words[len(names)]!r} is too much; it takes {form}")
+        raise UsageError(f"{command}: {words[len(names)]!r} is one argument too many; write: {command} {form}")
 
 
 def _parser(package: str, version: str) -> argparse.ArgumentParser:
@@ -104,7 +104,7 @@ def _parser(package: str, version: str) -> argparse.ArgumentParser:
             name, usage=f"{program} {name} [options] {words}", help=text, parents=parents,
             description=text[0].upper() + text[1:] + ".", epilog=epilog.replace("%(prog)s", program),
             formatter_class=argparse.RawDescriptionHelpFormatter)
-        one.add_argument("words", nargs="*", help=argparse.SUPPRESS)  # named by the usage
+        one.add_argument("words", nargs="*", help=argparse.SUPPRESS)  # the usage names them
         if name in ("call", "read"):
             one.add_argument("--output", metavar="FILE", help="save the first binary content, or the text")
         elif name == "login":
@@ -112,7 +112,7 @@ def _parser(package: str, version: str) -> argparse.ArgumentParser:
         elif name == "token":
             one.add_argument("--header", action="store_true", help="print the whole header, 'Authorization: Bearer ...'")
         if words == "URL":
-            one.add_argument("--debug", action="store_true", help="show what is done, and tracebacks, on stderr")
+            one.add_argument("--debug", action="store_true", help="show each step, and tracebacks, on stderr")
     return parser
 
 
@@ -121,14 +121,14 @@ def _using() -> argparse.ArgumentParser:
     using = argparse.ArgumentParser(add_help=False)
     using.add_argument("--json", action="store_true", help="print the whole result as JSON")
     using.add_argument("--config", metavar="FILE", help="a file with mcpServers, in place of TARGET")
-    using.add_argument("--server", metavar="NAME", help="which of the servers in --config; not needed for one")
+    using.add_argument("--server", metavar="NAME", help="the server to use in --config; not needed if it has only one")
     using.add_argument("--revision", metavar="DATE", help="the only protocol revision to accept")
-    using.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="for each request; default 60")
+    using.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="timeout of each request; default 60")
     using.add_argument("--env", action="append", default=[], metavar="KEY=VALUE", help="a variable for the server; repeatable")
     using.add_argument("--cwd", metavar="FOLDER", help="the server's working directory")
     using.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'",
                        help="sent with every request to a URL; ${VAR} is a variable of the environment; repeatable")
-    using.add_argument("--root", action="append", default=[], metavar="PATH", help="a folder the server may work in; repeatable")
+    using.add_argument("--root", action="append", default=[], metavar="PATH", help="a folder that the server may work in; repeatable")
     using.add_argument("--log-level", metavar="LEVEL", help="show the server's log messages from this level on")
     using.add_argument("--debug", action="store_true", help="show every message, the server's stderr and tracebacks on stderr")
     return using
@@ -136,16 +136,16 @@ def _using() -> argparse.ArgumentParser:
 
 def _add_login(one: argparse.ArgumentParser) -> None:
     one.add_argument("--scope", action="append", default=[], metavar="SCOPE",
-                     help="to ask for, besides those that the server says it needs; repeatable")
+                     help="a scope to request besides those that the server needs; repeatable")
     one.add_argument("--no-browser", action="store_true",
-                     help="print the address to visit, and read the one at which the browser ended up")
-    one.add_argument("--timeout", type=float, default=300.0, metavar="SECONDS", help="that you have for it; default 300")
-    one.add_argument("--issuer", metavar="URL", help="the only authorization server to trust, as it writes itself")
-    one.add_argument("--client-id", metavar="ID", help="of a client that is registered there by hand; needs --issuer")
-    one.add_argument("--client-secret-env", metavar="NAME", help="the variable of the environment that has that client's secret")
-    one.add_argument("--client-metadata-url", metavar="URL", help="where a document describes this client, in place of an id")
-    one.add_argument("--client-name", metavar="NAME", help="how the login page calls this program")
+                     help="print the URL to visit, and read the URL that the browser ended at")
+    one.add_argument("--timeout", type=float, default=300.0, metavar="SECONDS", help="time limit of the login; default 300")
+    one.add_argument("--issuer", metavar="URL", help="the only authorization server to trust, exactly as it writes its own URL")
+    one.add_argument("--client-id", metavar="ID", help="id of a client that you registered by hand; needs --issuer")
+    one.add_argument("--client-secret-env", metavar="NAME", help="the environment variable with that client's secret")
+    one.add_argument("--client-metadata-url", metavar="URL", help="URL of a document that describes this client, in place of --client-id")
+    one.add_argument("--client-name", metavar="NAME", help="the name that the login page shows for this program")
     one.add_argument("--redirect-uri", metavar="URI",
-                     help="where the browser comes back to on this machine, as it is registered; by default any free port")
+                     help="the registered URI that the browser returns to on this machine; by default any free port")
     one.add_argument("--dpop", action="store_true", help="bind the tokens to a key that stays here (needs PyJWT)")
-    one.add_argument("--json", action="store_true", help="print what came of it as JSON; no tokens")
+    one.add_argument("--json", action="store_true", help="print the result as JSON, without tokens")

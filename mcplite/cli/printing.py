@@ -1,4 +1,7 @@
-"""What the command line prints: tables that fit the terminal, results, progress."""
+"""The output of the command line: tables that fit the terminal, results, progress.
+
+Text of a server is cleaned here, so that it cannot steer the terminal.
+"""
 
 import contextlib
 import json
@@ -23,21 +26,21 @@ from ..types import (
 
 __all__ = ["ProgressBar", "as_json", "clean", "first_binary", "one_line", "print_content", "print_result", "table"]
 
-#: Controls, lone surrogates, separators of lines, and invisible signs such as those that turn the direction.
+#: Control characters, lone surrogates, line separators, and invisible characters such as those for the direction.
 _STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
 #: Joiners are invisible too, but several scripts and many emoji need them.
 _JOINERS = "\u200c\u200d"
 
 
 def clean(text: str) -> str:
-    """Return a server's text with its control characters made visible: they could steer the terminal."""
+    """Return a server's text with its control characters made visible, so that they cannot steer the terminal."""
     if text.isprintable():
         return text
     return "".join(c if c in "\n\t" or not _steers(c) else _escape(c) for c in text.replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:
-    """Return a server's text as :func:`clean` does, on one line: names and titles must not forge further lines."""
+    """Return a server's text as :func:`clean` does, on one line: names and titles must not fake further lines."""
     return clean(" ".join(text.split()))
 
 
@@ -51,7 +54,7 @@ def _escape(character: str) -> str:
 
 
 def as_json(value: Any) -> str:
-    """Return readable JSON; what could steer a terminal is escaped as JSON does it, so the value is the same."""
+    """Return readable JSON; control characters are written as JSON escapes, so that the value stays the same."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     return "".join(json.dumps(c)[1:-1] if c != "\n" and _steers(c) else c for c in text)
 
@@ -71,14 +74,14 @@ def table(rows: Iterable[Sequence[str]], *, indent: str = "  ") -> str:
 
 
 def print_result(result: CallToolResult, out: TextIO) -> None:
-    """Print a tool's result: its content or, when that says nothing, its structured content."""
+    """Print a tool's result: its content or, if that is empty, its structured content."""
     print_content(result.content, out)
     if not result.content and result.structured_content is not None:
         print(as_json(result.structured_content), file=out)
 
 
 def print_content(items: Sequence[Any], out: TextIO) -> None:
-    """Print content blocks or resource contents; what is binary is only described."""
+    """Print content blocks or resource contents; binary content is described, not printed."""
     for item in items:
         print(clean(_shown(item)), file=out)
 
@@ -110,12 +113,11 @@ def first_binary(items: Sequence[Any]) -> Optional[bytes]:
 
 
 class ProgressBar:
-    """Shows progress on a terminal's last line, and nothing anywhere else.
+    """Shows progress on the last line of a terminal; does nothing if the output is not a terminal.
 
-    Reports, questions and log messages come on threads of their own; whatever else is written belongs into
-    ``with bar.hidden()``.
+    Progress, questions and log messages arrive on several threads; other output goes inside ``with bar.hidden()``.
 
-    :param out: where; stderr by default.
+    :param out: the terminal; stderr by default.
     """
 
     def __init__(self, out: Optional[TextIO] = None) -> None:
@@ -128,7 +130,7 @@ class ProgressBar:
         self._hidden = 0
 
     def __call__(self, progress: Progress) -> None:
-        """Show one report, now or when nothing else is on its line any more."""
+        """Show one report, now or when the line is free again."""
         with self._lock:
             self._last = progress
             if self._on and not self._hidden:
@@ -149,7 +151,7 @@ class ProgressBar:
         self._width = len(text)
 
     def done(self) -> None:
-        """Take the bar away for good."""
+        """Remove the bar for good."""
         with self._lock:
             self._last = None
             self._wipe()
@@ -161,7 +163,7 @@ class ProgressBar:
 
     @contextlib.contextmanager
     def hidden(self) -> Iterator[None]:
-        """Take the bar away while the block writes or asks, and show it again afterwards."""
+        """Remove the bar while the block writes or asks, and show it again afterwards."""
         with self._lock:
             self._hidden += 1
             self._wipe()

@@ -1,4 +1,4 @@
-"""A server's questions, asked on the terminal."""
+"""Elicitation on the terminal: asks a server's questions and reads the user's answers."""
 
 import contextlib
 import json
@@ -12,10 +12,10 @@ from ..protocol import forms
 from ..types import ElicitRequest, ElicitResult, Implementation, accept, cancel, decline
 from .printing import clean, one_line
 
-__all__ = ["Asker"]
+__all__ = ["TerminalAsker"]
 
-#: Seconds after which a thread that waits for the person looks whether the answer is still wanted.
-_SLICE = 0.1
+#: Seconds between two looks at whether the question was cancelled, while the thread waits for the user.
+_CHECK_SECONDS = 0.1
 
 
 class _Stop(Exception):
@@ -26,12 +26,12 @@ class _Stop(Exception):
         self.answer = answer
 
 
-class Asker:
-    """Answers elicitation by asking a person; without a terminal it declines and says so.
+class TerminalAsker:
+    """Answers elicitation by asking the user; declines, and says so, if there is no terminal.
 
     :param source: the terminal to read from; stdin by default.
-    :param out: where the questions go; stderr by default.
-    :param alone: entered while a question is on the screen; it keeps everything else away from there.
+    :param out: the stream for the questions; stderr by default.
+    :param alone: a context manager that keeps other output from the terminal during a question.
     """
 
     def __init__(self, source: Optional[TextIO] = None, out: Optional[TextIO] = None, *,
@@ -39,14 +39,14 @@ class Asker:
         self._alone = alone
         self._source = sys.stdin if source is None else source
         self._out = sys.stderr if out is None else out
-        #: Guards the terminal. It is held while a person thinks: questions come on several threads, and
-        #: only one can be on the screen.
+        #: Guards the terminal. It is held while the user thinks: questions arrive on several threads, and
+        #: only one at a time can be on the screen.
         self._turn = threading.Lock()
         self._token: Any = None
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Have the terminal for the length of the block, for somebody else who asks the person something."""
+        """Reserve the terminal for the block, for another part of the program that asks the user something."""
         with self._turn, self._alone():
             yield
 
@@ -61,13 +61,13 @@ class Asker:
     def _asked(self, request: ElicitRequest, ask: Callable[[ElicitRequest], ElicitResult]) -> ElicitResult:
         info: Optional[Implementation] = getattr(request, "server", None)  # who asks (ELIC-18)
         name = one_line(info.display_name) if info is not None else "The server"
-        # What follows on further lines is indented, so that it does not look like a question of somebody else.
+        # Further lines are indented, so that they cannot pass for a question of another server.
         message = f"{name} asks: " + request.message.strip().replace("\n", "\n  ")
         with self.alone():
             if self._source is None or not self._source.isatty():
                 self._say(f"{message}\n(declined: there is no terminal to ask on)")
                 return decline()
-            self._say(f"\n{message}\n(type !decline to say no, !cancel to stop)")
+            self._say(f"\n{message}\n(type !decline to decline, !cancel to cancel)")
             self._token = getattr(request, "token", None)
             try:
                 return ask(request)
@@ -83,7 +83,7 @@ class Asker:
         required = schema.get("required") or ()
         secret = forms.sensitive_names(schema)
         if secret:
-            self._say(f"  (careful: it asks for what looks like a secret: {one_line(', '.join(secret))})")
+            self._say(f"  (careful: this looks like a question for a secret: {one_line(', '.join(secret))})")
         content: Dict[str, Any] = {}
         while True:
             for name, field in fields.items():
@@ -106,13 +106,13 @@ class Asker:
         print(clean(text), file=self._out, flush=True)
 
     def _line(self) -> str:
-        # A thread that is inside of readline() holds the lock of stdin, which the interpreter needs at its
-        # end; so after Ctrl-C none must be there. Elsewhere than on POSIX only sockets can be waited for.
+        # A thread inside readline() holds the lock of stdin, which the interpreter needs at exit; so no thread may
+        # be there after Ctrl-C. On other systems than POSIX only sockets can be polled.
         while os.name == "posix":
             if self._token is not None and self._token.cancelled:
-                self._say("\n(the answer is not wanted any more)")
+                self._say("\n(the question was cancelled)")
                 raise _Stop(cancel())
-            if select.select([self._source], [], [], _SLICE)[0]:
+            if select.select([self._source], [], [], _CHECK_SECONDS)[0]:
                 break
         return self._source.readline()
 
@@ -129,7 +129,7 @@ class Asker:
         return text
 
     def _confirmed(self, question: str, change: bool = False) -> bool:
-        """Return True for yes and False for "change it"; a no ends the whole question."""
+        """Return True for yes and False for "change it"; a no declines the whole question."""
         while True:
             text = self._read(f"{question} [y/n{'/c to change it' if change else ''}] ").lower()
             if text in ("y", "yes"):
@@ -166,7 +166,7 @@ class Asker:
 
 def _choices(field: Mapping[str, Any]) -> List[Tuple[Any, str]]:
     if field.get("type") == "boolean":
-        return []  # yes or no says more
+        return []  # asked as yes or no
     source = field.get("items") if field.get("type") == "array" else field
     return [(value, str(title or value)) for value, title in forms.options(source) or []]
 
@@ -184,7 +184,7 @@ def _value(field: Mapping[str, Any], text: str, choices: List[Tuple[Any, str]]) 
         return {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}.get(text.lower(), text)
     if field.get("type") in ("integer", "number"):
         try:
-            return json.loads(text, parse_constant=str)  # NaN and Infinity are no numbers in JSON
+            return json.loads(text, parse_constant=str)  # JSON has no NaN and no Infinity
         except (ValueError, RecursionError):
             return text
     return text

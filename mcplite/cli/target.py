@@ -1,4 +1,4 @@
-"""From what was typed to a client: which server is meant, its options, and the credentials that are stored for it."""
+"""From the command line to a connected client: the target, its options, and the stored login for its URL."""
 
 import argparse
 import contextlib
@@ -11,7 +11,7 @@ from ..errors import AuthError, TransportError
 from ..types import LogMessage
 from .arguments import UsageError
 from .printing import ProgressBar, clean
-from .questions import Asker
+from .questions import TerminalAsker
 
 if TYPE_CHECKING:
     from .credentials import Stored
@@ -21,18 +21,18 @@ __all__ = ["connected"]
 
 @contextlib.contextmanager
 def connected(words: List[str], options: argparse.Namespace) -> Iterator[Any]:
-    """Give a client that is connected, for the length of the block.
+    """Connect a client for the length of the block.
 
-    :param words: without the command; that of the server is taken away.
-    :param options: get ``bar``, which shows progress.
-    :raises UsageError: the options do not belong together.
-    :raises MCPError, TypeError, ValueError: as of :func:`connect`.
+    :param words: the words after the command; TARGET is removed from them.
+    :param options: gets ``bar``, the progress bar.
+    :raises UsageError: the options do not fit together.
+    :raises MCPError, TypeError, ValueError: see :func:`connect`.
     """
     from ..client import connect
 
     target = _configured(options) if options.config else words.pop(0)
     options.bar = ProgressBar()
-    asker = Asker(alone=options.bar.hidden)
+    asker = TerminalAsker(alone=options.bar.hidden)
     extra: Dict[str, Any] = {}
     if options.root:
         extra["roots"] = options.root
@@ -40,7 +40,7 @@ def connected(words: List[str], options: argparse.Namespace) -> Iterator[Any]:
         extra["log_handler"] = lambda message: _logged(message, options)
     url = _url(target)
     login = None if url is None else _Login(url, target, options, asker)
-    extra.update(_of_child(options) if login is None else {"headers": login.headers, "auth": login.grant})
+    extra.update(_child_options(options) if login is None else {"headers": login.headers, "auth": login.grant})
     client = connect(target, revision=options.revision, timeout=options.timeout, elicitation_handler=asker.form,
                      url_elicitation_handler=asker.url, debug=True if options.debug else None, **extra)
     try:
@@ -76,7 +76,7 @@ def _configured(options: argparse.Namespace) -> Any:
     if name in config.errors:
         raise UsageError(str(config.errors[name]))
     if name not in config.servers:
-        raise UsageError(f"{options.config}: choose one with --server: {', '.join(names) or 'there are none'}")
+        raise UsageError(f"{options.config}: choose a server with --server: {', '.join(names) or 'the file has none'}")
     for warning in config.warnings + config.servers[name].warnings:
         _warn(warning)
     return config.servers[name]
@@ -87,17 +87,17 @@ def _warn(text: str) -> None:
 
 
 def _url(target: Any) -> Optional[str]:
-    """Return the URL of a server that is behind one."""
+    """Return the URL of the target; None if it is started here."""
     if isinstance(target, str):
         return target if target.startswith(("http://", "https://")) else None
     url: Optional[str] = target.url
     return url or None
 
 
-def _of_child(options: argparse.Namespace) -> Dict[str, Any]:
-    """Return the options for a server that is started here."""
+def _child_options(options: argparse.Namespace) -> Dict[str, Any]:
+    """Return the options for a server that is started as a child process."""
     if options.header:
-        raise UsageError("--header is for a server behind a URL")
+        raise UsageError("--header is for a URL, not for a server that is started here")
     extra: Dict[str, Any] = {"env": dict(map(_variable, options.env))}
     if options.debug:
         extra["stderr"] = lambda line: _note(line, options)
@@ -126,18 +126,18 @@ def _header(item: str) -> Any:
 
 
 class _Login:
-    """What a server behind a URL gets to see of us: headers, and what is stored for it; nobody is logged in unasked."""
+    """Headers and the stored login for a server behind a URL; it never starts a first login."""
 
-    def __init__(self, url: str, target: Any, options: argparse.Namespace, asker: Asker) -> None:
+    def __init__(self, url: str, target: Any, options: argparse.Namespace, asker: TerminalAsker) -> None:
         if options.env or options.cwd:
             raise UsageError("--env and --cwd are for a server that is started here, not for a URL")
         self._url = url
         self.headers: Dict[str, str] = dict(map(_header, options.header))
         names = {name.lower() for name in (*self.headers, *getattr(target, "headers", ()))}
         self._by_header = "authorization" in names
-        #: Why nothing is used of what is stored.
+        #: Why the stored login is not used.
         self._reason: Optional[str] = None
-        #: What uses and renews what is stored; None when there is nothing.
+        #: Uses and renews the stored login; None if there is none.
         self.grant: Any = None
         if not self._by_header:
             stored = self._stored()
@@ -149,32 +149,32 @@ class _Login:
         try:
             return Stored(self._url)
         except (AuthError, ValueError) as error:
-            # There is no place for credentials, or no way to send them safely: so there are none.
-            self._reason = f"there is no login for this URL: {error}"
+            # There is no place to store a login, or no safe way to send one.
+            self._reason = f"a login to this URL is not possible: {error}"
             return None
 
-    def _grant(self, stored: "Stored", asker: Asker) -> Any:
+    def _grant(self, stored: "Stored", asker: TerminalAsker) -> Any:
         try:
             return stored.grant(asker.alone)
         except AuthError as error:
-            # The server may need none; when it does, that is the reason.
-            self._reason = "what is stored for it cannot be used, see the warning"
+            # The server may need no login; if it does, this is the reason.
+            self._reason = "its stored login cannot be used, see the warning"
             _warn(str(error))
             return None
 
     def explained(self, error: AuthError) -> str:
-        """Return what an error says, and what to do about it at a command line."""
+        """Return the text of an error, with the command that helps."""
         from ..protocol.show import shown
         from .credentials import how_to_log_in
 
         command = how_to_log_in(self._url, __name__.rpartition(".cli.")[0])
         if self.grant is not None:
-            return f"{error}\nTo log in anew: {command}"
-        if error.error:  # a 403, whose text says all
+            return f"{error}\nTo log in again: {command}"
+        if error.error:  # a 403, whose text is complete
             return str(error)
-        refused = f"{shown(self._url)} wants authorization (401)"
+        refused = f"{shown(self._url)} requires authorization (401)"
         if self._by_header:
-            return f"{refused}, and does not accept the Authorization header that it was given"
+            return f"{refused}, and refused the Authorization header that was sent"
         if self._reason is not None:
             return f"{refused}, and {self._reason}"
         return f"{refused}: log in with `{command}`, or give --header 'Authorization: Bearer ${{TOKEN}}'"

@@ -64,13 +64,13 @@ def test_what_is_not_of_the_schemas_type_is_refused(text):
 
 @pytest.mark.parametrize("item", ["city", "=Rome", ":=3", ""])
 def test_what_is_no_argument_is_refused_with_the_ways_to_write_one(item):
-    with pytest.raises(UsageError, match="write key=value for text, key:=json for anything else"):
+    with pytest.raises(UsageError, match="write key=value for text, key:=json for any other value"):
         parse_arguments([item])
 
 
 @pytest.mark.parametrize("text", ["Rome", "{", "[" * 100_000])
 def test_bad_json_is_refused(text):
-    with pytest.raises(UsageError, match="city: .* is not JSON .*; strings need quotes there"):
+    with pytest.raises(UsageError, match="city: .* is not JSON .*; a string needs quotes in JSON"):
         parse_arguments([f"city:={text}"])
 
 

@@ -45,9 +45,9 @@ def test_a_url_that_tokens_are_not_sent_to():
 ])
 def test_of_a_login_that_is_kept_which_the_next_one_needs(ways, kept):
     kept_for = stored()
-    kept_for.remember(ways)
+    kept_for.save_options(ways)
     assert kept_for.store.load(f"login {URL}") == kept
-    kept_for.forget_ways()
+    kept_for.forget_options()
     assert kept_for.store.keys() == []
 
 

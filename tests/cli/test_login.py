@@ -37,7 +37,7 @@ def test_a_login_stores_tokens_and_says_what_came_of_it(cli, auth, protected):
     first, second = out.splitlines()
     assert status == 0
     assert first == f"logged in to {protected.url} at {auth.issuer}, with the scopes read write"
-    assert second.startswith("the token ends at 20") and second.endswith("; it is renewed by itself")
+    assert second.startswith("the token expires at 20") and second.endswith("; it is renewed automatically")
     assert f"{auth.issuer}/authorize?" in err
     assert stat.S_IMODE(cli.path.stat().st_mode) == 0o600
     assert cli.records()["token"]["access_token"] in auth.tokens
@@ -56,11 +56,11 @@ def test_a_login_as_json_tells_all_but_the_tokens(cli, auth, protected):
 
 
 @pytest.mark.parametrize("expires_in, end", [
-    (None, "nobody has said when the token ends"), (3600, "the token ends at ")])
+    (None, "the server did not say when the token expires"), (3600, "the token expires at ")])
 def test_a_token_that_nobody_renews_is_told_as_such(cli, auth, protected, expires_in, end):
     auth.refreshes, auth.expires_in = False, expires_in
     second = cli("login", protected.url)[1].splitlines()[1]
-    assert second.startswith(end) and second.endswith("; then it takes another login")
+    assert second.startswith(end) and second.endswith("; it cannot be renewed: log in again then")
 
 
 def test_each_login_asks_the_user_whatever_is_stored(cli, auth, protected):
@@ -142,24 +142,24 @@ def test_a_file_that_is_damaged_is_told_before_anybody_logs_in(cli, auth, protec
 
 
 @pytest.mark.parametrize("words, problem", [
-    (["login"], "login: URL is missing; it takes URL"),
-    (["login", "URL", "URL"], "is too much; it takes URL"),
-    (["login", "weather.py"], "login: 'weather.py' is no URL; a server that is started here needs no login"),
-    (["token", "weather.py"], "token: 'weather.py' is no URL"),
-    (["logout", "weather.py"], "logout: 'weather.py' is no URL"),
+    (["login"], "login: URL is missing; write: login URL"),
+    (["login", "URL", "URL"], "is one argument too many; write: login URL"),
+    (["login", "weather.py"], "login: 'weather.py' is not a URL; a server that is started here needs no login"),
+    (["token", "weather.py"], "token: 'weather.py' is not a URL"),
+    (["logout", "weather.py"], "logout: 'weather.py' is not a URL"),
     (["login", "http://mcp.example/mcp"], "authorization needs https, except on this machine"),
     (["token", "http://mcp.example/mcp"], "authorization needs https, except on this machine"),
     (["login", "URL", "--client-id", "mine"],
-     "--client-id needs --issuer: the authorization server that knows this client; URL names "),
-    (["login", "URL", "--client-secret-env", "SECRET"], "--client-secret-env needs --client-id: whose secret it is"),
+     "--client-id needs --issuer, the authorization server that registered this client; URL names "),
+    (["login", "URL", "--client-secret-env", "SECRET"], "--client-secret-env needs --client-id, the client that the secret belongs to"),
     (["login", "URL", "--client-id", "mine", "--issuer", "https://a.example", "--client-secret-env", "NO_SUCH"],
-     "--client-secret-env: there is no variable NO_SUCH in the environment"),
+     "--client-secret-env: the environment has no variable NO_SUCH"),
     (["login", "URL", "--client-id", "mine", "--client-metadata-url", "https://a.example/c"], "give one of them"),
     (["login", "URL", "--client-metadata-url", "http://a.example/c"], "is at an https URL with a path"),
-    (["login", "URL", "--redirect-uri", "https://127.0.0.1:8765/back"], "write it like http://127.0.0.1:8765/callback"),
+    (["login", "URL", "--redirect-uri", "https://127.0.0.1:8765/back"], "write it as http://127.0.0.1:8765/callback"),
     (["login", "URL", "--redirect-uri", "http://a.example:80/back"], "not to 'a.example'"),
-    (["login", "URL", "--redirect-uri", "http://127.0.0.1/back"], "with a port of this machine"),
-    (["login", "URL", "--redirect-uri", "http://127.0.0.1:0/back"], "with a port of this machine"),
+    (["login", "URL", "--redirect-uri", "http://127.0.0.1/back"], "with a loopback host and a port"),
+    (["login", "URL", "--redirect-uri", "http://127.0.0.1:0/back"], "with a loopback host and a port"),
     (["login", "URL", "--redirect-uri", "http://127.0.0.1:99999/back"], "--redirect-uri http://127.0.0.1:99999/back: "),
     (["login", "URL", "--timeout", "0"], "timeout must be positive"),
 ])
@@ -173,7 +173,7 @@ def test_2_wrong_usage(cli, auth, protected, words, problem):
 def test_which_server_to_trust_is_not_made_up(cli):
     with WebScript(lambda request, answer: answer.status(404)) as script:
         status, out, err = cli("login", script.url, "--client-id", "mine")
-    assert (status, err) == (2, "--client-id needs --issuer: the authorization server that knows this client\n")
+    assert (status, err) == (2, "--client-id needs --issuer, the authorization server that registered this client\n")
 
 
 def test_another_authorization_server_than_the_trusted_one_is_not_asked(cli, auth, protected):
@@ -297,8 +297,8 @@ def test_4_a_token_that_has_ended_is_not_printed(cli, auth, protected, refreshes
     auth.refreshable.clear()
     status, out, err = cli("token", protected.url)
     assert (status, out) == (4, "")
-    assert err == (f"the login to {protected.url} has ended;"
-                   f" log in anew with `python -m mcplite login {protected.url}`\n")
+    assert err == (f"the login to {protected.url} has expired;"
+                   f" log in again with `python -m mcplite login {protected.url}`\n")
 
 
 def test_4_a_token_that_cannot_be_renewed_now(cli, auth, protected):
@@ -307,7 +307,7 @@ def test_4_a_token_that_cannot_be_renewed_now(cli, auth, protected):
     auth.on_token = lambda fields, answer: refuse(answer, 503, "temporarily_unavailable")
     status, out, err = cli("token", protected.url)
     assert (status, out) == (4, "")
-    assert "temporarily_unavailable\nTo log in anew: python -m mcplite login" in err
+    assert "temporarily_unavailable\nTo log in again: python -m mcplite login" in err
     auth.on_token = lambda fields, answer: NotImplemented
     assert cli("token", protected.url)[0] == 0  # what was stored is still there
 
@@ -319,7 +319,7 @@ def test_a_logout_forgets_and_revokes(cli, auth, protected):
     cli("login", protected.url)
     record = cli.records()["token"]
     assert cli("logout", protected.url) == (
-        0, f"logged out of {protected.url}: the login is forgotten here; its tokens are revoked at {auth.issuer}\n", "")
+        0, f"logged out of {protected.url}: the login is deleted here; its tokens are revoked at {auth.issuer}\n", "")
     assert [fields["token"] for fields in auth.revoked] == [record["refresh_token"], record["access_token"]]
     assert sorted(cli.records()) == ["client"]
     assert cli("token", protected.url)[0] == 4
@@ -335,7 +335,7 @@ def test_a_logout_where_nothing_can_be_revoked(cli, auth, protected):
     auth.metadata = {"revocation_endpoint": None}
     status, out, err = cli("logout", protected.url)
     assert (status, err) == (0, "")
-    assert "its tokens stay good until they end, as no way to revoke them is known at " in out
+    assert "its tokens stay valid until they expire, as " in out and " has no endpoint to revoke them" in out
     assert sorted(cli.records()) == ["client"]
 
 
@@ -344,7 +344,7 @@ def test_4_a_logout_that_could_not_revoke(cli, auth, protected):
     auth.on_revoke = lambda fields, answer: refuse(answer, 503, "temporarily_unavailable")
     status, out, err = cli("logout", protected.url)
     assert (status, out) == (4, "")
-    assert "is forgotten here, but its tokens could not be revoked" in err and "temporarily_unavailable" in err
+    assert "is deleted here, but its tokens could not be revoked" in err and "temporarily_unavailable" in err
     assert sorted(cli.records()) == ["client"]
 
 

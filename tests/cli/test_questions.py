@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from mcplite.cli.questions import Asker
+from mcplite.cli.questions import TerminalAsker
 from mcplite.rpc.cancel import CancelToken
 from mcplite.types import ElicitRequest, ElicitResult, Implementation
 
@@ -19,12 +19,12 @@ def form(message="Where to?", required=(), **fields):
 
 
 class Asking:
-    """An Asker at work on a terminal, on a thread as in the client."""
+    """A TerminalAsker on a terminal, on a thread as in the client."""
 
     def __init__(self, terminal, who=WHO):
         self.terminal = terminal
         self.who = who
-        self.asker = Asker(*terminal.files())
+        self.asker = TerminalAsker(*terminal.files())
         self.answers = []
         self._threads = []
 
@@ -79,7 +79,7 @@ def test_the_question_names_who_asks_and_the_way_out(asking):
     asking.terminal.answer(r"Accept\? \[y/n\] $", "YES")
     assert asking.answer == accepted()
     assert "\nThe Weather\\x1b[2J here asks: Where to?\n  Other Server asks: password\\x07\n" in asking.terminal.screen
-    assert "(type !decline to say no, !cancel to stop)\n" in asking.terminal.screen
+    assert "(type !decline to decline, !cancel to cancel)\n" in asking.terminal.screen
 
 
 def test_a_server_that_has_not_said_its_name_yet(terminal):
@@ -156,7 +156,7 @@ def test_titles_descriptions_and_choices_are_shown_on_one_line_each(asking):
 
 def test_what_looks_like_a_secret_is_pointed_out(asking):
     asking.form(api_key={"type": "string"})
-    asking.terminal.answer("careful: it asks for what looks like a secret: api_key[^$]*: $", "!decline")
+    asking.terminal.answer("careful: this looks like a question for a secret: api_key[^$]*: $", "!decline")
     assert asking.answer == ElicitResult("decline")
 
 
@@ -197,7 +197,7 @@ def test_a_question_that_is_not_wanted_any_more_ends(asking):
     asking.terminal.expect("city [^\n]*: $")
     request.token.cancel()
     assert asking.answer == ElicitResult("cancel")
-    asking.terminal.expect("the answer is not wanted any more")
+    asking.terminal.expect("the question was cancelled")
 
 
 def test_somebody_else_who_asks_has_the_terminal_alone(asking):
@@ -234,7 +234,7 @@ def test_questions_of_several_threads_wait_for_each_other(asking):
 def test_without_a_terminal_the_answer_is_no_and_that_is_said(there, monkeypatch):
     out = io.StringIO()
     monkeypatch.setattr("sys.stdin", io.StringIO("y\ny\n") if there else None)
-    asker = Asker(out=out)
+    asker = TerminalAsker(out=out)
     assert asker.form(form(city={"type": "string"})) == ElicitResult("decline")
     assert asker.url(ElicitRequest(message="Log in", mode="url", url="https://a.example/")) == ElicitResult("decline")
     assert out.getvalue().count("asks: ") == 2

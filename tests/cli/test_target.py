@@ -66,8 +66,8 @@ def test_a_header_of_ones_own_goes_first(cli, auth, protected, config):
                   ["--config", config(headers={"Authorization": "Bearer mine"})]):
         status, out, err = cli("ping", *words)
         assert (status, out, protected.sent[-1], logins(auth)) == (4, "", "mine", 1)
-        assert err == (f"{protected.url} wants authorization (401), and does not accept the Authorization header"
-                       " that it was given\n")
+        assert err == (f"{protected.url} requires authorization (401), and refused the Authorization header"
+                       " that was sent\n")
 
 
 def test_4_a_header_of_ones_own_that_allows_too_little(cli, auth, protected):
@@ -92,14 +92,14 @@ def test_4_nobody_is_logged_in_unasked(cli, auth, protected, config):
     for words in ([protected.url], ["--config", config()]):
         status, out, err = cli("call", *words, "greet")
         assert (status, out, auth.requests, cli.path.parent.exists()) == (4, "", [], False)
-        assert err == (f"{protected.url} wants authorization (401): log in with"
+        assert err == (f"{protected.url} requires authorization (401): log in with"
                        f" `python -m mcplite login {protected.url}`, or give --header 'Authorization: Bearer ${{TOKEN}}'\n")
 
 
 def test_4_a_query_may_be_secret(cli, auth, protected):
     status, out, err = cli("ping", protected.url + "?key=hush")
     assert status == 4
-    assert f"{protected.url} wants authorization" in err and "`python -m mcplite login URL`" in err
+    assert f"{protected.url} requires authorization" in err and "`python -m mcplite login URL`" in err
     assert "hush" not in err
 
 
@@ -109,7 +109,7 @@ def test_4_where_no_token_may_be_sent(cli):
         cli.environment.update(http_proxy=proxy.origin, no_proxy="")
         status, out, err = cli("ping", "http://mcp.example/mcp")
     assert (status, out) == (4, "")
-    assert err.startswith("http://mcp.example/mcp wants authorization (401), and there is no login for this URL: ")
+    assert err.startswith("http://mcp.example/mcp requires authorization (401), and a login to this URL is not possible: ")
     assert "needs https" in err and "login http" not in err
 
 
@@ -155,7 +155,7 @@ def test_4_a_damaged_file_and_a_protected_server(cli, auth, protected):
     assert (status, out, auth.requests) == (4, "", [])
     warning, error = err.splitlines()
     assert warning.startswith(f"warning: {cli.path} is not a JSON object")
-    assert error == (f"{protected.url} wants authorization (401), and what is stored for it cannot be used, see the"
+    assert error == (f"{protected.url} requires authorization (401), and its stored login cannot be used, see the"
                      " warning")
 
 
@@ -214,7 +214,7 @@ def test_4_a_login_in_the_middle_needs_a_user(cli, auth, protected):
     status, out, err = cli("call", protected.url, "greet")
     assert (status, out, logins(auth)) == (4, "", 1)
     assert "no user can be asked here" in err
-    assert err.endswith(f"To log in anew: python -m mcplite login {protected.url}\n")
+    assert err.endswith(f"To log in again: python -m mcplite login {protected.url}\n")
 
 
 def test_4_another_authorization_server_is_not_asked_in_the_middle(cli, auth, protected):
@@ -224,7 +224,7 @@ def test_4_another_authorization_server_is_not_asked_in_the_middle(cli, auth, pr
     status, out, err = cli("call", protected.url, "greet")
     assert (status, out) == (4, "")
     assert "wants a token of https://other.example" in err
-    assert err.endswith(f"To log in anew: python -m mcplite login {protected.url}\n")
+    assert err.endswith(f"To log in again: python -m mcplite login {protected.url}\n")
 
 
 def test_the_terminal_is_asked_where_there_is_no_browser(cli, auth, protected, terminal, monkeypatch):

@@ -1,24 +1,25 @@
-"""Event streams as a client reads them: chunks of bytes in, whole events out."""
+"""Server-sent events: a parser that takes chunks of bytes, and the encoder of one event."""
 
 import re
 from typing import List, Optional
 
 from ...errors import ProtocolError
 
-__all__ = ["Event", "EventParser", "encode_event"]
+__all__ = ["EventParser", "StreamEvent", "encode_event"]
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
-#: Thirty days; what is beyond is no time at all. How much of it is waited for is up to the client.
+#: Thirty days, in milliseconds; longer times are cut. The client decides how long it really waits.
 _MAX_RETRY = 30 * 86_400_000
 
 
-class Event:
-    """One event.
+class StreamEvent:
+    """One event of a stream.
 
-    :param data: as it came, in UTF-8 as far as the sender keeps the rules; JSON is read from bytes.
-    :param id: what the event's own ``id`` field said; None when it had none.
-    :param retry: milliseconds, when it had such a field.
+    :param event: its type, "message" by default.
+    :param data: the raw bytes, which need not be UTF-8; JSON is read from bytes.
+    :param id: the event's own ``id`` field; None without one.
+    :param retry: the ``retry`` field in milliseconds; None without one.
     """
 
     __slots__ = ("event", "data", "id", "retry")
@@ -31,10 +32,10 @@ class Event:
 
 
 class EventParser:
-    """Takes a stream apart as the WHATWG's rules say, with two differences that MCP needs.
+    """Parses an event stream by the rules of the WHATWG, with two differences that MCP needs.
 
-    An event without data is given too when it has an id or a retry time (HTTP-15), and an id is said with its
-    own event only.
+    An event without data is returned if it has an id or a retry time (HTTP-15), and an id belongs to its own event
+    only, not to those that follow.
 
     :param limit: bytes that one event may have.
     """
@@ -43,11 +44,11 @@ class EventParser:
         self._limit = limit
         self._buffer = bytearray()
         self._begun = False
-        #: The last byte was a CR: an LF that follows belongs to it.
+        #: Whether the last byte was a CR, which a following LF belongs to.
         self._after_cr = False
         self._size = 0
         self._reset()
-        #: The id and the retry time that were said last, in whole events.
+        #: The last id and retry time of the complete events.
         self.last_id: Optional[str] = None
         self.retry: Optional[int] = None
 
@@ -58,7 +59,7 @@ class EventParser:
         self._retry: Optional[int] = None
         self._size = 0
 
-    def feed(self, chunk: bytes) -> List[Event]:
+    def feed(self, chunk: bytes) -> List[StreamEvent]:
         """Return the events that *chunk* completes.
 
         :raises ProtocolError: an event has more bytes than the limit.
@@ -77,7 +78,7 @@ class EventParser:
             scanned = 0
             if buffer.startswith(_BOM):
                 del buffer[:3]
-        events: List[Event] = []
+        events: List[StreamEvent] = []
         position = 0
         end = len(buffer)
         for match in _LINE_END.finditer(buffer, scanned):
@@ -114,14 +115,14 @@ class EventParser:
         elif name == b"retry" and value.isdigit() and len(value) < 12:
             self._retry = min(int(value), _MAX_RETRY)
 
-    def _dispatch(self, events: List[Event]) -> None:
+    def _dispatch(self, events: List[StreamEvent]) -> None:
         if self._id is not None:
             self.last_id = self._id
         if self._retry is not None:
             self.retry = self._retry
         if self._data or self._id is not None or self._retry is not None:
             data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-            events.append(Event(self._event or "message", data, self._id, self._retry))
+            events.append(StreamEvent(self._event or "message", data, self._id, self._retry))
         self._reset()
 
 

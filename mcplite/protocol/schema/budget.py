@@ -1,12 +1,12 @@
-"""What one validation against a JSON Schema may take: each keyword counts its steps (SEC-76).
+"""A work budget for one validation against a JSON Schema: each keyword counts its steps (SEC-76).
 
-Schemas of a few hundred bytes can double the work with each level, and honest ones can meet a value
-that was made to be slow. A step takes about 15 microseconds.
+A schema of a few hundred bytes can double the work with each level, and an ordinary one can meet a value that was
+made to be slow. A step takes about 15 microseconds.
 """
 
 from typing import Any, Callable, Iterator
 
-__all__ = ["Budget", "Stopped", "check_names", "count_patterns", "counted"]
+__all__ = ["Budget", "BudgetExceeded", "check_names", "count_patterns", "counted"]
 
 _MAX_STEPS = 50_000
 _MAX_LEVELS = 200
@@ -14,12 +14,12 @@ _MAX_LEVELS = 200
 _MAX_NAME = 256
 
 
-class Stopped(Exception):
-    """A validation came to one of its limits; the text is for the user."""
+class BudgetExceeded(Exception):
+    """A validation reached one of its limits; the text is for the user."""
 
 
 class Budget:
-    """What one validation may still do.
+    """The remaining steps of one validation.
 
     :param patterns: how many patterns for names the schema has; each may be tried with each name.
     """
@@ -34,17 +34,17 @@ class Budget:
     def spend(self, steps: int) -> None:
         """Count steps.
 
-        :raises Stopped: there are none left.
+        :raises BudgetExceeded: no steps are left.
         """
         self.left -= steps
         if self.left < 0:
-            raise Stopped(f"validation was stopped after {_MAX_STEPS} steps: the schema or the value is too complex")
+            raise BudgetExceeded(f"validation was stopped after {_MAX_STEPS} steps: the schema or the value is too complex")
 
 
 def counted(keyword: str, check: Callable[..., Any]) -> Callable[..., Any]:
-    """Return jsonschema's function for a keyword as one that counts against the budget.
+    """Wrap jsonschema's function for a keyword, so that it spends steps of the budget.
 
-    That is the validator's ``format_checker``.
+    The budget travels as the validator's ``format_checker``, the only member that jsonschema hands down.
     """
     names = keyword in ("patternProperties", "additionalProperties", "unevaluatedProperties")
     square = keyword in ("unevaluatedItems", "unevaluatedProperties")
@@ -52,7 +52,7 @@ def counted(keyword: str, check: Callable[..., Any]) -> Callable[..., Any]:
     def run(validator: Any, argument: Any, instance: Any, schema: Any) -> Iterator[Any]:
         budget: Budget = validator.format_checker
         steps = 1
-        # Long lists and objects are gone through within one step.
+        # A keyword walks a long list or object within one step.
         if isinstance(argument, (list, dict)):
             steps += len(argument) >> 4
         if isinstance(instance, (list, dict)):
@@ -66,9 +66,9 @@ def counted(keyword: str, check: Callable[..., Any]) -> Callable[..., Any]:
         budget.levels += 1
         try:
             if budget.levels > _MAX_LEVELS:
-                raise Stopped(f"validation was stopped at {_MAX_LEVELS} levels: the schema or the value is too complex")
+                raise BudgetExceeded(f"validation was stopped at {_MAX_LEVELS} levels: the schema or the value is too complex")
             for error in check(validator, argument, instance, schema) or ():
-                # The message quotes the value, which takes its time when that is large.
+                # The message quotes the value, which takes time for a large one.
                 budget.spend(len(error.message) >> 10)
                 yield error
         finally:
@@ -78,7 +78,7 @@ def counted(keyword: str, check: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def count_patterns(schema: Any) -> int:
-    """Return how many patterns for names a schema has in all its parts."""
+    """Return the number of patterns for names in a schema and its subschemas."""
     count = 0
     waiting = [schema]
     while waiting:
@@ -93,16 +93,16 @@ def count_patterns(schema: Any) -> int:
 
 
 def check_names(instance: Any) -> None:
-    """Return when all names of members are short enough for patterns.
+    """Check that all names of members are short enough for patterns.
 
-    :raises Stopped: one is not.
+    :raises BudgetExceeded: one is too long.
     """
     waiting = [instance]
     while waiting:
         item = waiting.pop()
         if isinstance(item, dict):
             if any(isinstance(name, str) and len(name) > _MAX_NAME for name in item):
-                raise Stopped(f"names of more than {_MAX_NAME} characters are not matched against patterns")
+                raise BudgetExceeded(f"names of more than {_MAX_NAME} characters are not matched against patterns")
             waiting.extend(item.values())
         elif isinstance(item, list):
             waiting.extend(item)

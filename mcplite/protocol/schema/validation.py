@@ -9,7 +9,7 @@ import re
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 from ...errors import RegistrationError
-from .budget import Budget, Stopped, check_names, count_patterns, counted
+from .budget import Budget, BudgetExceeded, check_names, count_patterns, counted
 from .patterns import MAX_SUBJECT, longest_subject
 from .quickcheck import Check, compile_check
 from .rules import check_rules, is_draft7
@@ -88,7 +88,7 @@ class Validator:
                 found.append(_sentence(error, name))
                 if len(found) == _MAX_PROBLEMS:
                     break
-        except Stopped as error:
+        except BudgetExceeded as error:
             found.append(str(error))
         except RecursionError:
             found.append("the value or its schema is nested too deeply to be validated")

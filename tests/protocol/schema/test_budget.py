@@ -1,6 +1,6 @@
 import pytest
 
-from mcplite.protocol.schema.budget import Budget, Stopped, check_names, count_patterns, counted
+from mcplite.protocol.schema.budget import Budget, BudgetExceeded, check_names, count_patterns, counted
 
 
 class Error:
@@ -26,7 +26,7 @@ def spent(keyword, argument, instance, errors=(), patterns=0):
 def test_a_budget_ends():
     budget = Budget(0)
     budget.spend(50_000)
-    with pytest.raises(Stopped, match="stopped after 50000 steps: the schema or the value is too complex"):
+    with pytest.raises(BudgetExceeded, match="stopped after 50000 steps: the schema or the value is too complex"):
         budget.spend(1)
 
 
@@ -61,7 +61,7 @@ def test_levels_end_and_are_given_back():
 
     run = counted("allOf", deeper)
     validator = Validator()
-    with pytest.raises(Stopped, match="stopped at 200 levels"):
+    with pytest.raises(BudgetExceeded, match="stopped at 200 levels"):
         list(run(validator, [], 1, {}))
     assert validator.format_checker.levels == 0
 
@@ -86,5 +86,5 @@ def test_long_names_meet_no_patterns():
     check_names({"x" * 256: [{"y": 1}], "z": "x" * 1000})
     check_names(5)
     for value in ({"x" * 257: 1}, [{"a": [{"x" * 257: 1}]}]):
-        with pytest.raises(Stopped, match="names of more than 256 characters"):
+        with pytest.raises(BudgetExceeded, match="names of more than 256 characters"):
             check_names(value)
