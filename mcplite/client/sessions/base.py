@@ -1,7 +1,6 @@
 """ClientSession: the base of the sessions of both eras, with the options that every session gets."""
 
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ...rpc.cancel import CancelToken
 from ...types import Implementation, InitializeResult, Tool
@@ -12,8 +11,7 @@ from .connection import ConnectionHandler, ServerConnection
 __all__ = ["ClientSession", "SessionOptions", "Subscriber"]
 
 
-@dataclass(frozen=True)
-class SessionOptions:
+class SessionOptions(NamedTuple):
     """The options of a client that its sessions need."""
 
     #: Name and version of this client.

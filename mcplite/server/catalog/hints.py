@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any, Dict
 
 from ...errors import RegistrationError
-from ...protocol.http.routing_headers import MARK, is_field_name
 
 __all__ = ["CacheHint", "header"]
 
@@ -47,6 +46,8 @@ def header(name: str) -> Dict[str, str]:
     :param name: of the header, after ``Mcp-Param-``; for a string, integer or boolean parameter.
     :raises ValueError: it is not the name of a header field.
     """
+    from ...protocol.http.routing_headers import MARK, is_field_name  # for servers that have marked parameters
+
     if not is_field_name(name):
         raise ValueError(f"{name!r} is not the name of a header field: letters, digits and '-'")
     return {MARK: name}

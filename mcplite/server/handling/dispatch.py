@@ -13,7 +13,7 @@ from ..catalog.targets import Target
 from ..functions.function import BadArguments
 from ..functions.results import prompt_messages, resource_contents
 from .context import CURRENT, LEVELS, Context
-from .tools import run_tool, call_until_complete
+from .tools import call_until_complete, run_tool
 
 __all__ = ["dispatch", "serve"]
 
