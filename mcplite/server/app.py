@@ -158,7 +158,8 @@ class Server:
 
     @instructions.setter
     def instructions(self, text: Optional[str]) -> None:
-        self.runtime.catalog.description.instructions = text
+        catalog = self.runtime.catalog
+        catalog.description = catalog.description._replace(instructions=text)
 
     @property
     def limits(self) -> Limits:

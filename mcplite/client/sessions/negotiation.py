@@ -2,8 +2,7 @@
 
 import logging
 import queue
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, Mapping, Optional, Union
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Union
 
 from ...errors import (
     METHOD_NOT_FOUND,
@@ -35,8 +34,7 @@ _LEGACY_STATUSES = frozenset({400, 404, 405, 406, 415, 422})
 _MODERN = [revision for revision in REVISIONS if revision.modern]
 
 
-@dataclass(frozen=True)
-class NegotiationOptions:
+class NegotiationOptions(NamedTuple):
     """The sessions that a client accepts, and how long it waits for one."""
 
     #: The only revision to accept; None for any.

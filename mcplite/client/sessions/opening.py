@@ -4,7 +4,6 @@ A module of its own, so that the client is about its callers, and a session abou
 """
 
 import copy
-import dataclasses
 import logging
 import threading
 import time
@@ -90,7 +89,7 @@ class SessionOpener:
             _log.warning("%s has ended (%s); it is started again", lost.name, lost.peer.last_error)
             lost.connection.close()  # waits until the old process is gone
             time.sleep(_BACK_OFF * (self._restarts.recent - 1))
-            known = dataclasses.replace(self._negotiation, era=lost.era, prior=prior_of(lost))
+            known = self._negotiation._replace(era=lost.era, prior=prior_of(lost))
             session = self._open(known)
             session.take_over(lost)
             self.session = session
@@ -131,7 +130,7 @@ class SessionOpener:
             if other is None:
                 _log.info("%s has ended at a request that it does not know; it is started again, for a handshake", channel.name)
                 other = self._transport()
-            channel, options = other, dataclasses.replace(options, era="legacy")
+            channel, options = other, options._replace(era="legacy")
 
     def _alternative(self, channel: Channel, error: BaseException) -> Optional[Channel]:
         """Return another open channel to the same server; None if there is none, or it cannot be opened."""

@@ -5,8 +5,7 @@ Sessions, the HTTP endpoint and the dispatcher use it; :class:`mcplite.Server` f
 
 import copy
 import threading
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...protocol import codec, jsonrpc, paging
 from ...protocol.envelope import SERVER_INFO
@@ -27,8 +26,7 @@ _MOST_PAGES = 256
 _KINDS = {"tools/call": "tools", "prompts/get": "prompts"}
 
 
-@dataclass
-class Description:
+class Description(NamedTuple):
     """The description of a server for its clients."""
 
     info: Implementation
