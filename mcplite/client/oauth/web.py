@@ -24,6 +24,17 @@ from ...protocol.show import printable, shown
 
 __all__ = ["AddressGuard", "Answer", "Web", "is_address", "is_public", "plain"]
 
+_BYTES = 1 << 20
+_SECONDS = 30.0
+#: Seconds that a read or write blocks at most before it checks whether the caller still waits.
+_SLICE = 0.25
+_FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+_JSON = {"Content-Type": "application/json", "Accept": "application/json"}
+#: Characters of an error's description that are shown.
+_LONGEST_DESCRIPTION = 200
+#: Fields of a form that are secret.
+_SECRETS = frozenset({"assertion", "client_assertion", "client_secret", "code", "code_verifier", "refresh_token",
+                      "subject_token", "token"})
 _Address = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 #: Private networks that Python takes for global: the shared space of carriers (RFC 6598), site-local addresses (RFC 3879),
@@ -77,8 +88,8 @@ class AddressGuard:
     """The guard against server-side request forgery (SSRF): checks the addresses of each new connection (AUTH-36).
 
     The MCP server names the URLs of its authorization servers, so that it could send the client to hosts of the client's
-    own network. A public server may name public addresses only; a server at a private address may name any. What is returned
-    is connected to without a second lookup, since the name may lead elsewhere by then (DNS rebinding).
+    own network. A public server may name public addresses only; a server at a private address may name any. The returned
+    addresses are used without a second lookup, since the name may lead elsewhere by then (DNS rebinding).
 
     :param server: URL of the MCP server. Its own host is always allowed.
     :param address: where it was met. By default its name is looked up, which may lead elsewhere by now; so this machine is
@@ -90,9 +101,9 @@ class AddressGuard:
         self._home = home = origin_of(server)[1]
         self._allowed = {home, *(origin_of(url)[1] for url in given)}
         #: Whether the server is at a private address; None before that is looked up.
-        self._is_private: Optional[bool] = None if address is None else not is_public(address)
-        # The owner of the server's name can have it lead to this machine at any moment.
-        self._keeps_out = address is None and not (is_loopback(home) or is_address(home))
+        self._server_is_private: Optional[bool] = None if address is None else not is_public(address)
+        #: Whether this machine is refused: the owner of the server's name can have it lead here at any moment.
+        self._refuses_loopback = address is None and not (is_loopback(home) or is_address(home))
 
     def __call__(self, host: str, port: int) -> List[str]:
         """Return the addresses to connect to.
@@ -102,16 +113,17 @@ class AddressGuard:
         name = host.strip("[]")
         if name.lower() in self._allowed:
             return [name]
-        if self._is_private is None:
-            self._is_private = _is_private(self._home, port)
+        if self._server_is_private is None:
+            self._server_is_private = _is_private(self._home, port)
         addresses = _resolve(name, port)
-        if not self._is_private and not all(map(is_public, addresses)) or self._keeps_out and any(map(_is_here, addresses)):
+        if (not self._server_is_private and not all(map(is_public, addresses))
+                or self._refuses_loopback and any(map(_is_loopback_address, addresses))):
             # Without the address itself: the server must not learn what a name means in our network.
             raise OSError(f"{name} is at an address of a private network, where a public server has nothing to send us to")
         return addresses
 
 
-def _is_here(text: str) -> bool:
+def _is_loopback_address(text: str) -> bool:
     address = ipaddress.ip_address(text.partition("%")[0])
     embedded = _embedded(address) if isinstance(address, ipaddress.IPv6Address) else []
     return any(one.is_loopback or one.is_unspecified for one in (address, *embedded))
@@ -128,19 +140,6 @@ def _is_private(host: str, port: int) -> bool:
 def _resolve(host: str, port: int) -> List[str]:
     found: List[Any] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
-_BYTES = 1 << 20
-_SECONDS = 30.0
-#: Seconds that a read or write blocks at most before it checks whether the caller still waits.
-_SLICE = 0.25
-_FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
-_JSON = {"Content-Type": "application/json", "Accept": "application/json"}
-#: Characters of an error's description that are shown.
-_LONGEST_DESCRIPTION = 200
-#: Fields of a form that are secret.
-_SECRETS = frozenset({"assertion", "client_assertion", "client_secret", "code", "code_verifier", "refresh_token",
-                      "subject_token", "token"})
 
 
 @dataclass

@@ -108,9 +108,9 @@ class LoopbackListener:
         due = min((connection.until for connection in self._connections), default=None)
         if due is not None:
             seconds = min(seconds, max(0.0, due - time.monotonic()))
-        found = wait_ready([*self._sockets, *(one.sock for one in self._connections if not one.outbox),
-                       *([] if source is None else [source])],
-                      [one.sock for one in self._connections if one.outbox], seconds)
+        reading = [*self._sockets, *(one.sock for one in self._connections if not one.outbox)]
+        found = wait_ready([*reading, *([] if source is None else [source])],
+                           [one.sock for one in self._connections if one.outbox], seconds)
         for connection in [one for one in self._connections if one.sock in found]:
             url = self._advance(connection, state)
             if url is not None:
