@@ -69,7 +69,8 @@ class Stored:
         if not client.redirect_uris:  # registered by hand
             options.update(client_id=client.client_id, client_secret=client.secret)
         agent = choose_agent(options.get("redirect_uri"))
-        return OAuth(issuer=credentials.issuer, store=self.store, ask=agent if alone is None else _Alone(agent, alone), **options)
+        return OAuth(issuer=credentials.issuer, store=self.store, ask=agent if alone is None else _Alone(agent, alone),
+                     **options)
 
 
 def choose_agent(redirect_uri: Optional[str] = None, *, browser: bool = True, command: bool = False) -> UserAgent:

@@ -125,8 +125,8 @@ def _token(url: str, options: argparse.Namespace) -> int:
     if credentials is None or credentials.expired:
         raise AuthError(f"the login to {shown(url)} has expired; log in again with `{command}`")
     if credentials.scheme != "Bearer":
-        print(clean(f"the token is bound to a key ({credentials.scheme}): requests also need proofs that are made with this key"),
-              file=sys.stderr)
+        print(clean(f"the token is bound to a key ({credentials.scheme}): requests also need proofs that are made"
+                    " with this key"), file=sys.stderr)
     print(f"Authorization: {credentials.scheme} {credentials.access_token}" if options.header else credentials.access_token)
     return 0
 

@@ -128,7 +128,8 @@ def _using() -> argparse.ArgumentParser:
     using.add_argument("--cwd", metavar="FOLDER", help="the server's working directory")
     using.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'",
                        help="sent with every request to a URL; ${VAR} is a variable of the environment; repeatable")
-    using.add_argument("--root", action="append", default=[], metavar="PATH", help="a folder that the server may work in; repeatable")
+    using.add_argument("--root", action="append", default=[], metavar="PATH",
+                       help="a folder that the server may work in; repeatable")
     using.add_argument("--log-level", metavar="LEVEL", help="show the server's log messages from this level on")
     using.add_argument("--debug", action="store_true", help="show every message, the server's stderr and tracebacks on stderr")
     return using
@@ -143,7 +144,8 @@ def _add_login(one: argparse.ArgumentParser) -> None:
     one.add_argument("--issuer", metavar="URL", help="the only authorization server to trust, exactly as it writes its own URL")
     one.add_argument("--client-id", metavar="ID", help="id of a client that you registered by hand; needs --issuer")
     one.add_argument("--client-secret-env", metavar="NAME", help="the environment variable with that client's secret")
-    one.add_argument("--client-metadata-url", metavar="URL", help="URL of a document that describes this client, in place of --client-id")
+    one.add_argument("--client-metadata-url", metavar="URL",
+                     help="URL of a document that describes this client, in place of --client-id")
     one.add_argument("--client-name", metavar="NAME", help="the name that the login page shows for this program")
     one.add_argument("--redirect-uri", metavar="URI",
                      help="the registered URI that the browser returns to on this machine; by default any free port")

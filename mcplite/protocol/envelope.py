@@ -213,7 +213,8 @@ def members(revision: Revision, capabilities: ClientCapabilities, info: Optional
 _TRACE = {
     "traceparent": re.compile(r"(?!ff)(?:00-{0}|(?!00)[0-9a-f]{{2}}-{0}(?:-[\x21-\x7e]*)?)".format(
         "(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")),
-    "tracestate": re.compile(r"(?=.{1,8192}\Z)(?:[ \t]*[a-z0-9][a-z0-9_*/@-]*=[\x20-\x2b\x2d-\x3c\x3e-\x7e]+(?:,|\Z)|[ \t]*(?:,|\Z))+"),
+    "tracestate": re.compile(
+        r"(?=.{1,8192}\Z)(?:[ \t]*[a-z0-9][a-z0-9_*/@-]*=[\x20-\x2b\x2d-\x3c\x3e-\x7e]+(?:,|\Z)|[ \t]*(?:,|\Z))+"),
     "baggage": re.compile(r"(?=.{1,8192}\Z)(?:[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*=[\x20-\x2b\x2d-\x7e]*(?:,|\Z))+"),
 }
 
