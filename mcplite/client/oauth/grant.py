@@ -47,9 +47,6 @@ class Grant(Flow, TokenProvider):
     :raises ValueError: an option cannot be used.
     """
 
-    #: The protocol extension that this grant is; None when it is part of the protocol.
-    extension: Optional[str] = None
-
     def __init__(self, *, issuer: Optional[str] = None, scopes: Union[str, Sequence[str]] = (), store: Optional[Store] = None,
                  dpop: bool = False) -> None:
         if store is not None and (isinstance(store, type) or not hasattr(store, "lock")):
