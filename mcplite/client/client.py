@@ -327,7 +327,7 @@ class Client(Features):
         session = self._opener.session
         if session is None or self._state != "open":
             raise self._closed_error()
-        if session.peer.closed and session.restartable:
+        if session.restartable and session.peer.closed:
             return self._opener.restart(session)
         return session
 

@@ -51,6 +51,8 @@ class ClientSession(ConnectionHandler, FeatureSession):
     :param options: those of the client that its sessions need.
     """
 
+    #: Whether a new session with a new process of the server can replace this one.
+    restartable = False
     #: Whether the server notifies changes only on streams that the client opens, one for each subscription.
     change_streams = False
     #: The server's answer to ``initialize``, or an equivalent made of ``server/discover``; None until the session is open.
@@ -68,11 +70,6 @@ class ClientSession(ConnectionHandler, FeatureSession):
     @property
     def name(self) -> str:
         return self._channel.name
-
-    @property
-    def restartable(self) -> bool:
-        """Whether a new session with a new process of the server can replace this one."""
-        return False
 
     def listen(self, subscriber: Subscriber, filter: Dict[str, Any], cancel: CancelToken) -> None:
         """Open one stream of changes and return when the server ends it; only with :attr:`change_streams`."""

@@ -55,6 +55,7 @@ class ModernSession(ClientSession):
         super().__init__(connection, options)
         self._cache = options.cache
         self._trace_context = options.trace_context
+        self.restartable = self._channel.restartable
         self._carries_headers = self._channel.carries_beside
         self._result_types = frozenset({"complete", "input_required", *options.result_types})
         self._rounds = InputRounds(connection, RateLimit(options.questions_per_minute))
@@ -76,10 +77,6 @@ class ModernSession(ClientSession):
         capabilities.extensions = self._options.extensions
         #: The members of ``_meta`` in every request.
         self._envelope = envelopes.members(revision, capabilities, self._options.info, self.log_level)
-
-    @property
-    def restartable(self) -> bool:
-        return self._channel.restartable
 
     @property
     def agreed(self) -> Optional[Revision]:
