@@ -1,1 +1,1 @@
-"""Sans I/O: bytes and dicts in, values out; no threads, no sockets, and no clock but as an argument."""
+"""The protocol without I/O: bytes and dicts in, values out; no threads, no sockets, and a clock only as an argument."""

@@ -1,7 +1,7 @@
-"""Dataclass to dict and back for one revision, from the field marks; content that an older peer can read.
+"""The codec: dataclasses to JSON objects of one revision and back, by the marks of their fields.
 
-Encoders and decoders are compiled once for each class (and revision). The caches that keep them are
-pure memoisation: what they hold depends on the class alone, so nobody can see whether it was there.
+Encoders and decoders are compiled once for each class and revision. Their caches are pure memoisation, and no global
+state: an entry depends on its class and revision alone.
 """
 
 import functools
@@ -50,7 +50,7 @@ __all__ = ["decode", "downgrade", "encode"]
 
 M = TypeVar("M", bound=Model)
 Convert = Callable[[Any], Any]
-#: Takes an instance's attributes and its JSON object, which it changes.
+#: Takes the attributes of an instance and its JSON object, and changes the object.
 Finish = Callable[[Dict[str, Any], Dict[str, Any]], None]
 
 
@@ -69,7 +69,7 @@ def _unwrap(hint: Any) -> Any:
     """Return X for Optional[X]."""
     if get_origin(hint) is Union:
         left = tuple(item for item in get_args(hint) if item is not type(None))
-        return Union[left]  # of one alternative this is the alternative itself
+        return Union[left]  # a union of one alternative is the alternative itself
     return hint
 
 
@@ -79,13 +79,12 @@ def _unwrap(hint: Any) -> Any:
 def encode(value: Any, revision: Revision) -> Any:
     """Return *value* as JSON data for one revision.
 
-    Fields that the revision does not have are left out, and so are None and defaults that absence
-    means anyway; members that a peer sent and that we have no field for go along. Lists and dicts are
-    encoded item by item; other values are returned as they are. Content of kinds that the revision
-    lacks is not this function's business but :func:`downgrade`'s.
+    Fields that the revision does not have are left out, and so are None and defaults that an absent member means;
+    members of a peer that have no field are kept. Lists and dicts are encoded item by item; other values are returned
+    unchanged. Content of kinds that the revision lacks is left to :func:`downgrade`.
 
-    :raises ValueError: the value has no form in this revision, such as several blocks in one sampling
-        message before November 2025.
+    :raises ValueError: the value has no form in this revision, such as several blocks in one sampling message before
+        November 2025.
     """
     if isinstance(value, Model):
         return _encoder(type(value), revision)(value)
@@ -136,7 +135,7 @@ _encoder: Callable[[Any, Revision], Convert] = functools.lru_cache(maxsize=None)
 
 
 def _always(name: str, wire: str) -> Finish:
-    """For a required member of which null is a value."""
+    """Return the step that writes null for a required member, of which null is a value."""
     def finish(state: Dict[str, Any], out: Dict[str, Any]) -> None:
         if state[name] is None:
             out[wire] = None
@@ -145,7 +144,7 @@ def _always(name: str, wire: str) -> Finish:
 
 
 def _unless(wire: str, default: Any) -> Finish:
-    """For a default that absence means anyway."""
+    """Return the step that removes a default which an absent member means."""
     def finish(state: Dict[str, Any], out: Dict[str, Any]) -> None:
         if out.get(wire) == default:
             del out[wire]
@@ -158,7 +157,7 @@ def _raw(value: Any) -> Any:
 
 
 def _writer(hint: Any, revision: Revision) -> Optional[Convert]:
-    """Return what turns a field's value into JSON; None when it is JSON already."""
+    """Return the function that turns a field's value into JSON; None if it is JSON already."""
     hint = _unwrap(hint)
     if hint is Any:
         return _null
@@ -196,11 +195,11 @@ def _sampling_kinds(revision: Revision) -> FrozenSet[str]:
 
 
 def _finish_capabilities(revision: Revision, state: Dict[str, Any], out: Dict[str, Any]) -> None:
-    # 2.3: what a capability's object may say differs more finely than its presence.
+    # The members of a capability depend on the revision too, not only its presence (LIFE-24).
     modes = out.get("elicitation")
     if modes is not None and not revision.elicitation_modes:
         if modes and "form" not in modes:
-            del out["elicitation"]  # the bare capability means forms, which this client cannot show
+            del out["elicitation"]  # an empty capability means forms, which this client cannot show
         else:
             out["elicitation"] = {}
     if "sampling" in out and not revision.sampling_tools:
@@ -228,12 +227,11 @@ _FINISH: Dict[Type[Model], Callable[[Revision, Dict[str, Any], Dict[str, Any]], 
 def decode(cls: Type[M], wire: Any) -> M:
     """Return the instance that *wire* describes.
 
-    Members without a field are kept in ``extra``; content of an unknown kind becomes
-    :class:`UnknownContent` (RPC-20, TOOL-24). Null counts as absent, but where it is the whole value,
-    as in a log message's data.
+    Members without a field are kept in ``extra``; content of an unknown kind becomes :class:`UnknownContent` (RPC-20,
+    TOOL-24). Null counts as absent, except where it is a value of its own, as in a log message's data.
 
-    :raises ProtocolError: *wire* is no object, misses a required member, or one has the wrong type;
-        with the class and the member.
+    :raises ProtocolError: *wire* is not an object, lacks a required member, or a member has a wrong type; the text
+        names the class and the member.
     """
     return _decoder(cls)(wire)  # type: ignore[no-any-return]
 
@@ -324,11 +322,11 @@ def _decode_contents(wire: Any) -> Any:
         return _decoder(TextResourceContents)(wire)
     if wire.get("blob") is not None:
         return _decoder(BlobResourceContents)(wire)
-    raise ProtocolError("resource contents: neither the member 'text' nor 'blob' is there", _glimpse(wire))
+    raise ProtocolError("resource contents: the member 'text' or 'blob' is missing", _glimpse(wire))
 
 
 def _reader(hint: Any, where: str) -> Convert:
-    """Return what checks a member's value, not null, and turns it into the field's."""
+    """Return the function that checks a member's value, which is not null, and turns it into the field's value."""
     hint = _unwrap(hint)
     if hint == Content:
         return _decode_content
@@ -370,7 +368,7 @@ def _checked(kinds: Tuple[type, ...], what: str, where: str) -> Convert:
 def _integer(where: str) -> Convert:
     def check(value: Any) -> Any:
         if type(value) is float and value.is_integer():
-            return int(value)  # JSON has one kind of number, and some write 100.0
+            return int(value)  # JSON has one kind of number, and some peers write 100.0
         if type(value) is not int:
             raise _wrong(where, "an integer", value)
         return value
@@ -384,13 +382,13 @@ _JSON_NAMES = {dict: "an object", list: "an array", str: "a string", bool: "a bo
 
 def _wrong(where: str, expected: str, value: Any) -> ProtocolError:
     got = _JSON_NAMES.get(type(value), type(value).__name__)
-    # Equal kinds: it is the value that is wrong, such as 1.5 for an integer or another content type.
+    # The kind is right and the value is wrong, such as 1.5 for an integer, or another content type.
     detail = _glimpse(value) if got == expected or isinstance(value, (str, int, float)) else got
     return ProtocolError(f"{where}: expected {expected}, got {detail}", _glimpse(value))
 
 
 def _glimpse(value: Any) -> str:
-    """Return a value of the peer's as text, cut to a readable size."""
+    """Return a peer's value as text, cut to a readable size."""
     return reprlib.repr(value)
 
 
@@ -398,10 +396,9 @@ def _glimpse(value: Any) -> str:
 
 
 def downgrade(content: "List[Content]", revision: Revision) -> "List[Content]":
-    """Return *content* with every kind that the revision lacks put as text (TOOL-23).
+    """Return *content* with text in place of the kinds that the revision lacks (TOOL-23).
 
-    For the content of tools and prompts. The list itself is returned when nothing is to be done; it is
-    never changed.
+    For the content of tools and prompts. The list is never changed; it is returned itself if nothing is replaced.
     """
     kinds = revision.content_kinds
     if all(item.wire_type in kinds for item in content):

@@ -23,19 +23,18 @@ _RESERVED = ("modelcontextprotocol", "mcp")
 
 
 def check_meta(meta: Mapping[Any, Any], revision: Optional[Revision] = None, reserved: bool = False) -> None:
-    """Return when every key may be used by somebody who is not the protocol's author.
+    """Check that a user may use every key of a ``_meta``.
 
-    A key is a name, by default behind a prefix: labels with dots between, then a slash, such as
-    ``com.example/colour``. Which prefixes are the protocol's own has changed (META-03): in
-    June 2025 those with the label ``mcp`` or ``modelcontextprotocol`` next to last, such as
-    ``mcp.dev/``; from November 2025 on those with it in the second place, such as ``dev.mcp/``. Before
-    June 2025 there are no rules.
+    A key is a name, usually behind a prefix: labels with dots between and a slash, such as ``com.example/colour``.
+    The reserved prefixes changed (META-03): in June 2025 they have the label ``mcp`` or ``modelcontextprotocol`` next
+    to last, such as ``mcp.dev/``; from November 2025 on they have it in the second place, such as ``dev.mcp/``.
+    Before June 2025 there are no rules.
 
-    :param meta: what is to travel as ``_meta``.
-    :param revision: whose rules count; None for all, as it must be for what every client can see.
-    :param reserved: whether the protocol's own keys may be among them.
-    :raises ValueError: a key breaks the rules (META-01, META-02) or is reserved; with the key, the rule
-        and the fix.
+    :param meta: the ``_meta`` to send.
+    :param revision: the revision whose rules count; None for the rules of all, for objects that every client can see.
+    :param reserved: whether the protocol's own keys are allowed.
+    :raises ValueError: a key breaks the rules (META-01, META-02) or is reserved; the text has the key, the rule and
+        the fix.
     """
     for key in meta:
         if not isinstance(key, str):
@@ -45,9 +44,9 @@ def check_meta(meta: Mapping[Any, Any], revision: Optional[Revision] = None, res
 
 
 def check_extension(name: Any, settings: Any) -> None:
-    """Return when *name* can name an extension, the protocol's own included, and *settings* are an object (EXT-01, EXT-02).
+    """Check the name of an extension, the protocol's own included, and its settings (EXT-01, EXT-02).
 
-    :raises ValueError: it cannot, or they are not.
+    :raises ValueError: the name breaks the rules, or the settings are not an object.
     """
     if not isinstance(name, str) or "/" not in name:
         raise ValueError(f"an extension is named with a prefix, such as com.example/charts, not {name!r}")
@@ -80,7 +79,7 @@ def _check_key(key: str, revision: Optional[Revision], reserved: bool) -> None:
 
 
 def _is_reserved(labels: List[str], revision: Optional[Revision]) -> bool:
-    labels = [label.lower() for label in labels]  # domains are the same in any case
+    labels = [label.lower() for label in labels]  # domains have no case
     if revision is None:
         return _is_reserved(labels, JUNE_2025) or _is_reserved(labels, NOVEMBER_2025)
     place = 1 if revision.has(NOVEMBER_2025) else len(labels) - 2
@@ -97,12 +96,12 @@ SUBSCRIPTION = _PREFIX + "subscriptionId"
 
 
 class Envelope:
-    """What one request says of its sender; nothing of it holds for the next one (STAT-13).
+    """The sender of one request, as its ``_meta`` describes it; it does not hold for the next request (STAT-13).
 
-    Capabilities and client info are decoded when somebody asks, which most handlers never do.
+    Capabilities and client info are decoded on first use; most handlers never use them.
 
-    :param version: as the request names it, supported or not.
-    :param meta: the request's whole ``_meta``, in which the required members were found.
+    :param version: the name of the revision, supported or not.
+    :param meta: the whole ``_meta`` of the request, which has the required members.
     """
 
     __slots__ = ("version", "meta", "log_level", "_capabilities", "_info")
@@ -117,21 +116,21 @@ class Envelope:
 
     @property
     def capabilities(self) -> ClientCapabilities:
-        """What the client can be asked for, for this request alone."""
+        """The client's capabilities, for this request alone."""
         if self._capabilities is None:
             self._capabilities = codec.decode(ClientCapabilities, self.meta[CAPABILITIES])
         return self._capabilities
 
     @property
     def info(self) -> Optional[Implementation]:
-        """Who the client says it is; it may keep that to itself (STAT-05)."""
+        """The client's name and version; None if it does not say (STAT-05)."""
         if self._info is None and CLIENT_INFO in self.meta:
             self._info = codec.decode(Implementation, self.meta[CLIENT_INFO])
         return self._info
 
 
 def claims(params: Optional[Mapping[str, Any]]) -> bool:
-    """Whether a request's params claim a revision of their own, which makes the request modern (ERA-18)."""
+    """Whether a request's params name a revision, which makes the request modern (ERA-18)."""
     meta = None if params is None else params.get("_meta")
     return type(meta) is dict and (VERSION in meta or CAPABILITIES in meta)
 
@@ -139,7 +138,7 @@ def claims(params: Optional[Mapping[str, Any]]) -> bool:
 def read(params: Optional[Mapping[str, Any]]) -> Envelope:
     """Return the envelope of a request.
 
-    :raises InvalidParams: a required member is missing, or one is not what it must be (STAT-03).
+    :raises InvalidParams: a required member is missing, or a member has a wrong type (STAT-03).
     """
     meta = None if params is None else params.get("_meta")
     if not isinstance(meta, dict):
@@ -182,7 +181,7 @@ def revision_of(envelope: Envelope, offered: Sequence[Revision]) -> Revision:
 
 
 def unsupported(version: Any, offered: Sequence[Revision]) -> UnsupportedVersion:
-    """Return the error for a version that is not served, or not in this way; it names those that are."""
+    """Return the error for a version that is not supported, or not in this form; it names the supported ones."""
     names = [known.name for known in reversed(offered)]
     said = version if isinstance(version, str) else ""
     return UnsupportedVersion(f"Unsupported protocol version: {said[:50]!r}; this server speaks {', '.join(names)}",
@@ -190,7 +189,7 @@ def unsupported(version: Any, offered: Sequence[Revision]) -> UnsupportedVersion
 
 
 def stamp(params: Optional[Mapping[str, Any]], fixed: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return params whose ``_meta`` has the envelope's members; what the caller put there stays.
+    """Return params whose ``_meta`` has the envelope's members besides those of the caller.
 
     :param fixed: the envelope's members, see :func:`members`.
     """
@@ -220,6 +219,6 @@ _TRACE = {
 
 
 def checked_trace(given: Mapping[str, str]) -> Dict[str, str]:
-    """Return the members of a W3C trace context that are written as one; the others are not sent (META-08)."""
+    """Return the members of a W3C trace context that are well-formed; the others are not sent (META-08)."""
     return {name: value for name, value in given.items()
             if name in _TRACE and isinstance(value, str) and _TRACE[name].fullmatch(value)}

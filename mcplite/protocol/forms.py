@@ -1,4 +1,7 @@
-"""Elicitation forms: flat objects of primitive fields, in three generations."""
+"""The content of questions to a client: elicitation forms in three generations, and sampling conversations.
+
+Both sides check forms and conversations by the same rules, so the rules are here.
+"""
 
 import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -29,9 +32,9 @@ _URI = r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9A-F
 
 
 def check_form(schema: Any) -> None:
-    """Return when *schema* can be a form (ELIC-06).
+    """Check that *schema* is a form (ELIC-06).
 
-    :raises ValueError: it is no flat object of primitive fields; with the field, the reason and the fix.
+    :raises ValueError: it is not a flat object of primitive fields; the text has the field, the reason and the fix.
     """
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         raise ValueError("a form is a JSON Schema with \"type\": \"object\"")
@@ -83,18 +86,18 @@ def _bound_problem(field: Mapping[str, Any]) -> Optional[str]:
     for keyword, kinds in _BOUNDS.items():
         value = field.get(keyword)
         if keyword in field and (isinstance(value, bool) or not isinstance(value, kinds)):
-            return f"has {keyword} {quoted(value)}, which is no number of that kind"
+            return f"has {keyword} {quoted(value)}, which is not a number of that kind"
     return None
 
 
 def _bound(field: Mapping[str, Any], keyword: str) -> Any:
-    """Return a bound; None also for what is no number, since not every form has been checked."""
+    """Return a bound; None if it is missing or, in a form that was not checked, not a number."""
     value = field.get(keyword)
     return value if isinstance(value, _BOUNDS[keyword]) and not isinstance(value, bool) else None
 
 
 def options(field: Any) -> Optional[List[Tuple[Any, Optional[str]]]]:
-    """Return the choices of a field as (value, title), in whichever generation they are written."""
+    """Return the choices of a field as (value, title), from any generation of forms."""
     if not isinstance(field, Mapping):
         return None
     for key in ("oneOf", "anyOf"):
@@ -110,17 +113,17 @@ def options(field: Any) -> Optional[List[Tuple[Any, Optional[str]]]]:
 
 
 def sensitive_names(schema: Mapping[str, Any]) -> List[str]:
-    """Return the fields whose names say that they ask for a secret, which belongs in a URL question (ELIC-16)."""
+    """Return the fields whose names ask for a secret, which belongs into an elicitation by URL (ELIC-16)."""
     return [name for name in schema.get("properties", {}) if re.search(_SECRET, name, re.IGNORECASE)]
 
 
 def adapt_form(schema: Mapping[str, Any], revision: Revision) -> Dict[str, Any]:
-    """Return the form as *revision* can read it; the original is left alone.
+    """Return a copy of the form that *revision* can read.
 
-    Where titled choices do not exist they become ``enum`` with ``enumNames``, and only booleans keep
-    their defaults (ELIC-10).
+    For revisions without titled choices these become ``enum`` with ``enumNames``, and only booleans keep their
+    defaults (ELIC-10).
 
-    :raises ValueError: it asks for a choice of several, which has no form in this revision.
+    :raises ValueError: it has a choice of several, which this revision cannot express.
     """
     titled = revision.elicitation_enums == "titled"
     kept = ("type", "properties", "required", "$schema") if titled else ("type", "properties", "required")
@@ -151,7 +154,7 @@ def _adapt_field(name: str, field: Mapping[str, Any], titled: bool, revision: Re
 
 
 def fill_defaults(schema: Mapping[str, Any], content: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return *content* with the defaults of the fields that it leaves out (ELIC-10)."""
+    """Return *content* with the defaults of the fields that it lacks (ELIC-10)."""
     filled = dict(content)
     for name, field in schema.get("properties", {}).items():
         if name not in filled and isinstance(field, Mapping) and "default" in field:
@@ -161,7 +164,7 @@ def fill_defaults(schema: Mapping[str, Any], content: Mapping[str, Any]) -> Dict
 
 
 def check_answer(schema: Mapping[str, Any], content: Any) -> List[str]:
-    """Return what is wrong with an answer, as sentences; both sides check (ELIC-14, ELIC-15).
+    """Return the problems of an answer, as sentences; both sides check (ELIC-14, ELIC-15).
 
     Members that the form does not have are ignored, and so are keywords that forms do not have, such as
     ``pattern``.
@@ -186,7 +189,7 @@ def _value_problem(field: Mapping[str, Any], value: Any) -> Optional[str]:
     choices = options(field)
     if choices is not None:
         values = [item for item, _ in choices]
-        return None if _is_among(value, values) else f"{quoted(value)} is none of {quoted(values)}"
+        return None if _is_among(value, values) else f"{quoted(value)} is not one of {quoted(values)}"
     if kind == "boolean":
         return None if isinstance(value, bool) else f"{quoted(value)} is not true or false"
     if kind in ("integer", "number"):
@@ -207,7 +210,7 @@ def _choices_problem(field: Mapping[str, Any], value: Any) -> Optional[str]:
     values = [item for item, _ in options(field.get("items")) or []]
     for item in value:
         if not _is_among(item, values):
-            return f"{quoted(item)} is none of {quoted(values)}"
+            return f"{quoted(item)} is not one of {quoted(values)}"
     least, most = _bound(field, "minItems"), _bound(field, "maxItems")
     if least is not None and len(value) < least:
         return f"choose at least {least}"
@@ -251,8 +254,8 @@ def _is_time(value: str, wanted: str) -> bool:
     try:
         if wanted == "date":
             return re.match(_DATE, value) is not None and bool(datetime.date.fromisoformat(value))
-        # Before 3.11 fromisoformat knows neither Z nor fractions of any length, and since then much that
-        # RFC 3339 does not have.
+        # Before Python 3.11 fromisoformat accepts neither Z nor fractions of any length; since then it accepts forms
+        # that RFC 3339 does not have.
         parts = re.match(_DATE_TIME, value)
         if parts is None:
             return False
@@ -263,12 +266,12 @@ def _is_time(value: str, wanted: str) -> bool:
 
 
 def check_messages(messages: Sequence[Any]) -> Optional[str]:
-    """Return what is wrong with a conversation's tool uses and results, or None.
+    """Return the first problem of a conversation's tool uses and results; None if there is none.
 
-    A user message with tool results holds nothing else (SAMP-11), and every tool use is answered by
-    the next user message, id for id, before anything else is said (SAMP-12).
+    A user message with tool results has only those (SAMP-11), and the next user message answers every tool use, id
+    for id (SAMP-12).
 
-    :param messages: as on the wire.
+    :param messages: the messages as on the wire.
     """
     waiting: List[str] = []
     for index, message in enumerate(messages):
@@ -288,7 +291,7 @@ def check_messages(messages: Sequence[Any]) -> Optional[str]:
                         f" and nothing else; it answers {', '.join(sorted(results)) or 'none'}")
             waiting = []
         elif results:
-            return f"messages[{index}] answers tool uses that nobody asked for: {', '.join(results)}"
+            return f"messages[{index}] answers tool uses that are not in the message before: {', '.join(results)}"
         uses = [str(block.get("id")) for block in blocks if block.get("type") == "tool_use"]
         if uses and message["role"] != "assistant":
             return f"messages[{index}]: only an assistant message can use tools"
@@ -301,8 +304,8 @@ def check_messages(messages: Sequence[Any]) -> Optional[str]:
 def pick_model(preferences: Optional[ModelPreferences], models: Sequence[str]) -> Optional[str]:
     """Return the first of the host's *models* that a hint names (SAMP-18, SAMP-19).
 
-    Hints are tried in order and match as parts of the name, whatever the case; without a match the
-    first model is returned, since priorities are for the host to weigh. None when there are no models.
+    Hints are tried in order and match as parts of a name, without regard to case. Without a match the first model is
+    returned: the host weighs the priorities. None if there are no models.
     """
     for hint in (preferences.hints or []) if preferences is not None else []:
         wanted = (hint.name or "").lower()

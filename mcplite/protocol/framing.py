@@ -1,8 +1,7 @@
 """Newline framing: chunks of bytes in, whole lines out, with a bound on their length.
 
-Long lines cost linear time: their chunks are collected and joined once. All state changes with one
-assignment, so that an exception which strikes between two bytecodes (a signal handler that raises)
-leaves the buffer as it was before or after a step, never in between.
+A long line takes linear time: its chunks are collected and joined once. The state changes with one assignment, so
+that an exception between two bytecodes, from a signal handler, leaves the buffer as it was before or after a step.
 """
 
 from collections import deque
@@ -17,76 +16,76 @@ _State = Tuple[Deque[bytes], int, List[bytes], int, int, bool]
 class LineBuffer:
     """Cuts a byte stream into lines.
 
-    Blank lines are skipped, a carriage return before the line end and a byte order mark at the very
-    start are stripped (STD-25). A line of more than *limit* bytes is thrown away while it streams in
-    and reported once by :meth:`take_oversize`.
+    Blank lines are skipped; a carriage return before the line end and a byte order mark at the start are removed
+    (STD-25). A line of more than *limit* bytes is discarded as it arrives, and reported once by
+    :meth:`take_oversize`.
 
-    :param limit: bytes that one line may have, without its end.
+    :param limit: bytes of one line, without its end.
     """
 
     def __init__(self, limit: int) -> None:
         if limit < 1:
             raise ValueError("limit must be at least 1 byte")
         self.limit = limit
-        #: Whole lines; how many were too long; the chunks of the unfinished line, then those that nobody
-        #: has looked at yet; how many were looked at; their bytes; whether the line is thrown away.
+        #: The whole lines; the number of lines that were too long; the chunks of the unfinished line and, behind
+        #: them, the new chunks; the number of chunks that were scanned; their bytes; whether the line is discarded.
         self._state: _State = (deque(), 0, [], 0, 0, False)
         self._started = False
         self._ended = False
 
     @property
     def arrived(self) -> List[bytes]:
-        """Where a reader may put chunks by itself, in one step; an empty chunk is the end."""
+        """The list that a reader may append chunks to, in one step; an empty chunk is the end."""
         return self._state[2]
 
     @property
     def ended(self) -> bool:
-        """Whether the end of the stream was seen."""
+        """Whether the stream has ended."""
         self._absorb()
         return self._ended
 
     @property
     def pending(self) -> int:
-        """Bytes of the line that has begun and not ended."""
+        """Bytes of the unfinished line."""
         return self._absorb()[4]
 
     @property
     def ready(self) -> bool:
-        """Whether a whole line is there."""
+        """Whether there is a whole line."""
         return bool(self._absorb()[0])
 
     def feed(self, chunk: bytes) -> None:
-        """Take in what arrived; an empty chunk is the end."""
+        """Add a chunk; an empty chunk is the end."""
         self._state[2].append(chunk)
 
     def first(self) -> Optional[bytes]:
-        """Return the oldest whole line and keep it; None when there is none."""
+        """Return the oldest whole line and keep it; None if there is none."""
         lines = self._absorb()[0]
         return lines[0] if lines else None
 
     def drop(self) -> None:
-        """Forget the line that :meth:`first` returned."""
+        """Remove the line that :meth:`first` returned."""
         self._state[0].popleft()
 
     def next(self) -> Optional[bytes]:
-        """Return the oldest whole line and forget it; None when there is none."""
+        """Return the oldest whole line and remove it; None if there is none."""
         lines = self._absorb()[0]
         return lines.popleft() if lines else None
 
     @property
     def oversize(self) -> int:
-        """How many lines were longer than the limit and not yet taken note of."""
+        """The number of lines over the limit that :meth:`take_oversize` has not reported yet."""
         return self._state[1]
 
     def take_oversize(self) -> bool:
-        """Tell, once for each, that a line was longer than the limit."""
+        """Whether a line was longer than the limit; True once for each."""
         lines, oversize, *rest = self._absorb()
         if oversize:
             self._state = (lines, oversize - 1, *rest)  # type: ignore[assignment]
         return oversize > 0
 
     def _absorb(self) -> "_State":
-        """Look at what has arrived, and return the state."""
+        """Scan the new chunks, and return the state."""
         state = self._state
         while len(state[2]) > state[3]:
             lines, oversize, chunks, seen, size, discarding = state
@@ -100,12 +99,12 @@ class LineBuffer:
                 seen += 1
                 # One byte more than the limit may be the carriage return of the line end, three may be the mark.
                 if discarding or size > self.limit + (1 if self._started else 1 + len(_BOM)):
-                    # Said at once, not when the line ends: it may never end (SEC-60).
+                    # Counted now, since the line may never end (SEC-60).
                     oversize += not discarding
                     chunks, seen, discarding = chunks[seen:], 0, True
                 state = self._state = (lines, oversize, chunks, seen, size, discarding)
                 continue
-            # All that is there up to the end, so that the lines are copied once however many chunks have gathered.
+            # All chunks up to the end at once, so that each line is copied once.
             stop = seen + 1
             while stop < len(chunks) and chunks[stop]:
                 stop += 1

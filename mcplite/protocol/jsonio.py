@@ -23,7 +23,7 @@ class JSONLimits:
     nesting: int = 64
     #: Keys and items in all.
     elements: int = 100_000
-    #: Digits of one integer; Python's own bound, which older versions do not have.
+    #: Digits of one integer; the bound of newer versions of Python.
     digits: int = 4300
     #: Characters of a request id.
     id_length: int = 256
@@ -31,8 +31,8 @@ class JSONLimits:
     method_length: int = 256
     #: Messages of one batch.
     batch: int = 50
-    #: Whether a key may come twice, the last one counting. A server refuses, so that a proxy in front
-    #: of it cannot have read another value than it does (SEC-24).
+    #: Whether a key may come twice in an object; the last one counts. A server refuses such objects, so that a
+    #: proxy in front of it cannot have read another value (SEC-24).
     duplicate_keys: bool = False
 
 
@@ -48,11 +48,11 @@ class TooLarge(ValueError):
 
 
 class TooMany(TooLarge):
-    """More elements than the limits allow, whatever they are: a matter of size."""
+    """More elements than the limits allow."""
 
 
 class DuplicateKey(ValueError):
-    """An object has the same key twice; ``key`` is which."""
+    """An object has the same key twice; ``key`` names it."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"the key {key[:100]!r} comes twice in one object")
@@ -67,16 +67,16 @@ _SQUARE = bytes.maketrans(b"{}", b"[]")
 
 def _scan(data: bytes, limits: JSONLimits) -> None:
     """Count depth and elements exactly, skipping strings."""
-    # Passes in C that never go back, so that no text takes more than linear time. Without the escapes
-    # each string ends at the next quote; most strings then have nothing but their quotes left.
+    # Passes in C without backtracking, so that every text takes linear time. Without the escapes each string ends
+    # at the next quote, and most strings have only their quotes left.
     if b"\\" in data:
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     bare = data.translate(_SQUARE, _NOT_STRUCTURE).replace(b'""', b"")
     if bare.count(b'"') > 4 * limits.elements:
-        raise _too_many(limits)  # no JSON has more than two strings for each element
+        raise _too_many(limits)  # JSON has at most two strings for each element
     bare = _STRING.sub(b"", bare)
-    # The innermost pairs go first, so each round is one level. What comes later than this is over the
-    # number of elements, or closes more than was opened, which is no JSON.
+    # Each round removes the innermost pairs, one level. A text with more brackets than this has too many elements,
+    # or closes more than it opened, which is not JSON.
     brackets = bare.translate(None, b",:")[:2 * limits.elements]
     for _ in range(limits.nesting):
         shorter = brackets.replace(b"[]", b"")
@@ -94,8 +94,8 @@ def _too_many(limits: JSONLimits) -> TooMany:
 
 
 def _has_digits(data: bytes, count: int) -> bool:
-    """Whether more than *count* digits may come in a row; never wrong when it says no."""
-    # So many digits in a row fill one of these blocks, wherever they begin.
+    """Whether there may be more than *count* digits in a row; False is certain."""
+    # A run of that length fills one of these blocks, wherever it begins.
     block = max(count // 2, 1)
     return any(data[at:at + block].isdigit() for at in range(0, len(data), block))
 
@@ -140,11 +140,11 @@ def load(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Any:
     """Return the value of one JSON text.
 
     :raises TooLarge: it exceeds a limit.
-    :raises DuplicateKey: a key comes twice, and may not.
+    :raises DuplicateKey: a key comes twice, and the limits forbid it.
     :raises ValueError: it is not UTF-8, not JSON, or has a number that is not finite or too long.
     """
     opened = data.count(b"{") + data.count(b"[")
-    # Every nesting needs an opener and every element an opener or a comma; strings can only add to both.
+    # Each level needs an opener and each element an opener or a comma; strings can only add to both counts.
     if opened > limits.nesting or opened + data.count(b",") > limits.elements:
         _scan(data, limits)
     try:

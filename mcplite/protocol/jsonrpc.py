@@ -1,6 +1,6 @@
-"""JSON-RPC 2.0: bytes to messages and back, with bounds that are checked before anything is built.
+"""JSON-RPC 2.0: bytes to messages and back, within bounds that are checked before anything is built.
 
-``parse`` never raises: what is no message becomes an :class:`Invalid`, which says what to answer.
+``parse`` never raises: bytes that are not a message become an :class:`Invalid`, which holds the error to answer with.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 Id = Union[int, str]
-#: Integers between this and its opposite need no count of their digits.
+#: Integers below this, in both directions, are short enough without a count of their digits.
 _SHORT = 2 ** 63
 
 
@@ -32,7 +32,7 @@ class Request:
 
 
 class Notification:
-    """A notification: a request that nobody answers (RPC-15)."""
+    """A notification: a request that is never answered (RPC-15)."""
 
     __slots__ = ("method", "params")
 
@@ -42,7 +42,7 @@ class Notification:
 
 
 class Response:
-    """A successful answer."""
+    """A success response."""
 
     __slots__ = ("id", "result")
 
@@ -52,7 +52,7 @@ class Response:
 
 
 class Failure:
-    """An error answer; ``id`` is None when the request's could not be read."""
+    """An error response; ``id`` is None if the request's id could not be read."""
 
     __slots__ = ("id", "code", "message", "data")
 
@@ -64,12 +64,12 @@ class Failure:
 
 
 class Invalid:
-    """What arrived is no message.
+    """Bytes that are not a message.
 
-    :param id: of the request or answer, as far as it could be read.
-    :param code: the error to answer with, and
-    :param message: its text.
-    :param answers: whether it gets no answer in turn: it looked like one itself, or like a notification (RPC-15).
+    :param id: the id of the request or response, as far as it could be read.
+    :param code: the code of the error to answer with.
+    :param message: the text of that error.
+    :param answers: whether it looks like a response or a notification, so that it gets no answer (RPC-15).
     :param oversized: whether it was refused for its size alone.
     """
 
@@ -84,7 +84,7 @@ class Invalid:
 
 
 class Batch:
-    """An array of messages, each parsed by itself (RPC-24)."""
+    """An array of messages, each parsed on its own (RPC-24)."""
 
     __slots__ = ("items",)
 
@@ -93,7 +93,7 @@ class Batch:
 
 
 class Encoded:
-    """A result that is sent many times: its JSON text is made once, on first use."""
+    """A result that is sent many times; its JSON text is made once, on first use."""
 
     __slots__ = ("value", "_text")
 
@@ -124,7 +124,7 @@ def parse(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Message:
             return _message(value, limits)
         if type(value) is list:
             if not value:
-                return Invalid(None, INVALID_REQUEST, "an empty array is no message")
+                return Invalid(None, INVALID_REQUEST, "an empty array is not a message")
             if len(value) > limits.batch:
                 return Invalid(None, INVALID_REQUEST, f"a batch may have {limits.batch} messages, not {len(value)}")
             return Batch([_message(item, limits) for item in value])
@@ -136,11 +136,11 @@ def parse(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Message:
     except ValueError as error:
         return Invalid(None, PARSE_ERROR, f"Parse error: {error}")
     except RecursionError:
-        return Invalid(None, PARSE_ERROR, "Parse error: nested too deeply")  # for the little stack that was left
+        return Invalid(None, PARSE_ERROR, "Parse error: nested too deeply")  # the caller's stack was nearly full
 
 
 def _ambiguous(data: bytes, limits: JSONLimits, error: DuplicateKey) -> Invalid:
-    """Refuse a text with a duplicate key, to the one who waits for the answer, or for whom it was one (RPC-11)."""
+    """Return the error for a text with a duplicate key, with the id of the request if that is certain (RPC-11)."""
     message = parse(data, replace(limits, duplicate_keys=True))
     if isinstance(message, Invalid) and message.code == PARSE_ERROR:
         return message
@@ -154,7 +154,7 @@ def _message(value: Any, limits: JSONLimits) -> "Union[Request, Notification, Re
         return Invalid(None, INVALID_REQUEST, f"a message is an object, not {_kind(value)}")
     has_id = "id" in value
     id = value.get("id")
-    # bool is an int to Python, and True would be taken for the id 1 (SEC-28).
+    # bool is a subclass of int, and True would equal the id 1 (SEC-28).
     readable = ((type(id) is int and (-_SHORT < id < _SHORT or len(str(id)) <= limits.id_length))
                 or (type(id) is str and len(id) <= limits.id_length))
     if value.get("jsonrpc") != "2.0":
@@ -203,15 +203,15 @@ def _encode(value: Any) -> str:
     try:
         return encode_json(value)
     except RecursionError:
-        # Without check_circular, which costs a dictionary entry for every container, a cycle ends here.
+        # A cycle ends here: check_circular, which costs a dictionary entry for each container, is off.
         raise ValueError("the value is nested too deeply, or contains itself") from None
 
 
 def dump(message: "Union[Request, Notification, Response, Failure]", *, null_id: bool = True) -> bytes:
     """Return a message as one line of UTF-8 JSON, without the line end.
 
-    :param null_id: how an error without an id is written: with ``"id":null``, or without the member (RPC-11).
-    :raises TypeError: something in it is no JSON value.
+    :param null_id: whether an error without an id has ``"id":null``; otherwise it lacks the member (RPC-11).
+    :raises TypeError: a value in it is not JSON.
     :raises ValueError: a number is not finite, or the value is nested too deeply or contains itself.
     """
     kind = type(message)
@@ -234,8 +234,8 @@ def dump(message: "Union[Request, Notification, Response, Failure]", *, null_id:
         middle = "" if id is None and not null_id else '"id":' + ("null" if id is None else _id(id)) + ","
         text = '{"jsonrpc":"2.0",' + middle + '"error":' + _encode(error) + "}"
     else:
-        raise TypeError(f"{kind.__name__} is no message that can be sent")
-    # A lone surrogate has no UTF-8 form, but an escape, which Python spells as JSON does (SEC-23).
+        raise TypeError(f"{kind.__name__} is not a message that can be sent")
+    # A lone surrogate has no UTF-8 form; it is written as an escape, which Python spells as JSON does (SEC-23).
     return text.encode("utf-8", "backslashreplace")
 
 

@@ -1,7 +1,7 @@
-"""Opaque cursors for the lists of a server.
+"""Pages of a server's lists, with opaque cursors.
 
-A cursor names the last entry of its page, so that entries which come or go between two pages move
-nothing else (PAGE-08).
+A cursor names the last entry of its page, so that entries which are added or removed between two requests do not
+shift the others (PAGE-08).
 """
 
 import base64
@@ -20,13 +20,13 @@ _MAX_NAME = 256
 
 def page(items: Sequence[T], cursor: Optional[str], size: int, list_name: str, *,
          key: Callable[[T], str]) -> Tuple[List[T], Optional[str]]:
-    """Return one page of *items* and the cursor of the next; None when this is the last.
+    """Return one page of *items* and the cursor of the next page; None for the last page.
 
-    :param cursor: what an earlier call returned, or None for the first page.
+    :param cursor: the cursor of an earlier call; None for the first page.
     :param size: entries of a page.
-    :param list_name: goes into the cursor, so that another list's is refused.
-    :param key: gives the entry's unique name.
-    :raises InvalidParams: the cursor is none of this list's (PAGE-09, PAGE-10).
+    :param list_name: the name of the list, which is part of the cursor, so that cursors of other lists are refused.
+    :param key: returns an entry's unique name.
+    :raises InvalidParams: the cursor is not one of this list (PAGE-09, PAGE-10).
     """
     start = 0
     if cursor is not None:
@@ -35,7 +35,7 @@ def page(items: Sequence[T], cursor: Optional[str], size: int, list_name: str, *
         if last in names:
             start = names.index(last) + 1
         else:
-            # The entry is gone; whatever came after it has moved up by at least one.
+            # The entry was removed; the entries behind it have moved up by at least one.
             start = min(position, len(items))
     chosen = list(items[start:start + size])
     if start + size >= len(items):
@@ -44,10 +44,10 @@ def page(items: Sequence[T], cursor: Optional[str], size: int, list_name: str, *
 
 
 def _mark(name: str) -> str:
-    """Return what stands for an entry in a cursor: its name, unless that is longer than a cursor should be."""
+    """Return the mark of an entry in a cursor: its name, or a hash of a long name."""
     if len(name) <= _MAX_NAME:
         return name
-    import hashlib  # for names that hardly anybody has; it brings OpenSSL along
+    import hashlib  # loads OpenSSL, and such names are rare
 
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -60,7 +60,7 @@ def _encode(list_name: str, position: int, last: str) -> str:
 def _decode(cursor: str, list_name: str) -> Tuple[int, str]:
     try:
         if not isinstance(cursor, str) or len(cursor) > _MAX_CURSOR:
-            raise ValueError("no text, or too long")
+            raise ValueError("not a text, or too long")
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         named, position, last = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
         if named != list_name or type(position) is not int or position < 0 or type(last) is not str:

@@ -16,9 +16,9 @@ _DEVICES = frozenset({"con", "prn", "aux", "nul", "conin$", "conout$",
 def safe_join(root: str, relative: str) -> str:
     """Return the real path of *relative* below *root* (RSRC-23).
 
-    Refused are ``..`` in any spelling, absolute paths, drive letters, NUL, names that Windows takes
-    for devices or silently changes, and symbolic links that lead outside. What was checked is what is
-    returned, so that check and use cannot differ.
+    It refuses ``..`` in any spelling, absolute paths, drive letters, NUL, names that Windows takes for devices or
+    silently changes, and symbolic links that lead outside. The returned path is the one that was checked, so that
+    check and use cannot differ.
 
     :param relative: with ``/`` between names; percent escapes are decoded by the caller.
     :raises ValueError: the path leaves *root* or cannot be trusted to stay.
@@ -35,7 +35,7 @@ def safe_join(root: str, relative: str) -> str:
         if "\\" in name or name == "..":
             raise ValueError(f"{relative[:200]!r} leaves its directory")
         stem = name.partition(".")[0].rstrip(" ").lower()
-        # On Windows what follows a colon is a stream of the file before it; elsewhere it is part of the name.
+        # On Windows a colon begins the name of a stream of the file; elsewhere it is part of the name.
         if name not in ("", ".") and (name != name.rstrip(". ") or stem in _DEVICES or (":" in name and os.sep == "\\")):
             raise ValueError(f"{relative[:200]!r} has a name that some systems read as another")
     real_root = os.path.realpath(root)
@@ -53,7 +53,7 @@ def is_within(path: str, roots: Iterable[str]) -> bool:
             if os.path.commonpath(names) == names[1]:
                 return True
         except ValueError:
-            continue  # another drive, or no path at all: with a NUL in it
+            continue  # on another drive, or with a NUL
     return False
 
 
@@ -66,15 +66,15 @@ def file_uri(path: str) -> str:
             return "file:///" + text[:2] + _quote(text[2:])
         if text.startswith("//"):
             return "file:" + _quote(text)
-    # Two slashes at the start, which POSIX lets a path keep, would make its first name a host.
+    # POSIX allows two slashes at the start of a path, which would make its first name a host.
     return "file:///" + _quote(text.lstrip("/"))
 
 
 def path_of(uri: str) -> str:
     """Return the path of a ``file://`` URI on this platform.
 
-    :raises ValueError: it is none, or of another host, or has a NUL in it. A share of a Windows network is on
-        another host; to open it would send the user's credentials there.
+    :raises ValueError: it is not a ``file://`` URI, names another host, or has a NUL. A share of a Windows network is
+        on another host; opening it would send the user's credentials there.
     """
     if not uri.lower().startswith("file://"):
         raise ValueError(f"{uri[:200]!r} is not a file:// URI")
@@ -95,7 +95,7 @@ def path_of(uri: str) -> str:
 def check_root_uri(uri: str) -> str:
     """Return *uri* if it can be a root.
 
-    :raises ValueError: it is no ``file://`` URI (ROOT-04), or has a ``..`` or a NUL in it (ROOT-07).
+    :raises ValueError: it is not a ``file://`` URI (ROOT-04), or has a ``..`` or a NUL (ROOT-07).
     """
     if not isinstance(uri, str) or not uri.startswith("file://"):
         raise ValueError(f"a root is a file:// URI, not {str(uri)[:200]!r}; other schemes are not allowed in any revision")

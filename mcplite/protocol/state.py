@@ -20,20 +20,20 @@ _DIGEST = 32
 def seal(content: bytes, key: bytes, context: str) -> str:
     """Return *content* with its signature, in visible ASCII.
 
-    :param key: a secret.
-    :param context: what the value is bound to; it is not part of the result.
+    :param key: the secret key.
+    :param context: the context that the value is bound to; it is not part of the result.
     """
     return _text(_sign(content, key, context) + content)
 
 
 def open_sealed(text: str, keys: Sequence[bytes], context: str) -> Optional[bytes]:
-    """Return the content of what one of *keys* sealed in the same context; None for anything else."""
+    """Return the content that was sealed with one of *keys* in the same context; None for any other text."""
     try:
         data = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         return None
     if _text(data) != text:
-        return None  # base64 can say the same in several ways, and a value that is used up must not have another name
+        return None  # base64 has several spellings of a value, and a value that was used once must not have another name
     signature, content = data[:_DIGEST], data[_DIGEST:]
     if any([hmac.compare_digest(signature, _sign(content, key, context)) for key in keys]):
         return content
@@ -49,8 +49,8 @@ def _sign(content: bytes, key: bytes, context: str) -> bytes:
     return hmac.new(key, b"%d:%b%b" % (len(bound), bound, content), hashlib.sha256).digest()
 
 
-#: What a retry has besides the original request's params (MRTR-27).
-_OF_A_ROUND = frozenset({"_meta", "inputResponses", "requestState"})
+#: The params of a retry that the original request does not have (MRTR-27).
+_RETRY_PARAMS = frozenset({"_meta", "inputResponses", "requestState"})
 
 
 def digest(value: Any) -> str:
@@ -60,17 +60,17 @@ def digest(value: Any) -> str:
 
 
 def bound_to(server: str, principal: Optional[str], method: str, params: Mapping[str, Any]) -> str:
-    """Return what a state is bound to: who asks which server for what (MRTR-14, MRTR-16)."""
+    """Return the context that a state is bound to: server, principal, method and params (MRTR-14, MRTR-16)."""
     return digest([server, principal, method,
-                   {name: value for name, value in params.items() if name not in _OF_A_ROUND}])
+                   {name: value for name, value in params.items() if name not in _RETRY_PARAMS}])
 
 
 class Journal:
-    """What is known of one call whose handler starts anew with each answer.
+    """The record of one call whose handler starts again with each answer.
 
-    ``rounds`` holds one entry for each time that something was asked: a digest of the questions, and the answers to
-    them by key, as they came. The last one may lack some. ``notes`` holds the results of actions that are done once;
-    ``entered`` counts how often the handler was entered for a question in the middle of it.
+    ``rounds`` has one entry for each round of questions: a digest of the questions, and the raw answers by key. The
+    last entry may lack answers. ``notes`` has the results of actions that run once; ``entered`` counts how often the
+    handler was entered.
     """
 
     def __init__(self) -> None:
@@ -81,15 +81,15 @@ class Journal:
     def dump(self, expires: float) -> bytes:
         """Return the journal as bytes.
 
-        :param expires: when it is too old to go on with, in seconds of the common clock.
-        :raises TypeError, ValueError: a note is no JSON.
+        :param expires: the end of its validity, in seconds of the wall clock.
+        :raises TypeError, ValueError: a note is not JSON.
         """
         content = {"e": int(expires), "r": self.rounds, "o": self.notes, "n": self.entered}
         return json.dumps(content, separators=(",", ":"), allow_nan=False).encode("ascii")
 
     @classmethod
     def load(cls, data: bytes, now: float) -> "Optional[Journal]":
-        """Return the journal in *data*, whose seal was checked; None when it is too old."""
+        """Return the journal in *data*, whose seal was checked; None if it has expired."""
         content = json.loads(data)
         if content["e"] < now:
             return None

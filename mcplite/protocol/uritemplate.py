@@ -2,8 +2,7 @@
 
 The subset: ``{var}``, ``{+var}``, ``{#var}``, ``{.var}``, ``{/var}``, ``{?a,b}``, ``{&a,b}``, lists of
 variables, and ``*`` behind a path variable. Two expressions need literal text between them, or an
-operator that tells where the second one begins. Matching finds the values if there are any, without
-ever trying anything twice (SEC-70).
+operator that marks the start of the second one. Matching never tries anything twice (SEC-70).
 """
 
 import re
@@ -15,13 +14,13 @@ Value = Union[str, List[str]]
 _MAX_TEMPLATE = 8192
 _MAX_VARIABLES = 256
 _MAX_URI = 65_536
-#: In a character set of a pattern: what stays as it is everywhere, and what has a meaning in URIs.
+#: For character sets of patterns: the unreserved and the reserved characters of RFC 3986.
 _UNRESERVED = r"A-Za-z0-9\-._~"
 _RESERVED = r":/?#\[\]@!$&'()*+,;="
 _NOT_UNRESERVED = re.compile(f"[^{_UNRESERVED}]")
-#: An escape that is there already stays one where reserved characters do (RFC 6570, 3.2.3).
+#: Where reserved characters stay, escapes stay too (RFC 6570, section 3.2.3).
 _NOT_RESERVED = re.compile(f"%(?![0-9A-Fa-f]{{2}})|[^%{_UNRESERVED}{_RESERVED}]")
-#: For a URI from a peer: its escapes, even broken ones, are looked at later.
+#: For a peer's URI: escapes, even broken ones, are checked later.
 _NOT_URI = re.compile(f"[^%{_UNRESERVED}{_RESERVED}]")
 _SEGMENT = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~%,:@!$&'()*;=+"
 _ANY = "".join(map(chr, range(128)))
@@ -40,9 +39,9 @@ class _Expression:
         self.operator = operator
         self.names = names
         self.exploded = exploded
-        #: The character that a value brings along; without one a value cannot be absent.
+        #: The character in front of a value; without one a value cannot be absent.
         self.lead = operator if operator in ("#", ".", "/") else ""
-        #: What a value can consist of. A list has its operator between the values, so not in them.
+        #: The characters of a value. The operator stands between the values of a list, so it is not in them.
         self.characters = (_ANY if operator in ("+", "#") else _PATH if exploded
                            else _LISTED if operator == "." and len(names) > 1 else _SEGMENT)
 
@@ -77,7 +76,7 @@ class Template:
             raise ValueError(f"{text!r}: a query expression must come last")
         for before, after in zip(self._parts, self._parts[1:]):
             if isinstance(before, _Expression) and isinstance(after, _Expression) and _is_unclear(before, after):
-                raise ValueError(f"{text!r}: put text between two expressions, or it is not clear where one ends")
+                raise ValueError(f"{text!r}: put text between two expressions, so that it is clear where the first one ends")
 
     def __repr__(self) -> str:
         return f"Template({self.text!r})"
@@ -93,14 +92,14 @@ class Template:
         return "".join(out)
 
     def match(self, uri: str) -> Optional[Dict[str, Value]]:
-        """Return the variables' values, percent-decoded, or None when *uri* is not of this template.
+        """Return the variables' values, percent-decoded; None if *uri* does not match.
 
-        Variables of a query are optional and may come in any order; one that is absent has no entry.
-        Where several ways to match are possible, the first variable gets as little as it can.
+        Variables of a query are optional and may come in any order; an absent one has no entry. If there are several
+        ways to match, the first variable gets the shortest value.
         """
         if len(uri) > _MAX_URI:
             return None
-        # Whether the peer has escaped what is no URI character or not: the values are the same.
+        # A peer may escape characters that URIs do not have, or not: the values are the same.
         uri = _escape(uri, _NOT_URI)
         parts = self._parts
         query = next((index for index, part in enumerate(parts) if isinstance(part, _Expression) and part.is_query),
@@ -149,7 +148,7 @@ def _expression(body: str, text: str, at: int) -> _Expression:
                 raise ValueError(f"{text!r}: '*' at {at} is served only in {{/path*}}")
             exploded, names[index] = True, name[:-1]
         if not (names[index].isidentifier() and names[index].isascii()):
-            raise ValueError(f"{text!r}: {name!r} in the expression at {at} is no variable; a variable is a"
+            raise ValueError(f"{text!r}: {name!r} in the expression at {at} is not a variable; a variable is a"
                              f" Python identifier of ASCII characters")
     if len(names) > 1 and operator in ("", "+", "#"):
         raise ValueError(f"{text!r}: write one variable for each expression at {at}")
@@ -157,7 +156,7 @@ def _expression(body: str, text: str, at: int) -> _Expression:
 
 
 def _is_unclear(before: _Expression, after: _Expression) -> bool:
-    """Whether nothing tells where *before* ends when *after* follows at once."""
+    """Whether the end of *before* is ambiguous if *after* follows without text between."""
     if after.is_query:
         return False
     several = before.exploded or len(before.names) > 1
@@ -188,7 +187,7 @@ def _expand(part: _Expression, values: Mapping[str, Union[Value, int, float]]) -
 
 
 def _decode(text: str) -> Optional[str]:
-    """Return the percent-decoded text; None when an escape is broken or it is not UTF-8."""
+    """Return the percent-decoded text; None if an escape is broken or the text is not UTF-8."""
     if "%" not in text:
         return text
     if _BROKEN_ESCAPE.search(text):
@@ -216,7 +215,7 @@ def _match_path(uri: str, parts: "Sequence[Union[str, _Expression]]", values: Di
             continue
         end = at
         if not part.lead or uri.startswith(part.lead, at):
-            # As little as leaves the rest something that it matches; a variable with an operator takes it if it can.
+            # The shortest value for which the rest still matches; a variable with an operator is used if possible.
             possible = after & ((1 << (len(uri) - at)) - 1)
             nearest = len(uri) - possible.bit_length() + 1
             if possible and (not part.lead or nearest <= _reach(uri, at, part)):
@@ -230,14 +229,14 @@ def _match_path(uri: str, parts: "Sequence[Union[str, _Expression]]", values: Di
 def _places(uri: str, parts: "Sequence[Union[str, _Expression]]") -> List[int]:
     """Return for each part, and for the end, the places in the URI from which it and all that follow match.
 
-    A set of places is an integer, whose bit n stands for the place n characters before the end. So one
-    addition moves all places at once through any number of characters, and nothing is ever tried twice.
+    A set of places is an integer, whose bit n stands for the place n characters before the end. One addition moves
+    all places at once through any number of characters, so that nothing is tried twice.
     """
     kinds: Dict[str, int] = {}
 
     def among(characters: str) -> int:
         if characters not in kinds:
-            # A table of "0" and "1" makes the URI a number in base two.
+            # Translated to "0" and "1", the URI is a number in base two.
             table = _TABLES.get(characters) or "0" * ord(characters) + "1" + "0" * (127 - ord(characters))
             kinds[characters] = int("0" + uri.translate(table), 2)
         return kinds[characters]
@@ -261,7 +260,7 @@ def _places(uri: str, parts: "Sequence[Union[str, _Expression]]") -> List[int]:
 
 
 def _through(places: int, some: int) -> int:
-    """Return the places, and those from which only characters of *some* lead to one of them."""
+    """Return the places, and those that reach one of them through characters of *some* alone."""
     return (((places & some) + some) ^ some) | places
 
 

@@ -1,4 +1,4 @@
-"""What servers ask of clients: elicitation, sampling, roots."""
+"""Questions of servers to clients: elicitation, sampling, roots."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
@@ -31,10 +31,9 @@ class ElicitRequest(Model):
 
     @property
     def host(self) -> str:
-        """The host of the URL, for the user to look at before agreeing (URLE-22); empty for a form."""
-        # As browsers read it, not as RFC 3986 does: they drop tabs and line ends, take a backslash for
-        # a slash and need no slash at all; otherwise https://evil.example\@good.example would show the
-        # host that is not visited.
+        """The host of the URL, which the user checks before agreeing (URLE-22); empty for a form."""
+        # Parsed as browsers do, not by RFC 3986: they drop tabs and line ends, take a backslash for a slash and
+        # need no slash at all. Otherwise https://evil.example\@good.example would show a host that is not visited.
         url = "".join(character for character in self.url or "" if character not in "\t\r\n")
         rest = url.replace("\\", "/").partition(":")[2].lstrip("/")
         return rest.split("/", 1)[0].split("?", 1)[0].split("#", 1)[0].rsplit("@", 1)[-1]
@@ -45,18 +44,18 @@ class ElicitResult(Model):
     """The user's answer: ``action`` is "accept", "decline" or "cancel"."""
 
     action: str
-    #: What was filled in: text, numbers, booleans and (from November 2025 on) lists of text.
+    #: The values of the form: text, numbers, booleans and (from November 2025 on) lists of text.
     content: Optional[Dict[str, Any]] = None
     meta: Optional[Dict[str, Any]] = wire("_meta", until=NOVEMBER_2025)
 
 
 def accept(content: Optional[Dict[str, Any]] = None) -> ElicitResult:
-    """Return the answer of a user who accepts, with what was filled in."""
+    """Return the answer of a user who accepts, with the values of the form."""
     return ElicitResult("accept", content)
 
 
 def decline() -> ElicitResult:
-    """Return the answer of a user who says no."""
+    """Return the answer of a user who declines."""
     return ElicitResult("decline")
 
 
@@ -67,14 +66,14 @@ def cancel() -> ElicitResult:
 
 @dataclass(eq=False, repr=False)
 class ModelHint(Model):
-    """A part of a model's name that the server would like."""
+    """A part of the name of a model that the server prefers."""
 
     name: Optional[str] = None
 
 
 @dataclass(eq=False, repr=False)
 class ModelPreferences(Model):
-    """Which model the server would like: hints in order, then priorities from 0 to 1."""
+    """The server's preferences for a model: hints in order, then priorities from 0 to 1."""
 
     hints: Optional[List[ModelHint]] = None
     cost_priority: Optional[float] = None
@@ -90,7 +89,7 @@ class ToolChoice(Model):
 
 
 class _Blocks(Model):
-    """What two classes share: content that is given as one block or several, and kept as a list."""
+    """Base of two classes whose content is one block or several, and kept as a list."""
 
     content: List[Content]
 
@@ -140,7 +139,7 @@ class CreateMessageRequest(Model):
 
 @dataclass(eq=False, repr=False)
 class CreateMessageResult(_Blocks):
-    """What the client's language model wrote.
+    """The answer of the client's language model.
 
     :param content: one block or a list of blocks, as in :class:`SamplingMessage`.
     :param stop_reason: "endTurn", "stopSequence", "maxTokens", "toolUse" or the model's own word.

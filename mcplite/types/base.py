@@ -1,4 +1,4 @@
-"""Field marks: what a field is called on the wire, and in which revisions it exists.
+"""Marks of fields: their name on the wire, and the revisions that have them.
 
 Every class of the vocabulary is a plain dataclass, the superset of all revisions. A field without a
 mark exists in all of them under its camelCase name; ``wire(...)`` says otherwise.
@@ -13,7 +13,7 @@ __all__ = ["NULL", "Model", "Null", "wire"]
 
 
 class Model:
-    """The base of the vocabulary: it keeps what a peer sent and we have no field for (RPC-20).
+    """The base class of the vocabulary; it keeps members of a peer that have no field (RPC-20).
 
     Comparing and showing are written here once, not generated for each class: dataclasses compile their
     methods when they are imported, and these two would be two thirds of what the vocabulary takes to load.
@@ -52,9 +52,8 @@ class Null:
         return "NULL"  # copies are looked up by this name, which keeps it the only one
 
 
-#: JSON's null where it is a value of its own and not the same as an absent member, which is None
-#: (TOOL-41). For ``structured_content`` only. Reading gives None for both: older peers write null for
-#: what they do not have.
+#: JSON's null where it is a value of its own; None is an absent member (TOOL-41). For ``structured_content`` only.
+#: Decoding gives None for both, since older peers write null for members that they do not have.
 NULL = Null()
 
 

@@ -41,7 +41,7 @@ class Icon(Model):
 
     @property
     def is_safe(self) -> bool:
-        """Whether ``src`` is an https or data URI; whoever shows icons refuses any other (ICON-05)."""
+        """Whether ``src`` is an https or data URI; a program that shows icons must refuse other URIs (ICON-05)."""
         return self.src[:8].lower() == "https://" or self.src[:5].lower() == "data:"
 
 
@@ -152,7 +152,7 @@ class EmbeddedResource(Model):
 
 @dataclass(eq=False, repr=False)
 class ToolUseContent(Model):
-    """A model's wish to use a tool, in sampling (from November 2025 on)."""
+    """A model's request to use a tool, in sampling (from November 2025 on)."""
 
     wire_type: ClassVar[str] = "tool_use"
     id: str
@@ -163,7 +163,7 @@ class ToolUseContent(Model):
 
 @dataclass(eq=False, repr=False)
 class ToolResultContent(Model):
-    """What came of a :class:`ToolUseContent`, in sampling (from November 2025 on)."""
+    """The result of a :class:`ToolUseContent`, in sampling (from November 2025 on)."""
 
     wire_type: ClassVar[str] = "tool_result"
     tool_use_id: str
@@ -176,7 +176,7 @@ class ToolResultContent(Model):
 
 @dataclass(eq=False, repr=False)
 class UnknownContent(Model):
-    """Content of a kind that we do not know, kept as it came (TOOL-24)."""
+    """Content of an unknown kind, kept unchanged (TOOL-24)."""
 
     raw: Dict[str, Any]
 

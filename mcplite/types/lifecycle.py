@@ -1,4 +1,4 @@
-"""Who the two sides are and what they can do; progress and log messages."""
+"""The two sides, their names and capabilities; progress and log messages."""
 
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
@@ -28,13 +28,13 @@ class Implementation(Model):
 
     @property
     def display_name(self) -> str:
-        """What to show to people."""
+        """The name to display."""
         return self.title or self.name
 
 
 @dataclass(eq=False, repr=False)
 class ClientCapabilities(Model):
-    """What a client can be asked for; each is an object, or None when it is not there."""
+    """The capabilities of a client; each is an object, or None if it is absent."""
 
     experimental: Flags = None
     roots: Flags = None
@@ -45,7 +45,7 @@ class ClientCapabilities(Model):
 
 @dataclass(eq=False, repr=False)
 class ServerCapabilities(Model):
-    """What a server offers; each is an object, or None when it is not there."""
+    """The capabilities of a server; each is an object, or None if it is absent."""
 
     experimental: Flags = None
     logging: Flags = None
@@ -69,7 +69,7 @@ class InitializeResult(Model):
 
 @dataclass(eq=False, repr=False)
 class DiscoverResult(Model):
-    """What a server says of itself to a client that does not begin with a handshake (DISC-03)."""
+    """A server's description of itself, for clients without a handshake (DISC-03)."""
 
     supported_versions: List[str]
     capabilities: ServerCapabilities
@@ -82,7 +82,7 @@ class DiscoverResult(Model):
 
 @dataclass(eq=False, repr=False)
 class Progress(Model):
-    """How far a request has come: ``progress`` rises, to ``total`` when that is known."""
+    """The progress of a request: ``progress`` rises, up to ``total`` if that is known."""
 
     progress: float
     total: Optional[float] = None

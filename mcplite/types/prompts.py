@@ -36,7 +36,7 @@ class Prompt(Model):
 
     @property
     def display_name(self) -> str:
-        """What to show to people."""
+        """The name to display."""
         return self.title or self.name
 
 

@@ -1,4 +1,4 @@
-"""Resources, templates and what reading gives."""
+"""Resources, templates and contents."""
 
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
@@ -29,7 +29,7 @@ class Resource(Model):
 
     @property
     def display_name(self) -> str:
-        """What to show to people."""
+        """The name to display."""
         return self.title or self.name
 
 
@@ -40,7 +40,7 @@ class ResourceTemplate(Model):
     uri_template: str
     name: str
     description: Optional[str] = None
-    #: Only when all its resources have the same.
+    #: Only if all its resources have the same.
     mime_type: Optional[str] = None
     annotations: Optional[Annotations] = None
     title: Optional[str] = wire(since=JUNE_2025)
@@ -49,7 +49,7 @@ class ResourceTemplate(Model):
 
     @property
     def display_name(self) -> str:
-        """What to show to people."""
+        """The name to display."""
         return self.title or self.name
 
 
@@ -79,7 +79,7 @@ class ListResourceTemplatesResult(Model):
 
 @dataclass(eq=False, repr=False)
 class ReadResourceResult(Model):
-    """The contents that one read gave: often one, several for a directory."""
+    """The contents of a resource: usually one, several for a directory."""
 
     contents: List[ResourceContents]
     meta: Optional[Dict[str, Any]] = wire("_meta")

@@ -13,7 +13,7 @@ __all__ = ["CallToolResult", "ListToolsResult", "Tool", "ToolAnnotations"]
 
 @dataclass(eq=False, repr=False)
 class ToolAnnotations(Model):
-    """A server's hints about a tool; from a server that is not trusted they prove nothing (TOOL-19)."""
+    """A server's hints about a tool; those of an untrusted server prove nothing (TOOL-19)."""
 
     title: Optional[str] = None
     read_only_hint: Optional[bool] = None
@@ -57,7 +57,7 @@ class Tool(Model):
 
     @property
     def display_name(self) -> str:
-        """What to show to people: the title, the annotations' title, or the name (TOOL-17)."""
+        """The name to display: the title, the annotations' title, or the name (TOOL-17)."""
         return self.title or (self.annotations.title if self.annotations else None) or self.name
 
 
@@ -75,7 +75,7 @@ class ListToolsResult(Model):
 
 @dataclass(eq=False, repr=False)
 class CallToolResult(Model):
-    """What a tool returned: content for people and models, and structured content for programs."""
+    """The result of a tool: content for people and models, and structured content for programs."""
 
     content: "List[Content]" = field(default_factory=list)
     #: An object; from July 2026 on any JSON value, null being :data:`NULL`. None when there is none.
@@ -90,12 +90,12 @@ class CallToolResult(Model):
         return "\n".join(item.text for item in self.content if isinstance(item, TextContent))
 
     def raise_for_error(self) -> "CallToolResult":
-        """Return the result itself when the tool succeeded.
+        """Return the result itself if the tool succeeded.
 
         :raises ToolError: it failed; with all its text as the message and what is not text as the content,
             so that a tool which lets it pass answers with the same once more.
         """
         if self.is_error:
-            raise ToolError(self.text or "the tool failed without saying why",
+            raise ToolError(self.text or "the tool failed without a message",
                             [item for item in self.content if not isinstance(item, TextContent)])
         return self

@@ -317,7 +317,7 @@ def test_whole_numbers_may_come_as_floats():
     (CallToolResult, {"content": [{"type": "text"}]}, "TextContent: the member 'text' is missing"),
     (TextContent, {"type": "image", "text": "x"}, "TextContent.type: expected 'text', got 'image'"),
     (PromptMessage, {"role": "user", "content": []}, "content: expected an object, got an array"),
-    (ReadResourceResult, {"contents": [{"uri": "a:b"}]}, "resource contents: neither the member 'text' nor 'blob'"),
+    (ReadResourceResult, {"contents": [{"uri": "a:b"}]}, "resource contents: the member 'text' or 'blob' is missing"),
     (ReadResourceResult, {"contents": [5]}, "resource contents: expected an object, got 5"),
     (ReadResourceResult, {"contents": [{"text": "t"}]}, "TextResourceContents: the member 'uri' is missing"),
     (InitializeResult, {"protocolVersion": "x", "capabilities": 5, "serverInfo": {}}, "ServerCapabilities: expected"),

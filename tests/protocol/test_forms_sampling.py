@@ -47,8 +47,8 @@ def test_good_conversations(messages):
     ([uses("a"), results("a", "b")], "it answers a, b"), ([uses("a"), results("a", "a")], "it answers a, a"),
     ([uses("a"), text("assistant"), results("a")], "messages[1] must answer"),
     ([uses("a")], "the tool uses a have no results"), ([uses("a"), results("a"), uses("b")], "tool uses b have no results"),
-    ([results("a")], "messages[0] answers tool uses that nobody asked for: a"),
-    ([uses("a"), results("a"), results("a")], "messages[2] answers tool uses that nobody asked for"),
+    ([results("a")], "messages[0] answers tool uses that are not in the message before: a"),
+    ([uses("a"), results("a"), results("a")], "messages[2] answers tool uses that are not in the message before"),
     ([{**uses("a"), "role": "user"}], "messages[0]: only an assistant message can use tools"),
 ])
 def test_broken_conversations(messages, problem):

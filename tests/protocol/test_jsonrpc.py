@@ -421,7 +421,7 @@ def test_what_is_no_json_is_not_sent(value, error, text):
 
 @pytest.mark.parametrize("thing", [Invalid(1, 2, "x"), Batch([]), {"jsonrpc": "2.0"}, None])
 def test_only_messages_are_sent(thing):
-    with pytest.raises(TypeError, match="is no message that can be sent"):
+    with pytest.raises(TypeError, match="is not a message that can be sent"):
         dump(thing)
 
 

@@ -41,5 +41,5 @@ def test_raise_for_error_raises_with_the_text_and_the_rest():
     with pytest.raises(ToolError, match="^a\nb$") as caught:
         CallToolResult([TextContent("a"), image, TextContent("b")], is_error=True).raise_for_error()
     assert caught.value.message == "a\nb" and caught.value.content == [image]
-    with pytest.raises(ToolError, match="without saying why"):
+    with pytest.raises(ToolError, match="without a message"):
         CallToolResult(is_error=True).raise_for_error()

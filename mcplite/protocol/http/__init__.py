@@ -1,1 +1,1 @@
-"""HTTP without a socket: headers, request heads, server-sent events, challenges and well-known URLs."""
+"""HTTP without a socket: headers, requests, server-sent events, challenges and well-known URLs."""

@@ -1,4 +1,4 @@
-"""Challenges: what ``WWW-Authenticate`` says, read and written (RFC 9110, section 11; RFC 6750, section 3)."""
+"""Challenges: parses and writes ``WWW-Authenticate`` (RFC 9110, section 11; RFC 6750, section 3)."""
 
 import re
 from dataclasses import dataclass, field
@@ -7,30 +7,29 @@ from typing import Dict, Iterable, List, Mapping, Optional
 __all__ = ["Challenge", "find", "parse", "write"]
 
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-#: One step through a header. What begins with a scheme is tried first where a parameter cannot begin. No two parts that
-#: follow each other match the same character, so that a step which fails has looked at each character once or twice.
+#: One parameter. No two adjacent parts match the same character, so that a failed match takes linear time.
 _PARAMETER = re.compile(
     r"(" + _TOKEN + r")[ \t]*=[ \t]*"
     r'(?:"([^"\\]*(?:\\.[^"\\]*)*)"|(' + _TOKEN + r"))[ \t]*(?=,|\Z)", re.DOTALL)
 _SCHEME = re.compile(r"(" + _TOKEN + r")(?:[ \t]+(?![ \t=])|(?=[ \t]*(?:,|\Z)))")
 _TOKEN68 = re.compile(r"[A-Za-z0-9\-._~+/]+=*[ \t]*(?=,|\Z)")
 _GAP = re.compile(r"[ \t,]+")
-#: A line that goes on in the next; what reads HTTP may leave it in the value (RFC 9112, section 5.2).
+#: A folded line, which an HTTP library may leave in the value (RFC 9112, section 5.2).
 _FOLD = re.compile(r"[\r\n]+[ \t]*")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-#: Nobody sends this much to say where to ask for a token (AUTH-27).
+#: Characters of a header that are parsed (AUTH-27).
 _LIMIT = 16_384
-#: What may not stand in a quoted string of ours; a scope or an error has nothing else (RFC 6749, appendix A).
+#: Characters that are not written into a quoted string; scopes and errors do not have them (RFC 6749, appendix A).
 _UNQUOTABLE = re.compile(r"[^\x20-\x7e]")
 
 
 @dataclass
 class Challenge:
-    """One scheme that a server accepts, with what it says about it."""
+    """One scheme that a server accepts, with its parameters."""
 
     #: In lower case.
     scheme: str
-    #: By name in lower case; of a name that comes twice, the first.
+    #: By name in lower case; of a repeated name the first counts.
     parameters: Dict[str, str] = field(default_factory=dict)
 
     def get(self, name: str) -> Optional[str]:
@@ -39,17 +38,17 @@ class Challenge:
 
     @property
     def scopes(self) -> Optional[List[str]]:
-        """The scopes that it names; None when it names none."""
+        """The scopes of the challenge; None without any."""
         named = (self.get("scope") or "").split()
         return list(dict.fromkeys(named)) or None
 
 
 def parse(header: str) -> List[Challenge]:
-    """Return the challenges of a header, whose several lines were joined with commas.
+    """Return the challenges of a header; several headers are joined with commas.
 
-    What is no challenge ends the reading: those before it are returned (AUTH-27). Takes linear time.
+    Parsing ends at the first malformed part and returns the challenges before it (AUTH-27). It takes linear time.
     """
-    # No challenge has a NUL: what is cut in two cannot pass for one that ends there.
+    # A challenge has no NUL, so that one which was cut cannot pass for a shorter one.
     text = _FOLD.sub(" ", header[:_LIMIT]) + ("\0" if len(header) > _LIMIT else "")
     found: List[Challenge] = []
     at = _skip(text, 0)
@@ -79,7 +78,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def find(challenges: Iterable[Challenge], *schemes: str) -> Optional[Challenge]:
-    """Return the first challenge of one of these schemes, the first scheme before the second."""
+    """Return the first challenge of the first scheme that has one."""
     known = list(challenges)
     return next((challenge for scheme in schemes for challenge in known if challenge.scheme == scheme), None)
 
@@ -87,14 +86,14 @@ def find(challenges: Iterable[Challenge], *schemes: str) -> Optional[Challenge]:
 def write(scheme: str, parameters: Mapping[str, Optional[str]]) -> str:
     """Return a challenge as a header's value; parameters that are None are left out.
 
-    What cannot stand in a header becomes a question mark, so that no text of others ends the line (SEC-18).
+    A character that a header cannot have becomes a question mark, so that foreign text cannot end the line (SEC-18).
 
-    :raises ValueError: the scheme or a name is no token.
+    :raises ValueError: the scheme or a name is not a token.
     """
     said = []
     for name in (scheme, *parameters):
         if re.fullmatch(_TOKEN, name) is None:
-            raise ValueError(f"{name[:50]!r} is no name for a challenge or a parameter of one")
+            raise ValueError(f"{name[:50]!r} is not a name of a challenge or parameter")
     for name, value in parameters.items():
         if value is not None:
             escaped = _UNQUOTABLE.sub("?", value).replace("\\", "\\\\").replace('"', '\\"')

@@ -1,4 +1,4 @@
-"""HTTP header fields: looking them up, and the few values that decide something here."""
+"""HTTP header fields, and parsers for the values that MCP reads: media types, Accept, Host, Origin."""
 
 import functools
 import re
@@ -13,13 +13,13 @@ _UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
 _PORTS = {"http": 80, "https": 443}
 
 #: Clients send the same few values with each request.
-_remembered = functools.lru_cache(maxsize=128)
+_cached = functools.lru_cache(maxsize=128)
 
 
 class Headers:
     """The header fields of one message, by name without regard to case (HDR-06).
 
-    :param pairs: names and values as they came; blanks and tabs around values are dropped.
+    :param pairs: the raw names and values; blanks and tabs around values are dropped.
     """
 
     __slots__ = ("_pairs", "_first")
@@ -31,36 +31,36 @@ class Headers:
             self._first[name] = f"{self._first[name]}, {value}" if name in self._first else value
 
     def get(self, name: str, default: Optional[str] = None) -> Optional[str]:
-        """Return a field's value; several of a name are joined by commas.
+        """Return a field's value; the values of repeated fields are joined by commas.
 
-        :param name: in lower case.
+        :param name: the name in lower case.
         """
         return self._first.get(name, default)
 
     def all(self, name: str) -> List[str]:
-        """Return the values of all fields of this name, given in lower case."""
+        """Return the values of all fields of a name, which is in lower case."""
         return [value for at, value in self._pairs if at == name]
 
     def __contains__(self, name: str) -> bool:
         return name in self._first
 
     def items(self) -> List[Tuple[str, str]]:
-        """Return names, in lower case, and values, as they came."""
+        """Return the names, in lower case, and the values."""
         return list(self._pairs)
 
 
-@_remembered
+@_cached
 def media_type(value: Optional[str]) -> str:
-    """Return the media type without its parameters, in lower case; empty when there is none."""
+    """Return the media type without its parameters, in lower case; empty if it is missing or malformed."""
     if value == "application/json":
         return value
     kind = (value or "").partition(";")[0].strip(" \t").lower()
     return kind if _MEDIA.fullmatch(kind) else ""
 
 
-@_remembered
+@_cached
 def accepts(value: Optional[str], *types: str) -> bool:
-    """Whether an ``Accept`` takes every one of *types*; without the header anything is taken."""
+    """Whether an ``Accept`` header accepts all of *types*; a missing header accepts everything."""
     if value is None:
         return True
     ranges: Dict[str, bool] = {}
@@ -79,9 +79,9 @@ def accepts(value: Optional[str], *types: str) -> bool:
     return True
 
 
-@_remembered
+@_cached
 def parse_host(value: str) -> Optional[Tuple[str, Optional[int]]]:
-    """Return name and port of a ``Host``; None for anything but ``name``, ``name:port``, ``[address]:port``."""
+    """Return name and port of a ``Host``; None if it is not ``name``, ``name:port`` or ``[address]:port``."""
     match = _HOST.fullmatch(value.lower()) if value.isascii() else None
     if match is None:
         return None
@@ -89,9 +89,9 @@ def parse_host(value: str) -> Optional[Tuple[str, Optional[int]]]:
     return (match.group(1), port) if port is None or port < 65536 else None
 
 
-@_remembered
+@_cached
 def parse_origin(value: str) -> Optional[Tuple[str, str, Optional[int]]]:
-    """Return scheme, host and port of an ``Origin``; the port is None where it is the scheme's own."""
+    """Return scheme, host and port of an ``Origin``; the port is None if it is the scheme's default."""
     scheme, separator, rest = value.partition("://")
     scheme = scheme.lower()
     if not separator or scheme not in _PORTS:
@@ -103,9 +103,9 @@ def parse_origin(value: str) -> Optional[Tuple[str, str, Optional[int]]]:
 
 
 def check_header(name: str, value: str) -> None:
-    """Return when a field can be sent (SEC-18).
+    """Check that a field can be sent (SEC-18).
 
-    :raises ValueError: the name is no token, or the value has control characters.
+    :raises ValueError: the name is not a token, or the value has control characters.
     """
     if not _TOKEN.fullmatch(name) or _UNSAFE.search(value):
         raise ValueError(f"the header {name!r} cannot be sent with the value {value!r}")

@@ -1,7 +1,7 @@
-"""Headers that repeat what is in the body: Mcp-Method, Mcp-Name, Mcp-Param-*; for both sides.
+"""Headers that repeat parts of the body: Mcp-Method, Mcp-Name and Mcp-Param-*; for both sides.
 
-They let whoever stands between read where a request goes without its body. A server compares them with the
-body before it believes either (MHDR-03, MHDR-04).
+They let a proxy route a request without parsing its body. A server compares them with the body before it acts on
+either (MHDR-03, MHDR-04).
 """
 
 import base64
@@ -18,30 +18,30 @@ __all__ = ["MARK", "Mark", "check_parameters", "check_standard", "decode_value",
 #: The annotation of a parameter in a tool's input schema.
 MARK = "x-mcp-header"
 _PARAM = "Mcp-Param-"
-#: Which member of the params ``Mcp-Name`` repeats.
+#: The member of the params that ``Mcp-Name`` repeats, by method.
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _INTEGER = re.compile(r"(-?[0-9]{1,30})(?:\.0+)?")
 _BEGIN, _END = "=?base64?", "?="
-#: Integers beyond it are not the same number for every peer (MHDR-16).
+#: Larger integers are not exact for every peer (MHDR-16).
 _MOST = 2 ** 53 - 1
 _KINDS = ("string", "integer", "boolean")
 
 
 class Mark(NamedTuple):
-    """One parameter that travels in a header as well."""
+    """One parameter that is sent in a header as well."""
 
-    #: Of the header, behind ``Mcp-Param-``.
+    #: The header's name behind ``Mcp-Param-``.
     name: str
-    #: The names of the properties on the way to it, from the arguments on.
+    #: The names of the properties that lead to it from the arguments.
     path: Tuple[str, ...]
     #: "string", "integer" or "boolean".
     kind: str
 
 
 def is_field_name(name: str) -> bool:
-    """Whether a header field could be called this."""
+    """Whether this is a valid name of a header field."""
     return _TOKEN.fullmatch(name) is not None
 
 
@@ -49,23 +49,23 @@ def is_field_name(name: str) -> bool:
 
 
 def encode_value(text: str) -> str:
-    """Return a value as a header can carry it: as it is, or in base64 between marks (MHDR-07, MHDR-08)."""
+    """Return a value in a form for a header: unchanged, or in Base64 between markers (MHDR-07, MHDR-08)."""
     if not text or (_PLAIN.fullmatch(text) and not (text.startswith(_BEGIN) and text.endswith(_END))):
         return text
     return _BEGIN + base64.b64encode(text.encode("utf-8", "surrogatepass")).decode("ascii") + _END
 
 
 def decode_value(value: str) -> str:
-    """Return what a header's value stands for; without both marks it stands for itself (MHDR-09).
+    """Return the decoded value of a header; a value without both markers is literal (MHDR-09).
 
-    :raises ValueError: what is between the marks is no base64 of UTF-8 (MHDR-10).
+    :raises ValueError: the text between the markers is not Base64 of UTF-8 (MHDR-10).
     """
     if not (value.startswith(_BEGIN) and value.endswith(_END) and len(value) >= len(_BEGIN) + len(_END)):
         return value
     try:
         return base64.b64decode(value[len(_BEGIN):-len(_END)], validate=True).decode("utf-8")
     except (binascii.Error, UnicodeDecodeError) as error:
-        raise ValueError(f"no base64 of UTF-8 text: {value[:100]!r}") from error
+        raise ValueError(f"not Base64 of UTF-8 text: {value[:100]!r}") from error
 
 
 # --- a tool's parameters ----------------------------------------------------------------------------
@@ -74,9 +74,9 @@ def decode_value(value: str) -> str:
 def marks(schema: Any) -> List[Mark]:
     """Return the parameters that an input schema marks.
 
-    :raises ValueError: a mark breaks the rules: its name is no token (MHDR-13), comes twice (MHDR-14), is on
-        something that is no string, integer or boolean (MHDR-15), or at a place that is not reached through
-        ``properties`` alone (MHDR-17).
+    :raises ValueError: a mark breaks the rules: its name is not a token (MHDR-13) or comes twice (MHDR-14), its
+        parameter is not a string, integer or boolean (MHDR-15), or is not reachable through ``properties`` alone
+        (MHDR-17).
     """
     found: List[Mark] = []
     if not _mentions(schema):
@@ -118,7 +118,7 @@ def _mentions(schema: Any) -> bool:
 
 
 def _count(schema: Any) -> int:
-    """Count the marks that stand anywhere a schema can; values of examples, defaults and the like are no schemas."""
+    """Count the marks in all subschemas; values of examples, defaults and the like are not schemas."""
     total, waiting = 0, [schema]
     while waiting:
         item = waiting.pop()
@@ -150,10 +150,9 @@ def standard(method: str, params: Mapping[str, Any], version: str) -> Dict[str, 
 def parameters(arguments: Mapping[str, Any], marked: Sequence[Mark]) -> Dict[str, str]:
     """Return the headers for a tool's marked parameters (MHDR-11, MHDR-21, MHDR-22).
 
-    An argument of another type than the schema says has no form in a header and gets none: the server says what
-    is wrong with it.
+    An argument of a wrong type gets no header: the server reports the error.
 
-    :raises ValueError: an integer is too large to be the same number everywhere (MHDR-16).
+    :raises ValueError: an integer is too large to be exact for every peer (MHDR-16).
     """
     out: Dict[str, str] = {}
     for mark in marked:
@@ -180,7 +179,7 @@ def _text(value: Any) -> Optional[str]:
         value = int(value)
     if isinstance(value, int):
         if abs(value) > _MOST:
-            raise ValueError(f"the integer {value} is beyond 2**53 - 1, so it cannot travel in a header")
+            raise ValueError(f"the integer {value} is beyond 2**53 - 1, so it cannot be sent in a header")
         return str(value)
     return value if isinstance(value, str) else None
 
@@ -189,10 +188,10 @@ def _text(value: Any) -> Optional[str]:
 
 
 def check_standard(headers: Headers, method: str, params: Mapping[str, Any], version: str) -> None:
-    """Return when the headers say what the body says.
+    """Check that the headers of every request match the body.
 
-    :param version: the one that the body names.
-    :raises HeaderMismatch: one is missing, comes twice, or says something else.
+    :param version: the version in the body.
+    :raises HeaderMismatch: a header is missing, comes twice, or has another value.
     """
     get = headers.get
     given_version, given_method, given_name = get("mcp-protocol-version"), get("mcp-method"), get("mcp-name")
@@ -208,10 +207,9 @@ def check_standard(headers: Headers, method: str, params: Mapping[str, Any], ver
 
 
 def check_parameters(headers: Headers, arguments: Any, marked: Sequence[Mark]) -> None:
-    """Return when the headers of marked parameters say what the arguments say.
+    """Check that the headers of marked parameters match the arguments.
 
-    :raises HeaderMismatch: one is missing although there is a value (MHDR-24), there although there is none, or says
-        something else (MHDR-25, MHDR-26).
+    :raises HeaderMismatch: a header is missing (MHDR-24), has no argument, or has another value (MHDR-25, MHDR-26).
     """
     for mark in marked:
         value = _at(arguments, mark.path) if isinstance(arguments, Mapping) else None
@@ -228,15 +226,15 @@ def check_parameters(headers: Headers, arguments: Any, marked: Sequence[Mark]) -
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a header that is equal to a text means it, as nearly all do; a comma may stand between two fields of the name."""
+    """Whether a header that equals this text has it as its one value; a comma may come from two fields of the name."""
     return text.isascii() and text.isprintable() and "," not in text and not text.startswith(_BEGIN)
 
 
 def _compare(headers: Headers, name: str, wanted: str, number: bool = False, encoded: bool = True) -> None:
-    """Return when a header says what is wanted.
+    """Check that a header has the wanted value.
 
-    :param number: whether it is an integer, which may be written in several ways.
-    :param encoded: whether it may be in base64 (MHDR-04); what no header can say as it is, always may.
+    :param number: whether it is an integer, which has several spellings.
+    :param encoded: whether it may be in Base64 (MHDR-04); a value that no header can carry unchanged always may.
     """
     field = name.lower()
     if headers.get(field) == wanted and _is_plain(wanted):
@@ -248,7 +246,7 @@ def _compare(headers: Headers, name: str, wanted: str, number: bool = False, enc
         raise HeaderMismatch(f"Header mismatch: {name} comes more than once")
     value = given[0]
     if not all(" " <= character <= "~" for character in value):
-        raise HeaderMismatch(f"Header mismatch: {name} has characters that no header may have")
+        raise HeaderMismatch(f"Header mismatch: {name} has characters that are not allowed in headers")
     try:
         said = decode_value(value) if encoded or not _PLAIN.fullmatch(wanted) else value
     except ValueError as error:

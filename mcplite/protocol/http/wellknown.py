@@ -1,10 +1,10 @@
-"""Where authorization is described: the URLs of RFC 8414, RFC 9728 and OpenID, and which of them may be used.
+"""URLs of authorization: the well-known URLs of RFC 8414, RFC 9728 and OpenID, and the checks of all others.
 
-Issuers and resources are compared as the texts that they are (RFC 9207, section 2.4); only what tells whether a
-token is for *this* server forgives the spellings that mean the same URL (AUC-14, AUC-15).
+Issuers and resources are compared as texts (RFC 9207, section 2.4); only the comparison with the URL of *this* server
+accepts other spellings of the same URL (AUC-14, AUC-15).
 
-A URL is read here by the letter of RFC 3986, as two readers that differ in what they forgive are two hosts: what
-``urlsplit`` would drop (line ends), and what browsers would turn (backslashes), makes it no URL.
+URLs are parsed strictly by RFC 3986: two lenient parsers can see two different hosts in one text. A URL with
+characters that ``urlsplit`` drops (line ends) or browsers replace (backslashes) is refused.
 """
 
 import ipaddress
@@ -28,7 +28,7 @@ _URL = re.compile(
 _USER = re.compile(r"[^:/?#]*://[^/?#]*@")
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _UNRESERVED = re.compile(r"[A-Za-z0-9\-._~]")
-#: A step up or none, for a server that takes escapes for separators, or ends a segment at a semicolon.
+#: A ``.`` or ``..`` for servers that take escapes for separators, or end a segment at a semicolon.
 _HIDDEN_STEP = re.compile(r"(?:/|%2F|%5C)\.\.?(?:/|;|%2F|%3B|%5C|\Z)")
 
 
@@ -45,8 +45,8 @@ def _parse(url: str) -> _Parts:
     found = _URL.fullmatch(url) if _CHARACTERS.fullmatch(url) else None
     if found is None or found[1].lower() not in _PORTS:
         if _USER.match(url):
-            raise ValueError("a URL with a user name in it is not used")
-        raise ValueError(f"{_without_secrets(url)} is no URL of http or https")
+            raise ValueError("a URL must not have a user name in it")
+        raise ValueError(f"{_without_secrets(url)} is not an http or https URL")
     scheme, host = found[1].lower(), found[2].strip("[]").lower()
     port = int(found[3] or _PORTS[scheme])
     if not 0 < port < 65_536:
@@ -55,19 +55,19 @@ def _parse(url: str) -> _Parts:
         try:
             ipaddress.IPv6Address(host)
         except ValueError:
-            raise ValueError(f"{_without_secrets(url)} has no IPv6 address in its brackets") from None
+            raise ValueError(f"{_without_secrets(url)} has no valid IPv6 address in its brackets") from None
     return _Parts(scheme, host, port, _without_steps(found[4] or ""), found[5] or "", found[6] is not None)
 
 
 def _without_secrets(url: str) -> str:
-    """Return a URL for an error, without what may be secret: a user's name and password, the query (AUTH-19)."""
+    """Return a URL for an error, without its user name, password and query, which may be secret (AUTH-19)."""
     if "@" in url and _URL.fullmatch(url) is None:
         return "'...@...'"
     return quoted(re.split(r"[?#]", url, maxsplit=1)[0], 200)
 
 
 def _without_steps(path: str) -> str:
-    """Resolve ``.`` and ``..`` as whoever sends the request does (RFC 3986, section 5.2.4)."""
+    """Resolve ``.`` and ``..``, as the sender of the request does (RFC 3986, section 5.2.4)."""
     kept: List[str] = []
     plain = ""
     for segment in path.split("/")[1:]:
@@ -82,12 +82,12 @@ def _without_steps(path: str) -> str:
 
 
 def _without_slash(path: str) -> str:
-    """Take away the last slash; of several, each means something."""
+    """Remove the last slash; of several slashes each is significant."""
     return path[:-1] if path.endswith("/") and not path.endswith("//") else path
 
 
 def _spelled(path: str) -> str:
-    """Write escapes in the one way that RFC 3986, section 6.2.2, prefers."""
+    """Normalise escapes (RFC 3986, section 6.2.2)."""
     def one(found: "re.Match[str]") -> str:
         character = chr(int(found[1], 16))
         return character if _UNRESERVED.fullmatch(character) else found[0].upper()
@@ -98,7 +98,7 @@ def _spelled(path: str) -> str:
 def origin_of(url: str) -> Tuple[str, str, int]:
     """Return scheme, host and port of a URL.
 
-    :raises ValueError: it is no URL of http or https, or hides a name before its host.
+    :raises ValueError: it is not an http or https URL, or has a user name before its host.
     """
     return _parse(url)[:3]
 
@@ -106,7 +106,7 @@ def origin_of(url: str) -> Tuple[str, str, int]:
 def base_of(url: str) -> str:
     """Return a URL's scheme, host and port (AUM-01).
 
-    :raises ValueError: it is no URL of http or https.
+    :raises ValueError: it is not an http or https URL.
     """
     scheme, host, port = origin_of(url)
     name = f"[{host}]" if ":" in host else host
@@ -114,26 +114,26 @@ def base_of(url: str) -> str:
 
 
 def path_of(url: str) -> str:
-    """Return a URL's path in the one spelling that all that mean the same have; empty if there is none.
+    """Return a URL's normalised path, the same for all spellings of a URL; empty if there is none.
 
-    :raises ValueError: it is no URL of http or https.
+    :raises ValueError: it is not an http or https URL.
     """
     return _spelled(_parse(url).path)
 
 
 def canonical(url: str) -> str:
-    """Return how a server's URL is written: scheme and host in lower case, no default port, fragment or last slash.
+    """Return a server's canonical URL: scheme and host in lower case, no default port, fragment or last slash.
 
-    What the path says of steps up is resolved, as it never reaches the server; its escapes stay as they are.
+    ``..`` in the path is resolved, as it never reaches the server; escapes stay as they are.
 
-    :raises ValueError: it is no URL of http or https.
+    :raises ValueError: it is not an http or https URL.
     """
     parts = _parse(url)
     return base_of(url) + _without_slash(parts.path) + (f"?{parts.query}" if parts.query else "")
 
 
 def covers(resource: str, url: str) -> bool:
-    """Whether metadata of *resource* may speak for the server at *url*: itself, or a parent of it (AUC-06, AUTH-24)."""
+    """Whether metadata of *resource* covers the server at *url*: it is the same, or a parent path (AUC-06, AUTH-24)."""
     try:
         ours, theirs = _parse(url), _parse(resource)
     except ValueError:
@@ -147,9 +147,9 @@ def covers(resource: str, url: str) -> bool:
 
 
 def resource_metadata_urls(url: str) -> List[str]:
-    """Return where the metadata of a protected resource may be, in the order to ask (AUC-05).
+    """Return the URLs where the metadata of a protected resource may be, in the order to try (AUC-05).
 
-    :raises ValueError: it is no URL of http or https.
+    :raises ValueError: it is not an http or https URL.
     """
     base, parts = base_of(url), _parse(url)
     path = _without_slash(parts.path)
@@ -159,9 +159,9 @@ def resource_metadata_urls(url: str) -> List[str]:
 
 
 def issuer_metadata_urls(issuer: str) -> List[str]:
-    """Return where the metadata of an authorization server may be, in the order to ask (AUC-08).
+    """Return the URLs where the metadata of an authorization server may be, in the order to try (AUC-08).
 
-    :raises ValueError: it is no URL of http or https.
+    :raises ValueError: it is not an http or https URL.
     """
     base, path = base_of(issuer), _without_slash(_parse(issuer).path)
     if not path:
@@ -170,7 +170,7 @@ def issuer_metadata_urls(issuer: str) -> List[str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine by its very name; no name is looked up (AUTH-35)."""
+    """Whether a host is a loopback name or address; names are not looked up (AUTH-35)."""
     name = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if name.lower() == "localhost":
         return True
@@ -178,18 +178,18 @@ def is_loopback(host: str) -> bool:
         address = ipaddress.ip_address(name)
     except ValueError:
         return False
-    # Written out, as Python's own answer for IPv4 in IPv6 differs from version to version.
+    # Not is_loopback: its answer for IPv4 in IPv6 differs between versions of Python.
     return int(address) >> 24 == 127 if address.version == 4 else int(address) == 1 and "%" not in name
 
 
 def check_url(url: str, what: str) -> str:
-    """Return a URL that may be used for authorization: of https, or of http on this machine (AUC-19).
+    """Return a URL if it may be used for authorization: with https, or with http on loopback (AUC-19).
 
-    :param what: whose it is, for the error.
-    :raises ValueError: it is another one; the text says which and why.
+    :param what: names the URL in the error.
+    :raises ValueError: it may not be used; the text says why.
     """
     if not isinstance(url, str):
-        raise ValueError(f"{what} is no URL but of type {type(url).__name__}")
+        raise ValueError(f"{what} must be a URL, not of type {type(url).__name__}")
     try:
         scheme, host, _ = origin_of(url)
     except ValueError as error:

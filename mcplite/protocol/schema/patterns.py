@@ -1,4 +1,4 @@
-"""How long a pattern from somebody else may run: a judgement before it is matched against anything.
+"""The cost of an untrusted pattern, judged before it is matched: how long may the text be?
 
 Python's matcher goes back and tries again, and no other thread runs meanwhile. A pattern is safe when
 each of its choices (to repeat once more or to go on, this alternative or that one) is decided by the
@@ -14,13 +14,13 @@ from typing import Any, Callable, Dict, List
 
 __all__ = ["MAX_PATTERN", "MAX_SUBJECT", "longest_subject"]
 
-#: Bytes of a pattern from somebody else.
+#: Bytes of an untrusted pattern.
 MAX_PATTERN = 512
 #: Characters of a text that is matched against any pattern.
 MAX_SUBJECT = 8 << 10
 #: Steps of the matcher that take a tenth of a second, or a few.
 _STEPS = 2 * 10**7
-#: With shorter texts alone a pattern is of no use.
+#: A pattern that only shorter texts may be matched against is useless.
 _MIN_SUBJECT = 100
 #: A choice of more repeats than this counts as one without a bound.
 _MANY = 64
@@ -30,7 +30,7 @@ _MANY = 64
 _DIGIT, _LETTER, _BLANK, _REST = (1 << (256 + kind) for kind in range(4))
 _OTHERS = _DIGIT | _LETTER | _BLANK | _REST
 _ANY = (1 << 260) - 1
-#: Says that something may match without a character.
+#: Marks a node that may match without a character.
 _EMPTY = 1 << 260
 
 
@@ -39,7 +39,7 @@ class _Dangerous(Exception):
 
 
 def longest_subject(pattern: str) -> int:
-    """Return how long a text may be so that matching it takes a fraction of a second; 0 is never.
+    """Return the length of a text that is matched in a fraction of a second; 0 if there is none.
 
     :param pattern: a pattern that ``re`` can compile.
     """
@@ -62,7 +62,7 @@ def longest_subject(pattern: str) -> int:
 
 
 class _Judge:
-    """What one pattern's open choices cost: ``factor`` times the length of the text to the ``power``."""
+    """The cost of a pattern's open choices: ``factor`` times the length of the text to the ``power``."""
 
     def __init__(self) -> None:
         self.factor = 1

@@ -12,24 +12,24 @@ from .quickkeywords import JSON, KEYWORDS, Part, TooMuch, anything, ask
 __all__ = ["Check", "compile_check"]
 
 Check = Callable[[Any], Optional[bool]]
-#: Keywords that say nothing about validity.
+#: Keywords without influence on validity.
 _NOTES = frozenset({"title", "description", "default", "examples", "$comment", "deprecated", "readOnly",
                     "writeOnly", "format", "$defs", "definitions", "contentEncoding", "contentMediaType"})
-#: Those that say something about the whole schema only.
+#: Keywords that matter for the whole schema only.
 _TOP_NOTES = frozenset({"$schema", "$id"})
 _MEMBERS = frozenset({"properties", "required", "additionalProperties"})
 _REFERENCE = re.compile(r"#/(\$defs|definitions)/([^/~%]+)")
 _MAX_DEPTH = 20
-#: Steps of one verdict; well over what any message needs, and far below what alternatives within
-#: alternatives could take (SEC-76).
+#: Steps of one verdict: far more than any message needs, and far fewer than nested alternatives could
+#: take (SEC-76).
 _MAX_STEPS = 3_000_000
 
 
 def compile_check(schema: Any, *, draft7: bool = False, patterns: bool = True) -> Check:
     """Return the check of a schema.
 
-    :param draft7: whether what stands beside a ``$ref`` is ignored.
-    :param patterns: False when patterns are somebody else's, and so left to jsonschema's side.
+    :param draft7: whether keywords beside a ``$ref`` are ignored.
+    :param patterns: False for patterns of an untrusted author, which are left to jsonschema's side.
     """
     try:
         part = _Compiler(schema, draft7, patterns).part(schema, 0)
@@ -50,7 +50,7 @@ def compile_check(schema: Any, *, draft7: bool = False, patterns: bool = True) -
 
 
 class _Compiler:
-    """What the parts of one schema share while they are compiled."""
+    """The state that the parts of one schema share while they are compiled."""
 
     def __init__(self, root: Any, draft7: bool, patterns: bool) -> None:
         self.root = root
@@ -121,7 +121,7 @@ class _Compiler:
     def _members(self, schema: Mapping[str, Any], depth: int, others: bool) -> Part:
         """Return the check of an object's members.
 
-        :param others: whether what is no object is valid.
+        :param others: whether values that are not objects are valid.
         """
         properties, required = schema.get("properties", {}), schema.get("required", [])
         more = schema.get("additionalProperties", True)

@@ -1,4 +1,4 @@
-"""Quick checks of the JSON Schema keywords that look at one value and not into it."""
+"""Quick checks for the JSON Schema keywords that look at one value and not into it."""
 
 import re
 from typing import Any, Callable, Dict, FrozenSet, List, Optional
@@ -15,7 +15,7 @@ _SMALL = 1 << 60
 
 
 class TooMuch(Exception):
-    """The verdict takes more steps than it may."""
+    """The verdict takes too many steps."""
 
 
 def anything(value: Any, left: List[int]) -> Optional[bool]:
@@ -26,7 +26,7 @@ def ask(value: Any, left: List[int]) -> Optional[bool]:
     return None
 
 
-#: The classes that JSON is read into. Of others, such as their subclasses, nothing is certain.
+#: The classes of parsed JSON. For others, such as their subclasses, the result is uncertain.
 JSON: FrozenSet[Any] = frozenset({str, int, float, bool, type(None), list, dict})
 _TYPES: Dict[str, FrozenSet[Any]] = {
     "string": frozenset({str}), "number": frozenset({int, float}), "integer": frozenset({int}),
@@ -161,7 +161,7 @@ def _pattern(argument: Any) -> Part:
     return check
 
 
-#: What makes the check of each keyword from its argument.
+#: By keyword: makes the check from the keyword's argument.
 KEYWORDS: Dict[str, Callable[[Any], Part]] = {
     "type": _type,
     "enum": _enum,

@@ -1,6 +1,6 @@
-"""What a JSON Schema must be before anything is validated with it: small, of a known dialect, and whole.
+"""Checks of a JSON Schema before its first use: its size, its dialect and its references.
 
-Whether it is valid under its dialect's own schema is not asked here.
+Its validity under the dialect's own schema is checked in :mod:`.validation`.
 """
 
 import json
@@ -14,7 +14,7 @@ __all__ = ["ForeignSchema", "check_rules", "is_draft7"]
 
 
 class ForeignSchema(RegistrationError):
-    """A schema is in a dialect that is not known here, or refers to what is not in it: nobody knows what it says."""
+    """A schema has an unknown dialect, or refers to something outside, so that its meaning is unknown."""
 
 
 _MAX_BYTES = 256 << 10
@@ -24,7 +24,7 @@ _NEWEST = "https://json-schema.org/draft/2020-12/schema"
 _DRAFT7 = "http://json-schema.org/draft-07/schema"
 _DIALECT = r"https?://json-schema\.org/(?:draft/2020-12|(draft-07))/schema#?"
 
-#: Where a schema has schemas: as the value of a keyword, in its list, or in its object.
+#: Keywords with subschemas: as their value, in a list, or in an object.
 _ONE = frozenset({"additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not",
                   "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"})
 _LISTS = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
@@ -32,9 +32,9 @@ _MAPS = frozenset({"$defs", "definitions", "dependencies", "dependentSchemas", "
 
 
 def is_draft7(schema: Mapping[str, Any], what: str = "schema") -> bool:
-    """Tell whether a schema is of draft-07; otherwise it is of 2020-12, also when it names no dialect (JSCH-01).
+    """Whether a schema is of draft-07; otherwise, or without ``$schema``, it is of 2020-12 (JSCH-01).
 
-    :raises RegistrationError: it names another (JSCH-04).
+    :raises RegistrationError: it names another dialect (JSCH-04).
     """
     named = schema.get("$schema")
     if named is None:
@@ -47,11 +47,11 @@ def is_draft7(schema: Mapping[str, Any], what: str = "schema") -> bool:
 
 
 def check_rules(schema: Any, what: str, trusted: bool) -> None:
-    """Return when *schema* is within the limits, of a served dialect, and refers to nothing but itself.
+    """Check that *schema* is within the limits, of a supported dialect, and refers only to itself.
 
-    :param what: how errors call it.
+    :param what: its name in errors.
     :param trusted: False also refuses patterns that could run for hours (SEC-78).
-    :raises RegistrationError: it is not.
+    :raises RegistrationError: a check fails.
     """
     if not isinstance(schema, dict):
         raise RegistrationError(f"{what}: a JSON Schema is an object, not {type(schema).__name__}")
@@ -73,7 +73,7 @@ def _check_size(schema: Dict[str, Any], what: str) -> None:
                     raise RegistrationError(f"{what}: it is not JSON: the names of members must be strings")
             elif isinstance(item, list):
                 below.extend(item)
-        # Lists are counted too: those that contain themselves twice would double with each level.
+        # Lists are counted too: one that contains itself twice would double with each level.
         if parts > _MAX_PARTS or len(below) > _MAX_BYTES:
             raise RegistrationError(f"{what}: it has more than {_MAX_PARTS} parts; describe less, or share parts"
                                     f" under $defs")
@@ -92,18 +92,18 @@ def _check_size(schema: Dict[str, Any], what: str) -> None:
 
 
 class _Rules:
-    """One walk through a schema and whatever its references reach."""
+    """One walk through a schema and all that its references reach."""
 
     def __init__(self, schema: Dict[str, Any], what: str, draft7: bool, trusted: bool) -> None:
         self._root = schema
         self._what = what
         self._draft7 = draft7
         self._trusted = trusted
-        #: What references can name: whole resources by URI, and parts of them by URI and anchor.
+        #: The targets of references: resources by URI, and parts of them by URI and anchor.
         self._resources: Dict[str, Any] = {}
         self._anchors: Dict[Tuple[str, str], Any] = {}
         self._seen: Dict[int, Any] = {}
-        #: Schemas that are still to be looked at, each with the URI that its references start from.
+        #: Schemas that are not checked yet, each with the base URI of its references.
         self._waiting: List[Tuple[Any, str]] = []
 
     def check(self) -> None:
@@ -145,7 +145,7 @@ class _Rules:
         return self._join(base, own)[0]
 
     def _join(self, base: str, reference: str) -> Tuple[str, str]:
-        """Return the absolute URI that a reference means, and its fragment."""
+        """Return the absolute URI of a reference, and its fragment."""
         from urllib.parse import unquote, urldefrag, urljoin  # few schemas have references
 
         try:
@@ -172,7 +172,7 @@ class _Rules:
         if resource is None:
             if uri in (_NEWEST, _DRAFT7) and not fragment:
                 return  # the validator has it with it
-            raise ForeignSchema(f"{self._what}: {reference[:200]!r} refers to something outside of the schema, which is"
+            raise ForeignSchema(f"{self._what}: {reference[:200]!r} refers to something outside the schema, which is"
                                 f" never fetched; put it under $defs")
         target: Optional[Any] = resource
         base = uri

@@ -1,4 +1,4 @@
-"""Validation against JSON Schemas that somebody else may have written: bounded, and never fetching.
+"""Validation against JSON Schemas of untrusted authors: bounded, and without any network access.
 
 The only user of ``jsonschema``, which is imported on first use. Dialects: 2020-12, also when a schema
 names none (JSCH-01), and draft-07; any other is refused (JSCH-04). ``format`` is an annotation.
@@ -22,11 +22,11 @@ _PATTERN_STEPS = 6_000
 
 
 def check_schema(schema: Any, *, what: str, trusted: bool = True) -> None:
-    """Return when *schema* can be used (JSCH-04, JSCH-06, JSCH-08).
+    """Check that *schema* can be used (JSCH-04, JSCH-06, JSCH-08).
 
-    :param what: how errors call it, such as "tool 'add': input_schema".
+    :param what: its name in errors, such as "tool 'add': input_schema".
     :param trusted: False for a peer's schema, whose patterns could run for hours: those are refused.
-    :raises RegistrationError: it is no schema, too large, too deep, of another dialect, invalid, or refers
+    :raises RegistrationError: it is not a schema, too large, too deep, of another dialect, invalid, or refers
         to something outside of itself.
     """
     check_rules(schema, what, trusted)
@@ -51,18 +51,18 @@ class Validator:
     def __init__(self, schema: Dict[str, Any], *, trusted: bool = True) -> None:
         self._schema = schema
         self._trusted = trusted
-        # Both are made at first use, perhaps by two threads at once; it does not matter whose stays.
+        # Both are made on first use, perhaps by two threads at once; either result may stay.
         self._quick: Optional[Check] = None
         self._full: Optional[_Engine] = None
         self._patterns = 0
 
     def is_valid(self, instance: Any) -> bool:
-        """Whether *instance* fits; one whose validation had to be stopped does not."""
+        """Whether *instance* is valid; False if its validation was stopped."""
         verdict = self._verdict(instance)
         return not self._slow(instance, "") if verdict is None else verdict
 
     def problems(self, instance: Any, name: str = "") -> List[str]:
-        """Return what is wrong as sentences, at most ten; none when *instance* fits.
+        """Return at most ten problems as sentences; none if *instance* is valid.
 
         A validation that comes to its limits (50,000 steps, 200 levels, long texts for patterns) is stopped,
         which is the last of the sentences then.
@@ -93,8 +93,8 @@ class Validator:
         except RecursionError:
             found.append("the value or its schema is nested too deeply to be validated")
         except Exception as error:
-            # Not only ValidationError comes out of jsonschema (SEC-80): OverflowError, re.error, TypeError,
-            # an unresolvable reference. A schema that cannot be used makes nothing valid (JSCH-11).
+            # jsonschema raises more than ValidationError (SEC-80): OverflowError, re.error, TypeError,
+            # an unresolvable reference. With a schema that cannot be used nothing is valid (JSCH-11).
             found.append(f"the value cannot be validated: {type(error).__name__}: {str(error)[:200]}")
         return found
 
@@ -118,9 +118,9 @@ def _cut(text: str, size: int = 300) -> str:
 
 
 class _Engine:
-    """A validator of jsonschema's that fetches nothing and stays in charge of all parts of a schema.
+    """A validator of jsonschema that never fetches, and that validates all subschemas itself.
 
-    :param keywords: what replaces or adds to the dialect's own keywords.
+    :param keywords: functions that replace or extend the dialect's keywords.
     """
 
     def __init__(self, schema: Any, draft7: bool, change: Callable[[Dict[str, Any]], Dict[str, Any]]) -> None:
@@ -135,7 +135,7 @@ class _Engine:
                   for field in cls.__attrs_attrs__ if field.init]
 
         def evolve(self: Any, **changes: Any) -> Any:
-            # The original takes another class for a part that names its $schema, which would not count steps.
+            # The original takes another class for a subschema with a $schema, which would not count steps.
             for field, argument in fields:
                 if argument not in changes:
                     changes[argument] = getattr(self, field)
@@ -158,8 +158,8 @@ class _Engine:
 
     def errors(self, instance: Any, budget: Optional[Budget] = None) -> Iterator[Any]:
         """Yield jsonschema's errors."""
-        # The budget rides in the field for the format checker, the one thing that each part of a schema
-        # hands on to the next in all versions; formats are not checked.
+        # The budget takes the field of the format checker, the one member that all versions hand down to
+        # subschemas; formats are not checked.
         changes: Dict[str, Any] = {"format_checker": budget}
         if self._resolver is not None:
             changes["resolver"] = self._resolver()
@@ -181,7 +181,7 @@ def _unformatted(keywords: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _bounded(trusted: bool) -> Callable[[Dict[str, Any]], Dict[str, Any]]:
-    """Return what makes keywords count their steps and look after their patterns."""
+    """Return the keywords' functions, which count steps and bound patterns."""
 
     def change(keywords: Dict[str, Any]) -> Dict[str, Any]:
         keywords = {**_unformatted(keywords), "pattern": _pattern(trusted)}
@@ -191,7 +191,7 @@ def _bounded(trusted: bool) -> Callable[[Dict[str, Any]], Dict[str, Any]]:
 
 
 def _unique_items(validator: Any, argument: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    # The original compares each item with each other one: seconds for a few thousand objects (SEC-77).
+    # The original compares all pairs of items, which takes seconds for a few thousand objects (SEC-77).
     if not argument or not isinstance(instance, list):
         return
     size = 0
@@ -208,7 +208,7 @@ def _unique_items(validator: Any, argument: Any, instance: Any, schema: Any) -> 
 
 
 def _normal(value: Any) -> Any:
-    """Return a value whose JSON text is that of all values that are equal to it, and of no others."""
+    """Return a key that is the same for equal JSON values, and different for others."""
     if isinstance(value, list):
         return [_normal(item) for item in value]
     if isinstance(value, dict):
@@ -216,7 +216,7 @@ def _normal(value: Any) -> Any:
     if isinstance(value, str):
         return "s" + value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        # Texts, because numbers can be made to have the same hash; hexadecimal, which is quick for long ones.
+        # Texts, since numbers can be chosen to have the same hash; hexadecimal is quick for long integers.
         return f"n{int(value):x}" if value == value // 1 else f"n{value!r}"
     return value
 

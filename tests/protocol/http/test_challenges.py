@@ -207,7 +207,7 @@ def test_no_text_of_others_ends_the_line(value):
     ("Bearer", 'a="b", c'), ("Bearer", "a b"), ("Bearer\n", "realm"), ("Bärer", "realm"),
 ])
 def test_no_name_ends_the_line_either(scheme, name):
-    with pytest.raises(ValueError, match="is no name for a challenge"):
+    with pytest.raises(ValueError, match="is not a name of a challenge"):
         write(scheme, {name: "x"})
 
 

@@ -106,7 +106,7 @@ def test_fields(data, event, end):
 @pytest.mark.parametrize("data", [b"", b"\n\n\n", b": keep-alive\n\n", b"event: x\n\n", b"data: x\n", b"data: x",
                                   b"id: 1\nretry: 2\ndata: x", BOM, BOM[:2], b"unknown: x\n\n", BOM + BOM + b"data: x\n\n"])
 def test_what_is_no_event(data):
-    # The second mark of byte order is a part of the field's name, which nobody knows then.
+    # The second mark of byte order is a part of the field's name, which is then unknown.
     assert parse([data]) == ([], (None, None))
 
 
@@ -153,7 +153,7 @@ def test_the_limit_is_for_each_event():
 
 
 def test_a_big_event_in_small_pieces_takes_time_in_proportion():
-    # Each byte is looked at once: a buffer that was searched anew with each piece would take some 8 GB of looking.
+    # Each byte is looked at once: searching the buffer again with each piece would read some 8 GB.
     piece = b"x" * 4096
     parser = EventParser(20_000_000)
     parser.feed(b"data: ")

@@ -15,7 +15,7 @@ from mcplite.protocol.http.wellknown import (
     resource_metadata_urls,
 )
 
-#: What is no URL of http or https for us; some of it is one for a browser or for Python, and not the same to both.
+#: Texts that are refused; browsers or Python accept some of them, and not as the same URL.
 NONE = [
     "", "/", "mcp.example.com", "mcp.example.com/mcp", "mcp.example.com:443/mcp", "//h/mcp", "https:", "https:/h",
     "https:h",
@@ -91,7 +91,7 @@ FUNCTIONS = [origin_of, base_of, path_of, canonical, resource_metadata_urls, iss
 def test_what_is_no_url_is_used_nowhere(url):
     for function in FUNCTIONS:
         with pytest.raises(ValueError,
-            match="is no URL of http or https|a port that does not exist|no IPv6 address") as caught:
+            match="is not an http or https URL|a port that does not exist|no valid IPv6 address") as caught:
             function(url)
         assert len(str(caught.value)) < 320
     assert not covers(url, url) and not covers(url, "https://h/") and not covers("https://h/", url)
@@ -100,7 +100,7 @@ def test_what_is_no_url_is_used_nowhere(url):
 @pytest.mark.parametrize("url", USERS)
 def test_a_name_before_the_host_is_used_nowhere_and_shown_nowhere(url):
     for function in FUNCTIONS:
-        with pytest.raises(ValueError, match="a URL with a user name in it is not used") as caught:
+        with pytest.raises(ValueError, match="a URL must not have a user name in it") as caught:
             function(url)
         assert "secret" not in str(caught.value)
     assert not covers(url, url)
@@ -345,7 +345,7 @@ def test_http_is_for_this_machine_only(url):
 @pytest.mark.parametrize("value, kind",
     [(None, "NoneType"), (7, "int"), (b"https://h/", "bytes"), (["https://h/"], "list"), ({}, "dict")])
 def test_only_a_text_is_a_url(value, kind):
-    with pytest.raises(ValueError, match=f"the token endpoint is no URL but of type {kind}"):
+    with pytest.raises(ValueError, match=f"the token endpoint must be a URL, not of type {kind}"):
         check_url(value, "the token endpoint")
 
 

@@ -95,7 +95,7 @@ def test_depth_and_number_are_bounded():
 
 @pytest.fixture
 def trap():
-    """A listening socket to which nobody may connect."""
+    """A listening socket that no connection may reach."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
