@@ -16,6 +16,53 @@ PACKAGE = Path(mcplite.__file__).resolve().parent
 ROOT = PACKAGE.parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 
+#: What both halves are built on.
+GROUND = "errors revisions types protocol rpc"
+#: The rooms of each half, lowest first, and what each may import of its own half.
+SERVER = {
+    "limits": "",
+    "functions": "",
+    "auth": "",
+    "catalog": "limits functions auth",
+    "runtime": "limits functions auth catalog",
+    "handling": "limits functions auth catalog runtime",
+    "sessions": "limits functions auth catalog runtime handling",
+    "http": "limits functions auth catalog runtime handling sessions",
+    "transports": "limits functions auth catalog runtime handling sessions http",
+    "app": "limits functions auth catalog runtime handling sessions http transports",
+    "loading": "app",
+}
+CLIENT = {
+    "handlers": "",
+    "features": "",
+    "config": "",
+    "keepalive": "",
+    "stdio": "",
+    "http": "",
+    "oauth": "",
+    "sessions": "handlers features config keepalive stdio http",
+    "subscriptions": "handlers features config keepalive stdio http sessions",
+    "client": "handlers features config keepalive stdio http sessions subscriptions",
+    "connect": "handlers features config keepalive stdio http sessions subscriptions client",
+    "group": "handlers features config keepalive stdio http sessions subscriptions client connect",
+}
+#: What some of these rooms may import besides: the door to HTTP, and the version of the package.
+BESIDES = {
+    "server.auth": "net", "server.catalog": "version", "server.transports": "version", "server.app": "version",
+    "client.config": "net", "client.http": "net", "client.oauth": "net", "client.sessions": "version",
+    "client.client": "version", "client.connect": "net version",
+}
+
+
+def half(name, rooms):
+    """Return the rows of one half of the package."""
+    rows = {}
+    for room, below in rooms.items():
+        row = f"{name}.{room}"
+        rows[row] = " ".join([GROUND, BESIDES.get(row, ""), *(f"{name}.{other}" for other in below.split())])
+    return rows
+
+
 #: The layer rule: what each room may import. A room includes the rooms inside it, and may import itself.
 LAYERS = {
     "errors": "",
@@ -25,47 +72,15 @@ LAYERS = {
     "protocol": "errors revisions types",
     "rpc": "errors protocol",
     "net": "errors version protocol rpc",
-
-    "server.limits": "errors",
-    "server.functions": "errors revisions types protocol rpc",
-    "server.auth": "errors revisions types protocol rpc net",
-    "server.catalog": "errors version revisions types protocol rpc server.limits server.functions server.auth",
-    "server.runtime": "errors revisions types protocol rpc server.limits server.functions server.auth server.catalog",
-    "server.handling": "errors revisions types protocol rpc"
-                       " server.limits server.functions server.auth server.catalog server.runtime",
-    "server.sessions": "errors revisions types protocol rpc"
-                       " server.limits server.functions server.auth server.catalog server.runtime server.handling",
-    "server.http": "errors revisions types protocol rpc server.limits server.functions server.auth server.catalog"
-                   " server.runtime server.handling server.sessions",
-    "server.transports": "errors revisions types protocol rpc version server.limits server.functions server.auth"
-                         " server.catalog server.runtime server.handling server.sessions server.http",
-    "server.app": "errors version revisions types protocol rpc server.limits server.functions server.auth server.catalog"
-                  " server.runtime server.handling server.sessions server.http server.transports",
-    "server.loading": "errors server.app",
-    "server.__main__": "version errors protocol server",
+    **half("server", SERVER),
+    "server.__main__": "errors version protocol server",
     "server": "types server.app server.limits server.functions.media server.handling",
-
-    "client.handlers": "errors revisions types protocol rpc",
-    "client.features": "errors revisions types protocol rpc",
-    "client.config": "errors protocol net",
-    "client.keepalive": "errors rpc",
-    "client.stdio": "errors protocol rpc",
-    "client.http": "errors revisions types protocol rpc net",
-    "client.oauth": "errors revisions types protocol rpc net",
-    "client.sessions": "errors version revisions types protocol rpc"
-                       " client.handlers client.features client.config client.keepalive client.stdio client.http",
-    "client.subscriptions": "errors revisions types protocol rpc client.handlers client.features client.sessions",
-    "client.client": "errors version revisions types protocol rpc client.handlers client.features client.config"
-                     " client.keepalive client.stdio client.http client.sessions client.subscriptions",
-    "client.connect": "errors version revisions types protocol rpc net client.handlers client.features client.config"
-                      " client.keepalive client.stdio client.http client.sessions client.subscriptions client.client",
-    "client.group": "errors types protocol rpc client.handlers client.config client.client client.connect",
+    **half("client", CLIENT),
     "client": "types client.client client.connect client.group client.handlers client.features.completer",
-
-    "testing": "errors revisions types protocol rpc server client",
-    "cli": "errors revisions types protocol rpc net client",
+    "testing": GROUND + " server client",
+    "cli": GROUND + " net client",
     "__main__": "errors version protocol cli",
-    "": "errors revisions types version protocol net rpc server client",
+    "": GROUND + " version net server client",
 }
 #: Imports from one half of the package into the other, inside a function.
 ACROSS = {"client.connect": {"server"}}
