@@ -69,13 +69,13 @@ class Journal:
     """The record of one call whose handler starts again with each answer.
 
     ``rounds`` has one entry for each round of questions: a digest of the questions, and the raw answers by key. The
-    last entry may lack answers. ``notes`` has the results of actions that run once; ``entered`` counts how often the
+    last entry may lack answers. ``once_results`` has the results of actions that run once; ``entered`` counts how often the
     handler was entered.
     """
 
     def __init__(self) -> None:
         self.rounds: List[Tuple[str, Dict[str, Any]]] = []
-        self.notes: Dict[str, Any] = {}
+        self.once_results: Dict[str, Any] = {}
         self.entered = 0
 
     def dump(self, expires: float) -> bytes:
@@ -84,7 +84,7 @@ class Journal:
         :param expires: the end of its validity, in seconds of the wall clock.
         :raises TypeError, ValueError: a note is not JSON.
         """
-        content = {"e": int(expires), "r": self.rounds, "o": self.notes, "n": self.entered}
+        content = {"e": int(expires), "r": self.rounds, "o": self.once_results, "n": self.entered}
         return json.dumps(content, separators=(",", ":"), allow_nan=False).encode("ascii")
 
     @classmethod
@@ -95,5 +95,5 @@ class Journal:
             return None
         journal = cls()
         journal.rounds = [(asked, answers) for asked, answers in content["r"]]
-        journal.notes, journal.entered = content["o"], content["n"]
+        journal.once_results, journal.entered = content["o"], content["n"]
         return journal

@@ -67,7 +67,7 @@ class Incoming:
         #: The latest request that the handler of this one answers, after it has answered this one.
         self.successor: Optional[Incoming] = None
         #: The request that the handler was started for. It alone knows the latest successor: those in between are
-        #: not kept, since a client may resume a handler very often, with large params.
+        #: not kept, since a handler may be continued very often, with large params.
         self.original: Optional[Incoming] = None
         #: Guards the four fields below; held for assignments only.
         self._lock = threading.Lock()
@@ -89,8 +89,8 @@ class Incoming:
                     self._token.cancel(self._reason)
             return self._token
 
-    def resume(self, previous: "Incoming") -> None:
-        """Resume the handler of *previous*: from now on it answers this request, and both share one token."""
+    def take_over(self, previous: "Incoming") -> None:
+        """Take over the handler of *previous*: from now on it answers this request, and both share one token."""
         token = previous.token
         with self._lock:
             self._token = token

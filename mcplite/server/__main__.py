@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from ..version import __version__
 from .app import Server
 from .loading import LoadError, load
-from .transports.stdio import own_streams, serve
+from .transports.stdio import own_streams, serve_stdio
 
 __all__ = ["main"]
 
@@ -100,10 +100,10 @@ def _serve_stdio(options: argparse.Namespace) -> int:
     with own_streams() as streams:
         server = _load(options)
         if server is None:
-            for descriptor in streams:  # serve() would have closed them
+            for descriptor in streams:  # serve_stdio() would have closed them
                 os.close(descriptor)
             return 1
-        serve(server.runtime, streams=streams)
+        serve_stdio(server.runtime, streams=streams)
     return 0
 
 

@@ -219,6 +219,7 @@ class Server:
         :param structured_output: False sends text only; True insists on structured content; None decides
             by the return annotation.
         :param annotations: hints such as ``{"readOnlyHint": True}``.
+        :param icons: as :class:`Icon` objects or dicts.
         :param meta: the definition's ``_meta``.
         :param timeout: seconds that one call may run; paused while the tool waits for an answer.
         :param scopes: required of callers over HTTP, in addition to those of every request; not checked on stdio.
@@ -267,8 +268,14 @@ class Server:
         A URI with ``{variables}`` (RFC 6570) is a template, and the function gets their values.
 
         :param uri: such as ``config://settings`` or ``weather://{city}/history{?year}``.
+        :param name: of the resource, for programs; by default the function's.
+        :param title: a name for people.
+        :param description: for the model; by default the docstring's text.
         :param mime_type: of the contents; by default text/plain for text, application/json for data.
-        :param size: bytes of the content, if known.
+        :param size: bytes of the content, if known; not sent for a template.
+        :param annotations: the audience, the priority and the time of the last change.
+        :param icons: as :class:`Icon` objects or dicts.
+        :param meta: the definition's ``_meta``.
         :param cache: how long clients may keep it; by default the server's hint.
         :param scopes: required of callers over HTTP to read it, or to be notified of its changes.
         :raises RegistrationError: the URI is not valid or taken, or its variables are not the function's parameters.
@@ -320,6 +327,9 @@ class Server:
 
         :param uri: of the directory, such as ``file:///srv/maps``.
         :param path: of the directory on this machine.
+        :param name: of the template, for programs; by default that of the directory.
+        :param title: a name for people.
+        :param description: for the model; by default a sentence with the URI.
         :param scopes: required of callers over HTTP to read a file.
         :raises RegistrationError: the path is not a directory, or the URI is taken.
         """
@@ -345,6 +355,11 @@ class Server:
                    meta: Optional[Dict[str, Any]] = None, scopes: Scopes = ()) -> None:
         """Register *function* as a prompt; it returns a text, messages, or a ``GetPromptResult``.
 
+        :param name: by default the function's.
+        :param title: a name for people.
+        :param description: by default the docstring's text.
+        :param icons: as :class:`Icon` objects or dicts.
+        :param meta: the definition's ``_meta``.
         :param scopes: required of callers over HTTP to get it.
         :raises RegistrationError: the function cannot be served, or the name is taken.
         """
@@ -371,8 +386,8 @@ class Server:
         already; it returns the values, best first, of which a client gets at most a hundred.
 
         :param argument: of the prompt, or variable of the template.
-        :param prompt: the prompt's name; or
-        :param resource: the template.
+        :param prompt: the prompt's name; None for a template.
+        :param resource: the template, as it was registered; None for a prompt.
         :raises RegistrationError: not exactly one of *prompt* and *resource*, or there is a completer already.
         """
         if (prompt is None) == (resource is None):
@@ -403,6 +418,8 @@ class Server:
     def add_method(self, method: str, handler: Callable[[Dict[str, Any], Context], Any]) -> None:
         """Answer *method* with ``handler(params, ctx)``, which returns an object; it may replace a built-in method.
 
+        :param method: of the protocol, or an extension's.
+        :param handler: gets the params as JSON and the context; None as its result is sent as an empty object.
         :raises RegistrationError: *method* is not a text, or part of the handshake.
         """
         if not isinstance(method, str) or not method or method in ("initialize", "ping"):
@@ -412,7 +429,8 @@ class Server:
     def add_notification(self, method: str, handler: Callable[[Dict[str, Any], Optional[LegacySession]], object]) -> None:
         """Call ``handler(params, session)`` on a worker thread for each notification *method*.
 
-        The session is None for a notification outside of a session.
+        :param method: of the notification.
+        :param handler: gets the params as JSON, and the session; None for a notification outside of a session.
         """
         self.registry.add_notification(method, handler)
 
@@ -421,6 +439,8 @@ class Server:
 
         A record made while a handler serves a request goes to that request's client. Any other record goes to all clients
         without a principal, since it may be about another client's request.
+
+        :param level: records below it are not forwarded; by default all are, as far as the loggers let them pass.
         """
         from .handling.logs import ClientLogHandler
 
@@ -439,9 +459,9 @@ class Server:
         :raises OSError: the port is taken.
         """
         if transport == "stdio":
-            from .transports.stdio import serve
+            from .transports.stdio import serve_stdio
 
-            serve(self.runtime, **options)
+            serve_stdio(self.runtime, **options)
         elif transport == "streamable-http":
             from .transports.httpd import serve_http
 
@@ -475,7 +495,6 @@ class Server:
     def close(self) -> None:
         """End every connection, leave the lifespan, and stop the worker threads; idempotent."""
         self.runtime.close()
-
 
     def _decorator(self, kind: str, add: Callable[..., None], name: Optional[str], options: Dict[str, Any]
                    ) -> Callable[[F], F]:

@@ -28,25 +28,25 @@ def load(target: str, name: Optional[str] = None) -> Server:
     :param name: of a server that is made of functions; by default the module's.
     :raises LoadError: there is no such file, module or object, or nothing in it can be served.
     """
-    place, attribute = _split(target)
-    module = _file(place) if place.endswith(".py") else _module(place)
+    location, attribute = _split(target)
+    module = _file(location) if location.endswith(".py") else _module(location)
     if attribute:
         return _named(module, attribute, target)
     servers = {id(value): (key, value) for key, value in vars(module).items() if isinstance(value, Server)}
     if len(servers) == 1:
         return next(iter(servers.values()))[1]
     if servers:
-        names = ", ".join(f"{place}:{key}" for key, _ in servers.values())
-        raise LoadError(f"{place} has several servers; name one: {names}")
-    return _from_functions(module, place, name)
+        names = ", ".join(f"{location}:{key}" for key, _ in servers.values())
+        raise LoadError(f"{location} has several servers; name one: {names}")
+    return _from_functions(module, location, name)
 
 
 def _split(target: str) -> "tuple[str, str]":
-    place, colon, attribute = target.rpartition(":")
+    location, colon, attribute = target.rpartition(":")
     # The colon of a drive letter separates no name: C:\tools\server.py
     if not colon or "/" in attribute or "\\" in attribute:
         return target, ""
-    return place, attribute
+    return location, attribute
 
 
 def _file(path: str) -> ModuleType:
@@ -103,8 +103,8 @@ def _takes_no_arguments(function: Callable[..., Any]) -> bool:
     return True
 
 
-def _from_functions(module: ModuleType, place: str, name: Optional[str]) -> Server:
-    short = os.path.basename(place)[:-3] if place.endswith(".py") else place.rpartition(".")[2]
+def _from_functions(module: ModuleType, location: str, name: Optional[str]) -> Server:
+    short = os.path.basename(location)[:-3] if location.endswith(".py") else location.rpartition(".")[2]
     server = Server(name or short, instructions=inspect.getdoc(module) if module.__doc__ else None)
     skipped = []
     for key, value in vars(module).items():
@@ -119,7 +119,7 @@ def _from_functions(module: ModuleType, place: str, name: Optional[str]) -> Serv
             skipped.append(f"  {key}: {error}")
     if not server.registry.declared("tools"):
         why = "; these functions cannot be tools:\n" + "\n".join(skipped) if skipped else ""
-        raise LoadError(f"{place} has neither a Server nor a public annotated function{why}")
+        raise LoadError(f"{location} has neither a Server nor a public annotated function{why}")
     for line in skipped:
         print(f"not served:{line}", file=sys.stderr)
     return server

@@ -28,7 +28,7 @@ LETTERS = st.sampled_from("AQgwBCDabc019-_+/=. \n\ud800") | st.characters()
 def journals(draw):
     journal = Journal()
     journal.rounds = draw(st.lists(st.tuples(TEXT, OBJECTS), max_size=3))
-    journal.notes = draw(OBJECTS)
+    journal.once_results = draw(OBJECTS)
     journal.entered = draw(st.integers(0, 9))
     return journal
 
@@ -45,7 +45,7 @@ def states(*keys, server="shop", clock=None, stored=None):
 
 
 def content(journal):
-    return None if journal is None else (journal.rounds, journal.notes, journal.entered)
+    return None if journal is None else (journal.rounds, journal.once_results, journal.entered)
 
 
 @given(journals(), WHO, METHODS, PARAMS, OBJECTS)
@@ -91,10 +91,10 @@ def test_any_changed_character_is_detected(journal, data):
 def test_a_state_has_only_one_encoding(notes):
     """Base64 has more than one text for the same bytes; a count or comparison of states must not be deceived."""
     journal = Journal()
-    journal.notes = notes
+    journal.once_results = notes
     for entered in range(20):
         journal.entered = entered
-        journal.notes["b"] = "?>" * entered
+        journal.once_results["b"] = "?>" * entered
         state = states().write(journal, None, "tools/call", {})
         others = {state[:-1] + letter for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"}
         others |= {state + "=", state + "==", state + "\n", " " + state}
@@ -152,11 +152,11 @@ def test_a_stored_state_is_valid_once(journal, who, params):
 @example(50_000)
 def test_a_state_is_sent_or_too_long(size):
     journal = Journal()
-    journal.notes = {"a": "x" * size}
+    journal.once_results = {"a": "x" * size}
     try:
         state = states().write(journal, None, "tools/call", {})
     except ValueError as error:
         assert size > 45_000 and "can travel" in str(error)
     else:
         assert len(state) <= 65_536
-        assert states().open(state, None, "tools/call", {}).notes == journal.notes
+        assert states().open(state, None, "tools/call", {}).once_results == journal.once_results

@@ -40,15 +40,15 @@ def test_equal_values_have_equal_digests(value):
        st.dictionaries(st.text(max_size=3), JSON, max_size=3), st.integers(0, 9))
 def test_a_journal_comes_back_as_it_was(rounds, notes, entered):
     journal = Journal()
-    journal.rounds, journal.notes, journal.entered = rounds, notes, entered
+    journal.rounds, journal.once_results, journal.entered = rounds, notes, entered
     back = Journal.load(journal.dump(1000.5), 999)
-    assert (back.rounds, back.notes, back.entered) == (rounds, notes, entered)
+    assert (back.rounds, back.once_results, back.entered) == (rounds, notes, entered)
     assert Journal.load(journal.dump(1000.5), 1001) is None  # MRTR-15
 
 
 @pytest.mark.parametrize("note", [{1, 2}, float("nan"), object()])
 def test_a_note_must_be_json(note):
     journal = Journal()
-    journal.notes = {"a": note}
+    journal.once_results = {"a": note}
     with pytest.raises((TypeError, ValueError)):
         journal.dump(0)

@@ -163,7 +163,7 @@ def test_only_the_latest_successor_of_a_request_is_kept(make):
         threading.Event().wait(0.01)
     for before, after in zip(held, held[1:]):
         before.respond({})
-        after.resume(before)
+        after.take_over(before)
     first, *between, last = held
     assert first.successor is last and [one.successor for one in between] == [None, None]
     last.respond({"last": True})

@@ -396,12 +396,12 @@ def test_main_reports_targets_that_cannot_be_served(here, capfd):
 def test_main_serves_on_the_real_streams_when_sys_stdout_is_replaced(here, monkeypatch, capfd, options, debug):
     served = []
 
-    def serve(runtime, streams):
+    def serve_stdio(runtime, streams):
         served.append((runtime, streams))
         for descriptor in streams:
             os.close(descriptor)
 
-    monkeypatch.setattr(command_line, "serve", serve)
+    monkeypatch.setattr(command_line, "serve_stdio", serve_stdio)
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     assert command_line.main(["weather_app.py", *options]) == 0
     (runtime, streams), = served

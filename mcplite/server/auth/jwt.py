@@ -1,4 +1,7 @@
-"""Verifies access tokens that are JSON Web Tokens: signature and claims (RFC 9068, RFC 8725)."""
+"""Verifies access tokens that are JSON Web Tokens: signature and claims (RFC 9068, RFC 8725).
+
+Needs the package PyJWT; only servers that use :class:`JWTVerifier` load it.
+"""
 
 import json
 import logging

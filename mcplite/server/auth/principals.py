@@ -1,4 +1,8 @@
-"""The principal, the authenticated sender of a request, and its scopes."""
+"""The principal, the authenticated sender of a request, and its scopes.
+
+Verifiers create principals; sessions, authorization and handlers read them. A module of its own so that servers without
+authentication do not load the verifiers.
+"""
 
 import json
 import re

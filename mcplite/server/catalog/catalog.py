@@ -94,13 +94,13 @@ class Catalog:
             return self.registry.has_completions
         return area in ("server", "subscriptions") or self.offers(area)
 
-    def describe(self, revision: Revision, lasting: bool = True) -> Dict[str, Any]:
+    def describe(self, revision: Revision, persistent: bool = True) -> Dict[str, Any]:
         """Return the encoded result of ``initialize``.
 
-        :param lasting: whether there is a session: without one there are no notifications and no log level.
+        :param persistent: whether the session outlives one message; otherwise there are no notifications and no log level.
         """
         description = self.description
-        result = InitializeResult(protocol_version=revision.name, capabilities=self._capabilities(lasting),
+        result = InitializeResult(protocol_version=revision.name, capabilities=self._capabilities(persistent),
                                   server_info=description.info, instructions=description.instructions)
         return codec.encode(result, revision)  # type: ignore[no-any-return]
 
@@ -108,20 +108,20 @@ class Catalog:
         """Return the encoded result of ``server/discover`` (DISC-03)."""
         result = DiscoverResult(supported_versions=[known.name for known in reversed(self.revisions)],
                                 capabilities=self._capabilities(True), instructions=self.description.instructions)
-        return self.stamped({**codec.encode(result, revision), **self._hint("discover")}, revision)
+        return self.stamp({**codec.encode(result, revision), **self._hint("discover")}, revision)
 
-    def _capabilities(self, lasting: bool) -> ServerCapabilities:
-        changes = {"listChanged": True} if lasting else {}
+    def _capabilities(self, persistent: bool) -> ServerCapabilities:
+        changes = {"listChanged": True} if persistent else {}
         return ServerCapabilities(
-            experimental=self.description.experimental, logging={} if lasting else None,
+            experimental=self.description.experimental, logging={} if persistent else None,
             completions={} if self.registry.has_completions else None,
             tools=changes if self.offers("tools") else None,
             prompts=changes if self.offers("prompts") else None,
-            resources=({"subscribe": True, **changes} if lasting else {}) if self.offers("resources") else None,
+            resources=({"subscribe": True, **changes} if persistent else {}) if self.offers("resources") else None,
             extensions=self.description.extensions)
 
-    def stamped(self, result: Dict[str, Any], revision: Revision) -> Dict[str, Any]:
-        """Add to a result what every modern result has, in place, and return it (STAT-06, STAT-10)."""
+    def stamp(self, result: Dict[str, Any], revision: Revision) -> Dict[str, Any]:
+        """Change a result in place: add the members of every modern result; return it (STAT-06, STAT-10)."""
         identity = self._identities.get(revision.name)
         if identity is None:
             identity = codec.encode(self.description.info, revision)
@@ -145,8 +145,8 @@ class Catalog:
 
         :raises InvalidParams: the cursor is not one of this list's (PAGE-09, PAGE-10).
         """
-        place = (kind, cursor, revision.name, self.registry.version(kind))
-        page = self._pages.get(place)
+        cache_key = (kind, cursor, revision.name, self.registry.version(kind))
+        page = self._pages.get(cache_key)
         if page is None:
             entries = list(self.registry.all(kind).items())
             chosen, after = paging.page(entries, cursor, self._page_size, kind, key=lambda item: str(item[0]))
@@ -154,13 +154,13 @@ class Catalog:
             if after is not None:
                 result["nextCursor"] = after
             if revision.modern:
-                result = self.stamped({**result, **self._hint(kind)}, revision)
+                result = self.stamp({**result, **self._hint(kind)}, revision)
             page = jsonrpc.Encoded(result)
             with self._lock:
                 # Pages of an old version are never requested again.
-                self._pages = {at: kept for at, kept in self._pages.items() if at[0] != kind or at[3] == place[3]}
+                self._pages = {at: kept for at, kept in self._pages.items() if at[0] != kind or at[3] == cache_key[3]}
                 if len(self._pages) < _MOST_PAGES:
-                    self._pages[place] = page
+                    self._pages[cache_key] = page
         # Middleware reads and changes results, so it gets a copy that is not encoded.
         return copy.deepcopy(page.value) if self.middleware else page
 
@@ -173,7 +173,7 @@ class Catalog:
         entry: Any = None
         scopes: Scopes = ()
         marks: "Sequence[Mark]" = ()
-        in_place = handler is None and not self.middleware and not self.forwards_logs
+        may_run_inline = handler is None and not self.middleware and not self.forwards_logs
         kind = _KINDS.get(method)
         if kind is not None:
             name = params.get("name")
@@ -181,16 +181,16 @@ class Catalog:
             if entry is not None:
                 scopes = entry.scopes
                 marks = entry.marks if kind == "tools" else ()
-                in_place = in_place and entry.runs_in_place
+                may_run_inline = may_run_inline and entry.may_run_inline
         elif method == "resources/read" or method == "resources/subscribe":
             entry = self._find(params.get("uri"))
             scopes = () if entry is None else entry.scopes
-            in_place = in_place and method == "resources/subscribe"
+            may_run_inline = may_run_inline and method == "resources/subscribe"
         elif registry.scoped and method == "completion/complete":
             scopes = completion_scopes(registry, params)
         elif registry.scoped and method == "subscriptions/listen":
             scopes = listen_scopes(self._find, params)
-        return Target(handler, entry, scopes, marks, in_place)
+        return Target(handler, entry, scopes, marks, may_run_inline)
 
     def scopes(self, message: jsonrpc.Message) -> Scopes:
         """Return all scopes that a message needs, each once; a batch needs what all of its requests need (AUTH-12)."""

@@ -1,4 +1,7 @@
-"""Validates the options of a server and of its decorators."""
+"""Validates the options of a server and of its decorators.
+
+A module of its own so that the server's facade shows what is registered, and not how it is checked.
+"""
 
 import logging
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union

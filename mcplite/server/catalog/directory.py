@@ -1,4 +1,7 @@
-"""Serves the files below a directory as resources."""
+"""Serves the files below a directory as resources.
+
+:meth:`Server.add_directory` loads it.
+"""
 
 import os
 from typing import Any, List

@@ -41,7 +41,7 @@ class ToolEntry:
 
     def __post_init__(self) -> None:
         #: Whether it may run on the thread of an HTTP request: it can neither send nor ask anything before it returns.
-        self.runs_in_place = self.timeout is None and not _sends(self.function)
+        self.may_run_inline = self.timeout is None and not _sends(self.function)
 
     def listed(self, revision: Revision) -> Tool:
         """Return the definition with its description and schemas, which are created on first use."""
@@ -87,7 +87,7 @@ class PromptEntry:
     scopes: Tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        self.runs_in_place = not _sends(self.function)
+        self.may_run_inline = not _sends(self.function)
 
     def listed(self, revision: Revision) -> Prompt:
         return self.prompt

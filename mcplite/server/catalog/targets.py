@@ -26,7 +26,7 @@ class Target(NamedTuple):
     :param entry: the tool, the prompt, or the reader of the resource; None if there is none.
     :param scopes: required of callers over HTTP.
     :param marks: the parameters of a tool that also travel in headers (MHDR-11).
-    :param runs_in_place: whether the handler may run on the thread of an HTTP request: it can neither send nor ask
+    :param may_run_inline: whether the handler may run on the thread of an HTTP request: it can neither send nor ask
         anything before it returns.
     """
 
@@ -34,7 +34,7 @@ class Target(NamedTuple):
     entry: Any
     scopes: Scopes
     marks: "Sequence[Mark]"
-    runs_in_place: bool
+    may_run_inline: bool
 
 
 def completion_scopes(registry: Registry, params: Mapping[str, Any]) -> Scopes:

@@ -1,7 +1,7 @@
 """A compiled handler: signature to schema, arguments to call.
 
 Registering a tool, prompt, resource or completion compiles its function once, with :func:`compile_function`. Every
-request then uses :meth:`Function.bind` and :meth:`Function.call`.
+request then uses :meth:`Function.bind` and calls ``Function.function``.
 """
 
 import collections.abc
@@ -80,7 +80,7 @@ class _Argument(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """The parameters of a function, by who fills them in."""
+    """The parameters of a function: the context, answers to questions, and the caller's arguments."""
 
     #: The parameter that gets the context.
     context: Optional[str]
@@ -240,10 +240,6 @@ class Function:
             raise BadArguments([_unknown(name, sorted(known or ())) for name in unknown])
         return dict(arguments)
 
-    def call(self, kwargs: Mapping[str, Any]) -> Any:
-        """Call the handler."""
-        return self.function(**kwargs)
-
 
 def _unknown(name: str, known: List[str]) -> str:
     import difflib  # on the error path only
@@ -293,7 +289,7 @@ def _is_context(annotation: Any) -> bool:
 
 
 def _plan(signature: Signature, schemas: Schemas, kind: str, raw: bool) -> _Plan:
-    """Return who fills in which parameter.
+    """Return the parameters of a function: the context, answers to questions, and the caller's arguments.
 
     :param raw: the arguments are checked against a schema of the user's own, so that none is compiled here.
     """

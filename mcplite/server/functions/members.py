@@ -1,4 +1,7 @@
-"""The members of a dataclass, TypedDict or NamedTuple, with their resolved annotations."""
+"""The members of a dataclass, TypedDict or NamedTuple, with their resolved annotations.
+
+Used by signatures and schemas; it knows classes, but not JSON Schema.
+"""
 
 import dataclasses
 import sys

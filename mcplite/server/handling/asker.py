@@ -1,12 +1,12 @@
 """The base of the three ways to ask a client: what may be asked, how a question is encoded, how its answer is read.
 
-The ways: ``BackChannel`` (legacy clients), ``Wait`` (one process) and ``Replay`` (a fleet).
+The ways: ``BackChannelAsker`` (legacy clients), ``WaitingAsker`` (one process) and ``ReplayAsker`` (a fleet).
 """
 
 import logging
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 
-from ...errors import InternalError, MissingCapability, ProtocolError
+from ...errors import InternalError, InvalidParams, MissingCapability, ProtocolError
 from ...protocol import codec, forms
 from ...revisions import Revision
 from ...types import (
@@ -23,13 +23,13 @@ from ..functions.forms import form_type
 from .questions import Elicit, Elicited, ListRoots, Question, Sample
 from .session import Session
 
-__all__ = ["EncodedQuestion", "Asker", "Misfit", "Unreachable"]
+__all__ = ["Asker", "EncodedQuestion", "InvalidAnswer", "NoAsker", "input_required", "read_answers"]
 
 _log = logging.getLogger(__name__)
 _MAX_URL = 8192
 
 
-class Misfit(ProtocolError):
+class InvalidAnswer(ProtocolError):
     """An answer is valid, but does not fit the form of its question."""
 
 
@@ -99,7 +99,7 @@ class Asker:
         """
         raise NotImplementedError
 
-    def note(self, value: Any) -> Any:
+    def once_result(self, value: Any) -> Any:
         """Return the result of :meth:`Context.once` as each call of the handler gets it."""
         return value
 
@@ -142,7 +142,7 @@ class Asker:
             content = forms.fill_defaults(form.schema, result.content or {})
             problems = forms.check_answer(form.schema, content)
             if problems:
-                raise Misfit(f"the client's answer does not fit the form: {'; '.join(problems)}", content)
+                raise InvalidAnswer(f"the client's answer does not fit the form: {'; '.join(problems)}", content)
             return Elicited("accept", content, form.convert(content))
 
         return EncodedQuestion("elicitation/create", codec.encode(request, self._revision), read)
@@ -188,7 +188,34 @@ class Asker:
         return EncodedQuestion("sampling/createMessage", params, lambda answer: codec.decode(CreateMessageResult, answer))
 
 
-class Unreachable(Asker):
+def input_required(asked: Mapping[str, EncodedQuestion], state: str) -> Dict[str, Any]:
+    """Return the result that carries questions to the client (MRTR-04 to MRTR-07)."""
+    requests: Dict[str, Dict[str, Any]] = {}
+    for key, question in asked.items():
+        requests[key] = {"method": question.method}
+        if question.params is not None:
+            requests[key]["params"] = question.params
+    return {"resultType": "input_required", "inputRequests": requests, "requestState": state}
+
+
+def read_answers(asked: Mapping[str, EncodedQuestion], responses: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return the answers that fit their questions; the other questions have to be asked again (MRTR-20, MRTR-21).
+
+    :raises InvalidParams: an answer has the wrong form for its question (MRTR-19).
+    """
+    answers = {}
+    for key, question in asked.items():
+        if key in responses:
+            try:
+                answers[key] = question.read(responses[key])
+            except InvalidAnswer as error:
+                _log.warning("the client's answer to %.100r is asked for again: %s", key, error)
+            except ProtocolError as error:
+                raise InvalidParams(f"params.inputResponses[{key[:100]!r}]: {error}") from error
+    return answers
+
+
+class NoAsker(Asker):
     """The asker for a client that cannot be asked.
 
     :param why: for the error.

@@ -1,4 +1,7 @@
-"""Asks a legacy client over the back channel: requests of the server's own."""
+"""Asks a legacy client over the back channel: requests of the server's own.
+
+A module of its own because it is loaded by the first handler that asks a legacy client.
+"""
 
 from typing import Any, Dict, List, Mapping
 
@@ -10,10 +13,10 @@ from .asker import Asker, EncodedQuestion
 from .questions import ListRoots, Question
 from .session import KnownRoots, Session
 
-__all__ = ["BackChannel"]
+__all__ = ["BackChannelAsker"]
 
 
-class BackChannel(Asker):
+class BackChannelAsker(Asker):
     """Asks a legacy client by requests of the server's own, one after another.
 
     :param session: of the client.
@@ -28,7 +31,7 @@ class BackChannel(Asker):
 
     @property
     def reachable(self) -> bool:
-        return self._session.lasting
+        return self._session.persistent
 
     def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
         return {key: self._ask_known_roots(question) if isinstance(question, ListRoots) else self._ask(question)

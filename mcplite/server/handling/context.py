@@ -9,18 +9,26 @@ import threading
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
-from ...types import CreateMessageResult, ModelPreferences, PromptMessage, Root, SamplingMessage, Tool, ToolChoice
+from ...rpc.cancel import CancelToken
+from ...rpc.incoming import Incoming
+from ...types import (
+    ClientCapabilities,
+    CreateMessageResult,
+    Implementation,
+    ModelPreferences,
+    PromptMessage,
+    Root,
+    SamplingMessage,
+    Tool,
+    ToolChoice,
+)
+from ..auth.principals import Principal
 from .questions import Elicit, Elicited, ListRoots, Question, Sample
-from .session import Throttle
+from .session import Session, Throttle
+from .timeout import Timeout
 
 if TYPE_CHECKING:
-    from ...rpc.cancel import CancelToken
-    from ...rpc.incoming import Incoming
-    from ...types import ClientCapabilities, Implementation
-    from ..auth.principals import Principal
-    from .asker import Asker
-    from .session import Session
-    from .timeout import Timeout
+    from .asker import Asker  # it loads forms and sampling, which only handlers that ask need
 
 __all__ = ["CURRENT", "Context", "LEVELS"]
 
@@ -45,18 +53,18 @@ class Context:
     _logs: Optional[Throttle] = None
     _last: Optional[float] = None
     #: Progress that was held back, to be sent before the result.
-    held: Optional[Dict[str, Any]] = None
+    held_progress: Optional[Dict[str, Any]] = None
     _dropped = 0
     #: The results of :meth:`once`, by key.
-    notes: Optional[Dict[str, Any]] = None
+    once_results: Optional[Dict[str, Any]] = None
     #: Whether the handler has asked by returning ``InputRequired``, and is called again for that.
-    explicit = False
+    asked_by_return = False
     #: The result that asks the client, if the handler was ended to ask (in a fleet).
-    unanswered: Optional[Dict[str, Any]] = None
+    question_result: Optional[Dict[str, Any]] = None
     _asker: "Optional[Asker]" = None
     _questions = 0
     #: What is paused while the handler waits for an answer.
-    timeout: "Optional[Timeout]" = None
+    timeout: Optional[Timeout] = None
     #: How often the handler was called before, for this request.
     round = 0
     #: The answers to an ``InputRequired`` that this handler returned, by key.
@@ -64,7 +72,7 @@ class Context:
     #: The ``state`` of that ``InputRequired``.
     state: Any = None
 
-    def __init__(self, session: "Session", incoming: "Incoming", make_asker: "Callable[[Context], Asker]") -> None:
+    def __init__(self, session: Session, incoming: Incoming, make_asker: "Callable[[Context], Asker]") -> None:
         #: The client's session; for a client without a handshake it lasts for this request alone.
         self.session = session
         self._make_asker = make_asker
@@ -92,12 +100,12 @@ class Context:
         return meta if isinstance(meta, dict) else {}
 
     @property
-    def client_info(self) -> "Optional[Implementation]":
+    def client_info(self) -> Optional[Implementation]:
         """The client's name and version, as the client gives them; not verified."""
         return self.session.client_info
 
     @property
-    def client_capabilities(self) -> "ClientCapabilities":
+    def client_capabilities(self) -> ClientCapabilities:
         """What the client declared."""
         return self.session.client_capabilities
 
@@ -107,7 +115,7 @@ class Context:
         return self.session.revision.name
 
     @property
-    def principal(self) -> "Optional[Principal]":
+    def principal(self) -> Optional[Principal]:
         """The authenticated sender of this request, by its token or the host; None without authentication, as on stdio."""
         return self.session.sender_of(self.incoming)
 
@@ -131,18 +139,21 @@ class Context:
     # --- the response -----------------------------------------------------------------------------
 
     def respond(self, result: Any) -> None:
-        """Send the response before the handler has returned."""
-        self.incoming.respond(self.session.finish(result))
+        """Send the response before the handler has returned.
 
-    def resume(self, session: "Session", incoming: "Incoming") -> None:
+        :param result: as encoded JSON; members that every result of the era has are added.
+        """
+        self.incoming.respond(self.session.complete_result(result))
+
+    def continue_with(self, session: Session, incoming: Incoming) -> None:
         """Answer a later request instead: the client has sent it with the answers to a question."""
-        incoming.resume(self.incoming)
+        incoming.take_over(self.incoming)
         self.session, self.incoming = session, incoming
 
     # --- cancellation -----------------------------------------------------------------------------
 
     @property
-    def token(self) -> "CancelToken":
+    def token(self) -> CancelToken:
         """The cancel token of this request."""
         return self.incoming.token
 
@@ -209,7 +220,7 @@ class Context:
         params: Dict[str, Any] = {"progressToken": token, "progress": progress}
         if total is not None:
             params["total"] = total
-        if message is not None and self.session.sends_progress_message:
+        if message is not None and self.session.revision.progress_message:
             params["message"] = message
         with self._lock:
             if self._last is not None and progress <= self._last:
@@ -217,15 +228,15 @@ class Context:
             self._last = progress
             if self._progress is None:
                 self._progress = self.session.throttle()
-            self.held = None if self._progress.allow() else params
-            if self.held is not None:
+            self.held_progress = None if self._progress.allow() else params
+            if self.held_progress is not None:
                 return
         self.incoming.emit("notifications/progress", params)
 
-    def flush(self) -> None:
+    def send_held_progress(self) -> None:
         """Send the progress that was held back; called before the result is sent."""
         with self._lock:
-            held, self.held = self.held, None
+            held, self.held_progress = self.held_progress, None
         if held is not None:
             self.incoming.emit("notifications/progress", held)
 
@@ -315,7 +326,7 @@ class Context:
         """Whether the client can be asked for its roots."""
         return self.asker.can("roots/list")
 
-    def elicit(self, message: str, schema: Any = None) -> "Elicited[Any]":
+    def elicit(self, message: str, schema: Any = None) -> Elicited[Any]:
         """Ask the user with a form, and wait for the answer: accepted, declined or cancelled.
 
         :param message: the text for the user.
@@ -330,7 +341,7 @@ class Context:
         """
         return self._ask(Elicit(message, schema))  # type: ignore[no-any-return]
 
-    def elicit_url(self, message: str, url: str, elicitation_id: Optional[str] = None) -> "Elicited[Any]":
+    def elicit_url(self, message: str, url: str, elicitation_id: Optional[str] = None) -> Elicited[Any]:
         """Ask the user to visit a page; "accept" means that they agreed, not that they have finished (URLE-04).
 
         :param message: the reason, for the user.
@@ -346,7 +357,7 @@ class Context:
         """Notify the client that the user has finished with the page of a URL question (URLE-05)."""
         self.session.elicitation_complete(elicitation_id)
 
-    def sample(self, messages: "Union[str, Sequence[Union[str, PromptMessage, SamplingMessage]]]", *,
+    def sample(self, messages: Union[str, Sequence[Union[str, PromptMessage, SamplingMessage]]], *,
                max_tokens: int = 1000, system_prompt: Optional[str] = None, temperature: Optional[float] = None,
                stop_sequences: Optional[List[str]] = None, include_context: Optional[str] = None,
                model_preferences: Optional[ModelPreferences] = None, metadata: Optional[Dict[str, Any]] = None,
@@ -355,6 +366,15 @@ class Context:
 
         :param messages: texts or messages, as from ``mcplite.user(...)`` and ``mcplite.assistant(...)``.
         :param max_tokens: the most tokens that the model may write; default 1000.
+        :param system_prompt: instructions for the model, which the client may change or leave out.
+        :param temperature: the randomness, usually 0 to 1; None leaves it to the client.
+        :param stop_sequences: texts at which the model stops.
+        :param include_context: "none", "thisServer" or "allServers": whose context the client adds to the messages. From
+            November 2025 on it is left out, with a warning, if the client did not declare ``sampling.context``.
+        :param model_preferences: hints of model names, and priorities of cost, speed and intelligence, from 0 to 1.
+        :param metadata: for the model's provider, as JSON.
+        :param tools: the tools that the model may use; run them, and ask again with their results.
+        :param tool_choice: whether the model may, must or must not use tools.
         :raises MissingCapability: the client has no sampling, or none with tools when *tools* are given.
         :raises ValueError: tool uses and tool results do not match (SAMP-11, SAMP-12).
         :raises RemoteError: the client answered with an error; code -1 means that its user refused.
@@ -396,11 +416,11 @@ class Context:
         :raises TypeError: in a fleet, the result is not JSON.
         """
         asker = self.asker
-        if self.notes is None:
-            self.notes = {}
-        if key not in self.notes:
-            self.notes[key] = asker.note(action())
-        return self.notes[key]
+        if self.once_results is None:
+            self.once_results = {}
+        if key not in self.once_results:
+            self.once_results[key] = asker.once_result(action())
+        return self.once_results[key]
 
     def _ask(self, question: Question) -> Any:
         self._questions += 1

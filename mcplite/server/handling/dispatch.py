@@ -1,4 +1,8 @@
-"""From a request to its response: middleware, the handler, errors. One function for each method; tools/call is in tools.py."""
+"""From a request to its response: middleware, the handler, errors. One function for each method; tools/call is in tools.py.
+
+The sessions of both eras return :func:`answer_request` as the task of a request; it then runs on a worker or on the
+thread that received the request.
+"""
 
 import contextvars
 import copy
@@ -15,13 +19,13 @@ from ..functions.results import prompt_messages, resource_contents
 from .context import CURRENT, LEVELS, Context
 from .tools import call_until_complete, run_tool
 
-__all__ = ["dispatch", "serve"]
+__all__ = ["answer_request", "dispatch"]
 
 _log = logging.getLogger(__name__)
 Result = Dict[str, Any]
 
 
-def serve(context: Context, target: Target) -> None:
+def answer_request(context: Context, target: Target) -> None:
     """Answer one request on the present thread.
 
     It runs in a copy of the context variables, so that what a handler sets is gone when the thread
@@ -29,32 +33,32 @@ def serve(context: Context, target: Target) -> None:
 
     :param target: what the request is about.
     """
-    contextvars.copy_context().run(_serve, context, target)
+    contextvars.copy_context().run(_answer_in_context, context, target)
 
 
-def _serve(context: Context, target: Target) -> None:
+def _answer_in_context(context: Context, target: Target) -> None:
     CURRENT.set(context)
     result: Optional[Result]
     try:
         result = dispatch(context, target)
     except RemoteError as error:
-        if context.unanswered is None:
-            refusal = context.session.refuse(error)
-            if refusal is error:
+        if context.question_result is None:
+            translated = context.session.translate_error(error)
+            if translated is error:
                 raise
-            raise refusal from error
+            raise translated from error
         result = None
     except BaseException:
-        if context.unanswered is None:
+        if context.question_result is None:
             raise
         result = None
-    # The questions win over whatever the handler did when it was ended to ask them.
-    if context.unanswered is not None:
-        result = context.unanswered
-    if context.held is not None:
-        context.flush()
+    # The handler was ended to ask questions: the client gets them, whatever the handler raised or returned after that.
+    if context.question_result is not None:
+        result = context.question_result
+    if context.held_progress is not None:
+        context.send_held_progress()
     # If the handler has waited for an answer, this is another request and another session than before.
-    context.incoming.respond(context.session.finish(result))
+    context.incoming.respond(context.session.complete_result(result))
 
 
 def dispatch(context: Context, target: Target) -> Result:
@@ -144,7 +148,7 @@ def _read_resource(context: Context, target: Target) -> Result:
     function, values, mime_type, cache, _ = target.entry
 
     def read() -> List[Any]:
-        kwargs = _bound(lambda: function.bind(values))
+        kwargs = _bind_arguments(lambda: function.bind(values))
         return resource_contents(call_until_complete(context, function, kwargs), uri, mime_type)
 
     contents = _guarded(f"resource {uri[:200]!r}", read)
@@ -159,7 +163,7 @@ def _missing(context: Context, uri: str) -> ResourceNotFound:
     return ResourceNotFound(f"Resource not found: {uri[:200]}", code=context.session.revision.not_found, data={"uri": uri})
 
 
-def _bound(bind: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
+def _bind_arguments(bind: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
     try:
         return bind()
     except BadArguments as error:
@@ -198,7 +202,7 @@ def _get_prompt(context: Context, target: Target) -> Result:
         known: List[str] = list(context.session.runtime.catalog.registry.all("prompts"))
         raise InvalidParams(f"Unknown prompt: {name[:200]}{suggestions(name, known)}")
     arguments = _strings(params, "arguments")
-    kwargs = _bound(lambda: entry.function.bind(arguments))
+    kwargs = _bind_arguments(lambda: entry.function.bind(arguments))
 
     def get() -> GetPromptResult:
         value = call_until_complete(context, entry.function, kwargs)
@@ -247,12 +251,12 @@ def _complete(context: Context, _: Target) -> Result:
         kwargs[names[1]] = filled
     if function.wants_context:
         kwargs[function.wants_context] = context
-    answer = _guarded(f"completion of {named!r}", lambda: function.call(kwargs))
-    return codec.encode(CompleteResult(completion=_bounded(answer, context.session.limits.completions)),  # type: ignore[no-any-return]
+    answer = _guarded(f"completion of {named!r}", lambda: function.function(**kwargs))
+    return codec.encode(CompleteResult(completion=_capped(answer, context.session.limits.completions)),  # type: ignore[no-any-return]
                         context.session.revision)
 
 
-def _bounded(answer: Any, most: int) -> Completion:
+def _capped(answer: Any, most: int) -> Completion:
     """Return at most *most* values, and whether there were more (COMP-04)."""
     if answer is None:
         return Completion(values=[], has_more=False)

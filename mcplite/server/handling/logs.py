@@ -1,4 +1,7 @@
-"""A logging handler that forwards Python log records to the client."""
+"""A logging handler that forwards Python log records to the client.
+
+:meth:`Server.logging_handler` loads it.
+"""
 
 import logging
 
@@ -38,7 +41,7 @@ class ClientLogHandler(logging.Handler):
         self._own = __name__.rpartition(".server.")[0]
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Forward one record; a client that has disconnected is no error."""
+        """Forward one record; a client that has disconnected is not an error."""
         if record.name == self._own or record.name.startswith(self._own + "."):
             return
         try:

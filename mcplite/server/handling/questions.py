@@ -1,4 +1,8 @@
-"""The questions of a handler as plain objects: Elicit, Sample, ListRoots, and InputRequired for several at once."""
+"""The questions of a handler as plain objects: Elicit, Sample, ListRoots, and InputRequired for several at once.
+
+Handlers create them, and askers encode them. A module of its own so that a server can declare questions without loading
+the askers, which need forms and sampling.
+"""
 
 from typing import Any, Dict, Generic, List, Mapping, Optional, Sequence, TypeVar, Union
 
@@ -38,9 +42,22 @@ class Elicit(Question):
 
 
 class Sample(Question):
-    """A request to the client's language model; the arguments are those of ``ctx.sample``."""
+    """A request to the client's language model, as by ``ctx.sample``.
 
-    def __init__(self, messages: "Sequence[Union[str, PromptMessage, SamplingMessage]]", *, max_tokens: int = 1000,
+    :param messages: texts or messages, as from ``mcplite.user(...)`` and ``mcplite.assistant(...)``.
+    :param max_tokens: the most tokens that the model may write; default 1000.
+    :param system_prompt: instructions for the model, which the client may change or leave out.
+    :param temperature: the randomness, usually 0 to 1; None leaves it to the client.
+    :param stop_sequences: texts at which the model stops.
+    :param include_context: "none", "thisServer" or "allServers": whose context the client adds to the messages. From
+        November 2025 on it is left out, with a warning, if the client did not declare ``sampling.context``.
+    :param model_preferences: hints of model names, and priorities of cost, speed and intelligence, from 0 to 1.
+    :param metadata: for the model's provider, as JSON.
+    :param tools: the tools that the model may use; run them, and ask again with their results.
+    :param tool_choice: whether the model may, must or must not use tools.
+    """
+
+    def __init__(self, messages: Sequence[Union[str, PromptMessage, SamplingMessage]], *, max_tokens: int = 1000,
                  system_prompt: Optional[str] = None, temperature: Optional[float] = None,
                  stop_sequences: Optional[List[str]] = None, include_context: Optional[str] = None,
                  model_preferences: Optional[ModelPreferences] = None, metadata: Optional[Dict[str, Any]] = None,

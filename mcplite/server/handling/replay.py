@@ -1,25 +1,28 @@
-"""Asks a modern client in a fleet: no thread waits; the handler is called again with the answers so far, in any process."""
+"""Asks a modern client in a fleet: no thread waits; the handler is called again with the answers so far, in any process.
+
+The client's request is answered with the questions and a state: the journal of the answers so far, signed. A module of
+its own because only the servers of a fleet load it.
+"""
 
 import json
 import logging
 from typing import Any, Dict, Mapping, Optional
 
 from ...protocol.state import Journal, digest
-from .asker import Asker, EncodedQuestion
+from .asker import Asker, EncodedQuestion, input_required, read_answers
 from .context import Context
 from .questions import Question
-from .wait import input_required, read_answers
 
-__all__ = ["Replay", "Unanswered"]
+__all__ = ["HandlerEnded", "ReplayAsker"]
 
 _log = logging.getLogger(__name__)
 
 
-class Unanswered(BaseException):
+class HandlerEnded(BaseException):
     """Ends a handler that has asked a question; ``except Exception`` in the handler does not catch it."""
 
 
-class Replay(Asker):
+class ReplayAsker(Asker):
     """Asks by answering the request and ending the handler; when the handler is called again, the answers are there.
 
     :param context: of the handler that asks.
@@ -31,32 +34,32 @@ class Replay(Asker):
         super().__init__(context.session)
         self._context = context
         self._journal = journal or Journal()
-        self._place = 0
+        self._position = 0
         #: The answers in this request, for the first questions that have none yet.
         self._given = given
 
     def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
         asked = {key: self.prepare(question) for key, question in questions.items()}
         rounds = self._journal.rounds
-        mark = digest([[key, question.method, question.params] for key, question in asked.items()])
-        if self._place < len(rounds) and rounds[self._place][0] != mark:
+        digest_of_questions = digest([[key, question.method, question.params] for key, question in asked.items()])
+        if self._position < len(rounds) and rounds[self._position][0] != digest_of_questions:
             # The handler asks other questions than last time, so the recorded answers do not belong to them.
             _log.warning("%r asks other questions than in its previous call: the earlier answers are dropped",
                          self._context.method)
-            del rounds[self._place:]
+            del rounds[self._position:]
             self._given = {}
         known: Dict[str, Any] = {}
-        if self._place < len(rounds):
-            known = rounds[self._place][1]
+        if self._position < len(rounds):
+            known = rounds[self._position][1]
         elif not named and not rounds:
             self._given = {}  # a first request cannot know the generated keys
         responses = {**known, **self._new(asked, known)}
         answers = read_answers(asked, responses)
         kept = {key: responses[key] for key in answers}
-        rounds[self._place:] = [(mark, kept), *rounds[self._place + 1:]]
+        rounds[self._position:] = [(digest_of_questions, kept), *rounds[self._position + 1:]]
         if len(answers) < len(asked):
             self._suspend({key: question for key, question in asked.items() if key not in answers})
-        self._place += 1
+        self._position += 1
         return {key: answers[key] for key in asked}
 
     def _new(self, asked: Mapping[str, EncodedQuestion], known: Mapping[str, Any]) -> Dict[str, Any]:
@@ -68,14 +71,14 @@ class Replay(Asker):
 
     def _suspend(self, missing: Mapping[str, EncodedQuestion]) -> None:
         context, session = self._context, self._context.session
-        if not context.explicit:
+        if not context.asked_by_return:
             self._journal.entered += 1
-        self._journal.notes = context.notes or {}
+        self._journal.once_results = context.once_results or {}
         state = session.runtime.states.write(self._journal, session.owner, context.method, context.incoming.params)
-        context.unanswered = input_required(missing, state)
-        raise Unanswered
+        context.question_result = input_required(missing, state)
+        raise HandlerEnded
 
-    def note(self, value: Any) -> Any:
+    def once_result(self, value: Any) -> Any:
         try:
             # Through JSON, as it will be in the next call, so that the handler gets the same value each time.
             return json.loads(json.dumps(value, allow_nan=False))

@@ -1,20 +1,21 @@
-"""The base of both eras' sessions: what a context, an asker and the dispatcher need of the client."""
+"""The base of both eras' sessions: what a context, an asker and the dispatcher need of the client.
+
+A module of its own so that the code which runs handlers need not know the eras, which import it.
+"""
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, List, Optional
+from typing import Any, Callable, List, Optional
 
 from ...errors import METHOD_NOT_FOUND, RemoteError
 from ...revisions import Revision
 from ...rpc.incoming import Incoming
 from ...rpc.peer import Peer
 from ...types import ClientCapabilities, Implementation, Root
+from ..auth.principals import Principal
 from ..catalog.targets import Target
+from ..limits import Limits
 from ..runtime.runtime import Runtime
-
-if TYPE_CHECKING:
-    from ..auth.principals import Principal
-    from ..limits import Limits
 
 __all__ = ["Arrival", "KnownRoots", "Session", "Throttle"]
 
@@ -58,7 +59,7 @@ class Arrival:
 
     __slots__ = ("principal", "target")
 
-    def __init__(self, principal: "Optional[Principal]", target: Optional[Target]) -> None:
+    def __init__(self, principal: Optional[Principal], target: Optional[Target]) -> None:
         self.principal = principal
         self.target = target
 
@@ -73,12 +74,12 @@ class Session:
     client_info: Optional[Implementation]
     client_capabilities: ClientCapabilities
     #: The authenticated client that started the session, over HTTP with authentication; else None.
-    principal: "Optional[Principal]" = None
-    #: Whether the server can send requests and notifications to the client outside of a response.
-    lasting = False
+    principal: Optional[Principal] = None
+    #: Whether the session outlives one message; only then can the server send requests and notifications of its own.
+    persistent = False
 
     @property
-    def limits(self) -> "Limits":
+    def limits(self) -> Limits:
         """The server's bounds."""
         return self.runtime.limits
 
@@ -87,14 +88,9 @@ class Session:
         """The key of the principal, to which sessions, states and waiting calls are bound; None without authentication."""
         return None if self.principal is None else self.principal.key
 
-    def sender_of(self, incoming: Incoming) -> "Optional[Principal]":
+    def sender_of(self, incoming: Incoming) -> Optional[Principal]:
         """Return the authenticated sender of a request."""
         return self.principal
-
-    @property
-    def sends_progress_message(self) -> bool:
-        """Whether this revision's progress notifications have a ``message`` (PROG-06)."""
-        return self.revision.progress_message
 
     def throttle(self) -> Throttle:
         """Return a new throttle for the progress or the log messages of one request."""
@@ -105,12 +101,12 @@ class Session:
         """Whether the client wants messages of this level."""
         raise NotImplementedError
 
-    def finish(self, result: Any) -> Any:
-        """Return a result with the members that every result of this era has."""
+    def complete_result(self, result: Any) -> Any:
+        """Add the members that every result of this era has, and return the result."""
         return result
 
-    def refuse(self, error: RemoteError) -> RemoteError:
-        """Return a handler's error as this era expresses it."""
+    def translate_error(self, error: RemoteError) -> RemoteError:
+        """Return the error that this era sends for an error of a handler."""
         return error
 
     def elicitation_complete(self, elicitation_id: str) -> None:

@@ -1,4 +1,8 @@
-"""The time limit of one call of a tool."""
+"""The time limit of one call of a tool.
+
+A module of its own because two modules use it: tools.py starts and stops it, and the context pauses it while the tool
+waits for an answer.
+"""
 
 import contextlib
 import logging

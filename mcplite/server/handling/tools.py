@@ -1,4 +1,7 @@
-"""Runs a tool: binds the arguments, asks declared questions, calls the handler, makes the result."""
+"""Runs a tool: binds the arguments, asks declared questions, calls the handler, makes the result.
+
+The dispatcher calls it for ``tools/call``. It also uses :func:`call_until_complete` for prompts and resources.
+"""
 
 import logging
 from typing import Any, Dict, Optional
@@ -144,7 +147,7 @@ def call_until_complete(context: Context, function: Function, kwargs: Dict[str, 
     for entered in range(_ROUNDS + 1):
         unvisited: Optional[UrlElicitationRequired] = None
         try:
-            value = function.call(kwargs)
+            value = function.function(**kwargs)
         except UrlElicitationRequired as error:
             # A revision without this error asks for the pages by questions (URLE-15, ERR-06).
             if context.session.revision.elicitation_ids or not context.can_elicit_url:
@@ -154,9 +157,9 @@ def call_until_complete(context: Context, function: Function, kwargs: Dict[str, 
             return value
         if entered == _ROUNDS:
             break
-        context.explicit = True
+        context.asked_by_return = True
         context.input_responses = context.ask(value.requests)
-        context.explicit = False
+        context.asked_by_return = False
         if unvisited is not None and not all(answer.accepted for answer in context.input_responses.values()):
             raise unvisited  # a user who refuses to visit a page is not asked again
         context.round += 1

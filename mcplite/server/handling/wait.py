@@ -1,57 +1,27 @@
 """Asks a modern client in one process: the handler's thread waits until the client returns with answers.
 
-The client's request is answered with the questions and a handle; its next request brings the handle and the
-answers, and is what the handler answers from then on. That it comes back is not assumed: what waits is bounded
-in number and in time (MRTR-09).
+The client's request is answered with the questions and a state; the client's next request brings the state and the
+answers, and the handler answers that request instead. Here the state is a random handle. The client may never return,
+so waiting handlers are bounded in number and in time (MRTR-09).
 """
 
-import logging
 import threading
 import time
 from typing import Any, Dict, Mapping, Optional
 
-from ...errors import Cancelled, InvalidParams, ProtocolError
+from ...errors import Cancelled
 from ...protocol.state import bound_to
 from ...rpc.incoming import Incoming
 from ..runtime.waiting import WaitingCall
-from .asker import Asker, EncodedQuestion, Misfit
+from .asker import Asker, EncodedQuestion, input_required, read_answers
 from .context import Context
 from .questions import Question
 from .session import Session
 
-__all__ = ["Wait", "input_required", "read_answers", "resume"]
-
-_log = logging.getLogger(__name__)
+__all__ = ["WaitingAsker", "continue_call"]
 
 
-def input_required(asked: Mapping[str, EncodedQuestion], state: str) -> Dict[str, Any]:
-    """Return the result that carries questions to the client (MRTR-04 to MRTR-07)."""
-    requests: Dict[str, Dict[str, Any]] = {}
-    for key, question in asked.items():
-        requests[key] = {"method": question.method}
-        if question.params is not None:
-            requests[key]["params"] = question.params
-    return {"resultType": "input_required", "inputRequests": requests, "requestState": state}
-
-
-def read_answers(asked: Mapping[str, EncodedQuestion], responses: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return the answers that fit their questions; the other questions have to be asked again (MRTR-20, MRTR-21).
-
-    :raises InvalidParams: one is no answer at all to such a question (MRTR-19).
-    """
-    answers = {}
-    for key, question in asked.items():
-        if key in responses:
-            try:
-                answers[key] = question.read(responses[key])
-            except Misfit as error:
-                _log.warning("the client's answer to %.100r is asked for again: %s", key, error)
-            except ProtocolError as error:
-                raise InvalidParams(f"params.inputResponses[{key[:100]!r}]: {error}") from error
-    return answers
-
-
-class Wait(Asker):
+class WaitingAsker(Asker):
     """Asks by answering the present request with questions, and waits for the client's next request.
 
     :param context: of the handler that asks.
@@ -102,13 +72,13 @@ class _Suspension:
         context = self._context
         incoming, session, token = context.incoming, context.session, context.token
         waiting = session.runtime.waiting
-        handle = waiting.add(WaitingCall(_bound(session, incoming), session.owner, incoming.peer, self._read, self._resume,
-                                         token.cancel))
+        handle = waiting.add(WaitingCall(_request_digest(session, incoming), session.owner, incoming.peer, self._read,
+                                         self._continue_handler, token.cancel))
         uncancel = token.add_callback(self._woken.set)
         try:
             if session.peer.closed:
                 token.cancel("the server is stopping")
-            context.flush()
+            context.send_held_progress()
             context.respond(input_required(self._asked, handle))
             with session.peer.suspended():
                 self._woken.wait(max(0.0, deadline - time.monotonic()))
@@ -116,7 +86,7 @@ class _Suspension:
             uncancel()
             left = waiting.remove(handle)
         if not left:
-            self._woken.wait()  # the client has returned at this moment, and its thread is about to resume us
+            self._woken.wait()  # the client has returned at this moment, and its thread is about to continue this one
         elif not token.cancelled:
             token.cancel("the client did not come back with the answers to its questions")
         if token.cancelled or self._answers is None:
@@ -126,29 +96,29 @@ class _Suspension:
     def _read(self, responses: Mapping[str, Any]) -> Dict[str, Any]:
         return read_answers(self._asked, responses)
 
-    def _resume(self, session: Session, incoming: Incoming, answers: Dict[str, Any]) -> None:
-        self._context.resume(session, incoming)
+    def _continue_handler(self, session: Session, incoming: Incoming, answers: Dict[str, Any]) -> None:
+        self._context.continue_with(session, incoming)
         self._answers = answers
         self._woken.set()
 
 
-def resume(session: Session, incoming: Incoming, handle: str, responses: Dict[str, Any]) -> bool:
-    """Resume the handler that waits under a handle; False if this request may not resume any.
+def continue_call(session: Session, incoming: Incoming, handle: str, responses: Dict[str, Any]) -> bool:
+    """Continue the handler that waits under a handle; False if this request may not continue one.
 
     :param session: of the client's new request.
     :param incoming: that request, which the handler answers from now on.
     :raises InvalidParams: an answer is not valid; the handle can be used again.
     """
     waiting = session.runtime.waiting
-    call = waiting.find(handle, _bound(session, incoming))
+    call = waiting.find(handle, _request_digest(session, incoming))
     if call is None:
         return False
     answers = call.read(responses)
     if not waiting.remove(handle):
         return False
-    call.resume(session, incoming, answers)
+    call.continue_call(session, incoming, answers)
     return True
 
 
-def _bound(session: Session, incoming: Incoming) -> str:
+def _request_digest(session: Session, incoming: Incoming) -> str:
     return bound_to(session.runtime.catalog.name, session.owner, incoming.method, incoming.params)

@@ -227,7 +227,7 @@ class Endpoint:
     def _serve(self, request: HTTPRequest, session: HTTPSession, decision: Run) -> HTTPResponse:
         limits, message, peer = self.limits, decision.message, session.peer
         stream = EventStream(session.streams)
-        inline = request.inline and decision.target is not None and decision.target.runs_in_place
+        inline = request.inline and decision.target is not None and decision.target.may_run_inline
         peer.receive(decision.data, message, stream, inline, sender=Arrival(request.principal, decision.target))
         if stream.wait_first(limits.commit_seconds):
             return self._answered(stream, [], request)
@@ -255,7 +255,7 @@ class Endpoint:
         stream.on_hang_up = lambda: peer.drop_incoming(message.id, client, "the client has closed the connection")
         if message.method == "subscriptions/listen":
             _end_at_expiry(stream.first, request, lambda: self.runtime.subscriptions.end(peer, client))
-        inline = request.inline and decision.target.runs_in_place
+        inline = request.inline and decision.target.may_run_inline
         peer.receive(decision.data, message, stream, inline, sender=client)
         waited = 0.0
         while not stream.wait_first(min(_PROBE_SECONDS, limits.commit_seconds)):

@@ -174,7 +174,7 @@ def open_session(runtime: Runtime, store: Optional[EventStore], principal: "Opti
     """
     id = id or SessionTable.new_id()
     streams = StreamSet(id, store, runtime.limits)
-    session, peer = create_session(runtime, StreamsChannel(streams), piped=False)
+    session, peer = create_session(runtime, StreamsChannel(streams), may_be_sessionless=False)
     session.principal = principal
     return HTTPSession(id, None if principal is None else principal.key, session, peer, streams, now)
 
@@ -185,7 +185,7 @@ def create_session_for_one_message(runtime: Runtime, client: Optional[ClientDesc
     :param client: the client's facts; None if the message is its ``initialize``.
     """
     streams = StreamSet("", None, runtime.limits)
-    session, peer = create_session(runtime, StreamsChannel(streams), lasting=False, piped=False)
+    session, peer = create_session(runtime, StreamsChannel(streams), persistent=False, may_be_sessionless=False)
     if client is not None:
-        session.assume(client.revision, client.info, client.capabilities)
+        session.skip_handshake(client.revision, client.info, client.capabilities)
     return HTTPSession("", None, session, peer, streams, 0.0)

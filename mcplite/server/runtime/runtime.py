@@ -1,4 +1,7 @@
-"""Holds what lives as long as the server: worker threads, lifespan, open sessions, calls that wait for clients."""
+"""Holds what lives as long as the server: worker threads, lifespan, open sessions, calls that wait for clients.
+
+Sessions, endpoints and transports share it; a module of its own so that none of them owns the others.
+"""
 
 import contextlib
 import logging
@@ -10,13 +13,13 @@ from ...protocol import jsonrpc
 from ...protocol.methods import RESOURCE_UPDATED
 from ...rpc.peer import Peer
 from ...rpc.threads import Workers
+from ..auth.principals import Principal
 from ..catalog.catalog import Catalog
 from ..limits import Limits
 from .subscriptions import ListenRequests
 
 if TYPE_CHECKING:
     from ..auth.bearer import BearerAuth
-    from ..auth.principals import Principal
     from .states import States, StoredState
     from .waiting import WaitingCalls
 
@@ -40,7 +43,7 @@ class OpenSession:
     """An open session, as the runtime sees it: it sends notifications to its client outside of requests."""
 
     peer: Peer
-    principal: "Optional[Principal]"
+    principal: Optional[Principal]
 
     def publish(self, method: str, params: Any, capability: str) -> None:
         """Send a change notification, if the client declared or subscribed to it."""

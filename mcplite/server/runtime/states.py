@@ -1,12 +1,14 @@
-"""Signs, stores and reads the states that travel with questions (``requestState``)."""
+"""Signs, stores and reads the states that travel with questions (``requestState``).
+
+Only the servers of a fleet load it; in one process a state is a random handle, see :mod:`.waiting`.
+"""
 
 import secrets
 import threading
 import time
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
-from ...protocol import state as seal
-from ...protocol.state import Journal, bound_to
+from ...protocol.state import Journal, bound_to, open_sealed, seal
 
 __all__ = ["MemoryStateStore", "States", "StoredState"]
 
@@ -90,7 +92,7 @@ class States:
         :raises ValueError: it is too long to travel.
         """
         content = journal.dump(self._clock() + self._seconds)
-        text = seal.seal(content, self._keys[0], bound_to(self._server, owner, method, params))
+        text = seal(content, self._keys[0], bound_to(self._server, owner, method, params))
         if self._stored is not None:
             return self._stored.keep(text, self._seconds)
         if len(text) > _MOST:
@@ -103,5 +105,5 @@ class States:
         text = state if self._stored is None else self._stored.take(state)
         if text is None or len(text) > 2 * _MOST + 1024 and self._stored is None:
             return None
-        content = seal.open_sealed(text, self._keys, bound_to(self._server, owner, method, params))
+        content = open_sealed(text, self._keys, bound_to(self._server, owner, method, params))
         return None if content is None else Journal.load(content, self._clock())

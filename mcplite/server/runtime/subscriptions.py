@@ -1,4 +1,7 @@
-"""Change notifications for clients without a session: open ``subscriptions/listen`` requests, each with a bounded queue."""
+"""Change notifications for clients without a session: open ``subscriptions/listen`` requests, each with a bounded queue.
+
+The runtime publishes changes here, besides to its open sessions.
+"""
 
 import logging
 import threading
@@ -168,7 +171,7 @@ class ListenRequests:
                 del self._requests[request]
         for request in ending:
             incoming = request.incoming
-            incoming.respond(self._catalog.stamped({"_meta": {SUBSCRIPTION: incoming.id}}, request.revision))
+            incoming.respond(self._catalog.stamp({"_meta": {SUBSCRIPTION: incoming.id}}, request.revision))
             if incoming.outlet is None:
                 # On a pipe the specification wants both; the result first, for clients that drop what is cancelled (SUBS-12).
                 try:

@@ -1,19 +1,21 @@
-"""The table of calls whose handlers wait for their client to return."""
+"""The table of calls whose handlers wait for their client to return.
+
+Handlers are added in handling/wait.py and are found by the client's next request; the runtime cancels those of a
+connection that has ended. Loaded with the first handler that waits.
+"""
 
 import secrets
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from ...errors import SERVER_BUSY, InvalidParams, RemoteError
-
-if TYPE_CHECKING:
-    from ..limits import Limits
+from ..limits import Limits
 
 __all__ = ["WaitingCall", "WaitingCalls", "refused_state"]
 
 
 def refused_state() -> InvalidParams:
-    """Return the error for a requestState that cannot be resumed.
+    """Return the error for a requestState that cannot be used.
 
     One text for every cause, so that it leaks nothing (MRTR-13).
     """
@@ -27,7 +29,7 @@ class WaitingCall(NamedTuple):
     :param owner: the key of the principal, for its limit; None without authentication.
     :param peer: the connection of the request.
     :param read: converts the client's answers; raises InvalidParams if one is not valid.
-    :param resume: called with the session, the request and the answers; resumes the handler.
+    :param continue_call: called with the session, the request and the answers; continues the handler.
     :param cancel: called with a reason if the client cannot return.
     """
 
@@ -35,7 +37,7 @@ class WaitingCall(NamedTuple):
     owner: Optional[str]
     peer: object
     read: Callable[[Dict[str, Any]], Dict[str, Any]]
-    resume: Callable[[Any, Any, Dict[str, Any]], object]
+    continue_call: Callable[[Any, Any, Dict[str, Any]], object]
     cancel: Callable[[str], object]
 
 
@@ -45,7 +47,7 @@ class WaitingCalls:
     A handle can be used once (MRTR-17).
     """
 
-    def __init__(self, limits: "Limits") -> None:
+    def __init__(self, limits: Limits) -> None:
         self._limits = limits
         #: Guards ``_calls``; held for dictionary operations only.
         self._lock = threading.Lock()

@@ -1,4 +1,7 @@
-"""The session of a client with a handshake: revision, capabilities, log level and subscriptions last until it ends."""
+"""The session of a client with a handshake: revision, capabilities, log level and subscriptions last until it ends.
+
+It is the message handler of its connection; on a pipe, opening.py passes its messages on.
+"""
 
 import functools
 import logging
@@ -10,13 +13,13 @@ from ...protocol import codec, jsonrpc
 from ...revisions import NEWEST_LEGACY, Revision, find
 from ...rpc.incoming import Handler, Incoming
 from ...types import ClientCapabilities, Implementation
+from ..auth.principals import Principal
 from ..handling.context import LEVELS, Context, log_params, rank
-from ..handling.dispatch import serve
+from ..handling.dispatch import answer_request
 from ..handling.session import Arrival, KnownRoots, Session
 from ..runtime.runtime import OpenSession, Runtime
 
 if TYPE_CHECKING:
-    from ..auth.principals import Principal
     from ..handling.asker import Asker
 
 __all__ = ["LegacySession"]
@@ -24,7 +27,7 @@ __all__ = ["LegacySession"]
 _log = logging.getLogger(__name__)
 _DEFAULT_LEVEL = "info"
 #: Methods that change state of the session.
-_LASTING = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
+_STATEFUL_METHODS = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 
 
 class LegacySession(Session, OpenSession, Handler):
@@ -33,11 +36,11 @@ class LegacySession(Session, OpenSession, Handler):
     Its state is the client's own: nothing of it is shared with another session (LOG-05, SAFE-16).
     """
 
-    def __init__(self, runtime: Runtime, on_close: Optional[Callable[[], object]] = None, lasting: bool = True) -> None:
+    def __init__(self, runtime: Runtime, on_close: Optional[Callable[[], object]] = None, persistent: bool = True) -> None:
         self.runtime = runtime
         self._catalog = runtime.catalog
         self._on_close = on_close
-        self.lasting = lasting
+        self.persistent = persistent
         #: Guards the fields below; held for single assignments and set operations only.
         self._lock = threading.Lock()
         #: The newest with a handshake until one is negotiated.
@@ -54,7 +57,7 @@ class LegacySession(Session, OpenSession, Handler):
 
     # --- for handlers -----------------------------------------------------------------------------
 
-    def assume(self, revision: Revision, info: Optional[Implementation], capabilities: ClientCapabilities) -> None:
+    def skip_handshake(self, revision: Revision, info: Optional[Implementation], capabilities: ClientCapabilities) -> None:
         """Skip the handshake, for a client that is described by its session id."""
         self.client_info, self.client_capabilities = info, capabilities
         self._declare()
@@ -68,7 +71,7 @@ class LegacySession(Session, OpenSession, Handler):
 
     def wants_log(self, level: str) -> bool:
         """Whether the client wants messages of this level (LOG-04)."""
-        return self.lasting and rank(level) >= rank(self._level)
+        return self.persistent and rank(level) >= rank(self._level)
 
     def log(self, level: str, data: Any, logger: Optional[str] = None) -> None:
         """Send a log message outside of a request (LOG-20).
@@ -80,10 +83,10 @@ class LegacySession(Session, OpenSession, Handler):
         if self._ready and self.wants_log(level):
             self.peer.notify("notifications/message", log_params(level, data, logger))
 
-    def _asker(self, context: Context) -> "Asker":
-        from ..handling.back_channel import BackChannel  # forms and sampling are loaded by the first handler that asks
+    def create_asker(self, context: Context) -> "Asker":
+        from ..handling.back_channel import BackChannelAsker  # forms and sampling are loaded by the first handler that asks
 
-        return BackChannel(self, self._roots, context.incoming)
+        return BackChannelAsker(self, self._roots, context.incoming)
 
     def elicitation_complete(self, elicitation_id: str) -> None:
         """Tell this client, and no other, that a URL question was answered (URLE-05 to URLE-07)."""
@@ -91,7 +94,7 @@ class LegacySession(Session, OpenSession, Handler):
         if method in self.revision.server_notifications:
             self.peer.notify(method, {"elicitationId": elicitation_id})
 
-    def sender_of(self, incoming: Incoming) -> "Optional[Principal]":
+    def sender_of(self, incoming: Incoming) -> Optional[Principal]:
         # Each request has its own token, and a later token may have fewer scopes.
         arrival: Optional[Arrival] = incoming.sender
         return self.principal if arrival is None else arrival.principal or self.principal
@@ -154,14 +157,14 @@ class LegacySession(Session, OpenSession, Handler):
         if target.handler is None and not (method in self.agreed.client_requests and self._offers(method)):
             incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
             return None
-        return functools.partial(serve, Context(self, incoming, self._asker), target)
+        return functools.partial(answer_request, Context(self, incoming, self.create_asker), target)
 
     def _offers(self, method: str) -> bool:
         # RPC-18: a method behind a capability that was not declared does not exist.
         area = method.partition("/")[0]
         if area == "completion":
             return self._catalog.registry.has_completions
-        if not self.lasting and method in _LASTING:
+        if not self.persistent and method in _STATEFUL_METHODS:
             return False
         return area == "logging" or area in self._declared
 
@@ -210,7 +213,7 @@ class LegacySession(Session, OpenSession, Handler):
             revision = NEWEST_LEGACY  # LIFE-10, LIFE-11
         self.client_capabilities, self.client_info = capabilities, info
         self._declare()
-        result = self._catalog.describe(revision, self.lasting)
+        result = self._catalog.describe(revision, self.persistent)
         self.revision = self.agreed = revision
         _log.info("client %.200r speaks %s", info.name, revision)
         incoming.respond(result)

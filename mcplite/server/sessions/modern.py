@@ -1,4 +1,7 @@
-"""The session of a client without a handshake: it lasts for one request, which carries all facts of the client (STAT-13)."""
+"""The session of a client without a handshake: it lasts for one request, which carries all facts of the client (STAT-13).
+
+opening.py creates one for each request; the HTTP endpoint passes the :class:`SessionlessClient` along with the request.
+"""
 
 import logging
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional
@@ -18,6 +21,7 @@ from ...protocol.envelope import Envelope
 from ...revisions import Revision
 from ...rpc.peer import Peer
 from ...types import ClientCapabilities, Implementation
+from ..auth.principals import Principal
 from ..catalog.targets import Target
 from ..handling.context import Context, rank
 from ..handling.session import Arrival, Session
@@ -25,7 +29,6 @@ from ..runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from ...protocol.state import Journal
-    from ..auth.principals import Principal
     from ..handling.asker import Asker
 
 __all__ = ["ModernSession", "SessionlessClient"]
@@ -50,7 +53,7 @@ class SessionlessClient(Arrival):
 
     __slots__ = ("envelope", "revision", "alone")
 
-    def __init__(self, envelope: Envelope, revision: Revision, target: Target, principal: "Optional[Principal]",
+    def __init__(self, envelope: Envelope, revision: Revision, target: Target, principal: Optional[Principal],
                  alone: bool) -> None:
         self.envelope = envelope
         self.revision = revision
@@ -90,30 +93,30 @@ class ModernSession(Session):
         wanted = self._envelope.log_level
         return wanted is not None and rank(level) >= rank(wanted)
 
-    def asker(self, context: Context) -> "Asker":
+    def create_asker(self, context: Context) -> "Asker":
         """Return the asker for a handler's questions."""
-        from ..handling.asker import Unreachable  # forms and sampling are loaded by the first handler that asks
+        from ..handling.asker import NoAsker  # forms and sampling are loaded by the first handler that asks
 
         if context.method not in self.revision.asking_methods:
-            return Unreachable(self, "questions can only be asked while a tool is called, a prompt is got or a resource"
+            return NoAsker(self, "questions can only be asked while a tool is called, a prompt is got or a resource"
                                      f" is read (revision {self.revision})")
         if self._client is not None and self.runtime.fleet is not None:
-            from ..handling.replay import Replay
+            from ..handling.replay import ReplayAsker
 
-            return Replay(context, self.journal, self.given)
+            return ReplayAsker(context, self.journal, self.given)
         if self._client is not None and not self._client.alone:
-            return Unreachable(self, "this server runs in several processes, so the client's answer may reach another one"
+            return NoAsker(self, "this server runs in several processes, so the client's answer may reach another one"
                                      " than asked; say so with Server(fleet=True, state_keys=[...])")
-        from ..handling.wait import Wait
+        from ..handling.wait import WaitingAsker
 
-        return Wait(context, self.given)
+        return WaitingAsker(context, self.given)
 
-    def finish(self, result: Any) -> Any:
+    def complete_result(self, result: Any) -> Any:
         if type(result) is jsonrpc.Encoded:
             return result  # a page of a list, which was finished before it was cached
-        return self.runtime.catalog.stamped(result, self.revision)
+        return self.runtime.catalog.stamp(result, self.revision)
 
-    def refuse(self, error: RemoteError) -> RemoteError:
+    def translate_error(self, error: RemoteError) -> RemoteError:
         code = error.code
         if isinstance(error, ResourceNotFound) or code == RESOURCE_NOT_FOUND:
             return InvalidParams(error.message, data=error.data) if code != INVALID_PARAMS else error  # ERR-06

@@ -15,7 +15,7 @@ from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
 from ..catalog.targets import Target
 from ..handling.context import Context, rank
-from ..handling.dispatch import serve
+from ..handling.dispatch import answer_request
 from ..runtime.runtime import Runtime
 from .legacy import LegacySession
 from .modern import ModernSession
@@ -35,17 +35,17 @@ def serve_channel(runtime: Runtime, channel: Channel, on_close: Optional[Callabl
 
 
 def create_session(runtime: Runtime, channel: Channel, on_close: Optional[Callable[[], object]] = None,
-                   lasting: bool = True, piped: bool = True) -> Tuple[LegacySession, Peer]:
+                   persistent: bool = True, may_be_sessionless: bool = True) -> Tuple[LegacySession, Peer]:
     """Return the session of one client, and its peer; the peer is not started.
 
-    :param lasting: whether the client gets notifications; False for a session of one message.
-    :param piped: whether the channel may carry sessionless requests too.
+    :param persistent: whether the session outlives one message, so that its client gets notifications.
+    :param may_be_sessionless: whether the channel may carry sessionless requests, too.
     """
-    session = LegacySession(runtime, on_close, lasting)
-    handler = PipeHandler(runtime, session) if piped or not runtime.catalog.speaks_legacy else session
+    session = LegacySession(runtime, on_close, persistent)
+    handler = PipeHandler(runtime, session) if may_be_sessionless or not runtime.catalog.speaks_legacy else session
     peer = _peer(runtime, channel, handler)
     session.peer = handler.peer = peer
-    if lasting:
+    if persistent:
         runtime.session_opened(session)
     return session, peer
 
@@ -109,17 +109,17 @@ class SessionlessHandler(Handler):
                 self.runtime.subscriptions.open(incoming, revision)
                 return None
         session = ModernSession(self.runtime, self.peer, envelope, revision, client)
-        context = Context(session, incoming, session.asker)
+        context = Context(session, incoming, session.create_asker)
         if method in revision.asking_methods:
             params = incoming.params
-            if ("requestState" in params or "inputResponses" in params) and self._resumes(session, incoming):
+            if ("requestState" in params or "inputResponses" in params) and self._continues_call(session, incoming):
                 return None
             if session.journal is not None:
-                context.round, context.notes = session.journal.entered, session.journal.notes
-        return functools.partial(serve, context, target)
+                context.round, context.once_results = session.journal.entered, session.journal.once_results
+        return functools.partial(answer_request, context, target)
 
-    def _resumes(self, session: ModernSession, incoming: Incoming) -> bool:
-        """Read the answers and the state of a retry; True if it resumes a handler that waits.
+    def _continues_call(self, session: ModernSession, incoming: Incoming) -> bool:
+        """Read the answers and the state of a retry; True if it continues a handler that waits.
 
         :raises InvalidParams: the answers or the state are not valid.
         """
@@ -138,9 +138,9 @@ class SessionlessHandler(Handler):
             if session.journal is None:
                 raise refused_state()
             return False
-        from ..handling.wait import resume
+        from ..handling.wait import continue_call
 
-        if not resume(session, incoming, state, dict(session.given)):
+        if not continue_call(session, incoming, state, dict(session.given)):
             raise refused_state()
         return True
 

@@ -201,7 +201,7 @@ def serve_http(runtime: Runtime, **options: Any) -> None:
 
 def serve_until_stopped(server: HTTPServer) -> None:
     """Serve until SIGINT or SIGTERM, and close the server."""
-    # Not an Event, for the reason given in stdio.serve().
+    # Not an Event, for the reason given in stdio.serve_stdio().
     ended: "queue.SimpleQueue[None]" = queue.SimpleQueue()
     with stop_signals(lambda: ended.put(None)), server:
         _log.info("serving at %s", server.url)

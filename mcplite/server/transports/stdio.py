@@ -19,7 +19,7 @@ from ..runtime.runtime import Runtime
 from ..sessions.opening import serve_channel
 from .signals import stop_signals, wait_for_stop
 
-__all__ = ["own_streams", "serve"]
+__all__ = ["own_streams", "serve_stdio"]
 
 _log = logging.getLogger(__name__)
 #: Held by the server that uses descriptors 0 and 1, which exist once in a process.
@@ -56,7 +56,7 @@ def own_streams() -> Iterator[Tuple[int, int]]:
         _CLAIM.release()
 
 
-def serve(runtime: Runtime, *, streams: Optional[Tuple[int, int]] = None) -> None:
+def serve_stdio(runtime: Runtime, *, streams: Optional[Tuple[int, int]] = None) -> None:
     """Serve one client on stdin and stdout until it disconnects, or until SIGINT or SIGTERM.
 
     At the end the tokens of running handlers are cancelled, and the handlers have ``Limits.grace`` seconds to return.

@@ -229,7 +229,7 @@ def test_keys_are_found_through_the_issuer(mint, login, path, at):
 @pytest.mark.parametrize("document, said", [
     ({"issuer": "https://login.example"}, "character by character"), ({"issuer": None}, "character by character"),
     ({"jwks_uri": None}, "does not say"),
-    ({"jwks_uri": "http://evil.example/keys"}, "needs https"), ({"jwks_uri": 5}, "no URL"),
+    ({"jwks_uri": "http://evil.example/keys"}, "needs https"), ({"jwks_uri": 5}, "jwks_uri must be a URL, not of type int"),
 ])
 def test_metadata_of_another_issuer_is_not_used(login, document, said):
     issuer = issuer_of(login, document=document, at=OAUTH)

@@ -29,22 +29,22 @@ def catalog(mcp):
     return mcp.runtime.catalog
 
 
-@pytest.mark.parametrize("method, params, name, scopes, in_place", [
+@pytest.mark.parametrize("method, params, name, scopes, inline", [
     ("tools/call", {"name": "plain"}, "plain", ("one",), True),
     ("tools/call", {"name": "bounded"}, "bounded", (), False),
     ("tools/call", {"name": "reports"}, "reports", (), False),
     ("prompts/get", {"name": "greet"}, "greet", (), True),
 ])
-def test_a_tool_and_a_prompt_are_found_by_name(catalog, method, params, name, scopes, in_place):
+def test_a_tool_and_a_prompt_are_found_by_name(catalog, method, params, name, scopes, inline):
     target = catalog.resolve(method, params)
     entry = getattr(target.entry, "tool", None) or target.entry.prompt
-    assert (entry.name, target.handler, target.scopes, target.runs_in_place) == (name, None, scopes, in_place)
+    assert (entry.name, target.handler, target.scopes, target.may_run_inline) == (name, None, scopes, inline)
 
 
 def test_a_resource_is_found_by_its_uri_and_its_template(catalog):
     assert catalog.resolve("resources/read", {"uri": "a://x"}).scopes == ("two",)
     target = catalog.resolve("resources/read", {"uri": "a://b/z"})
-    assert target.entry.values == {"y": "b"} and not target.runs_in_place
+    assert target.entry.values == {"y": "b"} and not target.may_run_inline
     assert catalog.resolve("resources/subscribe", {"uri": "a://x"}).entry is not None
 
 
@@ -72,10 +72,10 @@ def test_a_custom_handler_replaces_a_built_in_method(mcp, catalog):
     own = lambda params, ctx: None  # noqa: E731
     mcp.add_method("tools/call", own)
     target = catalog.resolve("tools/call", {"name": "plain"})
-    assert target.handler is own and target.scopes == ("one",) and not target.runs_in_place
+    assert target.handler is own and target.scopes == ("one",) and not target.may_run_inline
 
 
-def test_with_middleware_or_forwarded_logs_no_handler_runs_in_place():
+def test_with_middleware_or_forwarded_logs_no_handler_runs_inline():
     around = mcplite.Server("x", middleware=[lambda ctx, proceed: proceed()])
     logs = mcplite.Server("x")
     logs.logging_handler()

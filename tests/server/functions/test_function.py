@@ -27,7 +27,7 @@ STRING, INTEGER = {"type": "string"}, {"type": "integer"}
 def bound(function, arguments, **options):
     """Return what *function* returns for *arguments* as they come from a client."""
     compiled = compile_function(function, **options)
-    return compiled.call(compiled.bind(arguments))
+    return compiled.function(**compiled.bind(arguments))
 
 
 def problems(function, arguments, **options):
@@ -222,7 +222,7 @@ def test_annotations_can_be_strings(from_space):
                     "    n: int\n"
                     "    more: Optional[Later] = None\n")
     compiled = compile_function(it)
-    day, later, few = compiled.call(compiled.bind({"day": "2024-05-06", "later": {"n": 1, "more": {"n": 2}}, "few": 2}))
+    day, later, few = compiled.function(**compiled.bind({"day": "2024-05-06", "later": {"n": 1, "more": {"n": 2}}, "few": 2}))
     assert day == datetime.date(2024, 5, 6) and later.more.n == 2 and few == 2
     assert problems(it, {"day": "2024-05-06", "few": 4}) == ["few: 4 is greater than the maximum of 3"]
     assert compiled.output_schema["properties"]["result"] == {"type": "array", "items": INTEGER}
@@ -302,7 +302,7 @@ def test_every_kind_of_callable_can_be_served(function, name, text, arguments, r
     compiled = compile_function(function)
     assert (compiled.name, compiled.description) == (name, text)
     assert jsonschema.Draft202012Validator(compiled.input_schema).is_valid(arguments)
-    assert compiled.call(compiled.bind(arguments)) == result
+    assert compiled.function(**compiled.bind(arguments)) == result
 
 
 class Quiet:
@@ -322,14 +322,14 @@ def test_the_description_is_that_of_the_called_function(function, text):
 def test_a_class_is_served_by_its_constructor():
     compiled = compile_function(Adder)
     assert compiled.name == "Adder" and list(compiled.input_schema["properties"]) == ["a", "b"]
-    assert compiled.call(compiled.bind({"a": 1})).sum == 2
+    assert compiled.function(**compiled.bind({"a": 1})).sum == 2
 
 
 def test_a_class_with_string_annotations(from_space):
     it = from_space("from __future__ import annotations\nimport datetime\nclass it:\n"
                     "    def __init__(self, day: datetime.date): self.day = day\n")
     compiled = compile_function(it)
-    assert compiled.call(compiled.bind({"day": "2024-05-06"})).day == datetime.date(2024, 5, 6)
+    assert compiled.function(**compiled.bind({"day": "2024-05-06"})).day == datetime.date(2024, 5, 6)
 
 
 def test_a_callable_object_with_string_annotations(from_space):

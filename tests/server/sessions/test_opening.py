@@ -30,8 +30,8 @@ def test_a_closed_channel_ends_the_session(runtime):
 
 
 def test_a_session_for_one_message_is_not_among_those_that_last(runtime):
-    session, peer = create_session(runtime, MemoryChannel.pair()[1], lasting=False)
-    assert runtime.sessions == [] and not session.lasting and session.agreed is None
+    session, peer = create_session(runtime, MemoryChannel.pair()[1], persistent=False)
+    assert runtime.sessions == [] and not session.persistent and session.agreed is None
     peer.close()
 
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from mcplite.server import Server
-from mcplite.server.transports.stdio import own_streams, serve
+from mcplite.server.transports.stdio import own_streams, serve_stdio
 from tests.support import stateless
 
 ROOT = Path(__file__).parents[3]
@@ -292,7 +292,7 @@ def test_serving_given_streams_from_another_thread():
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
     server = Server("thread")
-    thread = threading.Thread(target=serve, args=(server.runtime,), kwargs={"streams": (theirs_in, theirs_out)})
+    thread = threading.Thread(target=serve_stdio, args=(server.runtime,), kwargs={"streams": (theirs_in, theirs_out)})
     thread.start()
     os.write(ours_out, b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
     assert json.loads(os.read(ours_in, 1000)) == {"jsonrpc": "2.0", "id": 1, "result": {}}
