@@ -1,6 +1,7 @@
 """One deadline for one operation, passed through all of its steps.
 
-A channel computes the remaining time of each step from it, so that the steps together keep one limit.
+A channel computes the remaining time of each step from it, so that the steps together keep one limit. Unlike
+the clock in :mod:`.pending`, which all calls of a connection share, it belongs to one operation.
 """
 
 import time

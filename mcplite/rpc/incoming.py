@@ -1,4 +1,8 @@
-"""One request of the other side while it is in progress: its token, its outlet, its one response."""
+"""One request of the other side while it is in progress: its token, its outlet, its one response.
+
+The peer creates an :class:`Incoming` for each request; the handlers of both sides answer it. A module of its own, so that
+:mod:`.peer` can be read without the races between a response, its notifications and a cancellation.
+"""
 
 import logging
 import threading
@@ -7,9 +11,9 @@ from typing import Any, Callable, Dict, List, Optional
 from ..errors import INTERNAL_ERROR, Cancelled, RemoteError, RequestTimeout, TransportError
 from ..protocol import jsonrpc
 from .cancel import CancelToken
-from .interfaces import Outlet, Sender
+from .interfaces import MessageSink, Outlet
 
-__all__ = ["BatchResponses", "Handler", "Incoming"]
+__all__ = ["BatchResponses", "MessageHandler", "Incoming"]
 
 _log = logging.getLogger(__name__)
 _NO_PARAMS: Dict[str, Any] = {}
@@ -48,14 +52,14 @@ class Incoming:
     :param key: names it among the peer's requests in progress.
     :param batch: collects its response, if it came in an array.
     :param outlet: where its messages go; None is the channel.
-    :param sender: who sent it, as given to :meth:`Peer.receive`.
+    :param facts: what the transport knows of it beside the message, as given to :meth:`Peer.receive`.
     """
 
-    __slots__ = ("peer", "key", "id", "method", "params", "batch", "outlet", "sender", "successor", "original", "_lock",
+    __slots__ = ("peer", "key", "id", "method", "params", "batch", "outlet", "facts", "successor", "original", "_lock",
                  "_order", "_token", "_done", "_cancelled", "_reason")
 
-    def __init__(self, peer: Sender, key: Any, request: jsonrpc.Request, batch: Optional[BatchResponses] = None,
-                 outlet: Optional[Outlet] = None, sender: Any = None) -> None:
+    def __init__(self, peer: MessageSink, key: Any, request: jsonrpc.Request, batch: Optional[BatchResponses] = None,
+                 outlet: Optional[Outlet] = None, facts: Any = None) -> None:
         self.peer = peer
         self.key = key
         self.id = request.id
@@ -63,7 +67,7 @@ class Incoming:
         self.params: Dict[str, Any] = _NO_PARAMS if request.params is None else request.params
         self.batch = batch
         self.outlet = outlet
-        self.sender = sender
+        self.facts = facts
         #: The latest request that the handler of this one answers, after it has answered this one.
         self.successor: Optional[Incoming] = None
         #: The request that the handler was started for. It alone knows the latest successor: those in between are
@@ -98,7 +102,7 @@ class Incoming:
         self.original = previous.original or previous
         self.original.successor = self
         if self.outlet is not None:
-            self.outlet.begin()
+            self.outlet.handler_started()
         if cancelled:
             token.cancel(reason)
 
@@ -181,7 +185,7 @@ class Incoming:
             self._answer(None, None)  # cancelled before it got a place: the handler need not run
             return
         if self.outlet is not None:
-            self.outlet.begin()
+            self.outlet.handler_started()
         try:
             task()
         except RemoteError as error:
@@ -204,8 +208,11 @@ class Incoming:
             self.fail(INTERNAL_ERROR, "The request was cancelled")
 
 
-class Handler:
-    """Gives the messages of one connection their meaning. Its methods run on the reading thread and must not block."""
+class MessageHandler:
+    """Gives the messages of one connection their meaning.
+
+    Its methods run on the thread that received the message and must not block.
+    """
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
         """Answer at once and return None, or return the task that a worker runs."""

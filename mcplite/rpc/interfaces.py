@@ -1,7 +1,7 @@
-"""The interfaces of the engine: channel, reading, outlet, sender.
+"""The interfaces of the engine: channel, reading, outlet, message sink.
 
 A transport implements :class:`Channel`, and :class:`Reading` if callers read their answers themselves. The HTTP
-server implements :class:`Outlet`. :class:`Sender` is what an incoming request sees of the peer.
+server implements :class:`Outlet`. :class:`MessageSink` is what an incoming request sees of the peer.
 """
 
 import contextlib
@@ -10,7 +10,7 @@ from typing import Any, Callable, ContextManager, NamedTuple, Optional
 from .pending import Pending
 from .threads import Workers
 
-__all__ = ["Channel", "ChannelHooks", "Delivery", "Outlet", "Reading", "Sender"]
+__all__ = ["Channel", "ChannelHooks", "Delivery", "Outlet", "Reading", "MessageSink"]
 
 #: How long sending a cancel notice may block; the caller has given up already.
 _SOON_SECONDS = 0.1
@@ -52,7 +52,7 @@ class ChannelHooks:
     def write_beside(self, data: bytes, beside: Any, timeout: Optional[float] = None) -> None:
         """Write a message with a value beside it, if the channel :attr:`carries_beside`.
 
-        :param beside: what the session gave; only the session and the channel know its type.
+        :param beside: a value that only the session, which gives it, and the channel understand.
         """
         self.write(data, timeout)
 
@@ -156,10 +156,10 @@ class Outlet:
         """
         raise NotImplementedError
 
-    def begin(self) -> None:
+    def handler_started(self) -> None:
         """Called when the handler starts to run; until then the request waits for a place."""
 
-    def pause(self, retry: Optional[float]) -> bool:
+    def close_connection(self, retry: Optional[float]) -> bool:
         """Close the response's connection and have the peer reconnect; False if that is not possible."""
         return False
 
@@ -175,7 +175,7 @@ class Delivery(NamedTuple):
     cancel_notice: bool = True
 
 
-class Sender:
+class MessageSink:
     """The part of a peer that an incoming request uses: sending its notifications and its response."""
 
     def send_message(self, data: bytes, outlet: Optional[Outlet] = None, wait: bool = True) -> bool:

@@ -1,7 +1,6 @@
 """Calls that this side makes: ids, the wait for the response, timeouts, cancel notices.
 
-:class:`Caller` is complete as it is and knows nothing of the other side's requests; :class:`~.peer.Peer` extends it
-by them.
+:class:`Caller` makes calls; :class:`~.peer.Peer` adds the requests of the other side.
 """
 
 import contextlib
@@ -13,7 +12,7 @@ from typing import Any, Callable, Dict, Iterator, Optional
 from ..errors import Cancelled, RequestTimeout, TransportError, remote_error
 from ..protocol import jsonrpc
 from .cancel import CancelToken
-from .incoming import Handler
+from .incoming import MessageHandler
 from .interfaces import Channel, Delivery, Outlet, Reading
 from .pending import Clock, Pending
 from .tracing import Counters, Trace
@@ -28,12 +27,12 @@ class Caller:
     """Sends requests and notifications over one channel, and waits for the responses.
 
     :param channel: carries the bytes.
-    :param handler: words the cancel notices.
+    :param handler: writes the cancel notices.
     :param reading: how the channel is read.
     :param trace: called with "->" or "<-" and the bytes of each message.
     """
 
-    def __init__(self, channel: Channel, handler: Handler, reading: Reading, trace: Optional[Trace]) -> None:
+    def __init__(self, channel: Channel, handler: MessageHandler, reading: Reading, trace: Optional[Trace]) -> None:
         self._channel = channel
         self._handler = handler
         self._reading = reading
@@ -138,7 +137,7 @@ class Caller:
         try:
             return jsonrpc.dump(request)
         except (TypeError, ValueError) as error:
-            # Raised with a text of its own here, where no error of the caller's own functions can pass.
+            # Errors of user callbacks pass through call() too, so this error gets its own text.
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"{request.method!r} was not sent to {self.name}, since its params are not JSON: {error}") from error
 

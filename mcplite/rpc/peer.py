@@ -10,8 +10,8 @@ from typing import Any, ContextManager, Dict, List, Optional, Union
 
 from ..errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, SERVER_BUSY, ConnectionClosed, ProtocolError
 from ..protocol import jsonrpc
-from .incoming import BatchResponses, Handler, Incoming
-from .interfaces import Channel, Outlet, Reading, Sender
+from .incoming import BatchResponses, Incoming, MessageHandler
+from .interfaces import Channel, MessageSink, Outlet, Reading
 from .outgoing import Caller
 from .reading import CallerReading, LeaderFollowerReading
 from .threads import Workers
@@ -22,7 +22,7 @@ __all__ = ["Peer"]
 _log = logging.getLogger(__name__)
 
 
-class Peer(Caller, Sender):
+class Peer(Caller, MessageSink):
     """The other side of one channel.
 
     :param channel: carries the bytes; the peer closes it.
@@ -35,7 +35,7 @@ class Peer(Caller, Sender):
     :param shared: whether it speaks for many senders, each of which has request ids of its own.
     """
 
-    def __init__(self, channel: Channel, handler: Handler, *, workers: Workers, serving: bool = False,
+    def __init__(self, channel: Channel, handler: MessageHandler, *, workers: Workers, serving: bool = False,
                  limits: jsonrpc.JSONLimits = jsonrpc.DEFAULT_LIMITS, trace: Optional[Trace] = None,
                  shared: bool = False) -> None:
         self._workers = workers
@@ -45,11 +45,12 @@ class Peer(Caller, Sender):
         self._warnings = RateLog(_log)
         self._in_flight: Dict[Any, Incoming] = {}
         self._ended = threading.Event()
-        reading: Optional[Reading] = channel.create_reading(self._receive, self._fail, workers)
+        reading: Optional[Reading] = channel.create_reading(self._parse_and_route, self._fail, workers)
         if reading is None and serving:
-            reading = LeaderFollowerReading(channel, self._receive, self._refuse, self._fail, workers)
-        super().__init__(channel, handler, reading or CallerReading(channel, self._receive, self._fail, "mcplite reader"),
-                         trace)
+            reading = LeaderFollowerReading(channel, self._parse_and_route, self._answer_unreadable, self._fail, workers)
+        if reading is None:
+            reading = CallerReading(channel, self._parse_and_route, self._fail, "mcplite reader")
+        super().__init__(channel, handler, reading, trace)
 
     def start(self) -> None:
         """Start to read."""
@@ -68,15 +69,15 @@ class Peer(Caller, Sender):
         incoming.cancel(reason if isinstance(reason, str) else None)
         return True
 
-    def refuse_incoming(self, id: Union[int, str], code: int, message: str, sender: Any = None) -> None:
+    def refuse_incoming(self, id: Union[int, str], code: int, message: str, facts: Any = None) -> None:
         """Answer a request in progress with an error; what its handler returns later is dropped."""
-        incoming = self._in_flight.get((sender, id) if self._shared else id)
+        incoming = self._in_flight.get((facts, id) if self._shared else id)
         if incoming is not None:
             incoming.fail(code, message)
 
-    def drop_incoming(self, id: Union[int, str], sender: Any, reason: str) -> None:
-        """Cancel a request in progress whose sender has disconnected."""
-        incoming = self._in_flight.get((sender, id))
+    def drop_incoming(self, id: Union[int, str], facts: Any, reason: str) -> None:
+        """Cancel a request in progress whose client has disconnected; *facts* as given to :meth:`receive`."""
+        incoming = self._in_flight.get((facts, id))
         if incoming is not None:
             incoming.cancel(reason)
 
@@ -102,18 +103,19 @@ class Peer(Caller, Sender):
 
     # --- receiving: on the thread that reads, or on one that was handed a message -------------------
 
-    def _receive(self, data: bytes) -> None:
+    def _parse_and_route(self, data: bytes) -> None:
         self.receive(data, jsonrpc.parse(data, self._limits))
 
     def receive(self, data: bytes, message: jsonrpc.Message, outlet: Optional[Outlet] = None,
-                inline: bool = True, sender: Any = None) -> None:
+                inline: bool = True, facts: Any = None) -> None:
         """Process one message, which was read or handed in.
 
         :param data: the message as it came.
         :param message: the same, parsed.
         :param outlet: where its responses go; None is the channel.
         :param inline: whether a handler may run on this thread, if this is a server's side.
-        :param sender: who sent it, for its handler; compared by identity if this peer is shared.
+        :param facts: what the transport knows of it beside the message, for the handler; compared by identity if this peer
+            is shared.
         """
         if self._trace is not None:
             self._trace("<-", data)
@@ -121,11 +123,11 @@ class Peer(Caller, Sender):
         counters.messages_received += 1
         counters.bytes_received += len(data)
         if type(message) is jsonrpc.Batch:
-            self._receive_batch(message, outlet, sender)
+            self._receive_batch(message, outlet, facts)
         else:
-            self._route(message, None, outlet, inline, sender)
+            self._route(message, None, outlet, inline, facts)
 
-    def _receive_batch(self, batch: jsonrpc.Batch, outlet: Optional[Outlet], sender: Any) -> None:
+    def _receive_batch(self, batch: jsonrpc.Batch, outlet: Optional[Outlet], facts: Any) -> None:
         if not self._handler.accepts_batches():
             self._reject(jsonrpc.Invalid(None, INVALID_REQUEST, "arrays of messages are not part of this revision"),
                          outlet=outlet)
@@ -134,12 +136,12 @@ class Peer(Caller, Sender):
                        for item in batch.items)
         responses = BatchResponses(expected)
         for item in batch.items:
-            self._route(item, responses, outlet, False, sender)
+            self._route(item, responses, outlet, False, facts)
         if not expected and outlet is not None:
             outlet.finish(None)
 
     def _route(self, message: Any, batch: Optional[BatchResponses], outlet: Optional[Outlet], inline: bool,
-               sender: Any = None) -> None:
+               facts: Any = None) -> None:
         kind = type(message)
         if kind is jsonrpc.Response or kind is jsonrpc.Failure:
             self._on_response(message)
@@ -149,7 +151,7 @@ class Peer(Caller, Sender):
             except Exception:
                 _log.exception("notification %s of %s failed", jsonrpc.describe(message), self.name)
         elif kind is jsonrpc.Request:
-            self._on_request(message, batch, outlet, inline, sender)
+            self._on_request(message, batch, outlet, inline, facts)
         else:
             self._reject(message, batch, outlet)
 
@@ -162,9 +164,9 @@ class Peer(Caller, Sender):
             pending.complete(message)
 
     def _on_request(self, request: jsonrpc.Request, batch: Optional[BatchResponses], outlet: Optional[Outlet],
-                    inline: bool, sender: Any) -> None:
-        key = (sender, request.id) if self._shared else request.id
-        incoming = Incoming(self, key, request, batch, outlet, sender)
+                    inline: bool, facts: Any) -> None:
+        key = (facts, request.id) if self._shared else request.id
+        incoming = Incoming(self, key, request, batch, outlet, facts)
         with self._lock:
             duplicate = key in self._in_flight
             if not duplicate:
@@ -219,7 +221,7 @@ class Peer(Caller, Sender):
         except ConnectionClosed as error:
             _log.debug("not sent: %s", error)
 
-    def _refuse(self, error: ProtocolError) -> None:
+    def _answer_unreadable(self, error: ProtocolError) -> None:
         self._reject(jsonrpc.Invalid(None, PARSE_ERROR, str(error)))
 
     # --- sending -----------------------------------------------------------------------------------

@@ -19,9 +19,9 @@ from .interfaces import Channel
 __all__ = ["PipeChannel"]
 
 #: Bytes to read at once: a pipe holds 64 KiB, and a larger buffer only costs more to allocate.
-_CHUNK = 65536
+_CHUNK_BYTES = 65536
 #: Seconds after which a writer that waits for a full pipe checks whether the channel was closed.
-_SLICE = 0.2
+_SLICE_SECONDS = 0.2
 
 
 class PipeChannel(Channel):
@@ -107,7 +107,7 @@ class PipeChannel(Channel):
             try:
                 # One call into C: a signal handler that raises on this thread (Ctrl-C in a caller that
                 # reads its own response) runs before or after it, so no byte is taken and then lost.
-                lines.arrived.extend(map(os.read, (self._read_fd,), (_CHUNK,)))
+                lines.arrived.extend(map(os.read, (self._read_fd,), (_CHUNK_BYTES,)))
             except OSError as error:
                 self._ended = self.closed_error()
                 self._ended.__cause__ = error
@@ -161,7 +161,7 @@ class PipeChannel(Channel):
         remaining = None if deadline is None else deadline.remaining()
         if remaining is not None and remaining <= 0:
             raise RequestTimeout(f"{self.name} does not read its input, and its pipe is full")
-        pause = _SLICE if remaining is None else min(remaining, _SLICE)
+        pause = _SLICE_SECONDS if remaining is None else min(remaining, _SLICE_SECONDS)
         if hasattr(select, "poll"):
             poll = select.poll()
             poll.register(self._write_fd, select.POLLOUT)
@@ -205,7 +205,7 @@ class PipeChannel(Channel):
             if self._closed:
                 return
             self._closed = True
-        self.close_input(timeout=2 * _SLICE)
+        self.close_input(timeout=2 * _SLICE_SECONDS)
         os.close(self._read_fd)
         if self._watch_fd is not None:
             os.close(self._watch_fd)

@@ -20,11 +20,11 @@ __all__ = ["CallerReading", "LeaderFollowerReading", "PushedReading"]
 
 _log = logging.getLogger(__name__)
 #: Seconds for which no caller must have read before the daemon reads.
-_PAUSE = 0.02
+_PAUSE_SECONDS = 0.02
 #: Progress notifications that a caller collects, while more messages are buffered, before it runs the callbacks.
 _PROGRESS_AT_ONCE = 256
 #: Seconds that a handler may run on the leader's thread before another thread leads.
-_TICK = 0.002
+_TICK_SECONDS = 0.002
 
 
 class CallerReading(Reading):
@@ -137,7 +137,7 @@ class CallerReading(Reading):
         while not self._stop.is_set():
             if self._channel.interruptible:
                 waits = self._waits
-                self._stop.wait(_PAUSE)
+                self._stop.wait(_PAUSE_SECONDS)
                 if self._waits != waits or self._stop.is_set():
                     continue
             if self._role.setdefault("holder", self) is not self:
@@ -242,7 +242,7 @@ class LeaderFollowerReading(_PooledReading):
         #: Guards ``_leader`` and the watchdog's fields; held for assignments only.
         self._lock = threading.Lock()
         self._leader: Optional[int] = None
-        self._watchdog = Watchdog(self._lock, _TICK, self._replace_leader)
+        self._watchdog = Watchdog(self._lock, _TICK_SECONDS, self._replace_leader)
         self._stop = threading.Event()
         self._ended = threading.Event()
 

@@ -156,6 +156,11 @@ class Workers:
         return [f"{thread.name}:\n{''.join(traceback.format_stack(frames[thread.ident]))}"
                 for thread in threading.enumerate() if thread.ident in busy and thread.ident in frames]
 
+    def log_stuck(self, logger: logging.Logger) -> None:
+        """Log a warning for each task that still runs, with its stack: the server ends without it."""
+        for where in self.stuck():
+            logger.warning("a handler is still running at the end, in %s", where)
+
     def _pass_on(self) -> None:
         # Called with the lock held. Suspended tasks that return go first.
         if self._returning:

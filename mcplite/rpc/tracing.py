@@ -1,4 +1,4 @@
-"""What is noted of a connection: a trace of every message, counters, and warnings at a bounded rate.
+"""The records of a connection: a trace of every message, counters, and warnings at a bounded rate.
 
 The trace shows time, direction, size and text, with secrets masked (NS-31).
 """
@@ -23,9 +23,9 @@ _HARMLESS = frozenset({"progresstoken", "maxtokens", "inputtokens", "outputtoken
 _IN_TEXT = (
     (rb'(\\*"[^"\\]{0,64}(?:%s)[^"\\]{0,64}\\*"\s*:\s*)' % _WORDS.encode())
     + rb'("(?:[^"\\]|\\.)*"|[^\s,}\]\[{"\\]+|.*)')
-_SHOWN = 2000
+_SHOWN_CHARACTERS = 2000
 #: Bytes up to which a message is parsed. Longer ones are masked as text, and only as far as they are shown.
-_PARSED = 256 << 10
+_PARSED_BYTES = 256 << 10
 _VARIABLE = "MCPLITE_DEBUG"
 
 
@@ -76,7 +76,7 @@ class RateLog:
 
 def mask(data: bytes) -> bytes:
     """Return a JSON text with the values of keys that name secrets replaced, also in JSON within strings."""
-    if len(data) <= _PARSED:
+    if len(data) <= _PARSED_BYTES:
         try:
             value = json.loads(data)
             masked = _masked(value)
@@ -116,7 +116,7 @@ def _masked_text(data: bytes) -> bytes:
         return match.group(0) if key.lower() in _HARMLESS else match.group(1) + b'"***"'
 
     # Cut first, so that a megabyte of text costs no megabyte of matching.
-    return re.sub(_IN_TEXT, replace, data[:20 * _SHOWN], flags=re.IGNORECASE | re.DOTALL)
+    return re.sub(_IN_TEXT, replace, data[:20 * _SHOWN_CHARACTERS], flags=re.IGNORECASE | re.DOTALL)
 
 
 class Trace:
@@ -134,7 +134,7 @@ class Trace:
         """Write one message: *direction* is "->" for sent and "<-" for received."""
         # Masked before it is cut, so that a cut cannot leave half of a secret.
         text = mask(data).decode("utf-8", "backslashreplace")
-        shown = text if len(text) <= _SHOWN else text[:_SHOWN] + " ..."
+        shown = text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + " ..."
         now = time.time()
         stamp = time.strftime("%H:%M:%S", time.localtime(now)) + f".{int(now * 1000) % 1000:03d}"
         self._write(f"{stamp} {self._name} {direction} {len(data)} bytes {shown}")

@@ -1,6 +1,7 @@
 """Notices when a leader spends longer than one tick on a task, so that another thread can read on.
 
-The leader-follower reading of pipes and the HTTP server's poller each have one.
+The leader-follower reading of pipes and the HTTP server's poller each have one: a module of its own, so that this race
+is solved once.
 """
 
 import logging

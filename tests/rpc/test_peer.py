@@ -105,12 +105,12 @@ def test_a_shared_peer_keeps_the_ids_of_its_senders_apart(make, shared, answers)
 
     def task(incoming):
         assert go_on.wait(20)
-        incoming.respond({"who": incoming.sender})
+        incoming.respond({"who": incoming.facts})
 
     talk.handler.task = task
-    for sender in ("ann", "bob"):
+    for facts in ("ann", "bob"):
         data = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "x"}).encode()
-        talk.peer.receive(data, jsonrpc.parse(data), sender=sender)
+        talk.peer.receive(data, jsonrpc.parse(data), facts=facts)
     refused = None if shared else talk.hear()
     go_on.set()
     heard = [talk.hear() for answer in answers if answer is not None]

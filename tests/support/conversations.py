@@ -5,12 +5,12 @@ import threading
 
 from mcplite.protocol import jsonrpc
 from mcplite.rpc.channels import MemoryChannel
-from mcplite.rpc.incoming import Handler
+from mcplite.rpc.incoming import MessageHandler
 from mcplite.rpc.peer import Peer
 from mcplite.rpc.threads import Workers
 
 
-class Recorder(Handler):
+class Recorder(MessageHandler):
     """A handler that records notifications and runs the task that a test sets."""
 
     def __init__(self):

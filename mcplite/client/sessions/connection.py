@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Optional
 from ...errors import ProtocolError
 from ...protocol import jsonrpc
 from ...revisions import Revision
-from ...rpc.incoming import Handler, Incoming
+from ...rpc.incoming import Incoming, MessageHandler
 from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
 from ...rpc.threads import Mailbox, Workers
@@ -36,11 +36,11 @@ class ConnectionHandler:
         raise NotImplementedError
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
-        """See :meth:`Handler.on_request`."""
+        """See :meth:`MessageHandler.on_request`."""
         raise NotImplementedError
 
     def cancel_notice(self, id: int, reason: str) -> Optional[jsonrpc.Notification]:
-        """See :meth:`Handler.cancel_notice`."""
+        """See :meth:`MessageHandler.cancel_notice`."""
         return jsonrpc.Notification("notifications/cancelled", {"requestId": id, "reason": reason[:500]})
 
     def take_notification(self, method: str, params: Dict[str, Any]) -> bool:
@@ -57,7 +57,7 @@ class ConnectionHandler:
         """Called when the connection closes; wakes every thread that waits in the session."""
 
 
-class ServerConnection(Handler):
+class ServerConnection(MessageHandler):
     """One connection to a server, in either era.
 
     :param channel: the transport.
@@ -132,7 +132,7 @@ class ServerConnection(Handler):
         self._mailbox.stop()
         self.workers.stop()
 
-    # --- Handler: on the reader's thread --------------------------------------------------------------
+    # --- MessageHandler: on the reader's thread --------------------------------------------------------------
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
         return self.session.on_request(incoming)

@@ -22,7 +22,7 @@ Verifier = Callable[[str], Optional[Principal]]
 #: A token after "Bearer" (RFC 6750, section 2.1), with the spaces before it.
 _TOKEN = re.compile(r" +([A-Za-z0-9\-._~+/]+=*)")
 #: Characters of an ``Authorization`` header. Our own HTTP server's limit for a header line is only a little higher.
-_MOST = 8000
+_MAX_HEADER_CHARACTERS = 8000
 #: Shorter pieces of a token are not masked in logs: they are of no use to an attacker.
 _SHORTEST_MASKED = 12
 
@@ -54,7 +54,7 @@ def bearer_token(values: Sequence[str]) -> Optional[str]:
     value = values[0]
     if value[:6].lower() != "bearer" or value[6:7] not in ("", " "):
         return None
-    match = _TOKEN.fullmatch(value, 6) if len(value) <= _MOST else None
+    match = _TOKEN.fullmatch(value, 6) if len(value) <= _MAX_HEADER_CHARACTERS else None
     if match is None:
         raise Refused(400, "invalid_request", "the Authorization header must be 'Bearer' and one token")
     return match.group(1)
@@ -62,7 +62,7 @@ def bearer_token(values: Sequence[str]) -> Optional[str]:
 
 def is_token(text: str) -> bool:
     """Whether a text can be sent as a bearer token."""
-    return _TOKEN.fullmatch(" " + text) is not None and len(text) < _MOST - 10
+    return _TOKEN.fullmatch(" " + text) is not None and len(text) < _MAX_HEADER_CHARACTERS - 10
 
 
 class BearerAuth:

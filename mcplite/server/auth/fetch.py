@@ -19,7 +19,7 @@ __all__ = ["FetchError", "deadline", "fetch_json"]
 _SECONDS = 10.0
 _READ_SECONDS = 5.0
 #: Bytes of a response (AUTH-07, AUTH-38).
-_MOST = 1 << 20
+_MAX_BYTES = 1 << 20
 _PIECE = 8192
 Outcome = Union[Tuple[int, Any], Exception]
 
@@ -93,8 +93,8 @@ def _exchange(url: str, what: str, form: Optional[Mapping[str, str]], basic: Opt
             content = b""
             for piece in response.iter_content(_PIECE):
                 content += piece
-                if len(content) > _MOST:
-                    raise FetchError(f"{what} at {shown(url)} sent more than {_MOST} bytes")
+                if len(content) > _MAX_BYTES:
+                    raise FetchError(f"{what} at {shown(url)} sent more than {_MAX_BYTES} bytes")
                 if time.monotonic() > until:
                     raise FetchError(f"{what} at {shown(url)} did not answer within {_SECONDS:g} s")
     try:

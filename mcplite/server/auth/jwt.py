@@ -16,7 +16,7 @@ __all__ = ["JWTVerifier"]
 
 _log = logging.getLogger(__name__)
 #: The most seconds of leeway for clocks that differ (AUTH-04).
-_MOST_LEEWAY = 60.0
+_MAX_LEEWAY_SECONDS = 60.0
 #: Times from the year 5138 on are not valid.
 _LATEST = 1e11
 #: Claims that only tokens for other purposes have (AUTH-08).
@@ -64,8 +64,8 @@ class JWTVerifier:
             raise ValueError(f"algorithms={list(self._algorithms)!r}: supported are {', '.join(sorted(ALGORITHMS))};"
                              " algorithms with a shared secret are not, since a server that verifies such tokens could also"
                              " issue them")
-        if not 0 <= leeway <= _MOST_LEEWAY:
-            raise ValueError(f"leeway must be 0 to {_MOST_LEEWAY:g} seconds, not {leeway!r}")
+        if not 0 <= leeway <= _MAX_LEEWAY_SECONDS:
+            raise ValueError(f"leeway must be 0 to {_MAX_LEEWAY_SECONDS:g} seconds, not {leeway!r}")
         self._leeway = leeway
         self._types = None if token_types is None else frozenset(_short_type(kind) for kind in token_types)
         self._required = tuple(required)

@@ -26,9 +26,9 @@ _MOST_KEYS = 100
 #: Keys that are tried for a token that does not name its key.
 _MOST_TRIED = 8
 #: Seconds between two attempts to fetch a set (AUTH-07).
-_PAUSE = 60.0
+_PAUSE_SECONDS = 60.0
 #: Seconds between two attempts as long as no set has been fetched.
-_FIRST_PAUSE = 5.0
+_FIRST_PAUSE_SECONDS = 5.0
 #: Seconds after which a set is fetched again, so that revoked keys are dropped.
 _FRESH = 600.0
 #: Seconds for which a set is used while fetching it again fails.
@@ -217,7 +217,7 @@ class KeySet:
             with self._changed:
                 self._fetching = None
                 now = self._clock()
-                self._due = now + (_FIRST_PAUSE if self._keys is None and fetched is None else _PAUSE)
+                self._due = now + (_FIRST_PAUSE_SECONDS if self._keys is None and fetched is None else _PAUSE_SECONDS)
                 self._failure = failure
                 if fetched is not None:
                     self._keys, self._fetched = fetched, now

@@ -22,7 +22,7 @@ MOST_URIS = 10_000
 class Target(NamedTuple):
     """What one request is about.
 
-    :param handler: of a custom method, which replaces a built-in one; None for built-in methods.
+    :param custom_handler: of a custom method, which replaces a built-in one; None for built-in methods.
     :param entry: the tool, the prompt, or the reader of the resource; None if there is none.
     :param scopes: required of callers over HTTP.
     :param marks: the parameters of a tool that also travel in headers (MHDR-11).
@@ -30,7 +30,7 @@ class Target(NamedTuple):
         anything before it returns.
     """
 
-    handler: Optional[Callable[..., Any]]
+    custom_handler: Optional[Callable[..., Any]]
     entry: Any
     scopes: Scopes
     marks: "Sequence[Mark]"

@@ -117,7 +117,7 @@ class Context:
     @property
     def principal(self) -> Optional[Principal]:
         """The authenticated sender of this request, by its token or the host; None without authentication, as on stdio."""
-        return self.session.sender_of(self.incoming)
+        return self.session.principal_of(self.incoming)
 
     @property
     def trace_context(self) -> Dict[str, str]:
@@ -189,7 +189,7 @@ class Context:
         :returns: whether the connection is closed.
         """
         outlet = self.incoming.outlet
-        return outlet is not None and outlet.pause(retry)
+        return outlet is not None and outlet.close_connection(retry)
 
     def sleep(self, seconds: float) -> None:
         """Sleep; cancellation of the request ends it early.

@@ -68,7 +68,7 @@ def dispatch(context: Context, target: Target) -> Result:
     :raises RemoteError: the error for the client.
     """
     catalog, method = context.session.runtime.catalog, context.incoming.method
-    handler = _METHODS[method] if target.handler is None else _own
+    handler = _METHODS[method] if target.custom_handler is None else _own
     middleware = catalog.middleware
     if not middleware:
         return handler(context, target)
@@ -83,7 +83,7 @@ def dispatch(context: Context, target: Target) -> Result:
 
 
 def _own(context: Context, target: Target) -> Result:
-    own = target.handler
+    own = target.custom_handler
     assert own is not None
     result = _guarded(context.method, lambda: own(context.params, context))
     return {} if result is None else codec.encode(result, context.session.revision)

@@ -17,7 +17,7 @@ from ..catalog.targets import Target
 from ..limits import Limits
 from ..runtime.runtime import Runtime
 
-__all__ = ["Arrival", "KnownRoots", "Session", "Throttle"]
+__all__ = ["RequestFacts", "KnownRoots", "Session", "Throttle"]
 
 
 class Throttle:
@@ -50,8 +50,8 @@ class Throttle:
         return True
 
 
-class Arrival:
-    """What the HTTP endpoint knows of a request; it travels beside the message as the sender.
+class RequestFacts:
+    """The facts of one HTTP request that its handler needs: principal and target.
 
     :param principal: the authenticated sender, if any.
     :param target: what the request is about; None if that was not looked up.
@@ -88,7 +88,7 @@ class Session:
         """The key of the principal, to which sessions, states and waiting calls are bound; None without authentication."""
         return None if self.principal is None else self.principal.key
 
-    def sender_of(self, incoming: Incoming) -> Optional[Principal]:
+    def principal_of(self, incoming: Incoming) -> Optional[Principal]:
         """Return the authenticated sender of a request."""
         return self.principal
 

@@ -1,6 +1,7 @@
 """The HTTP endpoint without a socket: from requests to responses and event streams.
 
-A request passes :mod:`.origins`, :mod:`.authorization` and :mod:`.decision`, and is served by :mod:`.endpoint`.
+A request passes :mod:`.origins`, :mod:`.authorization` (its token), :mod:`.decision` and :mod:`.authorization` again (its
+scopes); :mod:`.endpoint` goes through these steps and carries out the decision.
 """
 
 from typing import Any

@@ -1,6 +1,7 @@
 """Authorization of an endpoint: bearer tokens, scopes, challenges, and the protected resource metadata (RFC 9728).
 
-Every request to the endpoint is checked here, after the origin policy (AUTH-12, AUS-24); only the metadata is public.
+Every request to the endpoint is authenticated here after the origin policy (AUTH-12, AUS-24), and authorized by its
+scopes once it is known what it asks for; only the metadata is public.
 """
 
 import json
@@ -13,15 +14,14 @@ from ...protocol import jsonrpc
 from ...protocol.http import challenges
 from ...protocol.http.headers import parse_host
 from ...protocol.http.wellknown import PROTECTED_RESOURCE, base_of
-from ..auth.principals import all_scopes, least_scopes
+from ..auth.principals import Principal, all_scopes, least_scopes
 from ..catalog.targets import Target
 from ..runtime.runtime import Runtime
-from .messages import HTTPRequest, HTTPResponse, Reject, names_modern
+from .messages import HTTPRequest, HTTPResponse, Rejection, names_modern
 from .origins import OriginPolicy
 
 if TYPE_CHECKING:
     from ..auth.bearer import BearerAuth, Refused
-    from ..auth.principals import Principal
 
 __all__ = ["Authorization"]
 
@@ -61,7 +61,7 @@ class Authorization:
 
     # --- authentication -------------------------------------------------------------------------------------
 
-    def authenticate(self, request: HTTPRequest) -> Optional[Reject]:
+    def authenticate(self, request: HTTPRequest) -> Optional[Rejection]:
         """Set the principal of a request, or return its refusal; does not read the body (AUS-10)."""
         auth = self._auth
         if auth is None:
@@ -82,19 +82,19 @@ class Authorization:
         # A POST is authorized with its message, so that one challenge names all required scopes (AUS-18).
         return None if request.method == "POST" else self.authorize(request, None)
 
-    def _refused(self, refusal: "Refused", auth: "BearerAuth", resource: Optional[str], request: HTTPRequest) -> Reject:
+    def _refused(self, refusal: "Refused", auth: "BearerAuth", resource: Optional[str], request: HTTPRequest) -> Rejection:
         if refusal.status >= 500:
             busy = refusal.status == 503
-            return Reject(refusal.status, refusal.description, SERVER_BUSY if busy else INTERNAL_ERROR,
-                          headers=[("Retry-After", "1")] if busy else [], close=True)
+            return Rejection(refusal.status, refusal.description, SERVER_BUSY if busy else INTERNAL_ERROR,
+                             headers=[("Retry-After", "1")] if busy else [], close=True)
         challenge = self._challenge(auth, resource, request, refusal.error, refusal.description if refusal.error else None,
                                     auth.scopes)
-        return Reject(refusal.status, refusal.description, INVALID_REQUEST, headers=[challenge], close=True)
+        return Rejection(refusal.status, refusal.description, INVALID_REQUEST, headers=[challenge], close=True)
 
     # --- authorization --------------------------------------------------------------------------------------
 
     def authorize(self, request: HTTPRequest, message: Optional[jsonrpc.Message],
-                  target: Optional[Target] = None) -> Optional[Reject]:
+                  target: Optional[Target] = None) -> Optional[Rejection]:
         """Return the refusal of a request whose sender lacks a scope; None if it may be served.
 
         :param message: the body of a POST.
@@ -114,14 +114,14 @@ class Authorization:
         if principal is None:
             _log.error("a request that requires the scopes %s was refused, since requests are not authenticated: give the"
                        " server auth=, or use a host that authenticates", " ".join(needed))
-            return Reject(403, text, id=id)
+            return Rejection(403, text, id=id)
         _log.info("a request of %r was refused: it requires the scopes %s, and has %s", principal.subject, " ".join(needed),
                   " ".join(sorted(principal.scopes)) or "none")
         challenge = self._challenge(auth, self._resource(request), request, "insufficient_scope", text,
                                     [*needed, *self._granted(principal, request)])
-        return Reject(403, text, id=id, headers=[challenge], close=message is None)
+        return Rejection(403, text, id=id, headers=[challenge], close=message is None)
 
-    def _granted(self, principal: "Principal", request: HTTPRequest) -> List[str]:
+    def _granted(self, principal: Principal, request: HTTPRequest) -> List[str]:
         """Return the scopes that a challenge repeats (AUS-19)."""
         auth = self._auth
         implies = {} if auth is None else auth.implies

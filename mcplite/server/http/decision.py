@@ -1,7 +1,8 @@
-"""Decides what to do with an HTTP request to the endpoint, after the origin and authorization checks.
+"""Decides what to do with an HTTP request, after the origin policy and authentication, before authorization by scope.
 
-:func:`decide` changes nothing and runs nothing: it returns one of the decisions below. The first check that fails decides
-the response, and all checks that do not need the body come before it is read.
+:func:`decide` reads the body and finds the session; it runs nothing and sends nothing. It returns one of the decisions
+below, which the endpoint carries out. The first check that fails decides the response, and all checks that do not need
+the body come before it is read.
 """
 
 from dataclasses import dataclass, replace
@@ -14,14 +15,14 @@ from ...protocol.http.headers import Headers, accepts, media_type
 from ...protocol.http.routing_headers import check_parameters, check_standard
 from ...revisions import DEFAULT_HTTP, Revision, find
 from ..catalog.targets import Target
-from .messages import SESSION, VERSION, HTTPRequest, Reject, UnreadableBody
+from .messages import SESSION, VERSION, HTTPRequest, Rejection, UnreadableBody
 from .origins import OriginPolicy
 from .session_ids import ClientDescription
 from .sessions import HTTPSession
 
 __all__ = [
-    "Accept", "Decision", "End", "Listen", "Note", "Preflight", "Resume", "Rules", "Run", "Serve", "Start", "decide",
-    "unreadable",
+    "AcceptMessage", "Decision", "EndSession", "NotifySessionless", "OpenGetStream", "Preflight", "ResumeStream", "Rules",
+    "ServeInSession", "ServeSessionless", "StartSession", "decide", "method_not_allowed", "unreadable",
 ]
 
 
@@ -33,7 +34,7 @@ class Preflight:
 
 
 @dataclass
-class Start:
+class StartSession:
     """Start a session with this ``initialize`` request."""
 
     data: bytes
@@ -43,7 +44,7 @@ class Start:
 
 
 @dataclass
-class Run:
+class ServeInSession:
     """Pass a message with requests to a session, and answer with the responses.
 
     Without sessions, ``session`` is None: the message is served on its own, for the client described by ``client``.
@@ -58,7 +59,7 @@ class Run:
 
 
 @dataclass
-class Accept:
+class AcceptMessage:
     """Pass a message without requests to a session, and answer 202 (HTTP-06)."""
 
     data: bytes
@@ -69,7 +70,7 @@ class Accept:
 
 
 @dataclass
-class Serve:
+class ServeSessionless:
     """Serve a sessionless request, whose headers match its body."""
 
     data: bytes
@@ -80,7 +81,7 @@ class Serve:
 
 
 @dataclass
-class Note:
+class NotifySessionless:
     """Pass on a sessionless notification, and answer 202 (H26-05)."""
 
     data: bytes
@@ -89,14 +90,14 @@ class Note:
 
 
 @dataclass
-class Listen:
+class OpenGetStream:
     """Open the session's common stream."""
 
     session: HTTPSession
 
 
 @dataclass
-class Resume:
+class ResumeStream:
     """Resume a stream after an event."""
 
     session: HTTPSession
@@ -105,13 +106,14 @@ class Resume:
 
 
 @dataclass
-class End:
+class EndSession:
     """End the session."""
 
     session: HTTPSession
 
 
-Decision = Union[Reject, Preflight, Start, Run, Accept, Serve, Note, Listen, Resume, End]
+Decision = Union[Rejection, Preflight, StartSession, ServeInSession, AcceptMessage, ServeSessionless, NotifySessionless,
+                 OpenGetStream, ResumeStream, EndSession]
 
 _NO_ID = "this request needs the Mcp-Session-Id that the response to 'initialize' had"
 _NO_SESSION = "there is no such session, or it has ended; send 'initialize' without a session id to start one"
@@ -179,52 +181,52 @@ def _named(headers: Headers) -> _Named:
 
 
 def decide(request: HTTPRequest, rules: Rules) -> Decision:
-    """Return what to do with a request to the endpoint that has passed the origin policy."""
+    """Return what to do with an authenticated request to the endpoint."""
     if request.method == "OPTIONS":
         headers = rules.origins.preflight(request.headers)
         if headers is not None:
             return Preflight(headers)
     if request.method == "POST":
-        return _posted(request, rules)
+        return _decide_post(request, rules)
     named = _named(request.headers)
     if rules.modern and named.modern:
-        return Reject(405, f"{request.method[:20]} is not offered here", headers=[("Allow", "POST")], close=True)  # H26-02
+        return method_not_allowed(request, "POST")  # H26-02
     if request.method not in ("GET", "DELETE") or not rules.sessions:
-        return Reject(405, f"{request.method[:20]} is not offered here", headers=[("Allow", rules.methods)], close=True)
+        return method_not_allowed(request, rules.methods)
     if request.method == "GET" and not accepts(request.headers.get("accept"), "text/event-stream"):
-        return Reject(406, "a GET needs 'Accept: text/event-stream'")
-    session = _session(request, named, rules)
-    if isinstance(session, Reject):
+        return Rejection(406, "a GET needs 'Accept: text/event-stream'")
+    session = _find_session(request, named, rules)
+    if isinstance(session, Rejection):
         return session
     if request.method == "DELETE":
-        return End(session)
+        return EndSession(session)
     last = request.headers.get("last-event-id")
     if last is None:
-        return Listen(session)
+        return OpenGetStream(session)
     stream, separator, event = last.partition("-")
     if not separator or not (_is_number(stream) and _is_number(event)):
         # Not 404, which would tell the client that its session has ended.
-        return Reject(400, "Last-Event-ID is not an event of this session")
-    return Resume(session, int(stream), int(event))
+        return Rejection(400, "Last-Event-ID is not an event of this session")
+    return ResumeStream(session, int(stream), int(event))
 
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 16
 
 
-def _posted(request: HTTPRequest, rules: Rules) -> Decision:
+def _decide_post(request: HTTPRequest, rules: Rules) -> Decision:
     headers = request.headers
     if (headers.get("content-encoding") or "identity").lower() != "identity":
-        return Reject(415, "compressed bodies are not supported", close=True)
+        return Rejection(415, "compressed bodies are not supported", close=True)
     if media_type(headers.get("content-type")) != "application/json":
-        return Reject(415, "a POST needs 'Content-Type: application/json'", close=True)
+        return Rejection(415, "a POST needs 'Content-Type: application/json'", close=True)
     if not accepts(headers.get("accept"), "application/json", "text/event-stream"):
-        return Reject(406, "a POST needs 'Accept: application/json, text/event-stream'", close=True)
+        return Rejection(406, "a POST needs 'Accept: application/json, text/event-stream'", close=True)
     named = _named(headers)
     try:
         data = request.read(rules.body_bytes)
     except UnreadableBody as error:
-        return Reject(error.status, str(error), close=True)
+        return Rejection(error.status, str(error), close=True)
     message: Any = jsonrpc.parse(data, rules.json)
     kind = type(message)
     if kind is jsonrpc.Invalid:
@@ -233,35 +235,35 @@ def _posted(request: HTTPRequest, rules: Rules) -> Decision:
     # A message is sessionless if it names such a revision in its body or header, or only sessionless clients ask so (ERA-18).
     if rules.modern and (not rules.legacy or named.modern or kind is jsonrpc.Request and (
             envelopes.claims(message.params) or named.session is None and message.method in rules.modern_methods)):
-        return _stateless(request, data, message, rules)
+        return _decide_sessionless(request, data, message, rules)
     if kind is jsonrpc.Request and message.method == "initialize" and named.session is None:
         refused = _version(named, rules)
-        return refused if isinstance(refused, Reject) else Start(data, message)
+        return refused if isinstance(refused, Rejection) else StartSession(data, message)
     session: Optional[HTTPSession] = None
     client: Optional[ClientDescription] = None
     if rules.sessions:
-        found = _session(request, named, rules)
-        if isinstance(found, Reject):
+        found = _find_session(request, named, rules)
+        if isinstance(found, Rejection):
             return replace(found, id=id)
         session, revision = found, found.session.revision
     else:
-        described = _client(request, named, rules)
-        if isinstance(described, Reject):
+        described = _read_client(request, named, rules)
+        if isinstance(described, Rejection):
             return replace(described, id=id)
         client, revision = described, described.revision
     if kind is jsonrpc.Request:
-        return Run(data, message, session, client, rules.resolve(message.method, message.params))
+        return ServeInSession(data, message, session, client, rules.resolve(message.method, message.params))
     if kind is not jsonrpc.Batch:
-        return Accept(data, message, session, client)
-    return _batch(data, message, session, client, revision)
+        return AcceptMessage(data, message, session, client)
+    return _decide_batch(data, message, session, client, revision)
 
 
-def _stateless(request: HTTPRequest, data: bytes, message: Any, rules: Rules) -> Decision:
+def _decide_sessionless(request: HTTPRequest, data: bytes, message: Any, rules: Rules) -> Decision:
     """Return what to do with a sessionless message; the order of the checks decides which error is reported."""
     if type(message) is jsonrpc.Notification:
-        return Note(data, message)
+        return NotifySessionless(data, message)
     if type(message) is not jsonrpc.Request:
-        return Reject(400, "in this revision a body must be one request or one notification")  # H26-03
+        return Rejection(400, "in this revision a body must be one request or one notification")  # H26-03
     params = message.params or {}
     try:
         if message.method == "initialize" and not envelopes.claims(params):
@@ -273,67 +275,72 @@ def _stateless(request: HTTPRequest, data: bytes, message: Any, rules: Rules) ->
         if target.marks:
             check_parameters(request.headers, params.get("arguments"), target.marks)
     except RemoteError as error:
-        return Reject(400, error.message, error.code, message.id, data=error.data)
-    return Serve(data, message, envelope, revision, target)
+        return Rejection(400, error.message, error.code, message.id, data=error.data)
+    return ServeSessionless(data, message, envelope, revision, target)
 
 
-def _batch(data: bytes, batch: jsonrpc.Batch, session: Optional[HTTPSession], client: Optional[ClientDescription],
+def _decide_batch(data: bytes, batch: jsonrpc.Batch, session: Optional[HTTPSession], client: Optional[ClientDescription],
            revision: Revision) -> Decision:
     if not revision.batches:
-        return Reject(400, "arrays of messages are not part of this revision")  # RPC-26
+        return Rejection(400, "arrays of messages are not part of this revision")  # RPC-26
     answers = {type(item) in (jsonrpc.Response, jsonrpc.Failure) for item in batch.items}
     if len(answers) > 1:
-        return Reject(400, "a batch must hold requests and notifications, or responses, but not both")  # RPC-27
+        return Rejection(400, "a batch must hold requests and notifications, or responses, but not both")  # RPC-27
     asks = any(type(item) is jsonrpc.Request or (type(item) is jsonrpc.Invalid and not item.answers)
                for item in batch.items)
-    return (Run if asks else Accept)(data, batch, session, client)
+    return (ServeInSession if asks else AcceptMessage)(data, batch, session, client)
 
 
-def unreadable(invalid: jsonrpc.Invalid) -> Reject:
+def method_not_allowed(request: HTTPRequest, allowed: str) -> Rejection:
+    """Return the refusal of a request whose HTTP method the path does not offer."""
+    return Rejection(405, f"{request.method[:20]} is not offered here", headers=[("Allow", allowed)], close=True)
+
+
+def unreadable(invalid: jsonrpc.Invalid) -> Rejection:
     """Return the refusal of a body that is not a JSON-RPC message."""
-    return Reject(413 if invalid.oversized else 400, invalid.message, invalid.code, None if invalid.answers else invalid.id)
+    return Rejection(413 if invalid.oversized else 400, invalid.message, invalid.code, None if invalid.answers else invalid.id)
 
 
-def _session(request: HTTPRequest, named: _Named, rules: Rules) -> Union[HTTPSession, Reject]:
+def _find_session(request: HTTPRequest, named: _Named, rules: Rules) -> Union[HTTPSession, Rejection]:
     version = _version(named, rules)
     if named.session is None:
-        return version if isinstance(version, Reject) else Reject(400, _NO_ID)  # SESS-06
+        return version if isinstance(version, Rejection) else Rejection(400, _NO_ID)  # SESS-06
     session = rules.find(named.session, request.owner)
     if session is None:
-        return Reject(404, _NO_SESSION)
-    if isinstance(version, Reject):
+        return Rejection(404, _NO_SESSION)
+    if isinstance(version, Rejection):
         return version
-    return session if version in (None, session.session.revision) or not _checks(session.session.revision) else Reject(
-        400, f"MCP-Protocol-Version is {version}, but the session uses {session.session.revision}")  # HDR-08
+    return _check_version(version, session.session.revision) or session
 
 
-def _checks(revision: Revision) -> bool:
-    return revision.version_header == "checked"
-
-
-def _client(request: HTTPRequest, named: _Named, rules: Rules) -> Union[ClientDescription, Reject]:
+def _read_client(request: HTTPRequest, named: _Named, rules: Rules) -> Union[ClientDescription, Rejection]:
     version = _version(named, rules)
-    if isinstance(version, Reject):
+    if isinstance(version, Rejection):
         return version
     if rules.mode == "stateless":
         return ClientDescription(version or DEFAULT_HTTP)  # HDR-03
     if named.session is None:
-        return Reject(400, _NO_ID)
+        return Rejection(400, _NO_ID)
     client = rules.read_id(named.session, request.owner)
     if client is None:
-        return Reject(404, _NO_SESSION)
-    if version not in (None, client.revision) and _checks(client.revision):
-        return Reject(400, f"MCP-Protocol-Version is {version}, but the session uses {client.revision}")
-    return client
+        return Rejection(404, _NO_SESSION)
+    return _check_version(version, client.revision) or client
 
 
-def _version(named: _Named, rules: Rules) -> Union[Revision, Reject, None]:
+def _check_version(version: Optional[Revision], agreed: Revision) -> Optional[Rejection]:
+    """Return the refusal of a request whose header names another revision than its session has agreed on (HDR-08)."""
+    if version in (None, agreed) or agreed.version_header != "checked":
+        return None
+    return Rejection(400, f"MCP-Protocol-Version is {version}, but the session uses {agreed}")
+
+
+def _version(named: _Named, rules: Rules) -> Union[Revision, Rejection, None]:
     """Return the revision that the header names; None if there is no header (HDR-03, HDR-05)."""
     if named.version is None:
         return None
     if named.revision is None or named.revision.modern:
         supported = [known.name for known in reversed(rules.revisions)]
-        return Reject(400, f"MCP-Protocol-Version: {named.version[:50]!r} is not supported; this server supports"
-                           f" {', '.join(supported)}", UNSUPPORTED_VERSION,
-                      data={"supported": supported, "requested": named.version[:200]})
+        return Rejection(400, f"MCP-Protocol-Version: {named.version[:50]!r} is not supported; this server supports"
+                              f" {', '.join(supported)}", UNSUPPORTED_VERSION,
+                         data={"supported": supported, "requested": named.version[:200]})
     return named.revision

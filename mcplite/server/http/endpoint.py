@@ -1,6 +1,7 @@
 """The HTTP endpoint of a server: one request in, one response out, independent of the host.
 
-A request passes three checks, in this order: the origin policy, authorization, and the decision what it asks for.
+A request passes four steps: the origin policy, authentication, the decision what it asks for, and authorization (its
+scopes). The transports, our own HTTP server and WSGI, call :meth:`Endpoint.handle` for each request.
 """
 
 import logging
@@ -14,14 +15,26 @@ from ...protocol.http.headers import check_header
 from ...revisions import Revision
 from ...rpc.deadline import Deadline
 from ...rpc.peer import Peer
-from ..handling.session import Arrival
+from ..handling.session import RequestFacts
 from ..runtime.runtime import Runtime
 from ..sessions.modern import SessionlessClient
 from ..sessions.opening import create_sessionless_peer
 from .authorization import Authorization
-from .decision import Accept, End, Listen, Note, Preflight, Resume, Rules, Run, Serve, Start, decide
+from .decision import (
+    AcceptMessage,
+    EndSession,
+    NotifySessionless,
+    OpenGetStream,
+    Preflight,
+    ResumeStream,
+    Rules,
+    ServeInSession,
+    ServeSessionless,
+    StartSession,
+    decide,
+)
 from .event_store import EventStore, MemoryEventStore
-from .messages import HTTPRequest, HTTPResponse, Reject, do_nothing, names_modern
+from .messages import HTTPRequest, HTTPResponse, Rejection, do_nothing, names_modern
 from .origins import OriginPolicy
 from .session_ids import ClientDescription, SessionIds
 from .sessions import HTTPSession, SessionTable, StreamsChannel, create_session_for_one_message, open_session
@@ -112,7 +125,7 @@ class Endpoint:
             response = self._handle(request)
         except Exception:
             _log.exception("%s %s failed", request.method, request.path)
-            response = self.refuse(Reject(500, "Internal error", INTERNAL_ERROR, close=True), request)
+            response = self.error_response(Rejection(500, "Internal error", INTERNAL_ERROR, close=True), request)
         origin = request.headers.get("origin")
         if origin is not None:
             response.headers.extend(self.origins.cors(origin))
@@ -121,51 +134,51 @@ class Endpoint:
     def _handle(self, request: HTTPRequest) -> HTTPResponse:
         refused = self.origins.check(request)
         if refused is not None:
-            return self.refuse(refused, request)
+            return self.error_response(refused, request)
         if self._closed:
-            return self.refuse(_stopping(), request)
+            return self.error_response(_stopping(), request)
         path = request.path.rstrip("/")
         public = self._public.get(path)
         if public is not None:
             return public(request)
         protected = self._protected.get(path)
         if protected is None:
-            return self.refuse(Reject(404, f"nothing is served at {request.path[:100]!r}; the endpoint is"
-                                           f" {request.mount + (self.path or '/')}", close=True), request)
+            return self.error_response(Rejection(404, f"nothing is served at {request.path[:100]!r}; the endpoint is"
+                                                      f" {request.mount + (self.path or '/')}", close=True), request)
         refused = self.authorization.authenticate(request)
-        return protected(request) if refused is None else self.refuse(refused, request)
+        return protected(request) if refused is None else self.error_response(refused, request)
 
     def _handle_endpoint(self, request: HTTPRequest) -> HTTPResponse:
         decision = decide(request, self._rules)
-        if isinstance(decision, (Start, Run, Accept, Serve, Note)):
+        if isinstance(decision, (StartSession, ServeInSession, AcceptMessage, ServeSessionless, NotifySessionless)):
             refused = self.authorization.authorize(request, decision.message, decision.target)
             decision = decision if refused is None else refused
-        if self._closed and not isinstance(decision, Reject):
-            return self.refuse(_stopping(), request)  # stopped while the body was read
-        if type(decision) is Run:
-            return self._run(request, decision)
-        if type(decision) is Accept:
-            return self._accept(decision)
-        if isinstance(decision, Reject):
-            return self.refuse(decision, request)
-        if type(decision) is Serve:
+        if self._closed and not isinstance(decision, Rejection):
+            return self.error_response(_stopping(), request)  # stopped while the body was read
+        if type(decision) is ServeInSession:
+            return self._serve_in_session(request, decision)
+        if type(decision) is AcceptMessage:
+            return self._accept_message(decision)
+        if isinstance(decision, Rejection):
+            return self.error_response(decision, request)
+        if type(decision) is ServeSessionless:
             return self._serve_sessionless(request, decision)
-        if isinstance(decision, Start):
-            return self._start(request, decision)
-        if isinstance(decision, Note):
+        if isinstance(decision, StartSession):
+            return self._start_session(request, decision)
+        if isinstance(decision, NotifySessionless):
             self._peer().receive(decision.data, decision.message)
             return HTTPResponse(202)
-        if isinstance(decision, Listen):
+        if isinstance(decision, OpenGetStream):
             return self._open_get_stream(request, decision)
-        if isinstance(decision, Resume):
-            return self._resume(request, decision)
-        if isinstance(decision, End):
+        if isinstance(decision, ResumeStream):
+            return self._resume_stream(request, decision)
+        if isinstance(decision, EndSession):
             self.sessions.end(decision.session, "the client has ended the session")
             return HTTPResponse(204)
         assert isinstance(decision, Preflight)
         return HTTPResponse(204, decision.headers)
 
-    def refuse(self, rejection: Reject, request: Optional[HTTPRequest] = None) -> HTTPResponse:
+    def error_response(self, rejection: Rejection, request: Optional[HTTPRequest] = None) -> HTTPResponse:
         """Return the response for a refused request.
 
         :param request: its revision decides the form of an error without an id.
@@ -180,39 +193,39 @@ class Endpoint:
 
     # --- POST -------------------------------------------------------------------------------------------
 
-    def _start(self, request: HTTPRequest, decision: Start) -> HTTPResponse:
+    def _start_session(self, request: HTTPRequest, decision: StartSession) -> HTTPResponse:
         self.enter()
         headers: List[Tuple[str, str]] = []
-        lasting = self._rules.sessions
-        if lasting and not self.sessions.room():
-            return self.refuse(self._busy(decision.message, "too many sessions are open"))
-        opened = (open_session(self.runtime, self._store, request.principal, self.sessions.now) if lasting
+        persistent = self._rules.sessions
+        if persistent and not self.sessions.room():
+            return self.error_response(_busy(decision.message, "too many sessions are open"))
+        opened = (open_session(self.runtime, self._store, request.principal, self.sessions.now) if persistent
                   else create_session_for_one_message(self.runtime, None))
         stream = EventStream(opened.streams)
-        opened.peer.receive(decision.data, decision.message, stream, sender=Arrival(request.principal, None))
+        opened.peer.receive(decision.data, decision.message, stream, facts=RequestFacts(request.principal, None))
         revision = opened.session.agreed
         kept = False
         if revision is not None and self._session_ids is not None:
             client = ClientDescription(revision, opened.session.client_info, opened.session.client_capabilities)
             headers.append(("Mcp-Session-Id", self._session_ids.issue(client, request.owner)))
-        elif revision is not None and lasting:
+        elif revision is not None and persistent:
             opened.streams.priming = revision.priming_event
             kept = self.sessions.add(opened)
             if not kept:
                 opened.end("too many sessions are open")
-                return self.refuse(self._busy(decision.message, "too many sessions are open"))
+                return self.error_response(_busy(decision.message, "too many sessions are open"))
             headers.append(("Mcp-Session-Id", opened.id))
         if not kept:
             opened.end("the session was for one message")  # a refused initialize leaves no session behind (SEC-53)
         return self._answered(stream, headers)
 
-    def _run(self, request: HTTPRequest, decision: Run) -> HTTPResponse:
+    def _serve_in_session(self, request: HTTPRequest, decision: ServeInSession) -> HTTPResponse:
         session = decision.session
         message = decision.message
         if session is None:
             self.enter()
             temporary = create_session_for_one_message(self.runtime, decision.client)
-            response = self._serve(request, temporary, decision)
+            response = self._serve_on_stream(request, temporary, decision)
             if response.streaming:
                 body = response.body
                 assert isinstance(body, EventBody)
@@ -221,14 +234,14 @@ class Endpoint:
                 temporary.end("the message has been answered")
             return response
         if session.peer.in_flight >= self.limits.running_per_session:
-            return self.refuse(self._busy(message, "this session has too many requests in progress"))
-        return self._serve(request, session, decision)
+            return self.error_response(_busy(message, "this session has too many requests in progress"))
+        return self._serve_on_stream(request, session, decision)
 
-    def _serve(self, request: HTTPRequest, session: HTTPSession, decision: Run) -> HTTPResponse:
+    def _serve_on_stream(self, request: HTTPRequest, session: HTTPSession, decision: ServeInSession) -> HTTPResponse:
         limits, message, peer = self.limits, decision.message, session.peer
         stream = EventStream(session.streams)
         inline = request.inline and decision.target is not None and decision.target.may_run_inline
-        peer.receive(decision.data, message, stream, inline, sender=Arrival(request.principal, decision.target))
+        peer.receive(decision.data, message, stream, inline, facts=RequestFacts(request.principal, decision.target))
         if stream.wait_first(limits.commit_seconds):
             return self._answered(stream, [], request)
         if not stream.begun and type(message) is jsonrpc.Request:
@@ -247,16 +260,17 @@ class Endpoint:
                     self.runtime, StreamsChannel(self._sessionless_streams))
         return peer
 
-    def _serve_sessionless(self, request: HTTPRequest, decision: Serve) -> HTTPResponse:
+    def _serve_sessionless(self, request: HTTPRequest, decision: ServeSessionless) -> HTTPResponse:
         limits, message, peer = self.limits, decision.message, self._peer()
-        client = SessionlessClient(decision.envelope, decision.revision, decision.target, request.principal, request.alone)
+        client = SessionlessClient(decision.envelope, decision.revision, decision.target, request.principal,
+                                   request.single_process)
         stream = EventStream(self._sessionless_streams)
         # H26-10: closing the response stream cancels the call.
         stream.on_hang_up = lambda: peer.drop_incoming(message.id, client, "the client has closed the connection")
         if message.method == "subscriptions/listen":
             _end_at_expiry(stream.first, request, lambda: self.runtime.subscriptions.end(peer, client))
         inline = request.inline and decision.target.may_run_inline
-        peer.receive(decision.data, message, stream, inline, sender=client)
+        peer.receive(decision.data, message, stream, inline, facts=client)
         waited = 0.0
         while not stream.wait_first(min(_PROBE_SECONDS, limits.commit_seconds)):
             waited += min(_PROBE_SECONDS, limits.commit_seconds)
@@ -265,7 +279,7 @@ class Endpoint:
             if stream.begun and waited >= limits.commit_seconds:
                 stream.commit()
             elif waited >= limits.queue_seconds:
-                peer.refuse_incoming(message.id, SERVER_BUSY, _QUEUED_TOO_LONG, sender=client)
+                peer.refuse_incoming(message.id, SERVER_BUSY, _QUEUED_TOO_LONG, facts=client)
         return self._answered(stream, [], request, decision.revision)
 
     def _answered(self, stream: EventStream, headers: List[Tuple[str, str]], request: Optional[HTTPRequest] = None,
@@ -287,7 +301,7 @@ class Endpoint:
         status = revision.http_status.get(stream.code, 200) if revision is not None and fixed else 200
         return HTTPResponse(status, [_JSON, *headers], [stream.answer])
 
-    def _accept(self, decision: Accept) -> HTTPResponse:
+    def _accept_message(self, decision: AcceptMessage) -> HTTPResponse:
         session = decision.session
         if session is not None:
             session.peer.receive(decision.data, decision.message)
@@ -297,26 +311,22 @@ class Endpoint:
             temporary.end("the message has been handled")
         return HTTPResponse(202)
 
-    def _busy(self, message: Any, why: str) -> Reject:
-        id = message.id if type(message) is jsonrpc.Request else None
-        return Reject(503, f"Server busy: {why}; try again later", SERVER_BUSY, id, headers=_BUSY)
-
     # --- GET --------------------------------------------------------------------------------------------
 
-    def _open_get_stream(self, request: HTTPRequest, decision: Listen) -> HTTPResponse:
+    def _open_get_stream(self, request: HTTPRequest, decision: OpenGetStream) -> HTTPResponse:
         common = decision.session.streams.common
         reader = common.reader
         if reader is not None:
             if not reader.disconnected():
                 # Each of two readers would miss the other's messages (HTTP-31, SEC-55).
-                return self.refuse(Reject(409, "this session has a GET stream already"))
+                return self.error_response(Rejection(409, "this session has a GET stream already"))
             common.detach(reader)
         return self.open_stream(request, common.attach)
 
-    def _resume(self, request: HTTPRequest, decision: Resume) -> HTTPResponse:
+    def _resume_stream(self, request: HTTPRequest, decision: ResumeStream) -> HTTPResponse:
         stream = decision.session.streams.find(decision.stream)
         if stream is None:
-            return self.refuse(Reject(400, _EVENT_NOT_KEPT))
+            return self.error_response(Rejection(400, _EVENT_NOT_KEPT))
         if stream.is_over(decision.event):
             # A cancelled call has no response. After an empty stream clients would reconnect again and again; status 204
             # tells an event source to stop reconnecting.
@@ -336,12 +346,11 @@ class Endpoint:
             if not full:
                 self._open_streams += 1
         if full:
-            return self.refuse(Reject(503, "Server busy: too many streams are open; try again later", SERVER_BUSY,
-                                      headers=_BUSY))
+            return self.error_response(_busy(None, "too many streams are open"))
         body = attach()
         if body is None:
             self._count_closed_stream()
-            return self.refuse(Reject(400, _EVENT_NOT_KEPT))
+            return self.error_response(Rejection(400, _EVENT_NOT_KEPT))
         body.disconnected = request.disconnected
         _end_at_expiry(body, request)
 
@@ -401,8 +410,7 @@ class Endpoint:
         if workers is None:
             return
         if not workers.drain(Deadline(seconds), waiting=True):
-            for where in workers.stuck():
-                _log.warning("a handler is still running at the end, in %s", where)
+            workers.log_stuck(_log)
         self.runtime.leave()
 
 
@@ -412,8 +420,13 @@ def _end_at_expiry(body: Optional[EventBody], request: HTTPRequest, end: Callabl
         body.end_after(request.principal.expires_at - time.time(), end)
 
 
-def _stopping() -> Reject:
-    return Reject(503, "the server is stopping", SERVER_BUSY, headers=_BUSY, close=True)
+def _busy(message: Any, why: str) -> Rejection:
+    id = message.id if type(message) is jsonrpc.Request else None
+    return Rejection(503, f"Server busy: {why}; try again later", SERVER_BUSY, id, headers=_BUSY)
+
+
+def _stopping() -> Rejection:
+    return Rejection(503, "the server is stopping", SERVER_BUSY, headers=_BUSY, close=True)
 
 
 def _plain(route: Route) -> Callable[[HTTPRequest], HTTPResponse]:

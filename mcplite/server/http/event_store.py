@@ -1,4 +1,7 @@
-"""Keeps the events of streams, for clients that resume a stream."""
+"""Keeps the events of streams, for clients that resume a stream.
+
+:mod:`.streams` writes and reads the store. A user who wants events to outlive the process passes a store of their own.
+"""
 
 import threading
 import time

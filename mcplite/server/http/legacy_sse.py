@@ -11,10 +11,10 @@ from ...errors import SERVER_BUSY
 from ...protocol import jsonrpc
 from ...protocol.http.headers import accepts, media_type
 from ...protocol.http.sse import encode_event
-from ..handling.session import Arrival
-from .decision import unreadable
+from ..handling.session import RequestFacts
+from .decision import method_not_allowed, unreadable
 from .endpoint import Endpoint
-from .messages import HTTPRequest, HTTPResponse, Reject, UnreadableBody
+from .messages import HTTPRequest, HTTPResponse, Rejection, UnreadableBody
 from .sessions import open_session
 
 __all__ = ["LegacySSE"]
@@ -43,19 +43,18 @@ class LegacySSE:
     def _connect(self, request: HTTPRequest) -> HTTPResponse:
         endpoint, table = self._endpoint, self._sessions
         if request.method != "GET":
-            return endpoint.refuse(Reject(405, f"{request.method[:20]} is not offered here", headers=[("Allow", "GET")],
-                                          close=True))
+            return endpoint.error_response(method_not_allowed(request, "GET"))
         if not accepts(request.headers.get("accept"), "text/event-stream"):
-            return endpoint.refuse(Reject(406, "a GET needs 'Accept: text/event-stream'"))
-        busy = Reject(503, "Server busy: too many sessions are open; try again later", SERVER_BUSY,
-                      headers=[("Retry-After", "1")])
+            return endpoint.error_response(Rejection(406, "a GET needs 'Accept: text/event-stream'"))
+        busy = Rejection(503, "Server busy: too many sessions are open; try again later", SERVER_BUSY,
+                         headers=[("Retry-After", "1")])
         if not table.room():
-            return endpoint.refuse(busy)
+            return endpoint.error_response(busy)
         endpoint.enter()
         session = open_session(endpoint.runtime, None, request.principal, table.now)
         if not table.add(session):
             session.end("too many sessions are open")
-            return endpoint.refuse(busy)
+            return endpoint.error_response(busy)
         path = f"{request.mount}{self._post_path}?session_id={session.id}"
         session.streams.common.send_event(encode_event(path.encode("ascii"), event="endpoint"))  # LSSE-02
         response = endpoint.open_stream(request, session.streams.common.attach,
@@ -67,31 +66,32 @@ class LegacySSE:
     def _post(self, request: HTTPRequest) -> HTTPResponse:
         endpoint = self._endpoint
         if request.method != "POST":
-            return endpoint.refuse(Reject(405, f"{request.method[:20]} is not offered here", headers=[("Allow", "POST")],
-                                          close=True))
+            return endpoint.error_response(method_not_allowed(request, "POST"))
         if media_type(request.headers.get("content-type")) != "application/json":
-            return endpoint.refuse(Reject(415, "a POST needs 'Content-Type: application/json'", close=True))
+            return endpoint.error_response(Rejection(415, "a POST needs 'Content-Type: application/json'", close=True))
         named = parse_qs(request.query).get("session_id", [""])
         session = self._sessions.find(named[0], request.owner)
         if session is None:
-            return endpoint.refuse(Reject(404, "there is no such session; open one at " + self._stream_path, close=True))
+            return endpoint.error_response(
+                Rejection(404, "there is no such session; open one at " + self._stream_path, close=True))
         try:
             data = request.read(endpoint.limits.message_bytes)
         except UnreadableBody as error:
-            return endpoint.refuse(Reject(error.status, str(error), close=True))
+            return endpoint.error_response(Rejection(error.status, str(error), close=True))
         message = jsonrpc.parse(data, endpoint.runtime.json_limits)
         if isinstance(message, jsonrpc.Invalid):
-            return endpoint.refuse(unreadable(message))
+            return endpoint.error_response(unreadable(message))
         if isinstance(message, jsonrpc.Request) and session.peer.in_flight >= endpoint.limits.running_per_session:
-            return endpoint.refuse(Reject(503, "Server busy: this session has too many requests in progress", SERVER_BUSY,
-                                          message.id, headers=[("Retry-After", "1")]))
+            return endpoint.error_response(
+                Rejection(503, "Server busy: this session has too many requests in progress", SERVER_BUSY, message.id,
+                          headers=[("Retry-After", "1")]))
         target = None
         if type(message) is jsonrpc.Request:
             target = endpoint.runtime.catalog.resolve(message.method, message.params)
         refused = endpoint.authorization.authorize(request, message, target)
         if refused is not None:
-            return endpoint.refuse(refused)
+            return endpoint.error_response(refused)
         # Not inline: the response is sent on the stream, and this request is answered at once (LSSE-08).
-        session.peer.receive(data, message, None, inline=False, sender=Arrival(request.principal, target))
+        session.peer.receive(data, message, None, inline=False, facts=RequestFacts(request.principal, target))
         return HTTPResponse(202, [("Content-Type", "text/plain")], [b"Accepted"])
 

@@ -4,18 +4,16 @@ The hosts are :mod:`mcplite.server.transports`: our own HTTP server and WSGI.
 """
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Callable, Iterable, Iterator, List, Optional, Tuple
+from typing import Callable, Iterable, Iterator, List, Optional, Tuple
 
 from ...errors import INVALID_REQUEST
 from ...protocol import jsonrpc
 from ...protocol.http.headers import Headers
 from ...revisions import find
-
-if TYPE_CHECKING:
-    from ..auth.principals import Principal
+from ..auth.principals import Principal
 
 __all__ = [
-    "HTTPRequest", "HTTPResponse", "Reject", "SESSION", "StreamingBody", "UnreadableBody", "VERSION", "do_nothing",
+    "HTTPRequest", "HTTPResponse", "Rejection", "SESSION", "StreamingBody", "UnreadableBody", "VERSION", "do_nothing",
     "names_modern", "never_disconnected",
 ]
 
@@ -64,15 +62,15 @@ class HTTPRequest:
     #: The peer's address, for the log.
     remote: str = ""
     #: The sender, from the host or, where tokens are required, from the token; None if not authenticated.
-    principal: "Optional[Principal]" = None
+    principal: Optional[Principal] = None
     #: The port that the request arrived at, if it is known.
     port: Optional[int] = None
     #: Returns whether the client has disconnected, as far as the host can tell.
     disconnected: Callable[[], bool] = never_disconnected
     #: Whether a handler may run on this thread.
     inline: bool = False
-    #: Whether this process gets all requests, so that state of one request is there for the next.
-    alone: bool = True
+    #: Whether one process gets all requests of a client, so that state of one request is there for the next.
+    single_process: bool = True
 
     @property
     def owner(self) -> Optional[str]:
@@ -130,7 +128,7 @@ class HTTPResponse:
 
 
 @dataclass
-class Reject:
+class Rejection:
     """The refusal of a request: a JSON-RPC error as body, without an id unless one could be read (HTTP-07)."""
 
     status: int

@@ -2,7 +2,7 @@
 
 Protects against DNS rebinding and cross-site requests: a web page in a browser can send requests to a server on the
 same machine, and the two headers reveal it (HTTP-32 to HTTP-34). This is the first check of every request, for every
-path and method; :mod:`.authorization` is the second, :mod:`.decision` the third.
+path and method; :mod:`.endpoint` says which steps follow.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import List, Optional, Sequence, Tuple
 
 from ...protocol.http.headers import Headers, parse_host, parse_origin
 from ...protocol.http.wellknown import is_loopback
-from .messages import HTTPRequest, Reject
+from .messages import HTTPRequest, Rejection
 
 __all__ = ["LOOPBACK", "OriginPolicy"]
 
@@ -57,15 +57,15 @@ class OriginPolicy:
         """Whether all accepted hosts are loopback names, so that only clients on this machine can use the endpoint."""
         return not self._any_host and all(is_loopback(host) for host, _ in self._hosts)
 
-    def check(self, request: HTTPRequest) -> Optional[Reject]:
+    def check(self, request: HTTPRequest) -> Optional[Rejection]:
         """Return the refusal of a request to a host, or from an origin, that is not accepted; else None."""
         host, origin = request.headers.get("host"), request.headers.get("origin")
         if not self.admits_host(host):
-            return Reject(421, f"this server does not accept requests for the host {(host or '')[:100]!r};"
-                               " its allowed_hosts lists the accepted names", close=True)
+            return Rejection(421, f"this server does not accept requests for the host {(host or '')[:100]!r};"
+                                  " its allowed_hosts lists the accepted names", close=True)
         if not self.admits_origin(origin):
-            return Reject(403, f"web pages of the origin {(origin or '')[:100]!r} may not use this server;"
-                               " its allowed_origins lists the accepted origins", close=True)
+            return Rejection(403, f"web pages of the origin {(origin or '')[:100]!r} may not use this server;"
+                                  " its allowed_origins lists the accepted origins", close=True)
         return None
 
     def admits_host(self, value: Optional[str]) -> bool:

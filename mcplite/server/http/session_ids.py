@@ -1,4 +1,7 @@
-"""Self-contained, signed session ids: any process with the key can serve the session."""
+"""Self-contained, signed session ids: any process with the key can serve the session.
+
+The endpoint of a fleet uses them; a server of one process keeps its sessions in :mod:`.sessions`.
+"""
 
 import json
 import secrets

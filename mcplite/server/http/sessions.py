@@ -6,13 +6,14 @@ Sessions are expired when the table is used; no thread watches them.
 import secrets
 import threading
 import time
-from typing import TYPE_CHECKING, Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional
 
 from ...errors import ConnectionClosed
 from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
 from ...rpc.reading import PushedReading
 from ...rpc.threads import Workers
+from ..auth.principals import Principal
 from ..limits import Limits
 from ..runtime.runtime import Runtime
 from ..sessions.legacy import LegacySession
@@ -20,10 +21,6 @@ from ..sessions.opening import create_session
 from .event_store import EventStore
 from .session_ids import ClientDescription
 from .streams import StreamSet
-
-if TYPE_CHECKING:
-    from ..auth.principals import Principal
-
 
 __all__ = ["HTTPSession", "SessionTable", "StreamsChannel", "create_session_for_one_message", "open_session"]
 
@@ -163,7 +160,7 @@ class SessionTable:
             session.end(why)
 
 
-def open_session(runtime: Runtime, store: Optional[EventStore], principal: "Optional[Principal]", now: float,
+def open_session(runtime: Runtime, store: Optional[EventStore], principal: Optional[Principal], now: float,
                  id: Optional[str] = None) -> HTTPSession:
     """Return a new session for many messages, which is not in a table yet.
 

@@ -125,7 +125,7 @@ class EventStream(Outlet):
 
     # --- for handlers -----------------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def handler_started(self) -> None:
         self.begun = True
 
     def send(self, data: bytes) -> bool:
@@ -166,7 +166,7 @@ class EventStream(Outlet):
                 self._put(data)
             self._finish()
 
-    def pause(self, retry: Optional[float]) -> bool:
+    def close_connection(self, retry: Optional[float]) -> bool:
         """Tell the client when to reconnect, and end the body that reads the stream (HTTP-14, HTTP-16)."""
         with self._changed:
             if self._finished or not self._streams.priming or self._streams.store is None:

@@ -13,7 +13,7 @@ from ...protocol.state import Journal, bound_to, open_sealed, seal
 __all__ = ["MemoryStateStore", "States", "StoredState"]
 
 #: Characters of a state, which travels in the body of a request.
-_MOST = 65_536
+_MAX_LENGTH = 65_536
 
 
 class StoredState:
@@ -95,15 +95,15 @@ class States:
         text = seal(content, self._keys[0], bound_to(self._server, owner, method, params))
         if self._stored is not None:
             return self._stored.keep(text, self._seconds)
-        if len(text) > _MOST:
-            raise ValueError(f"the answers and notes of this call take {len(text)} bytes, and {_MOST} can travel; note less"
-                             " with ctx.once, or keep them in a store: Server(state_store=StoredState(...))")
+        if len(text) > _MAX_LENGTH:
+            raise ValueError(f"the answers and notes of this call take {len(text)} bytes, and {_MAX_LENGTH} can travel;"
+                             " note less with ctx.once, or keep them in a store: Server(state_store=StoredState(...))")
         return text
 
     def open(self, state: str, owner: Optional[str], method: str, params: Mapping[str, Any]) -> Optional[Journal]:
         """Return the journal in a state; None if it is forged, expired, used already, or for another request or owner."""
         text = state if self._stored is None else self._stored.take(state)
-        if text is None or len(text) > 2 * _MOST + 1024 and self._stored is None:
+        if text is None or len(text) > 2 * _MAX_LENGTH + 1024 and self._stored is None:
             return None
         content = open_sealed(text, self._keys, bound_to(self._server, owner, method, params))
         return None if content is None else Journal.load(content, self._clock())

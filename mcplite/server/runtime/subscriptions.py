@@ -121,7 +121,7 @@ class ListenRequests:
         if full:
             raise RemoteError("Server busy: too many clients listen; try again later", code=SERVER_BUSY)
         if incoming.outlet is not None:
-            incoming.outlet.begin()
+            incoming.outlet.handler_started()
         incoming.token.add_callback(lambda: self._cancelled(request))
         request.begin({"notifications": honoured})
 
@@ -159,14 +159,14 @@ class ListenRequests:
             if request.wants(method, uri):
                 request.notify(method, uri)
 
-    def end(self, peer: Any, sender: Any = None) -> None:
+    def end(self, peer: Any, facts: Any = None) -> None:
         """End all requests of one connection, each with a result that says so (SUBS-11).
 
-        :param sender: ends only what this one has sent.
+        :param facts: ends only the request that came with these; see :meth:`Peer.receive`.
         """
         with self._lock:
             ending: List[_ListenRequest] = [request for request in self._requests if request.incoming.peer is peer
-                                            and sender in (None, request.incoming.sender)]
+                                            and facts in (None, request.incoming.facts)]
             for request in ending:
                 del self._requests[request]
         for request in ending:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Set
 from ...errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError, ProtocolError
 from ...protocol import codec, jsonrpc
 from ...revisions import NEWEST_LEGACY, Revision, find
-from ...rpc.incoming import Handler, Incoming
+from ...rpc.incoming import Incoming, MessageHandler
 from ...types import ClientCapabilities, Implementation
 from ..auth.principals import Principal
 from ..handling.context import LEVELS, Context, log_params, rank
 from ..handling.dispatch import answer_request
-from ..handling.session import Arrival, KnownRoots, Session
+from ..handling.session import KnownRoots, RequestFacts, Session
 from ..runtime.runtime import OpenSession, Runtime
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _DEFAULT_LEVEL = "info"
 _STATEFUL_METHODS = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 
 
-class LegacySession(Session, OpenSession, Handler):
+class LegacySession(Session, OpenSession, MessageHandler):
     """One client of the handshake era, from its ``initialize`` to the end of its connection.
 
     Its state is the client's own: nothing of it is shared with another session (LOG-05, SAFE-16).
@@ -94,10 +94,10 @@ class LegacySession(Session, OpenSession, Handler):
         if method in self.revision.server_notifications:
             self.peer.notify(method, {"elicitationId": elicitation_id})
 
-    def sender_of(self, incoming: Incoming) -> Optional[Principal]:
+    def principal_of(self, incoming: Incoming) -> Optional[Principal]:
         # Each request has its own token, and a later token may have fewer scopes.
-        arrival: Optional[Arrival] = incoming.sender
-        return self.principal if arrival is None else arrival.principal or self.principal
+        facts: Optional[RequestFacts] = incoming.facts
+        return self.principal if facts is None else facts.principal or self.principal
 
     # --- subscriptions and changes ------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class LegacySession(Session, OpenSession, Handler):
         except MCPError as error:
             _log.debug("%s was not sent: %s", method, error)
 
-    # --- Handler: on the reading thread ---------------------------------------------------------------
+    # --- MessageHandler: on the reading thread ---------------------------------------------------------------
 
     def accepts_batches(self) -> bool:
         return self.agreed is not None and self.agreed.batches
@@ -150,11 +150,11 @@ class LegacySession(Session, OpenSession, Handler):
         if self.agreed is None:
             incoming.fail(INVALID_REQUEST, f"{method!r} came before 'initialize'")
             return None
-        arrival: Optional[Arrival] = incoming.sender
-        target = None if arrival is None else arrival.target
+        facts: Optional[RequestFacts] = incoming.facts
+        target = None if facts is None else facts.target
         if target is None:
             target = self._catalog.resolve(method, incoming.params)
-        if target.handler is None and not (method in self.agreed.client_requests and self._offers(method)):
+        if target.custom_handler is None and not (method in self.agreed.client_requests and self._offers(method)):
             incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
             return None
         return functools.partial(answer_request, Context(self, incoming, self.create_asker), target)

@@ -24,7 +24,7 @@ from ...types import ClientCapabilities, Implementation
 from ..auth.principals import Principal
 from ..catalog.targets import Target
 from ..handling.context import Context, rank
-from ..handling.session import Arrival, Session
+from ..handling.session import RequestFacts, Session
 from ..runtime.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -41,25 +41,25 @@ _RESERVED = range(-32099, -32019)
 _OPEN = frozenset({INVALID_PARAMS, INTERNAL_ERROR})
 
 
-class SessionlessClient(Arrival):
+class SessionlessClient(RequestFacts):
     """The client that has sent one request over HTTP, without a session.
 
     :param envelope: of the request, which was compared with its headers.
     :param revision: of the request.
     :param target: what the request is about.
     :param principal: the authenticated sender; None without authentication.
-    :param alone: whether all requests of a client reach this process, so that a handler may wait for the next one.
+    :param single_process: whether one process gets all requests of a client, so that a handler may wait for the next one.
     """
 
-    __slots__ = ("envelope", "revision", "alone")
+    __slots__ = ("envelope", "revision", "single_process")
 
     def __init__(self, envelope: Envelope, revision: Revision, target: Target, principal: Optional[Principal],
-                 alone: bool) -> None:
+                 single_process: bool) -> None:
         self.envelope = envelope
         self.revision = revision
         self.target = target
         self.principal = principal
-        self.alone = alone
+        self.single_process = single_process
 
 
 class ModernSession(Session):
@@ -104,7 +104,7 @@ class ModernSession(Session):
             from ..handling.replay import ReplayAsker
 
             return ReplayAsker(context, self.journal, self.given)
-        if self._client is not None and not self._client.alone:
+        if self._client is not None and not self._client.single_process:
             return NoAsker(self, "this server runs in several processes, so the client's answer may reach another one"
                                      " than asked; say so with Server(fleet=True, state_keys=[...])")
         from ..handling.wait import WaitingAsker

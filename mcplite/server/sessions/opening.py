@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from ...errors import METHOD_NOT_FOUND, InvalidParams, RemoteError
 from ...protocol import envelope as envelopes, jsonrpc
 from ...protocol.envelope import unsupported
-from ...rpc.incoming import Handler, Incoming
+from ...rpc.incoming import Incoming, MessageHandler
 from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
 from ..catalog.targets import Target
@@ -57,14 +57,14 @@ def create_sessionless_peer(runtime: Runtime, channel: Channel) -> Peer:
     return handler.peer
 
 
-def _peer(runtime: Runtime, channel: Channel, handler: Handler, shared: bool = False) -> Peer:
+def _peer(runtime: Runtime, channel: Channel, handler: MessageHandler, shared: bool = False) -> Peer:
     from ...rpc.tracing import trace_for  # with the first client
 
     return Peer(channel, handler, workers=runtime.workers, serving=True, trace=trace_for(runtime.debug, channel.name),
                 limits=runtime.json_limits, shared=shared)
 
 
-class SessionlessHandler(Handler):
+class SessionlessHandler(MessageHandler):
     """Handles sessionless requests."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -84,7 +84,7 @@ class SessionlessHandler(Handler):
 
         :raises RemoteError: it cannot be served.
         """
-        catalog, client, method = self.catalog, incoming.sender, incoming.method
+        catalog, client, method = self.catalog, incoming.facts, incoming.method
         target: Optional[Target] = None
         if client is not None:
             envelope, revision, target = client.envelope, client.revision, client.target
@@ -98,7 +98,7 @@ class SessionlessHandler(Handler):
             _check_level(level)
         if target is None:
             target = catalog.resolve(method, incoming.params)
-        if target.handler is None:
+        if target.custom_handler is None:
             if method not in revision.client_requests or (target.entry is None and not catalog.serves(method)):
                 incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
                 return None
@@ -133,7 +133,7 @@ class SessionlessHandler(Handler):
             raise InvalidParams("params.requestState must be a string")
         from ..runtime.waiting import refused_state
 
-        if incoming.sender is not None and self.runtime.fleet is not None:
+        if incoming.facts is not None and self.runtime.fleet is not None:
             session.journal = self.runtime.states.open(state, session.owner, incoming.method, incoming.params)
             if session.journal is None:
                 raise refused_state()

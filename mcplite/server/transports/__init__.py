@@ -1,1 +1,1 @@
-"""Sockets and pipes: stdio, http.server, WSGI, and the signals that stop them."""
+"""Sockets and pipes: stdio, our own HTTP server, WSGI, and stop signals."""

@@ -1,4 +1,7 @@
-"""A client socket for threads that may block and for threads that may not."""
+"""A client socket for threads that may block and for threads that may not.
+
+:mod:`.connection` writes responses to it, and :mod:`.request_body` reads from it.
+"""
 
 import logging
 import select
@@ -11,7 +14,7 @@ __all__ = ["ClientGone", "ClientSocket"]
 
 _log = logging.getLogger(__name__)
 #: Bytes that every socket takes at once when its send buffer is empty.
-_SMALL = 4096
+_SMALL_BYTES = 4096
 
 
 class ClientGone(Exception):
@@ -70,7 +73,7 @@ class ClientSocket:
             if sent == len(data):
                 return
             self.allow_blocking_send()
-        elif len(data) > _SMALL:
+        elif len(data) > _SMALL_BYTES:
             self.allow_blocking_send()
         try:
             sent = sent or self.sock.send(data)

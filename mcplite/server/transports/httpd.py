@@ -6,7 +6,6 @@ reverse proxy with TLS in front.
 
 import contextlib
 import logging
-import queue
 import socket
 import threading
 from typing import Any, List, Optional, Sequence, Set
@@ -17,7 +16,7 @@ from ..http.origins import LOOPBACK
 from ..runtime.runtime import Runtime
 from .connection import Connection
 from .poller import Poller
-from .signals import stop_signals, wait_for_stop
+from .signals import StopRequest, stop_signals
 
 __all__ = ["HTTPServer", "serve_http", "serve_until_stopped", "warning_of"]
 
@@ -201,8 +200,7 @@ def serve_http(runtime: Runtime, **options: Any) -> None:
 
 def serve_until_stopped(server: HTTPServer) -> None:
     """Serve until SIGINT or SIGTERM, and close the server."""
-    # Not an Event, for the reason given in stdio.serve_stdio().
-    ended: "queue.SimpleQueue[None]" = queue.SimpleQueue()
-    with stop_signals(lambda: ended.put(None)), server:
+    end = StopRequest()
+    with stop_signals(end.set), server:
         _log.info("serving at %s", server.url)
-        wait_for_stop(ended)
+        end.wait()

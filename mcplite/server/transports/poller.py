@@ -26,11 +26,11 @@ __all__ = ["Poller"]
 _log = logging.getLogger(__name__)
 #: Seconds that a request may take before another thread leads. The check takes the interpreter from the leader for a
 #: moment, so a shorter time costs throughput: two milliseconds would cost a tenth.
-_TICK = 0.005
+_TICK_SECONDS = 0.005
 #: Seconds for which each connection gets a thread of its own after a slow request. Doubled each time that this proves
 #: too short, up to the longest.
 _BURST_SECONDS = 0.1
-_BURST_LONGEST = 5.0
+_LONGEST_BURST_SECONDS = 5.0
 #: Seconds without accepting after accepting has failed.
 _ACCEPT_PAUSE_SECONDS = 0.1
 #: Idle threads that are kept.
@@ -67,7 +67,7 @@ class Poller:
         #: The connection that the leader is serving.
         self._serving: Optional[Connection] = None
         #: The leader keeps its role as long as the number of its task is current.
-        self._watchdog = Watchdog(self._lock, _TICK, lambda task: self._spawn(
+        self._watchdog = Watchdog(self._lock, _TICK_SECONDS, lambda task: self._spawn(
             functools.partial(self._take_over, task, late=True)))
         self._burst_until = 0.0
         self._burst_for = _BURST_SECONDS
@@ -285,7 +285,7 @@ class Poller:
     def _extend_burst(self) -> None:
         now = time.monotonic()
         recently = now - self._burst_until < _BURST_SECONDS
-        self._burst_for = min(2 * self._burst_for, _BURST_LONGEST) if recently else _BURST_SECONDS
+        self._burst_for = min(2 * self._burst_for, _LONGEST_BURST_SECONDS) if recently else _BURST_SECONDS
         self._burst_until = now + self._burst_for
 
     # --- the end ----------------------------------------------------------------------------------------

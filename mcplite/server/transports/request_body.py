@@ -1,4 +1,7 @@
-"""Reads the body of one request from its socket, within limits of size and time."""
+"""Reads the body of one request from its socket, within limits of size and time.
+
+:mod:`.connection` makes one for each request; the endpoint reads it only when the headers were accepted.
+"""
 
 import socket
 import time
@@ -13,7 +16,7 @@ __all__ = ["RequestBody"]
 
 _PIECE = 65_536
 #: Seconds after which the rate of a body is checked.
-_RATE_AFTER = 5.0
+_RATE_AFTER_SECONDS = 5.0
 
 
 class RequestBody:
@@ -95,6 +98,6 @@ class RequestBody:
         passed = time.monotonic() - self._started
         if passed >= limits.body_seconds:
             raise UnreadableBody(408, f"the body did not arrive within {limits.body_seconds:g} s")
-        if passed > _RATE_AFTER and self._bytes < limits.body_rate * passed:
+        if passed > _RATE_AFTER_SECONDS and self._bytes < limits.body_rate * passed:
             raise UnreadableBody(408, f"the body arrives at less than {limits.body_rate} bytes a second")
         return min(limits.body_seconds - passed, 1.0)

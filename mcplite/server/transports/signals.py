@@ -1,4 +1,7 @@
-"""Stops a server on the signals that ask a process to stop."""
+"""Stops a server on the signals that ask a process to stop.
+
+Both servers, on stdio and over HTTP, wait on the main thread for a :class:`StopRequest`.
+"""
 
 import contextlib
 import queue
@@ -6,11 +9,34 @@ import signal
 import threading
 from typing import Any, Callable, Dict, Iterator
 
-__all__ = ["stop_signals", "wait_for_stop"]
+__all__ = ["StopRequest", "stop_signals"]
 
 #: A signal can be delivered to a thread that is just starting another one, instead of interrupting the main thread's
 #: sleep. Python runs the handler on the main thread only, the next time that it wakes.
 _WAKE_SECONDS = 0.5
+
+
+class StopRequest:
+    """A request to stop, which another thread or a signal handler makes, and for which one thread waits.
+
+    Not an Event: a signal handler that interrupts the main thread inside wait(), while it holds the event's lock, would
+    deadlock in set(). A SimpleQueue's put() may interrupt its get().
+    """
+
+    def __init__(self) -> None:
+        self._requests: "queue.SimpleQueue[None]" = queue.SimpleQueue()
+
+    def set(self) -> None:
+        """Make the request; it takes no lock."""
+        self._requests.put(None)
+
+    def wait(self) -> None:
+        """Block until the request is made."""
+        while True:
+            try:
+                return self._requests.get(timeout=_WAKE_SECONDS)
+            except queue.Empty:
+                continue
 
 
 @contextlib.contextmanager
@@ -37,12 +63,3 @@ def stop_signals(stop: Callable[[], object]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def wait_for_stop(stopped: "queue.SimpleQueue[None]") -> None:
-    """Return when something is put into *stopped*, by another thread or by a signal handler."""
-    while True:
-        try:
-            return stopped.get(timeout=_WAKE_SECONDS)
-        except queue.Empty:
-            continue

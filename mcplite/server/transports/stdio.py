@@ -8,7 +8,6 @@ for the end, so that signals are not delayed by a handler.
 import contextlib
 import logging
 import os
-import queue
 import sys
 import threading
 from typing import Iterator, Optional, Tuple
@@ -17,7 +16,7 @@ from ...rpc.deadline import Deadline
 from ...rpc.pipes import PipeChannel
 from ..runtime.runtime import Runtime
 from ..sessions.opening import serve_channel
-from .signals import stop_signals, wait_for_stop
+from .signals import StopRequest, stop_signals
 
 __all__ = ["own_streams", "serve_stdio"]
 
@@ -66,21 +65,15 @@ def serve_stdio(runtime: Runtime, *, streams: Optional[Tuple[int, int]] = None) 
     :param streams: the descriptors, if the caller has already taken them with :func:`own_streams`.
     :raises RuntimeError: another server in this process uses stdin and stdout.
     """
-    # Not an Event: a signal handler that interrupts the main thread inside wait(), while it holds the event's lock,
-    # would deadlock in set(). This queue's put() may interrupt its get().
-    ended: "queue.SimpleQueue[None]" = queue.SimpleQueue()
-
-    def stop() -> None:
-        ended.put(None)
-
+    end = StopRequest()
     with contextlib.ExitStack() as stack:
         read_fd, write_fd = streams or stack.enter_context(own_streams())
-        stack.enter_context(stop_signals(stop))
+        stack.enter_context(stop_signals(end.set))
         channel = PipeChannel(read_fd, write_fd, name="the client", line_limit=runtime.limits.message_bytes)
         workers = runtime.workers
-        peer = serve_channel(runtime, channel, on_close=stop)
+        peer = serve_channel(runtime, channel, on_close=end.set)
         try:
-            wait_for_stop(ended)
+            end.wait()
         finally:
             if len(runtime.subscriptions):
                 # A client that does not read must not block the end; the thread ends with the pipe.
@@ -90,6 +83,5 @@ def serve_stdio(runtime: Runtime, *, streams: Optional[Tuple[int, int]] = None) 
                 ending.join(runtime.limits.grace)
             peer.cancel_all("the server is stopping")
             if not workers.drain(Deadline(runtime.limits.grace)):
-                for where in workers.stuck():
-                    _log.warning("a handler is still running at the end, in %s", where)
+                workers.log_stuck(_log)
             runtime.close()

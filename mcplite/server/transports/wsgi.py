@@ -104,7 +104,7 @@ class WSGIApp:
             environ["REQUEST_METHOD"], _text(environ.get("PATH_INFO", "")), Headers(_headers(environ)),
             environ.get("QUERY_STRING", ""), mount=_text(environ.get("SCRIPT_NAME", "")), read=_InputBody(environ).read,
             remote=environ.get("REMOTE_ADDR", ""), principal=self._principal_of(environ), disconnected=_disconnected(environ),
-            alone=not environ.get("wsgi.multiprocess"), port=_port(environ.get("SERVER_PORT", "")))
+            single_process=not environ.get("wsgi.multiprocess"), port=_port(environ.get("SERVER_PORT", "")))
 
     def _principal_of(self, environ: Environ) -> Optional[Principal]:
         found: Any = None if self._runtime.auth is not None else self._principal(environ)

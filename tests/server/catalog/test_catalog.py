@@ -38,7 +38,7 @@ def catalog(mcp):
 def test_a_tool_and_a_prompt_are_found_by_name(catalog, method, params, name, scopes, inline):
     target = catalog.resolve(method, params)
     entry = getattr(target.entry, "tool", None) or target.entry.prompt
-    assert (entry.name, target.handler, target.scopes, target.may_run_inline) == (name, None, scopes, inline)
+    assert (entry.name, target.custom_handler, target.scopes, target.may_run_inline) == (name, None, scopes, inline)
 
 
 def test_a_resource_is_found_by_its_uri_and_its_template(catalog):
@@ -55,7 +55,7 @@ def test_a_resource_is_found_by_its_uri_and_its_template(catalog):
 ])
 def test_unknown_names_have_no_entry(catalog, method, params):
     target = catalog.resolve(method, params)
-    assert (target.handler, target.entry, target.scopes, target.marks) == (None, None, (), ())
+    assert (target.custom_handler, target.entry, target.scopes, target.marks) == (None, None, (), ())
 
 
 def test_a_parameter_that_travels_in_a_header(mcp, catalog):
@@ -72,7 +72,7 @@ def test_a_custom_handler_replaces_a_built_in_method(mcp, catalog):
     own = lambda params, ctx: None  # noqa: E731
     mcp.add_method("tools/call", own)
     target = catalog.resolve("tools/call", {"name": "plain"})
-    assert target.handler is own and target.scopes == ("one",) and not target.may_run_inline
+    assert target.custom_handler is own and target.scopes == ("one",) and not target.may_run_inline
 
 
 def test_with_middleware_or_forwarded_logs_no_handler_runs_inline():

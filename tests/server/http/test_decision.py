@@ -10,7 +10,18 @@ from mcplite.protocol.http.routing_headers import Mark
 from mcplite.revisions import LEGACY, NEWEST, NEWEST_LEGACY, REVISIONS
 from mcplite.server.catalog.targets import Target
 from mcplite.server.http import decision
-from mcplite.server.http.decision import Accept, End, Listen, Note, Preflight, Reject, Resume, Run, Serve, Start
+from mcplite.server.http.decision import (
+    AcceptMessage,
+    EndSession,
+    NotifySessionless,
+    OpenGetStream,
+    Preflight,
+    Rejection,
+    ResumeStream,
+    ServeInSession,
+    ServeSessionless,
+    StartSession,
+)
 from mcplite.server.http.messages import HTTPRequest, UnreadableBody
 from mcplite.server.http.origins import OriginPolicy
 from mcplite.server.http.session_ids import ClientDescription
@@ -91,7 +102,7 @@ def test_foreign_hosts_and_origins_are_refused(given, status):
 ])
 def test_refused_without_a_body(method, given, mode, status):
     refused = decide(method, given, AssertionError("the body was read"), mode=mode)
-    assert isinstance(refused, Reject) and refused.status == status
+    assert isinstance(refused, Rejection) and refused.status == status
     assert status != 405 or [name for name, _ in refused.headers] == ["Allow"]
 
 
@@ -101,10 +112,10 @@ def test_a_preflight():
 
 
 def test_a_session_is_read_and_ended():
-    assert isinstance(decide("GET", IN_SESSION), Listen)
-    assert isinstance(decide("DELETE", IN_SESSION), End)
+    assert isinstance(decide("GET", IN_SESSION), OpenGetStream)
+    assert isinstance(decide("DELETE", IN_SESSION), EndSession)
     resumed = decide("GET", {**IN_SESSION, "Last-Event-ID": "3-14"})
-    assert isinstance(resumed, Resume) and (resumed.stream, resumed.event) == (3, 14)
+    assert isinstance(resumed, ResumeStream) and (resumed.stream, resumed.event) == (3, 14)
 
 
 @pytest.mark.parametrize("given, status", [
@@ -113,7 +124,7 @@ def test_a_session_is_read_and_ended():
 ])
 def test_a_post_that_is_refused_before_its_body_is_read(given, status):
     refused = decide("POST", given, AssertionError("the body was read"))
-    assert isinstance(refused, Reject) and (refused.status, refused.close) == (status, True)
+    assert isinstance(refused, Rejection) and (refused.status, refused.close) == (status, True)
 
 
 @pytest.mark.parametrize("body, status, close", [
@@ -122,18 +133,18 @@ def test_a_post_that_is_refused_before_its_body_is_read(given, status):
 ])
 def test_bodies_that_are_not_messages(body, status, close):
     refused = decide("POST", IN_SESSION, body)
-    assert isinstance(refused, Reject) and (refused.status, refused.close) == (status, close)
+    assert isinstance(refused, Rejection) and (refused.status, refused.close) == (status, close)
 
 
 @pytest.mark.parametrize("given, body, kind", [
-    (JSON, INITIALIZE, Start), (IN_SESSION, INITIALIZE, Run), (IN_SESSION, PING, Run),
-    (IN_SESSION, NOTIFICATION, Accept), (IN_SESSION, RESPONSE, Accept),
-    ({**IN_SESSION, "MCP-Protocol-Version": NEWEST_LEGACY.name}, PING, Run),
+    (JSON, INITIALIZE, StartSession), (IN_SESSION, INITIALIZE, ServeInSession), (IN_SESSION, PING, ServeInSession),
+    (IN_SESSION, NOTIFICATION, AcceptMessage), (IN_SESSION, RESPONSE, AcceptMessage),
+    ({**IN_SESSION, "MCP-Protocol-Version": NEWEST_LEGACY.name}, PING, ServeInSession),
 ])
 def test_messages_of_a_session(given, body, kind):
     decided = decide("POST", given, body)
     assert type(decided) is kind
-    assert kind is Start or decided.session.revision is NEWEST_LEGACY and decided.client is None
+    assert kind is StartSession or decided.session.revision is NEWEST_LEGACY and decided.client is None
 
 
 @pytest.mark.parametrize("given, body, status, id", [
@@ -146,13 +157,14 @@ def test_messages_of_a_session(given, body, kind):
 @pytest.mark.parametrize("mode", ["sessions", "self-contained"])
 def test_messages_outside_a_session_are_refused(given, body, status, id, mode):
     refused = decide("POST", given, body, mode=mode)
-    assert isinstance(refused, Reject) and (refused.status, refused.id) == (status, id)
+    assert isinstance(refused, Rejection) and (refused.status, refused.id) == (status, id)
 
 
 @pytest.mark.parametrize("body, kind", [
-    ([PING], Run), ([PING, NOTIFICATION], Run), ([NOTIFICATION], Accept), ([RESPONSE], Accept),
-    ([PING, RESPONSE], Reject), ([NOTIFICATION, RESPONSE], Reject),  # RPC-27
-    ([{"jsonrpc": "2.0", "id": 2}], Run),
+    ([PING], ServeInSession), ([PING, NOTIFICATION], ServeInSession),
+    ([NOTIFICATION], AcceptMessage), ([RESPONSE], AcceptMessage),
+    ([PING, RESPONSE], Rejection), ([NOTIFICATION, RESPONSE], Rejection),  # RPC-27
+    ([{"jsonrpc": "2.0", "id": 2}], ServeInSession),
 ])
 def test_batches(body, kind):
     assert type(decide("POST", IN_SESSION, body, session=BATCHES)) is kind
@@ -164,7 +176,7 @@ def test_batches(body, kind):
 ])
 def test_clients_without_a_stored_session(mode, given, revision):
     run = decide("POST", given, PING, mode=mode)
-    assert isinstance(run, Run) and run.session is None and run.client.revision is revision
+    assert isinstance(run, ServeInSession) and run.session is None and run.client.revision is revision
 
 
 @pytest.mark.parametrize("mode", ["sessions", "self-contained", "stateless"])
@@ -172,9 +184,9 @@ def test_clients_without_a_stored_session(mode, given, revision):
 def test_sessionless_messages(mode, revisions):
     request = call("add", {"a": 1})
     served = decide("POST", headers(request), encode(request), mode=mode, revisions=revisions)
-    assert isinstance(served, Serve) and served.revision is NEWEST and served.message.method == "tools/call"
+    assert isinstance(served, ServeSessionless) and served.revision is NEWEST and served.message.method == "tools/call"
     given = {**JSON, "MCP-Protocol-Version": NEWEST.name}
-    assert isinstance(decide("POST", given, NOTIFICATION, mode=mode, revisions=revisions), Note)
+    assert isinstance(decide("POST", given, NOTIFICATION, mode=mode, revisions=revisions), NotifySessionless)
     for body in ([request], RESPONSE):  # H26-03
         assert decide("POST", given, body, mode=mode, revisions=revisions).status == 400
 
@@ -187,12 +199,12 @@ def test_headers_that_differ_from_the_body(changed, code):
     request = call("add")
     given = {name: value for name, value in {**headers(request), **changed}.items() if value is not None}
     refused = decide("POST", given, encode(request))
-    assert isinstance(refused, Reject) and (refused.status, refused.code, refused.id) == (400, code, 1)
+    assert isinstance(refused, Rejection) and (refused.status, refused.code, refused.id) == (400, code, 1)
 
 
 def test_marked_parameters_are_compared_for_the_tool_that_has_them():
     request = call("routed", {"region": "eu"})
-    assert isinstance(decide("POST", {**headers(request), "Mcp-Param-Region": "eu"}, encode(request)), Serve)
+    assert isinstance(decide("POST", {**headers(request), "Mcp-Param-Region": "eu"}, encode(request)), ServeSessionless)
     assert decide("POST", {**headers(request), "Mcp-Param-Region": "us"}, encode(request)).status == 400
     assert decide("POST", headers(request), encode(request)).status == 400
 
@@ -202,15 +214,15 @@ def test_marked_parameters_are_compared_for_the_tool_that_has_them():
 ])
 def test_a_server_without_sessions_refuses_other_messages(request_):
     refused = decide("POST", headers(request_), request_, revisions=(NEWEST,))
-    assert isinstance(refused, Reject) and (refused.status, refused.id) == (400, 1)
+    assert isinstance(refused, Rejection) and (refused.status, refused.id) == (400, 1)
 
 
 def test_methods_of_sessionless_clients_need_no_version_header():
     refused = decide("POST", JSON, {**PING, "method": "server/discover"})
-    assert isinstance(refused, Reject) and refused.status == 400 and "_meta" in refused.message
+    assert isinstance(refused, Rejection) and refused.status == 400 and "_meta" in refused.message
 
 
 def test_a_legacy_server_has_no_sessionless_messages():
     request = call("add")
     assert decide("POST", headers(request), encode(request), revisions=LEGACY).status == 400
-    assert isinstance(decide("GET", IN_SESSION, revisions=LEGACY), Listen)
+    assert isinstance(decide("GET", IN_SESSION, revisions=LEGACY), OpenGetStream)

@@ -35,7 +35,7 @@ def test_a_response_alone_is_not_a_stream():
     stream.finish(b"answer", -1)
     stream.finish(b"again")
     assert stream.wait_first(1) and not stream.streaming and (stream.answer, stream.code) == (b"answer", -1)
-    assert not stream.commit() and not stream.send(b"late") and not stream.pause(None)
+    assert not stream.commit() and not stream.send(b"late") and not stream.close_connection(None)
 
 
 def test_a_message_before_the_response_makes_a_stream():
@@ -132,13 +132,13 @@ def test_a_body_ends_when_its_client_has_disconnected(monkeypatch):
 
 def test_a_paused_stream_ends_its_body():
     stream = EventStream(home(priming=True))
-    assert stream.pause(0.25)
+    assert stream.close_connection(0.25)
     assert b"".join(stream.first).endswith(b"retry: 250\n\n") and stream.first.last
-    assert stream.pause(None)  # also without a body
+    assert stream.close_connection(None)  # also without a body
     stream.finish(b"answer")
     assert list(stream.attach(0)) == [encode_event(b"answer", "1-1")]
-    assert not EventStream(home(priming=False)).pause(None)
-    assert not EventStream(home(priming=True, stored=False)).pause(None)
+    assert not EventStream(home(priming=False)).close_connection(None)
+    assert not EventStream(home(priming=True, stored=False)).close_connection(None)
 
 
 def test_closing_ends_every_stream_and_drops_its_events():

@@ -415,7 +415,7 @@ def test_a_body_that_stalls(host, headers, body):
 
 
 def test_a_body_that_comes_too_slowly(host, monkeypatch):
-    monkeypatch.setattr(request_body, "_RATE_AFTER", 0.2)
+    monkeypatch.setattr(request_body, "_RATE_AFTER_SECONDS", 0.2)
     made = host(body_rate=1000)
     with made.open() as wire:
         dribble(wire, request(headers={"Content-Length": "4000"}) + b"x" * 4000)

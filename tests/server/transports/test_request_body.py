@@ -73,7 +73,7 @@ def test_a_body_has_a_time_limit(ends):
 
 
 def test_a_body_has_a_minimal_rate(ends, monkeypatch):
-    monkeypatch.setattr(request_body, "_RATE_AFTER", 0.05)
+    monkeypatch.setattr(request_body, "_RATE_AFTER_SECONDS", 0.05)
     ends[1].sendall(b"x")
     body, _ = body_of(ends[0], 900, body_rate=100_000)
     with pytest.raises(UnreadableBody) as caught:

@@ -1,7 +1,6 @@
 """Signals that stop a process: the first is ours, the second has its former effect."""
 
 import os
-import queue
 import signal
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mcplite.server.transports.signals import stop_signals, wait_for_stop
+from mcplite.server.transports.signals import StopRequest, stop_signals
 
 ROOT = Path(__file__).parents[3]
 BOTH = (signal.SIGINT, signal.SIGTERM)
@@ -102,22 +101,22 @@ def test_another_thread_sets_no_handlers(theirs):
 @pytest.mark.parametrize("which", BOTH)
 def test_a_signal_delivered_to_another_thread_is_not_lost(theirs, which):
     # A thread that is starting another one may get it: the main thread's sleep is not interrupted then.
-    told = queue.SimpleQueue()
+    stop = StopRequest()
     thread = threading.Timer(0.1, lambda: signal.pthread_kill(threading.get_ident(), which))
-    with stop_signals(lambda: told.put(None)):
+    with stop_signals(stop.set):
         thread.start()
-        wait_for_stop(told)
+        stop.wait()
     thread.join(20)
     assert theirs == []
 
 
 def test_another_thread_can_end_the_wait():
-    told = queue.SimpleQueue()
-    thread = threading.Timer(0.01, told.put, [None])
+    stop = StopRequest()
+    thread = threading.Timer(0.01, stop.set)
     thread.start()
-    wait_for_stop(told)
+    stop.wait()
     thread.join(20)
-    assert told.empty()
+    assert stop._requests.empty()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="these signals can be sent to one process on POSIX only")
