@@ -82,7 +82,7 @@ class Journal:
         """Return the journal as bytes.
 
         :param expires: the end of its validity, in seconds of the wall clock.
-        :raises TypeError, ValueError: a note is not JSON.
+        :raises TypeError, ValueError: a result of ``once`` is not JSON.
         """
         content = {"e": int(expires), "r": self.rounds, "o": self.once_results, "n": self.entered}
         return json.dumps(content, separators=(",", ":"), allow_nan=False).encode("ascii")

@@ -86,7 +86,7 @@ class Server:
         :meth:`Context.once`), and cannot ask clients that begin with a handshake.
     :param state_keys: secrets of at least 16 bytes that all processes share; the first signs, all verify, so that a
         key can be replaced without an interruption.
-    :param state_store: stores the notes of a fleet's handlers, which travel with the client by default; see
+    :param state_store: stores the states of a fleet's unfinished calls, which travel with the client by default; see
         :class:`StoredState`.
     :param era: "legacy" serves only clients that begin with a handshake, "modern" only those that do not; None, the
         default, serves both.

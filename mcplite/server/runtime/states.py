@@ -96,8 +96,9 @@ class States:
         if self._stored is not None:
             return self._stored.keep(text, self._seconds)
         if len(text) > _MAX_LENGTH:
-            raise ValueError(f"the answers and notes of this call take {len(text)} bytes, and {_MAX_LENGTH} can travel;"
-                             " note less with ctx.once, or keep them in a store: Server(state_store=StoredState(...))")
+            raise ValueError(f"the answers and the results of ctx.once in this call take {len(text)} bytes, and {_MAX_LENGTH}"
+                             " can travel; return less from ctx.once, or keep them in a store:"
+                             " Server(state_store=StoredState(...))")
         return text
 
     def open(self, state: str, owner: Optional[str], method: str, params: Mapping[str, Any]) -> Optional[Journal]:
