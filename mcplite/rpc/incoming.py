@@ -13,7 +13,7 @@ from ..protocol import jsonrpc
 from .cancel import CancelToken
 from .interfaces import MessageSink, Outlet
 
-__all__ = ["BatchResponses", "MessageHandler", "Incoming"]
+__all__ = ["BatchResponses", "Incoming", "MessageHandler"]
 
 _log = logging.getLogger(__name__)
 _NO_PARAMS: Dict[str, Any] = {}

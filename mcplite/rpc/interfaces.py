@@ -10,7 +10,7 @@ from typing import Any, Callable, ContextManager, NamedTuple, Optional
 from .pending import Pending
 from .threads import Workers
 
-__all__ = ["Channel", "ChannelHooks", "Delivery", "Outlet", "Reading", "MessageSink"]
+__all__ = ["Channel", "ChannelHooks", "Delivery", "MessageSink", "Outlet", "Reading"]
 
 #: How long sending a cancel notice may block; the caller has given up already.
 _SOON_SECONDS = 0.1

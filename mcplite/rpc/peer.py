@@ -32,7 +32,7 @@ class Peer(Caller, MessageSink):
         client's, where callers read their own responses.
     :param limits: bounds on incoming JSON.
     :param trace: called with "->" or "<-" and the bytes of each message.
-    :param shared: whether it speaks for many senders, each of which has request ids of its own.
+    :param shared: whether it speaks for many clients, each of which has request ids of its own.
     """
 
     def __init__(self, channel: Channel, handler: MessageHandler, *, workers: Workers, serving: bool = False,

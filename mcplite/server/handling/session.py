@@ -17,7 +17,7 @@ from ..catalog.targets import Target
 from ..limits import Limits
 from ..runtime.runtime import Runtime
 
-__all__ = ["RequestFacts", "KnownRoots", "Session", "Throttle"]
+__all__ = ["KnownRoots", "RequestFacts", "Session", "Throttle"]
 
 
 class Throttle:

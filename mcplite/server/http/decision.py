@@ -310,7 +310,8 @@ def _find_session(request: HTTPRequest, named: _Named, rules: Rules) -> Union[HT
         return Rejection(404, _NO_SESSION)
     if isinstance(version, Rejection):
         return version
-    return _check_version(version, session.session.revision) or session
+    agreed = session.session.revision
+    return session if version in (None, agreed) else _mismatch(version, agreed) or session
 
 
 def _read_client(request: HTTPRequest, named: _Named, rules: Rules) -> Union[ClientDescription, Rejection]:
@@ -324,12 +325,12 @@ def _read_client(request: HTTPRequest, named: _Named, rules: Rules) -> Union[Cli
     client = rules.read_id(named.session, request.owner)
     if client is None:
         return Rejection(404, _NO_SESSION)
-    return _check_version(version, client.revision) or client
+    return client if version in (None, client.revision) else _mismatch(version, client.revision) or client
 
 
-def _check_version(version: Optional[Revision], agreed: Revision) -> Optional[Rejection]:
-    """Return the refusal of a request whose header names another revision than its session has agreed on (HDR-08)."""
-    if version in (None, agreed) or agreed.version_header != "checked":
+def _mismatch(version: Optional[Revision], agreed: Revision) -> Optional[Rejection]:
+    """Return the refusal of a request whose header names another revision than its session (HDR-08); None if that is legal."""
+    if agreed.version_header != "checked":
         return None
     return Rejection(400, f"MCP-Protocol-Version is {version}, but the session uses {agreed}")
 
