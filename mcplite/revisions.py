@@ -18,7 +18,7 @@ from .errors import (
 
 __all__ = [
     "Revision", "NOVEMBER_2024", "MARCH_2025", "JUNE_2025", "NOVEMBER_2025", "JULY_2026",
-    "REVISIONS", "LEGACY", "NEWEST", "NEWEST_LEGACY", "DEFAULT_HTTP", "find",
+    "REVISIONS", "LEGACY", "NEWEST", "NEWEST_LEGACY", "DEFAULT_HTTP", "find_revision",
 ]
 
 _CLIENT_REQUESTS = frozenset({
@@ -181,6 +181,6 @@ DEFAULT_HTTP = MARCH_2025
 _BY_NAME: Dict[str, Revision] = {revision.name: revision for revision in REVISIONS}
 
 
-def find(name: object) -> Optional[Revision]:
+def find_revision(name: object) -> Optional[Revision]:
     """Return the revision with this name; None if it is not in the table."""
     return _BY_NAME.get(name) if isinstance(name, str) else None

@@ -24,7 +24,7 @@ def test_a_code_from_the_wire_picks_the_class(code, kind):
 
 
 @pytest.mark.parametrize("code", [None, "7", 1.5, True])
-def test_a_code_that_is_no_integer_is_an_internal_error(code):
+def test_a_code_that_is_not_an_integer_is_an_internal_error(code):
     error = remote_error(code, {"not": "text"})
     assert type(error) is errors.InternalError and error.code == -32603 and error.message == "{'not': 'text'}"  # RPC-10
 

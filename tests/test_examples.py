@@ -199,7 +199,7 @@ def test_a_page_and_tools_share_a_guest_book():
         assert client.call_tool("read").structured_content == {"Ada": "<b>lovely</b>"}
 
 
-def test_protected_lets_each_do_what_their_token_allows():
+def test_protected_allows_by_the_scopes_of_the_token():
     assert run("protected.py").splitlines() == [
         "{'milk': 'two bottles'}", "ann added bread",
         "{'milk': 'two bottles', 'bread': 'a loaf'}", "refused: insufficient_scope",
@@ -255,7 +255,7 @@ def test_trip_asks_twice_and_holds_once_or_names_the_missing_capability(trip, re
         result = client.call_tool("plan_trip", {"city": "Rome"})
         counted = json.loads(client.call_tool("trips").text)
     # A fleet can ask only clients whose requests carry the answers so far.
-    if revision in ASKING and (name != "fleet" or revisions.find(revision).modern):
+    if revision in ASKING and (name != "fleet" or revisions.find_revision(revision).modern):
         assert result.text == "Booked number 1: Rome on 2026-09-01 for 2."
         assert asked == ["When do you want to go to Rome?", "Rome on 2026-09-01 for 2 is held as number 1. Book it?"]
         assert counted == {"held": ["Rome on 2026-09-01 for 2"], "booked": ["Rome on 2026-09-01 for 2"]}

@@ -48,14 +48,14 @@ def modules(statement):
 @pytest.mark.parametrize("module, allowed", [
     ("mcplite", FRONT_DOOR), ("mcplite.server", SERVER), ("mcplite.client", CLIENT),
 ])
-def test_an_import_loads_only_what_is_on_its_list(module, allowed):
+def test_an_import_loads_only_the_modules_of_its_list(module, allowed):
     names = {name.partition(".")[0] for name in modules(f"import {module}") - modules("pass")}
     unexpected = {name for name in names if not name.startswith("_")} - allowed
     assert not unexpected, f"import {module} also loads {sorted(unexpected)}"
 
 
 @pytest.mark.parametrize("allowed", [FRONT_DOOR, SERVER, CLIENT])
-def test_no_list_allows_what_must_never_load(allowed):
+def test_the_lists_do_not_allow_forbidden_modules(allowed):
     assert not allowed & FORBIDDEN
 
 

@@ -359,7 +359,7 @@ def test_2_wrong_usage(run, tmp_path, monkeypatch, words, problem):
 
 @pytest.mark.parametrize("words", [[], ["dance"], ["list", "a.py", "--loud"], ["list", "a.py", "--json", "b", "-x"],
                                    ["list", "a.py", "--timeout", "soon"], ["list", "a.py", "--output", "x"]])
-def test_2_what_argparse_refuses(capsys, words):
+def test_2_words_that_argparse_refuses(capsys, words):
     with pytest.raises(SystemExit) as caught:
         command_line.main(words)
     assert caught.value.code == 2

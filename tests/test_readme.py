@@ -56,7 +56,7 @@ def test_its_links_lead_to_files(name):
     assert local or name == "CHANGES.rst"
 
 
-def test_the_page_for_contributors_names_what_exists():
+def test_the_page_for_contributors_names_existing_files():
     text = (ROOT / "CONTRIBUTING.rst").read_text("utf-8")
     paths = set(re.findall(r"\b(?:mcplite|tests|docs|examples|benchmarks)/[\w./-]*[\w]", text)) - {"tests/rpc/test_peer_"}
     assert len(paths) > 20 and [path for path in paths if not (ROOT / path).exists()] == []
@@ -83,7 +83,7 @@ def test_the_client_runs():
     assert len(re.findall(r"'[^']+': \d+", lines[1])) == 3
 
 
-def test_the_first_command_does_what_it_says():
+def test_the_first_command_works():
     install, run = commands()[0].rsplit(" && ", 1)
     assert install == "python3 -m venv .venv && .venv/bin/pip install -q ."
     arguments = shlex.split(run)

@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from mcplite import revisions
-from mcplite.revisions import LEGACY, NEWEST, NEWEST_LEGACY, REVISIONS, find
+from mcplite.revisions import LEGACY, NEWEST, NEWEST_LEGACY, REVISIONS, find_revision
 
 
 def test_oldest_first():
@@ -20,13 +20,13 @@ def test_oldest_first():
 
 @pytest.mark.parametrize("revision", REVISIONS, ids=str)
 def test_a_revision_is_found_by_its_name(revision):
-    assert find(revision.name) is revision
+    assert find_revision(revision.name) is revision
     assert str(revision) == revision.name and revision.name in repr(revision)
 
 
 @pytest.mark.parametrize("name", ["", "latest", "2024-11-06", None, 20241105, ["2024-11-05"], {}])
 def test_an_unknown_name_finds_nothing(name):
-    assert find(name) is None
+    assert find_revision(name) is None
 
 
 def test_marks_are_inclusive():

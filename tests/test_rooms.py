@@ -292,7 +292,7 @@ def test_imports_of_ours_are_relative(module):
         assert "mcplite" not in outside(node), f"line {node.lineno}"
 
 
-def test_rooms_stay_away_from_what_is_not_theirs(module):
+def test_rooms_do_not_import_forbidden_packages(module):
     _, name, _, tree = module
     never = NEVER.get(room_of(name), set())
     for node, *_ in imports_of(tree):

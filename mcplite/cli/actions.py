@@ -5,7 +5,7 @@ import sys
 from typing import Any, Callable, Dict, List
 
 from .arguments import UsageError, parse_arguments, parse_strings
-from .printing import as_json, clean, first_binary, one_line, print_content, print_result, table
+from .printing import as_json, clean, clean_line, first_binary, print_content, print_result, table
 
 __all__ = ["ACTIONS"]
 
@@ -30,7 +30,7 @@ def _list(client: Any, words: List[str], options: argparse.Namespace) -> int:
         print(as_json({key.replace(" ", "_"): [_wire(item, client) for item in items] for key, items in found.items()}))
         return 0
     info = client.server_info
-    print(one_line(f"{info.display_name} {info.version} (protocol {client.protocol_version})"))
+    print(clean_line(f"{info.display_name} {info.version} (protocol {client.protocol_version})"))
     for kind, items in found.items():
         if items:
             print(f"\n{kind}:")
@@ -98,7 +98,7 @@ def _prompt(client: Any, words: List[str], options: argparse.Namespace) -> int:
         print(as_json(_wire(result, client)))
         return 0
     for message in result.messages:
-        print(f"{one_line(message.role)}:")
+        print(f"{clean_line(message.role)}:")
         print_content([message.content], sys.stdout)
     return 0
 
@@ -122,7 +122,7 @@ def _ping(client: Any, words: List[str], options: argparse.Namespace) -> int:
     if options.json:
         print(as_json({"server": _wire(info, client), "protocolVersion": client.protocol_version}))
     else:
-        print(one_line(f"{info.display_name} {info.version} answers (protocol {client.protocol_version})"))
+        print(clean_line(f"{info.display_name} {info.version} answers (protocol {client.protocol_version})"))
     return 0
 
 

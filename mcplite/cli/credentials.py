@@ -34,7 +34,7 @@ class Stored:
     def __init__(self, url: str, store: Optional[Store] = None) -> None:
         self.url = url
         self.store = FileStore() if store is None else store
-        self._key = OAuth(store=self.store).access(url).key
+        self._key = OAuth(store=self.store).tokens_for(url).key
         self._options_key = "login " + self._key.partition(" ")[2]
 
     @property

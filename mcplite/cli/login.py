@@ -13,7 +13,7 @@ from ..errors import AuthError
 from ..protocol.show import shown
 from .arguments import UsageError
 from .credentials import Stored, choose_agent, how_to_log_in
-from .printing import as_json, clean, one_line
+from .printing import as_json, clean, clean_line
 
 __all__ = ["run"]
 
@@ -77,7 +77,7 @@ def _text(url: str, credentials: Credentials) -> str:
     end = "the server did not say when the token expires" if credentials.expires_at is None else (
         "the token expires at " + time.strftime("%Y-%m-%d %H:%M", time.localtime(credentials.expires_at)))
     then = "it is renewed automatically" if credentials.refresh_token is not None else "it cannot be renewed: log in again then"
-    return f"{one_line(f'logged in to {shown(url)} at {credentials.issuer}{scopes}')}\n{end}; {then}"
+    return f"{clean_line(f'logged in to {shown(url)} at {credentials.issuer}{scopes}')}\n{end}; {then}"
 
 
 def _logout(url: str, options: argparse.Namespace) -> int:
@@ -85,7 +85,7 @@ def _logout(url: str, options: argparse.Namespace) -> int:
     credentials = stored.credentials
     stored.forget_options()
     if credentials is None:
-        print(one_line(f"no login to {shown(url)} is stored"))
+        print(clean_line(f"no login to {shown(url)} is stored"))
         return 0
     grant = _Logout(store=stored.store)
     try:
@@ -97,7 +97,7 @@ def _logout(url: str, options: argparse.Namespace) -> int:
                         f" until they expire: {error}", error=error.error) from error
     how = (f"its tokens are revoked at {credentials.issuer}" if grant.revokes else
            f"its tokens stay valid until they expire, as {credentials.issuer} has no endpoint to revoke them")
-    print(one_line(f"logged out of {shown(url)}: the login is deleted here; {how}"))
+    print(clean_line(f"logged out of {shown(url)}: the login is deleted here; {how}"))
     return 0
 
 

@@ -24,7 +24,7 @@ from ..types import (
     TextResourceContents,
 )
 
-__all__ = ["ProgressBar", "as_json", "clean", "first_binary", "one_line", "print_content", "print_result", "table"]
+__all__ = ["ProgressBar", "as_json", "clean", "first_binary", "clean_line", "print_content", "print_result", "table"]
 
 #: Control characters, lone surrogates, line separators, and invisible characters such as those for the direction.
 _STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -39,7 +39,7 @@ def clean(text: str) -> str:
     return "".join(c if c in "\n\t" or not _steers(c) else _escape(c) for c in text.replace("\r\n", "\n"))
 
 
-def one_line(text: str) -> str:
+def clean_line(text: str) -> str:
     """Return a server's text as :func:`clean` does, on one line: names and titles must not fake further lines."""
     return clean(" ".join(text.split()))
 
@@ -61,7 +61,7 @@ def as_json(value: Any) -> str:
 
 def table(rows: Iterable[Sequence[str]], *, indent: str = "  ") -> str:
     """Return rows of a name and a text; the text is wrapped beside the names."""
-    pairs: List[Tuple[str, str]] = [(one_line(row[0]), one_line(row[1])) for row in rows]
+    pairs: List[Tuple[str, str]] = [(clean_line(row[0]), clean_line(row[1])) for row in rows]
     width = max(40, shutil.get_terminal_size((80, 24)).columns)
     names = min(max((len(name) for name, _ in pairs), default=0), width // 3)
     lines: List[str] = []
@@ -145,7 +145,7 @@ class ProgressBar:
         else:
             text = f"{progress.progress:g}"
         if progress.message:
-            text += " " + one_line(progress.message)
+            text += " " + clean_line(progress.message)
         text = text[:columns]
         print("\r" + text.ljust(self._width), end="", file=self._out, flush=True)
         self._width = len(text)

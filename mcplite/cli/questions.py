@@ -1,4 +1,7 @@
-"""Elicitation on the terminal: asks a server's questions and reads the user's answers."""
+"""Elicitation on the terminal: asks a server's questions and reads the user's answers.
+
+A client of the command line has one as its elicitation handlers.
+"""
 
 import contextlib
 import json
@@ -10,7 +13,7 @@ from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping,
 
 from ..protocol import forms
 from ..types import ElicitRequest, ElicitResult, Implementation, accept, cancel, decline
-from .printing import clean, one_line
+from .printing import clean, clean_line
 
 __all__ = ["TerminalAsker"]
 
@@ -60,7 +63,7 @@ class TerminalAsker:
 
     def _asked(self, request: ElicitRequest, ask: Callable[[ElicitRequest], ElicitResult]) -> ElicitResult:
         info: Optional[Implementation] = getattr(request, "server", None)  # who asks (ELIC-18)
-        name = one_line(info.display_name) if info is not None else "The server"
+        name = clean_line(info.display_name) if info is not None else "The server"
         # Further lines are indented, so that they cannot pass for a question of another server.
         message = f"{name} asks: " + request.message.strip().replace("\n", "\n  ")
         with self.alone():
@@ -83,7 +86,7 @@ class TerminalAsker:
         required = schema.get("required") or ()
         secret = forms.sensitive_names(schema)
         if secret:
-            self._say(f"  (careful: this looks like a question for a secret: {one_line(', '.join(secret))})")
+            self._say(f"  (careful: this looks like a question for a secret: {clean_line(', '.join(secret))})")
         content: Dict[str, Any] = {}
         while True:
             for name, field in fields.items():
@@ -91,12 +94,12 @@ class TerminalAsker:
                 if value is not None:
                     content[name] = value
             for name, value in content.items():
-                self._say(f"  {one_line(name)} = {_json(value)}")
+                self._say(f"  {clean_line(name)} = {_json(value)}")
             if self._confirmed("Send this answer?" if content else "Accept?", change=bool(content)):
                 return accept(content)
 
     def _url(self, request: ElicitRequest) -> ElicitResult:
-        self._say(f"  It wants you to visit {one_line(request.url or '')}\n  (on the host {one_line(request.host)}).")
+        self._say(f"  It wants you to visit {clean_line(request.url or '')}\n  (on the host {clean_line(request.host)}).")
         if "xn--" in request.host.lower() or not request.host.isascii():
             self._say("  (careful: the host has letters that can look like others)")  # URLE-24
         self._confirmed("Will you open it yourself?")
@@ -142,11 +145,11 @@ class TerminalAsker:
     def _field(self, name: str, field: Mapping[str, Any], required: bool, default: Any) -> Any:
         choices = _choices(field)
         several = field.get("type") == "array"
-        label = one_line(str(field.get("title") or name))
+        label = clean_line(str(field.get("title") or name))
         if field.get("description"):
-            self._say(f"  {one_line(str(field['description']))}")
+            self._say(f"  {clean_line(str(field['description']))}")
         for number, (_, title) in enumerate(choices, 1):
-            self._say(f"    {number}. {one_line(title)}")
+            self._say(f"    {number}. {clean_line(title)}")
         notes = ["yes or no"] if field.get("type") == "boolean" else ["several, with commas"] if several else []
         notes += [f"Enter for {_json(default)}"] if default is not None else [] if required else ["optional"]
         prompt = f"  {label}{' (' + ', '.join(notes) + ')' if notes else ''}: "
@@ -161,7 +164,7 @@ class TerminalAsker:
             problems = forms.check_answer({"properties": {name: field}}, {name: value})
             if not problems:
                 return value
-            self._say(f"    {one_line('; '.join(problems))}")
+            self._say(f"    {clean_line('; '.join(problems))}")
 
 
 def _choices(field: Mapping[str, Any]) -> List[Tuple[Any, str]]:

@@ -1,4 +1,7 @@
-"""From the command line to a connected client: the target, its options, and the stored login for its URL."""
+"""From the command line to a connected client: the target, its options, and the stored login for its URL.
+
+All commands that use a server start here; ``actions`` gets the connected client.
+"""
 
 import argparse
 import contextlib

@@ -1,4 +1,8 @@
-"""Client: one server, its connection and what is known of it; the calls of its features are in ``features.methods``."""
+"""Client: one server, its connection and what is known of it; the calls of its features are in ``features.methods``.
+
+``connect()`` returns one. Opening, closing and handlers stand here, apart from the calls, so that neither class is too
+large.
+"""
 
 import copy
 import functools
@@ -9,7 +13,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Type, Union
 
 from ..errors import ConnectionClosed
 from ..protocol.envelope import check_extension
-from ..revisions import Revision, find
+from ..revisions import Revision, find_revision
 from ..rpc.interfaces import Channel
 from ..rpc.tracing import Counters, trace_for
 from ..types import Implementation, InitializeResult, ServerCapabilities
@@ -70,9 +74,9 @@ class Client(Features):
     :param debug: True logs every message to the logger ``<package>.wire``, a string is a file to append to; None reads
         the environment variable MCPLITE_DEBUG.
     :param handlers: keywords of :class:`Handlers`: ``elicitation_handler``, ``url_elicitation_handler``,
-        ``sampling_handler``, ``sampling_tools``, ``roots``, ``log_handler``, ``on_tools_changed``,
-        ``on_resources_changed``, ``on_prompts_changed``, ``on_resource_updated``, ``on_elicitation_complete``,
-        ``on_disconnect``, ``experimental``.
+        ``sampling_handler``, ``sampling_tools``, ``sampling_context``, ``roots``, ``log_handler``,
+        ``on_tools_changed``, ``on_resources_changed``, ``on_prompts_changed``, ``on_resource_updated``,
+        ``on_elicitation_complete``, ``on_disconnect``, ``experimental``.
     :raises ValueError: the revision is unknown, or a number is not positive.
     :raises TypeError: a handler cannot be called.
     """
@@ -383,6 +387,11 @@ class Client(Features):
         """Call ``on_resource_updated`` when the resource changes; takes the keywords of :meth:`request`.
 
         From July 2026 on each such subscription is a stream of its own: for many URIs use :meth:`subscribe`.
+
+        :param uri: the resource's URI.
+        :param options: the keywords of :meth:`request`; from July 2026 on only *timeout* counts.
+        :raises NotSupported: the server did not declare such subscriptions; nothing was sent.
+        :raises ConnectionClosed: the connection is not open.
         """
         session = self._open_session()
         if session.change_streams:
@@ -411,7 +420,7 @@ class Client(Features):
 def _revision_of(wanted: Union[None, str, Revision]) -> Optional[Revision]:
     if wanted is None or isinstance(wanted, Revision):
         return wanted
-    revision = find(wanted)
+    revision = find_revision(wanted)
     if revision is None:
         raise ValueError(f"{wanted!r} is not a protocol revision that this package supports")
     return revision

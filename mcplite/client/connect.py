@@ -1,4 +1,7 @@
-"""connect: makes a client from a target; the only module that knows what a target may be."""
+"""connect: makes a client from a target; the only module that knows what a target may be.
+
+A module of its own, so that :mod:`.client` depends on no transport, and only the chosen transport is imported.
+"""
 
 import os
 import re

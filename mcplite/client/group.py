@@ -1,4 +1,7 @@
-"""Group: several servers as one client; names get the server as a prefix, and each server fails on its own."""
+"""Group: several servers as one client; names get the server as a prefix, and each server fails on its own.
+
+It uses the public methods of :class:`~.client.Client` alone.
+"""
 
 import copy
 import logging

@@ -39,7 +39,6 @@ _log = logging.getLogger(__name__)
 Roots = Union[Sequence[Union[str, "os.PathLike[str]", Root]], Callable[[], Sequence[Union[str, "os.PathLike[str]", Root]]]]
 #: URL questions that the server may still report as completed; the oldest are forgotten first.
 _MAX_EXPECTED = 1000
-_MAX_URL = 8192
 
 
 class _ServerRequest:
@@ -378,7 +377,7 @@ def _check_url(request: ElicitRequest) -> None:
     scheme, separator, rest = url.partition("://")
     # Programs disagree about URLs with a backslash or a third slash, so that the user could open another host than shown.
     if (scheme.lower() not in ("http", "https") or not separator or not request.host or rest.startswith("/")
-            or "\\" in url or " " in url or not url.isprintable() or len(url) > _MAX_URL):
+            or "\\" in url or " " in url or not url.isprintable() or len(url) > forms.MAX_URL):
         raise InvalidParams("only absolute http and https URLs can be shown to the user")
 
 

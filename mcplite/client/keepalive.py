@@ -1,4 +1,7 @@
-"""KeepAlive: pings an idle server, so that a client notices early when it is gone."""
+"""KeepAlive: pings an idle server, so that a client notices early when it is gone.
+
+A client with ``ping_interval`` starts one; it ends with the client.
+"""
 
 import logging
 import threading

@@ -1,7 +1,7 @@
 """Connections of ``requests`` whose every read and write obeys the deadline of its exchange.
 
-The adapter is asked for connections, and :class:`Direct` sends by them. ``requests`` and ``urllib3`` are imported at the top,
-so this module is itself imported with the first link (``tests/test_imports.py``).
+The adapter is asked for connections, and :class:`DirectSender` sends by them. ``requests`` and ``urllib3`` are imported at
+the top, so this module is itself imported with the first client (``tests/test_imports.py``).
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from urllib3.util import Timeout
 from .exchange import Exchange
 from .settings import Guard
 
-__all__ = ["Adapter", "Direct"]
+__all__ = ["Adapter", "DirectSender"]
 
 #: How many idle connections are kept for later requests.
 _IDLE_CONNECTIONS = 100
@@ -245,8 +245,8 @@ class Adapter(HTTPAdapter):
         return super().send(request, *arguments, **options)
 
 
-class Direct:
-    """Sends by an adapter's connections, past what ``requests`` does for each request and the link has done once.
+class DirectSender:
+    """Sends by an adapter's connections, past what ``requests`` does for each request and the client has done once.
 
     :param merged: certificates and proxies, as ``requests`` has merged them with the environment.
     """

@@ -1,4 +1,7 @@
-"""One HTTP response whose body is read in pieces, each within the deadline of its exchange."""
+"""One HTTP response whose body is read in pieces, each within the deadline of its exchange.
+
+An :class:`~.origin_client.OriginClient` returns one for each request.
+"""
 
 from typing import Any, List, Mapping, Optional
 

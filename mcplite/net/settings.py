@@ -1,6 +1,6 @@
 """How HTTP requests travel: headers, trust, proxies and credentials, in one value.
 
-``connect()`` makes it once; the channels, the link and the token sources hand it down whole.
+``connect()`` makes it once; the channels, the clients of origins and the token sources hand it down whole.
 """
 
 import os

@@ -1,17 +1,15 @@
-"""What a :class:`~mcplite.net.link.Link` asks of an OAuth client: a token for each request, and a way out of a refusal.
+"""The interfaces by which an :class:`~.origin_client.OriginClient` gets tokens and recovers from refusals.
 
-The interface stands here, so that the link knows nothing of how tokens are obtained; ``mcplite.client.oauth`` implements it.
+``mcplite.client.oauth`` implements them. They stand here, so that this package need not know how tokens are obtained.
 """
 
-from typing import TYPE_CHECKING, Dict, Mapping, Optional, Tuple
+from typing import Dict, Mapping, Optional, Tuple
 
 from .exchange import Exchange
+from .reply import Reply
 from .settings import HTTPSettings
 
-if TYPE_CHECKING:
-    from .reply import Reply
-
-__all__ = ["RequestAttempt", "TokenProvider", "TokenSource"]
+__all__ = ["RequestRecovery", "TokenProvider", "TokenSource"]
 
 
 class TokenProvider:
@@ -20,7 +18,7 @@ class TokenProvider:
     #: The protocol extension that a client with these tokens declares; None if obtaining them needs none.
     extension: Optional[str] = None
 
-    def access(self, url: str, settings: HTTPSettings) -> "TokenSource":
+    def tokens_for(self, url: str, settings: HTTPSettings) -> "TokenSource":
         """Return the token source of one server.
 
         :param settings: how authorization servers are reached.
@@ -32,7 +30,7 @@ class TokenProvider:
 class TokenSource:
     """The tokens for one server; any thread may use it."""
 
-    def credentials(self, method: str, url: str, exchange: Exchange) -> Tuple[Optional[str], Dict[str, str]]:
+    def authorization_headers(self, method: str, url: str, exchange: Exchange) -> Tuple[Optional[str], Dict[str, str]]:
         """Return the token for a request, and the headers that carry it.
 
         :raises AuthError: the token has expired and could not be replaced.
@@ -47,15 +45,15 @@ class TokenSource:
         """
         raise NotImplementedError
 
-    def attempt(self) -> "RequestAttempt":
-        """Return what deals with the refusals of one request."""
+    def new_recovery(self) -> "RequestRecovery":
+        """Return the recovery of one new request from refusals."""
         raise NotImplementedError
 
 
-class RequestAttempt:
-    """One request, and the tokens that were tried for it."""
+class RequestRecovery:
+    """The recovery of one request from refusals: remembers what was tried."""
 
-    def recover(self, reply: "Reply", headers: Mapping[str, str], exchange: Exchange) -> bool:
+    def recover(self, reply: Reply, headers: Mapping[str, str], exchange: Exchange) -> bool:
         """Deal with a refusal (401 or 403); return whether the request is to be sent again.
 
         :param headers: the request's own.

@@ -5,7 +5,6 @@ state: an entry depends on its class and revision alone.
 """
 
 import functools
-import reprlib
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import (
     Any,
@@ -45,6 +44,7 @@ from ..types import (
     ToolUseContent,
     UnknownContent,
 )
+from .show import abridged
 
 __all__ = ["decode", "downgrade", "encode"]
 
@@ -276,7 +276,7 @@ def _compile_decoder(cls: Type[Model]) -> Convert:
         for attribute, name, nullable in required:
             if attribute not in state:
                 if not nullable or name not in wire:
-                    raise ProtocolError(f"{title}: the member {name!r} is missing", _glimpse(wire))
+                    raise ProtocolError(f"{title}: the member {name!r} is missing", abridged(wire))
                 state[attribute] = None
         for attribute, factory in factories.items():
             if attribute not in state:
@@ -322,7 +322,7 @@ def _decode_contents(wire: Any) -> Any:
         return _decoder(TextResourceContents)(wire)
     if wire.get("blob") is not None:
         return _decoder(BlobResourceContents)(wire)
-    raise ProtocolError("resource contents: the member 'text' or 'blob' is missing", _glimpse(wire))
+    raise ProtocolError("resource contents: the member 'text' or 'blob' is missing", abridged(wire))
 
 
 def _reader(hint: Any, where: str) -> Convert:
@@ -383,13 +383,8 @@ _JSON_NAMES = {dict: "an object", list: "an array", str: "a string", bool: "a bo
 def _wrong(where: str, expected: str, value: Any) -> ProtocolError:
     got = _JSON_NAMES.get(type(value), type(value).__name__)
     # The kind is right and the value is wrong, such as 1.5 for an integer, or another content type.
-    detail = _glimpse(value) if got == expected or isinstance(value, (str, int, float)) else got
-    return ProtocolError(f"{where}: expected {expected}, got {detail}", _glimpse(value))
-
-
-def _glimpse(value: Any) -> str:
-    """Return a peer's value as text, cut to a readable size."""
-    return reprlib.repr(value)
+    detail = abridged(value) if got == expected or isinstance(value, (str, int, float)) else got
+    return ProtocolError(f"{where}: expected {expected}, got {detail}", abridged(value))
 
 
 # --- content for older peers ------------------------------------------------------------------------

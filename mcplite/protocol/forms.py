@@ -11,10 +11,12 @@ from ..types import ModelPreferences
 from .show import quoted
 
 __all__ = [
-    "adapt_form", "check_answer", "check_form", "check_messages", "fill_defaults", "options", "pick_model",
+    "MAX_URL", "adapt_form", "check_answer", "check_form", "check_messages", "fill_defaults", "options", "pick_model",
     "sensitive_names",
 ]
 
+#: Characters that the URL of a URL question may have.
+MAX_URL = 8192
 _PRIMITIVES = ("string", "number", "integer", "boolean")
 _BOUNDS: Dict[str, Tuple[type, ...]] = {
     "minimum": (int, float), "maximum": (int, float), "minLength": (int,), "maxLength": (int,), "minItems": (int,),

@@ -1,4 +1,7 @@
-"""Facts about the protocol's methods that hold in every revision."""
+"""Facts about the protocol's methods that hold in every revision.
+
+Facts that differ between revisions stand in ``revisions``.
+"""
 
 from typing import Dict, NamedTuple, Tuple
 

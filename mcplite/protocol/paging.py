@@ -4,12 +4,11 @@ A cursor names the last entry of its page, so that entries which are added or re
 shift the others (PAGE-08).
 """
 
-import base64
-import binascii
 import json
 from typing import Callable, List, Optional, Sequence, Tuple, TypeVar
 
 from ..errors import InvalidParams
+from .base64url import base64url_decode, base64url_encode
 
 __all__ = ["page"]
 
@@ -54,17 +53,16 @@ def _mark(name: str) -> str:
 
 def _encode(list_name: str, position: int, last: str) -> str:
     text = json.dumps([list_name, position, last], separators=(",", ":"))
-    return base64.urlsafe_b64encode(text.encode("utf-8")).decode("ascii").rstrip("=")
+    return base64url_encode(text.encode("utf-8"))
 
 
 def _decode(cursor: str, list_name: str) -> Tuple[int, str]:
     try:
         if not isinstance(cursor, str) or len(cursor) > _MAX_CURSOR:
             raise ValueError("not a text, or too long")
-        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
-        named, position, last = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        named, position, last = json.loads(base64url_decode(cursor))
         if named != list_name or type(position) is not int or position < 0 or type(last) is not str:
             raise ValueError("of another list")
-    except (ValueError, TypeError, RecursionError, binascii.Error) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise InvalidParams(f"Invalid cursor: {str(cursor)[:100]!r}") from error
     return position, last

@@ -5,12 +5,12 @@ signature bound to a context, tells a server that it wrote the text itself (MRTR
 for session ids.
 """
 
-import base64
-import binascii
 import hashlib
 import hmac
 import json
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from .base64url import base64url_decode, base64url_encode
 
 __all__ = ["Journal", "bound_to", "digest", "open_sealed", "seal"]
 
@@ -23,25 +23,21 @@ def seal(content: bytes, key: bytes, context: str) -> str:
     :param key: the secret key.
     :param context: the context that the value is bound to; it is not part of the result.
     """
-    return _text(_sign(content, key, context) + content)
+    return base64url_encode(_sign(content, key, context) + content)
 
 
 def open_sealed(text: str, keys: Sequence[bytes], context: str) -> Optional[bytes]:
     """Return the content that was sealed with one of *keys* in the same context; None for any other text."""
     try:
-        data = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
+        data = base64url_decode(text)
+    except ValueError:
         return None
-    if _text(data) != text:
+    if base64url_encode(data) != text:
         return None  # base64 has several spellings of a value, and a value that was used once must not have another name
     signature, content = data[:_DIGEST], data[_DIGEST:]
     if any([hmac.compare_digest(signature, _sign(content, key, context)) for key in keys]):
         return content
     return None
-
-
-def _text(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
 
 
 def _sign(content: bytes, key: bytes, context: str) -> bytes:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import mcplite
-from mcplite.protocol.http import challenges
+from mcplite.protocol.http.challenges import parse_challenges
 from mcplite.revisions import REVISIONS
 from tests.support import stateless
 from tests.support.authserver import REDIRECT, AuthServer, User
@@ -125,7 +125,7 @@ def begin(url, headers):
 
 def challenge(reply):
     """Return the challenge of a refusal."""
-    (found,) = challenges.parse(reply.headers["www-authenticate"])
+    (found,) = parse_challenges(reply.headers["www-authenticate"])
     assert found.scheme == "bearer"
     return found.parameters
 
@@ -201,7 +201,7 @@ def test_a_handler_knows_its_principal_and_scopes(running, spoken):
             with pytest.raises(mcplite.AuthError) as caught:
                 client.call_tool("write")
             assert caught.value.error == "insufficient_scope"
-            (said,) = challenges.parse(caught.value.challenge)
+            (said,) = parse_challenges(caught.value.challenge)
             # Older clients may lose the scopes that are not named again (AUS-19).
             assert said.scopes == ["write", "files"] and said.get("resource_metadata").startswith(running.base)
             assert client.call_tool("who").text == "ada read write", "the session goes on"

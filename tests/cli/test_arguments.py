@@ -47,7 +47,7 @@ def test_any_json_value_can_be_typed(values):
     ({"type": 7, "anyOf": 7}, "3", "3"),
     ({"type": [{}, "integer"]}, "3", 3),
 ])
-def test_the_schema_says_what_text_means(kind, text, value):
+def test_text_is_read_by_the_schema(kind, text, value):
     assert parse_arguments([f"key={text}"], schema(key=kind)) == {"key": value}
 
 
@@ -57,13 +57,13 @@ def test_a_schema_that_says_nothing_leaves_text(strange):
 
 
 @pytest.mark.parametrize("text", ["three", '"3"', "[" * 100_000])
-def test_what_is_not_of_the_schemas_type_is_refused(text):
+def test_values_of_another_type_than_the_schemas_are_refused(text):
     with pytest.raises(UsageError, match="days must be of the type integer or number, not "):
         parse_arguments([f"days={text}"], schema(days={"type": ["integer", "number", "null"]}))
 
 
 @pytest.mark.parametrize("item", ["city", "=Rome", ":=3", ""])
-def test_what_is_no_argument_is_refused_with_the_ways_to_write_one(item):
+def test_malformed_arguments_are_refused_with_the_ways_to_write_one(item):
     with pytest.raises(UsageError, match="write key=value for text, key:=json for any other value"):
         parse_arguments([item])
 

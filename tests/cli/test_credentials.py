@@ -43,7 +43,7 @@ def test_a_url_that_tokens_are_not_sent_to():
     ({"client_name": "", "dpop": False, "redirect_uri": None, "scopes": []}, {}),
     ({"client_name": "Me", "scopes": ["a"], "secret": "hush"}, {"client_name": "Me", "scopes": ["a"]}),
 ])
-def test_of_a_login_that_is_kept_which_the_next_one_needs(ways, kept):
+def test_the_options_of_a_login_are_stored_for_the_next(ways, kept):
     kept_for = stored()
     kept_for.save_options(ways)
     assert kept_for.store.load(f"login {URL}") == kept
@@ -61,7 +61,7 @@ def test_a_grant_stays_with_the_server_and_the_client(ways, scopes):
     assert not grant.accepts(other.credentials)
 
 
-def test_what_a_program_has_stored_is_used_as_well(cli):
+def test_credentials_stored_by_a_program_are_used(cli):
     with AuthServer() as auth, Protected(auth) as protected:
         user = User()
         grant = mcplite.OAuth(store=mcplite.FileStore(cli.path), ask=user, redirect_uri=REDIRECT)
@@ -131,7 +131,7 @@ def test_the_agent_is_the_usual_one(usual):
     assert type(choose_agent(browser=False)) is Terminal
 
 
-def test_a_login_that_is_asked_for_needs_nobody_here(usual):
+def test_the_login_command_uses_the_default_user_agent(usual):
     assert type(choose_agent(command=True)) is (Browser if usual is NoUserAgent else usual)
 
 

@@ -31,7 +31,7 @@ def place():
 # --- login -------------------------------------------------------------------------------------------
 
 
-def test_a_login_stores_tokens_and_says_what_came_of_it(cli, auth, protected):
+def test_a_login_stores_tokens_and_reports_the_result(cli, auth, protected):
     auth.grants = lambda scopes: ["read", "write"]
     status, out, err = cli("login", protected.url)
     first, second = out.splitlines()
@@ -57,7 +57,7 @@ def test_a_login_as_json_tells_all_but_the_tokens(cli, auth, protected):
 
 @pytest.mark.parametrize("expires_in, end", [
     (None, "the server did not say when the token expires"), (3600, "the token expires at ")])
-def test_a_token_that_nobody_renews_is_told_as_such(cli, auth, protected, expires_in, end):
+def test_a_token_without_a_refresh_token_is_reported(cli, auth, protected, expires_in, end):
     auth.refreshes, auth.expires_in = False, expires_in
     second = cli("login", protected.url)[1].splitlines()[1]
     assert second.startswith(end) and second.endswith("; it cannot be renewed: log in again then")
@@ -123,14 +123,14 @@ def test_a_login_that_is_refused_stores_no_token(cli, auth, protected):
     assert sorted(cli.records()) == ["client"]
 
 
-def test_nobody_logs_in_in_time(cli, auth, protected):
+def test_a_login_that_is_not_completed_in_time(cli, auth, protected):
     cli.browses("")
     status, out, err = cli("login", protected.url, "--timeout", "0.5")
     assert (status, out) == (4, "")
     assert f"the user did not log in at {auth.issuer} within 0.5 s" in err
 
 
-def test_a_file_that_is_damaged_is_told_before_anybody_logs_in(cli, auth, protected, place):
+def test_a_damaged_file_is_reported_before_the_login(cli, auth, protected, place):
     cli.path.parent.mkdir(mode=0o700)
     cli.path.write_text("{")
     cli.path.chmod(0o600)
@@ -171,7 +171,7 @@ def test_2_wrong_usage(cli, auth, protected, words, problem):
     assert (auth.requests, cli.path.exists()) == ([], False)
 
 
-def test_which_server_to_trust_is_not_made_up(cli):
+def test_the_issuer_to_trust_must_be_given(cli):
     with WebScript(lambda request, answer: answer.status(404)) as script:
         status, out, err = cli("login", script.url, "--client-id", "mine")
     assert (status, err) == (2, "--client-id needs --issuer, the authorization server that registered this client\n")
@@ -213,7 +213,7 @@ def test_nothing_can_be_pasted(cli, protected):
     assert "token" not in cli.records()
 
 
-def test_with_neither_browser_nor_terminal_somebody_else_may_open_the_page(cli, auth, protected):
+def test_without_browser_and_terminal_the_url_is_printed(cli, auth, protected):
     cli.browses(None)
     child = cli.start("login", protected.url, stdin=subprocess.DEVNULL)
     browser = urllib.request.build_opener(urllib.request.ProxyHandler({}))

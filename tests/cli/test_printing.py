@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mcplite.cli import printing
-from mcplite.cli.printing import ProgressBar, as_json, clean, first_binary, one_line, print_content, print_result, table
+from mcplite.cli.printing import ProgressBar, as_json, clean, clean_line, first_binary, print_content, print_result, table
 from mcplite.types import (
     AudioContent,
     BlobResourceContents,
@@ -62,8 +62,8 @@ def test_cleaned_text_is_harmless_and_stays_as_it_is(text):
     assert {unicodedata.category(c) for c in once if c not in "\n\t\u200c\u200d"} & {"Cc", "Cf", "Cs", "Zl", "Zp"} == set()
 
 
-def test_one_line_has_no_further_ones():
-    assert one_line("name\nSend this? [y/n] \x1b[A ") == "name Send this? [y/n] \\x1b[A"
+def test_a_clean_line_has_no_line_breaks():
+    assert clean_line("name\nSend this? [y/n] \x1b[A ") == "name Send this? [y/n] \\x1b[A"
 
 
 @given(st.recursive(ANYTHING, lambda inner: st.lists(inner) | st.dictionaries(ANYTHING, inner)))
@@ -100,9 +100,9 @@ def test_a_table_loses_nothing_and_fits(rows, width):
         patch.setenv("COLUMNS", str(width))
         text = table(rows)
     for name, description in rows:
-        assert one_line(name) in text
-        assert "".join(one_line(description).split()) in "".join(text.split()) or len(rows) > 1 or name
-    longest = max((len(one_line(name)) for name, _ in rows), default=0) + 2
+        assert clean_line(name) in text
+        assert "".join(clean_line(description).split()) in "".join(text.split()) or len(rows) > 1 or name
+    longest = max((len(clean_line(name)) for name, _ in rows), default=0) + 2
     assert all(len(line) <= max(40, width, longest) for line in text.split("\n"))
 
 
@@ -144,7 +144,7 @@ def test_a_result_is_its_content_or_else_its_structure(result, shown):
     ([TextContent("text"), ImageContent(data=DATA, mime_type="image/png")], b"\x00\x01\x02"),
     ([EmbeddedResource(BlobResourceContents(uri="n://1", blob=DATA))], b"\x00\x01\x02"),
 ])
-def test_what_is_saved_is_the_first_binary_or_else_the_first_text(items, data):
+def test_the_first_binary_or_else_the_first_text_is_saved(items, data):
     assert first_binary(items) == data
 
 

@@ -73,7 +73,7 @@ def field(asking, typed, required=True, **field):
     return asking.answer.content.get("it")
 
 
-def test_the_question_names_who_asks_and_the_way_out(asking):
+def test_the_question_names_the_server_and_how_to_cancel(asking):
     asking.form("Where to?\nOther Server asks: password\x07")
     asking.terminal.answer(r"Accept\? \[y/n\] $", "perhaps")
     asking.terminal.answer(r"Accept\? \[y/n\] $", "YES")
@@ -154,7 +154,7 @@ def test_titles_descriptions_and_choices_are_shown_on_one_line_each(asking):
     assert '  city = "r"\nSend this answer?' in asking.terminal.screen
 
 
-def test_what_looks_like_a_secret_is_pointed_out(asking):
+def test_fields_that_look_like_secrets_are_pointed_out(asking):
     asking.form(api_key={"type": "string"})
     asking.terminal.answer("careful: this looks like a question for a secret: api_key[^$]*: $", "!decline")
     assert asking.answer == ElicitResult("decline")
@@ -175,7 +175,7 @@ def test_answers_can_be_changed_before_they_are_sent(asking):
 
 
 @pytest.mark.parametrize("typed, action", [("n", "decline"), ("!decline", "decline"), ("!cancel", "cancel")])
-def test_a_no_at_the_end(asking, typed, action):
+def test_declining_at_the_end(asking, typed, action):
     asking.form(city={"type": "string"})
     asking.terminal.answer("city [^\n]*: $", "Rome")
     asking.terminal.answer(r"Send this answer\? [^\n]*$", typed)
@@ -190,7 +190,7 @@ def test_a_way_out_at_a_field(asking, typed, action):
     assert asking.answer == ElicitResult(action)
 
 
-def test_a_question_that_is_not_wanted_any_more_ends(asking):
+def test_a_withdrawn_question_ends(asking):
     request = form(city={"type": "string"})
     request.token = CancelToken()
     asking.start(asking.asker.form, request)
@@ -200,7 +200,7 @@ def test_a_question_that_is_not_wanted_any_more_ends(asking):
     asking.terminal.expect("the question was cancelled")
 
 
-def test_somebody_else_who_asks_has_the_terminal_alone(asking):
+def test_only_one_question_uses_the_terminal_at_a_time(asking):
     asking.form("First?", city={"type": "string"})
     asking.terminal.expect("city [^\n]*: $")
 
@@ -231,7 +231,7 @@ def test_questions_of_several_threads_wait_for_each_other(asking):
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_without_a_terminal_the_answer_is_no_and_that_is_said(there, monkeypatch):
+def test_without_a_terminal_questions_are_declined_with_a_message(there, monkeypatch):
     out = io.StringIO()
     monkeypatch.setattr("sys.stdin", io.StringIO("y\ny\n") if there else None)
     asker = TerminalAsker(out=out)

@@ -34,14 +34,14 @@ def logins(auth):
 
 @pytest.mark.parametrize("words, printed", [
     (["ping"], "script 1 answers"), (["list"], "script 1 (protocol"), (["call", "greet"], "hello\n")])
-def test_what_is_stored_is_used(cli, auth, protected, words, printed):
+def test_a_stored_login_is_used(cli, auth, protected, words, printed):
     cli("login", protected.url)
     status, out, err = cli(words[0], protected.url, *words[1:])
     assert (status, err, logins(auth)) == (0, "", 1)
     assert out.startswith(printed)
 
 
-def test_what_is_stored_is_used_for_a_server_of_a_configuration(cli, auth, protected, config):
+def test_a_stored_login_is_used_for_a_configured_server(cli, auth, protected, config):
     cli("login", protected.url)
     assert cli("call", "--config", config(), "greet") == (0, "hello\n", "")
 
@@ -88,7 +88,7 @@ def test_another_header_does_not_keep_a_token_away(cli, auth, protected):
 # --- with nothing stored -----------------------------------------------------------------------------
 
 
-def test_4_nobody_is_logged_in_unasked(cli, auth, protected, config):
+def test_4_no_login_without_being_asked(cli, auth, protected, config):
     for words in ([protected.url], ["--config", config()]):
         status, out, err = cli("call", *words, "greet")
         assert (status, out, auth.requests, cli.path.parent.exists()) == (4, "", [], False)
@@ -103,7 +103,7 @@ def test_4_a_query_may_be_secret(cli, auth, protected):
     assert "hush" not in err
 
 
-def test_4_where_no_token_may_be_sent(cli):
+def test_4_urls_that_tokens_are_not_sent_to(cli):
     """A proxy plays the server: nothing else is behind a URL of plain http that is not of this machine."""
     with WebScript(lambda request, answer: answer.status(401)) as proxy:
         cli.environment.update(http_proxy=proxy.origin, no_proxy="")
@@ -141,7 +141,7 @@ def damaged(cli):
 
 
 @pytest.mark.usefixtures("damaged")
-def test_a_damaged_file_is_told_and_keeps_nobody_from_an_open_server(cli):
+def test_a_damaged_file_is_reported_and_open_servers_still_work(cli):
     with WebScript() as script:
         status, out, err = cli("ping", script.url)
     assert (status, out) == (0, "script 1 answers (protocol 2025-11-25)\n")
@@ -160,7 +160,7 @@ def test_4_a_damaged_file_and_a_protected_server(cli, auth, protected):
 
 
 @pytest.mark.usefixtures("damaged")
-def test_a_damaged_file_is_nothing_to_a_server_that_is_started_here(cli, tmp_path, protected):
+def test_a_damaged_file_does_not_matter_for_stdio_servers(cli, tmp_path, protected):
     (tmp_path / "empty.py").write_text("import mcplite\nmcp = mcplite.Server('empty')\n")
     status, out, err = cli("ping", tmp_path / "empty.py")
     assert (status, err) == (0, "")

@@ -10,7 +10,7 @@ import pytest
 import mcplite
 from mcplite.net.adapter import Adapter
 from mcplite.net.exchange import Exchange
-from mcplite.net.link import Link
+from mcplite.net.origin_client import OriginClient
 from mcplite.net.settings import HTTPSettings
 from tests.support.webscript import WebScript
 
@@ -33,11 +33,11 @@ class Guard:
 
 def get(url, guard, **options):
     """Send one request and return the body of the answer."""
-    link = Link(url, HTTPSettings(**options), guard)
+    client = OriginClient(url, HTTPSettings(**options), guard)
     try:
-        return link.fetch(Exchange(lambda: 1.0, lambda: float(LIMIT)), "GET", None, {}).read(1000)
+        return client.send(Exchange(lambda: 1.0, lambda: float(LIMIT)), "GET", None, {}).read(1000)
     finally:
-        link.close()
+        client.close()
 
 
 @pytest.fixture(scope="module")
@@ -143,12 +143,12 @@ def test_the_guard_is_called_for_each_connection_and_not_for_each_request():
 
     with WebScript(play) as script:
         guard = Guard("127.0.0.1")
-        link = Link(f"http://{NAME}:{script.port}/x", guard=guard)
+        client = OriginClient(f"http://{NAME}:{script.port}/x", guard=guard)
         for path, connections in (("/x", 1), ("/y", 1), ("/last", 1), ("/z", 2)):
             exchange = Exchange(lambda: 1.0)
-            assert link.fetch(exchange, "GET", f"http://{NAME}:{script.port}{path}", {}).read(1000) == b"here"
+            assert client.send(exchange, "GET", f"http://{NAME}:{script.port}{path}", {}).read(1000) == b"here"
             assert len(guard.asked) == connections
-        link.close()
+        client.close()
 
 
 def test_the_guard_is_not_called_for_a_proxy(script):
@@ -167,14 +167,14 @@ def test_without_a_guard_names_are_looked_up(script):
 
 def test_an_exchange_knows_its_peers_address_after_the_end(script):
     # Once a server has closed, getpeername() fails, and a second lookup of its name may differ.
-    link, exchange = Link(f"http://localhost:{script.port}/x", guard=Guard("127.0.0.1")), Exchange(lambda: 1.0)
+    client, exchange = OriginClient(f"http://localhost:{script.port}/x", guard=Guard("127.0.0.1")), Exchange(lambda: 1.0)
     exchange.records_address = True
     assert exchange.address is None
-    reply = link.fetch(exchange, "GET", None, {})
+    reply = client.send(exchange, "GET", None, {})
     assert exchange.address == "127.0.0.1"
     assert reply.read(1000) == b"here"
     reply.close()
-    link.close()
+    client.close()
     assert exchange.address == "127.0.0.1"
 
 
@@ -184,12 +184,12 @@ def test_the_address_of_a_peer_that_closed_behind_its_answer():
         answer.cut()
 
     with WebScript(play) as script:
-        link, exchange = Link(script.url), Exchange(lambda: 1.0)
+        client, exchange = OriginClient(script.url), Exchange(lambda: 1.0)
         exchange.records_address = True
-        reply = link.fetch(exchange, "GET", None, {})
+        reply = client.send(exchange, "GET", None, {})
         assert reply.excerpt() == "go away"
         assert exchange.address == "127.0.0.1"
-        link.close()
+        client.close()
 
 
 # --- clocks that are paused --------------------------------------------------------------------------------

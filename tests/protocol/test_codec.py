@@ -59,7 +59,7 @@ SCHEMA = {"type": "object"}
 # --- encoding ---------------------------------------------------------------------------------------
 
 
-def test_names_are_camel_case_and_none_is_left_out():
+def test_names_are_camel_case_and_null_members_are_omitted():
     tool = Tool("t", SCHEMA, annotations=ToolAnnotations(read_only_hint=False))
     assert encode(tool, NOVEMBER_2025) == {"name": "t", "inputSchema": SCHEMA, "annotations": {"readOnlyHint": False}}
 
@@ -173,7 +173,7 @@ def test_sampling_has_content_kinds_of_its_own(block, revisions):
 
 
 @pytest.mark.parametrize("wrong", ["text", None, 5, ["text"]])
-def test_sampling_content_that_is_none_is_named(wrong):
+def test_invalid_sampling_content_is_named(wrong):
     with pytest.raises(ValueError, match=f"cannot hold '{type(wrong[0] if type(wrong) is list else wrong).__name__}'"):
         encode(SamplingMessage("user", wrong), NOVEMBER_2025)
 
@@ -213,7 +213,7 @@ def test_capabilities_have_the_shape_of_the_revision():
     assert both.sampling == {"tools": {}}, "the original is left alone"
 
 
-def test_a_client_for_urls_only_is_none_for_forms():
+def test_a_client_with_url_elicitation_alone_has_no_form_elicitation():
     urls = ClientCapabilities(elicitation={"url": {}})
     assert encode(urls, JUNE_2025) == {}
     assert encode(urls, NOVEMBER_2025) == {"elicitation": {"url": {}}}
@@ -329,7 +329,7 @@ def test_a_wrong_shape_names_the_class_and_the_member(cls, wire, message):
     assert len(str(caught.value)) < 200
 
 
-def test_what_an_error_quotes_is_short():
+def test_errors_quote_values_shortened():
     with pytest.raises(ProtocolError) as caught:
         decode(Tool, {"name": ["x" * 10_000] * 100, "inputSchema": {}})
     assert len(str(caught.value)) < 200 and len(caught.value.raw) < 500
@@ -338,7 +338,7 @@ def test_what_an_error_quotes_is_short():
 # --- content for older peers ------------------------------------------------------------------------
 
 
-def test_content_that_everybody_reads_is_left_alone():
+def test_content_of_every_revision_is_left_alone():
     content = [TextContent("x"), ImageContent("", "image/png"), EmbeddedResource(TextResourceContents("a:b", "t"))]
     for revision in REVISIONS:
         assert downgrade(content, revision) is content
@@ -472,7 +472,7 @@ generated = settings(max_examples=25, deadline=None, suppress_health_check=list(
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 @generated
 @given(data=st.data())
-def test_what_is_encoded_comes_back(cls, data):
+def test_encoded_objects_are_decoded(cls, data):
     value = data.draw(instances(cls))
     for revision in REVISIONS:
         if has_no_form(value, revision):

@@ -17,14 +17,14 @@ def params(**changes):
     return {"_meta": {key: value for key, value in meta.items() if value is not ...}}
 
 
-def test_what_makes_a_request_modern():
+def test_the_version_in_meta_makes_a_request_modern():
     # ERA-18
     assert envelope.claims(params()) and envelope.claims({"_meta": {VERSION: 7}})
     for given in (None, {}, {"_meta": None}, {"_meta": "x"}, {"_meta": {"progressToken": 1}}):
         assert not envelope.claims(given)
 
 
-def test_what_it_says():
+def test_the_members_of_an_envelope():
     read = envelope.read(params(clientInfo={"name": "c", "version": "1", "title": "C"}, clientCapabilities={
         "elicitation": {"url": {}}, "extensions": {"com.example/x": {"a": 1}}}, logLevel="info"))
     assert (read.version, read.log_level) == (JULY_2026.name, "info")
@@ -45,7 +45,7 @@ def test_a_client_may_keep_its_name_to_itself():
     params(clientCapabilities={"roots": 5}), params(clientInfo="me"), params(clientInfo={"name": "me"}),
     params(clientInfo={"name": 1, "version": "1"}), params(clientInfo=None), params(logLevel=7),
 ])
-def test_what_is_missing_or_wrong(given):
+def test_members_that_are_missing_or_wrong(given):
     # STAT-03
     with pytest.raises(InvalidParams, match="_meta"):
         envelope.read(given)

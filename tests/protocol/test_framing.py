@@ -121,7 +121,7 @@ def test_a_long_line_is_told_once_and_before_it_ends():
     assert drain(buffer) == ([b"fine"], 0)
 
 
-def test_an_endless_line_keeps_no_memory():
+def test_an_endless_line_uses_bounded_memory():
     # SEC-60: 128 MiB without a line end
     buffer = LineBuffer(1 << 20)
     chunk = b"x" * (1 << 16)

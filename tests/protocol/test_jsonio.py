@@ -189,7 +189,7 @@ def test_deeper_than_the_stack():
 
 
 @given(st.binary())
-def test_no_bytes_raise_anything_but_valueerror(data):
+def test_any_bytes_raise_only_valueerror(data):
     try:
         load(data, JSONLimits(nesting=3, elements=5, digits=3))
     except ValueError as error:

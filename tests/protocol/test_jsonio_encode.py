@@ -28,7 +28,7 @@ def encode(request, monkeypatch):
 
 
 @given(JSON)
-def test_it_is_what_json_writes(value):
+def test_the_encoder_writes_the_same_as_json(value):
     text = encode_json(value)
     assert text == json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     assert json.loads(text) == value
@@ -48,12 +48,12 @@ def test_numbers_that_are_not_finite(encode, value):
 
 
 @pytest.mark.parametrize("value, name", [(object(), "object"), ({1}, "set"), ([b""], "bytes"), ({"a": 1j}, "complex")])
-def test_what_is_no_json(encode, value, name):
+def test_values_that_are_not_json(encode, value, name):
     with pytest.raises(TypeError, match=f"class {name} is not JSON"):
         encode(value)
 
 
-def test_keys_that_are_no_text(encode):
+def test_keys_that_are_not_strings(encode):
     with pytest.raises(TypeError, match="keys must be"):
         encode({(1,): 2})
 

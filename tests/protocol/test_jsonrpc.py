@@ -47,7 +47,7 @@ def test_request_ids_keep_value_and_type(id):
 
 
 @pytest.mark.parametrize("id", [None, True, False, 1.5, 1.0, [], {}, [1], "x" * 257, 10**256, -(10**255)])
-def test_other_ids_are_refused_and_make_no_notification(id):
+def test_invalid_ids_are_refused_and_not_taken_for_a_notification(id):
     # RPC-04, SEC-28
     message = parse(wire(id=id, method="m"))
     assert type(message) is Invalid
@@ -123,7 +123,7 @@ def test_misspelt_params_are_unknown_members():
 
 
 @pytest.mark.parametrize("text", [b"5", b'"x"', b"true", b"null", b"1.5"])
-def test_a_scalar_is_no_message(text):
+def test_scalars_are_refused(text):
     message = parse(text)
     assert (type(message), message.id, message.code) == (Invalid, None, INVALID_REQUEST)
 
@@ -208,7 +208,7 @@ def test_an_empty_batch_and_one_too_long():
     '{"a":1}'.encode("utf-16"), '{"a":1}'.encode("utf-32"), '{"a":"é"}'.encode("latin-1"), b'"\xff"', b'"\xc0\x80"',
     '"\ud800"'.encode("utf-8", "surrogatepass"), b'\xef\xbb\xbf{"a":1}',
 ])
-def test_what_is_no_json_gets_a_parse_error(text):
+def test_invalid_json_gets_a_parse_error(text):
     for data in (text, b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":' + text + b"}}"):
         message = parse(data)
         if data is not text and not text.strip(b'{}[]" '):
@@ -279,13 +279,13 @@ def test_duplicate_keys():
     (b'[{"jsonrpc":"2.0","id":7,"method":"m","method":"m"}]', None, False),
     (b'{"a":1,"a":2}', None, False), (b'[{"a":1,"a":2},3]', None, False),
 ])
-def test_who_is_told_of_a_duplicate_key(text, id, answers):
+def test_a_duplicate_key_is_an_invalid_request(text, id, answers):
     message = parse(text)
     assert (type(message), message.id, message.code, message.answers) == (Invalid, id, INVALID_REQUEST, answers)
     assert "comes twice" in message.message
 
 
-def test_a_duplicate_key_in_what_is_no_json():
+def test_a_duplicate_key_in_invalid_json():
     assert parse(b'{"jsonrpc":"2.0","id":7,"method":"m","a":1,"a":2').code == PARSE_ERROR
     assert parse(b'{"jsonrpc":"2.0","id":7,"method":"m","params":{"a":1,"a":2},"b":1e999}').code == PARSE_ERROR
 
@@ -310,7 +310,7 @@ def test_control_characters_are_data():
 # ---- never raises ----
 
 @given(st.binary() | st.text().map(str.encode))
-def test_no_bytes_make_it_raise(data):
+def test_any_bytes_are_parsed_without_an_exception(data):
     assert type(parse(data)) in (Request, Notification, Response, Failure, Invalid, Batch)
 
 
@@ -324,7 +324,7 @@ SEEDS = [
 @given(st.sampled_from(SEEDS), st.lists(st.tuples(
     st.integers(0, 120), st.sampled_from(["drop", "put", "set", "cut", "double"]), st.binary(min_size=1, max_size=4)),
     max_size=6))
-def test_no_mutation_makes_it_raise(seed, changes):
+def test_mutated_messages_are_parsed_without_an_exception(seed, changes):
     data = bytearray(seed)
     for at, what, piece in changes:
         if what == "drop":
@@ -347,7 +347,7 @@ def test_no_mutation_makes_it_raise(seed, changes):
 
 
 @given(JSON)
-def test_no_value_makes_it_raise(value):
+def test_any_json_value_is_parsed_without_an_exception(value):
     data = json.dumps(value).encode()
     assert type(parse(data)) in (Request, Notification, Response, Failure, Invalid, Batch)
 
@@ -358,7 +358,7 @@ def test_no_value_makes_it_raise(value):
        | st.builds(Notification, st.text(max_size=256), PARAMS)
        | st.builds(Response, IDS, st.dictionaries(st.text(), JSON, max_size=4))
        | st.builds(Failure, IDS | st.none(), st.integers(), st.text(), JSON))
-def test_what_is_dumped_is_parsed_again(message):
+def test_dumped_messages_are_parsed_back(message):
     # RPC-02: any text, of any plane and direction
     data = dump(message)
     assert b"\n" not in data and b"\r" not in data
@@ -412,7 +412,7 @@ for _ in range(100_000):
     (cyclic, ValueError, "contains itself"), ({"a": deep}, ValueError, "nested too deeply"),
     ({"a": (n for n in ())}, TypeError, "class generator is not JSON"),
 ], ids=lambda value: value.__name__ if isinstance(value, type) else "")
-def test_what_is_no_json_is_not_sent(value, error, text):
+def test_values_that_are_not_json_are_not_sent(value, error, text):
     for message in (Response(1, value), Request(1, "m", value), Notification("m", value), Failure(1, 1, "x", value),
                     Response(1, Encoded(value))):
         with pytest.raises(error, match=text):

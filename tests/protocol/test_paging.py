@@ -69,20 +69,20 @@ def encode(value):
     encode(["tools", True, "a"]), encode(["tools", 1.0, "a"]), encode(["tools", 1, 5]), encode([None, 1, "a"]),
     base64.b64encode(b"[" * 4000).decode(), base64.b64encode(b"\xff\xff").decode(), encode("abc"),
 ])
-def test_a_cursor_of_somebody_else(cursor):
+def test_foreign_cursors_are_refused(cursor):
     with pytest.raises(InvalidParams, match="Invalid cursor") as caught:
         page(["a", "b"], cursor, 1, "tools", key=name)
     assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize("cursor", [5, 1.5, True, [], {}, b"abc"])
-def test_a_cursor_that_is_no_text(cursor):
+def test_a_cursor_that_is_not_a_string(cursor):
     with pytest.raises(InvalidParams, match="Invalid cursor"):
         page(["a", "b"], cursor, 1, "tools", key=name)
 
 
 @given(st.text())
-def test_no_text_does_anything_but_be_refused(cursor):
+def test_any_other_text_is_refused(cursor):
     with pytest.raises(InvalidParams):
         page(["a"], cursor, 1, "tools", key=name)
 

@@ -108,7 +108,7 @@ def test_nothing_escapes(parts, separator, absolute):
 
 
 @given(st.text(max_size=30))
-def test_no_text_escapes(relative):
+def test_any_path_stays_inside_of_the_folder(relative):
     root = os.path.join(test_nothing_escapes.base, "root")
     try:
         target = safe_join(root, relative)
@@ -137,7 +137,7 @@ def test_is_within(tree):
     assert not is_within(root + "\0", [root]) and not is_within(root, ["\0"])
 
 
-def test_a_root_on_another_drive_is_no_error(tree, monkeypatch):
+def test_a_path_on_another_drive_is_not_within(tree, monkeypatch):
     def commonpath(names):
         raise ValueError("Paths don't have the same drive")
 
@@ -239,6 +239,6 @@ def test_root_uris(uri):
     ("file:///a/../b", "'..'"), ("file:///..", "'..'"), ("file:///a/%2e%2e/b", "'..'"), ("file:///a%2f..%2Fb", "'..'"),
     ("file:///C:/a%5c..%5Cb", "'..'"), ("file:///C:/a\\..\\b", "'..'"), ("file:///a%00", "NUL"), ("file:///a\0", "NUL"),
 ])
-def test_what_is_no_root(uri, reason):
+def test_uris_that_are_not_roots(uri, reason):
     with pytest.raises(ValueError, match=reason):
         check_root_uri(uri)

@@ -24,7 +24,7 @@ def test_a_state_belongs_to_one_request():
     assert len({bound, *(bound_to(*other) for other in others)}) == len(others) + 1
 
 
-def test_what_changes_from_round_to_round_does_not_count():
+def test_the_params_of_a_retry_do_not_change_the_binding():
     # MRTR-27
     later = {**CALL, "_meta": {"progressToken": 9}, "inputResponses": {"a": {}}, "requestState": "x"}
     assert bound_to("shop", None, "tools/call", later) == bound_to("shop", None, "tools/call", CALL)

@@ -8,7 +8,7 @@ OLD, NEW = b"an old key of some bytes", b"a new key of some bytes"
 
 
 @given(st.binary(max_size=100), st.text(max_size=20))
-def test_what_was_sealed_is_opened(content, context):
+def test_sealed_content_is_opened(content, context):
     sealed = seal(content, NEW, context)
     assert sealed.isascii() and sealed.isprintable() and " " not in sealed
     assert open_sealed(sealed, [OLD, NEW], context) == content
@@ -17,7 +17,7 @@ def test_what_was_sealed_is_opened(content, context):
 
 
 @given(st.binary(min_size=1, max_size=40), st.data())
-def test_no_change_goes_unnoticed(content, data):
+def test_every_change_is_noticed(content, data):
     sealed = seal(content, NEW, "c")
     position = data.draw(st.integers(0, len(sealed) - 2))  # the last letter may stand for bits that are not there
     letter = data.draw(st.sampled_from("ABab01-_").filter(lambda letter: letter != sealed[position]))
@@ -25,7 +25,7 @@ def test_no_change_goes_unnoticed(content, data):
 
 
 @given(st.text(max_size=100))
-def test_anything_else_is_nothing(text):
+def test_other_texts_are_not_opened(text):
     assert open_sealed(text, [NEW], "c") is None
 
 

@@ -49,7 +49,7 @@ def test_expansion(text, uri):
     ("{+a}{/b}", "put text between"), ("{#a}{.b}", "put text between"), ("{/a*}{/b}", "put text between"),
     ("{/a,b}{/c}", "put text between"),
 ])
-def test_what_is_no_template(text, reason):
+def test_invalid_templates(text, reason):
     with pytest.raises(ValueError, match=reason):
         Template(text)
 
@@ -133,7 +133,7 @@ FORMS = {"{%s}": f"(?P<%s>[{SEGMENT}]+?)", "{+%s}": "(?P<%s>.+?)", "{#%s}": "(?:
 
 
 @given(st.lists(st.sampled_from([*FORMS, "a", "-", "/", ".", "aa", "/a", "#"]), max_size=6), st.text("aa-/.1#", max_size=10))
-def test_it_matches_what_trying_everything_matches(parts, uri):
+def test_matching_agrees_with_an_exhaustive_search(parts, uri):
     # A regular expression goes back where it must, which may take for ever; on a short URI it is the truth.
     text, pattern, lists = "", "", set()
     for number, part in enumerate(parts):
@@ -179,7 +179,7 @@ def templates(draw):
 
 
 @given(templates())
-def test_what_is_expanded_matches_again(template):
+def test_expanded_uris_match_their_template(template):
     text, values = template
     uri = Template(text).expand(values)
     assert uri.isascii() and " " not in uri

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import jsonschema
 
-from mcplite.revisions import REVISIONS, Revision, find
+from mcplite.revisions import REVISIONS, Revision, find_revision
 
 REASON = "the official schemas are not here; MCPLITE_SCHEMAS names their folder"
 
@@ -66,7 +66,7 @@ FOLDER = find_folder()
 
 def _name(revision):
     name = revision.name if isinstance(revision, Revision) else revision
-    if find(name) is None:
+    if find_revision(name) is None:
         raise LookupError(f"there is no revision {name!r}")
     return name
 
@@ -294,7 +294,7 @@ def validate_message(revision, direction, message, request_method=None, strict=T
     """
     if direction not in ("client", "server"):
         raise ValueError(f"the direction says who sent it, 'client' or 'server', not {direction!r}")
-    revision = find(_name(revision))
+    revision = find_revision(_name(revision))
     if isinstance(message, (bytes, str)):
         message = json.loads(message)
     if isinstance(message, list):
@@ -409,7 +409,7 @@ def check_answers(revision, questions, answers):
     :param questions: the methods that each key was asked with, by key; a key that is not there was not asked for here.
     :raises AssertionError: with all problems.
     """
-    revision = find(_name(revision))
+    revision = find_revision(_name(revision))
     for key, answer in answers.items():
         wrong = []
         for method in sorted(questions.get(key, ())):

@@ -19,7 +19,7 @@ import threading
 import weakref
 
 from mcplite.protocol.envelope import VERSION
-from mcplite.revisions import NEWEST, NEWEST_LEGACY, REVISIONS, find
+from mcplite.revisions import NEWEST, NEWEST_LEGACY, REVISIONS, find_revision
 from mcplite.rpc.peer import Peer
 from mcplite.server.http.endpoint import Endpoint
 
@@ -90,7 +90,7 @@ def _claimed(message):
     meta = params.get("_meta") if isinstance(params, dict) else None
     if not isinstance(meta, dict) or VERSION not in meta:
         return None
-    named = find(meta[VERSION])
+    named = find_revision(meta[VERSION])
     # Who is spoken to in another one says so in the newest.
     return named if named is not None and named.modern else NEWEST
 
@@ -202,7 +202,7 @@ class Recorder:
             if conversation.revision is None:
                 conversation.handshake_id = message.get("id")
             params = message.get("params")
-            named = find(params.get("protocolVersion")) if isinstance(params, dict) else None
+            named = find_revision(params.get("protocolVersion")) if isinstance(params, dict) else None
             return [NEWEST_LEGACY if named is None or named.modern else named]
         if "id" in message or conversation.side is None:
             return [conversation.usual]
@@ -222,7 +222,7 @@ class Recorder:
         found = conversation.answer(direction, id)
         if isinstance(result, dict):
             if id == conversation.handshake_id and conversation.side and conversation.sender(direction) == "server":
-                conversation.revision = find(result.get("protocolVersion")) or conversation.revision
+                conversation.revision = find_revision(result.get("protocolVersion")) or conversation.revision
                 if any(method == "initialize" for method, _ in found):
                     return [(conversation.usual, "initialize")]
             asked = result.get("inputRequests")
@@ -272,7 +272,7 @@ class Recorder:
             claimed = None if body.get("id") is None else _claimed(json.loads(data))
         except ValueError:
             claimed = None
-        named = find(request.headers.get("mcp-protocol-version"))
+        named = find_revision(request.headers.get("mcp-protocol-version"))
         if claimed is None and not endpoint.runtime.catalog.revisions[0].modern and not (named is not None and named.modern):
             return  # of what went before, the texts say something else than the schemas: that there is no id (HTTP-07)
         with self._lock:

@@ -6,10 +6,10 @@ def test_the_display_name_is_the_title_or_the_name():
     assert Implementation("name", "1", title="Title").display_name == "Title"
 
 
-def test_small_things_take_what_they_are_about_in_order():
+def test_small_types_take_their_main_fields_by_position():
     assert Progress(1, 2, "m") == Progress(progress=1, total=2, message="m")
     assert LogMessage("info", {"a": 1}, "l") == LogMessage(level="info", data={"a": 1}, logger="l")
 
 
-def test_a_capability_that_is_not_there_is_none():
+def test_a_missing_capability_is_none():
     assert set(vars(ClientCapabilities()).values()) == {None} == set(vars(ServerCapabilities()).values())

@@ -109,7 +109,7 @@ def test_required_members_are_those_of_the_schema(cls, revision):
     assert ours == must - STAMPED - LENIENT.get(cls, set())
 
 
-def test_what_is_left_out_is_still_in_the_schemas():
+def test_excluded_members_are_still_in_the_schemas():
     for table in (WITHOUT, LENIENT):
         for cls, members in table.items():
             known = set()
@@ -246,7 +246,7 @@ def test_there_is_a_sample_of_each_class_with_every_field_set():
 
 
 @pytest.mark.parametrize("sample, revision", list(sample_pairs()))
-def test_what_is_encoded_is_valid_and_has_all_that_the_revision_has(sample, revision):
+def test_encoded_objects_are_valid_and_complete(sample, revision):
     data = json.loads(json.dumps(codec.encode(sample, revision)))
     cls = type(sample)
     expected = set(official(cls, revision)) | ({"type"} if hasattr(cls, "wire_type") else set())
@@ -265,7 +265,7 @@ def test_what_is_encoded_is_valid_and_has_all_that_the_revision_has(sample, revi
 
 
 @pytest.mark.parametrize("sample, revision", list(sample_pairs()))
-def test_what_is_encoded_survives_decoding(sample, revision):
+def test_encoded_objects_are_decoded(sample, revision):
     data = codec.encode(sample, revision)
     again = codec.decode(type(sample), json.loads(json.dumps(data)))
     assert codec.encode(again, revision) == data
@@ -433,7 +433,7 @@ def test_official_form_fields_can_be_asked_for(name, data):
     assert filled == {"field": data["default"]} and forms.check_answer(form, filled) == []
 
 
-def test_no_example_is_left_out():
+def test_every_example_is_used():
     names = {name for name, _, _ in all_examples()}
     bare = {name for name, data, _ in all_examples() if not parts(name, data)}
     bare -= {name for name in names if name in ERRORS or name.endswith("Schema")} | {"InputRequiredResult"}

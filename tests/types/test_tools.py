@@ -31,7 +31,7 @@ def test_text_is_all_text_blocks():
     assert CallToolResult([image]).text == ""
 
 
-def test_raise_for_error_returns_what_succeeded():
+def test_raise_for_error_returns_a_successful_result():
     result = CallToolResult([TextContent("a")])
     assert result.raise_for_error() is result
 

@@ -1,4 +1,7 @@
-"""Call: one request with its time limits, cancellation and progress, in one value."""
+"""Call: one request with its time limits, cancellation and progress, in one value.
+
+The layers of a session pass it on and replace single fields, in place of eight arguments each.
+"""
 
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 

@@ -1,4 +1,7 @@
-"""Features: the calls that a user makes on an open client, by the protocol's names."""
+"""Features: the calls that a user makes on an open client, by the protocol's names.
+
+:class:`~mcplite.client.client.Client` inherits them. The sessions of both eras carry them out.
+"""
 
 import json
 import logging
@@ -109,18 +112,22 @@ class Features(ABC):
                 request_state: Optional[str] = None) -> Dict[str, Any]:
         """Send any request and return its result as it came.
 
+        :param method: the protocol's method.
+        :param params: JSON; None for none.
         :param timeout: seconds; by default the client's. None waits without a limit.
         :param max_timeout: seconds in all, whatever the progress.
         :param cancel: a token; cancelling it raises ``Cancelled`` here and notifies the server.
         :param on_progress: called with each :class:`Progress` on this thread, and with all of them before this
             method returns. Without it the server is not asked for progress.
         :param meta: added to ``params._meta``.
-        :param rounds: whether the client's handlers answer the questions that the server needs answered to continue
-            (from July 2026 on). False raises :class:`InputNeeded` instead; the caller repeats the call, in this process
-            or another, with
-        :param input_responses: the answers by key, as on the wire, and
-        :param request_state: the state that came with the questions.
+        :param rounds: True: the client's handlers answer the server's questions (from July 2026 on). False: raises
+            :class:`InputNeeded`; the caller repeats the call later, in this process or another.
         :param fresh: True ignores the cache.
+        :param input_responses: the answers by key, as on the wire, when a call is repeated after ``InputNeeded``.
+        :param request_state: ``InputNeeded.state``, when a call is repeated.
+        :returns: the result, decoded from JSON.
+        :raises InputNeeded: with ``rounds=False``, the server asks questions.
+        :raises RemoteError: the server answered with an error.
         :raises TypeError, ValueError: the params are not JSON, a time is not positive, or *meta* has an invalid key
             (META-01); nothing was sent.
         """
@@ -191,15 +198,16 @@ class Features(ABC):
     def call_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *,
                   timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                   cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
-                  meta: Optional[Dict[str, Any]] = None, **rounds: Any) -> CallToolResult:
+                  meta: Optional[Dict[str, Any]] = None, **options: Any) -> CallToolResult:
         """Call a tool.
 
         The result of a tool that fails has ``is_error``; ``result.raise_for_error()`` turns it into an exception.
         Structured content is checked against the tool's declared schema if its definition has been listed (TOOL-38).
 
+        :param name: the tool's name.
         :param arguments: JSON values by name.
-        :param timeout, max_timeout, cancel, on_progress, meta: as for :meth:`request`, as are *rounds*,
-            *input_responses* and *request_state*.
+        :param timeout, max_timeout, cancel, on_progress, meta: as for :meth:`request`.
+        :param options: *rounds*, *fresh*, *input_responses* and *request_state*, as for :meth:`request`.
         :raises InvalidParams: there is no such tool, or, before November 2025, the arguments do not fit.
         :raises ProtocolError: the structured content does not fit the tool's schema.
         :raises TypeError, ValueError: the arguments are not JSON; nothing was sent.
@@ -216,7 +224,7 @@ class Features(ABC):
                 raise TypeError(f"the arguments of the tool {name!r} must be a dict, not {type(arguments).__name__}")
             arguments = dict(arguments)
         answer = self.request("tools/call", {"name": name, "arguments": arguments}, timeout=timeout,
-                              max_timeout=max_timeout, cancel=cancel, on_progress=on_progress, meta=meta, **rounds)
+                              max_timeout=max_timeout, cancel=cancel, on_progress=on_progress, meta=meta, **options)
         result = self._read(CallToolResult, answer, session, "tools/call")
         self._output_schemas.check(name, result, session.name, "structuredContent" in answer)
         return result
@@ -298,11 +306,12 @@ class Features(ABC):
                  context: Optional[Mapping[str, str]] = None, **options: Any) -> CompleteResult:
         """Return values that complete an argument of a prompt or of a resource template.
 
-        :param argument: its name, and
+        :param argument: the argument's name.
         :param value: the text so far.
-        :param prompt: the prompt's name; or
-        :param resource: the template or URI.
+        :param prompt: the prompt's name, if the argument is one of a prompt.
+        :param resource: the template or URI, if the argument is one of a resource template.
         :param context: the arguments that are filled in already; sent from June 2025 on.
+        :param options: as for :meth:`request`.
         :raises ValueError: not exactly one of *prompt* and *resource*.
         """
         if (prompt is None) == (resource is None):

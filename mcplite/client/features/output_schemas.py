@@ -1,4 +1,7 @@
-"""OutputSchemas: the declared output schemas of tools; structured results are checked against them."""
+"""OutputSchemas: the declared output schemas of tools; structured results are checked against them.
+
+Listing tools fills it, and ``call_tool`` checks results by it. The validator loads with the first schema that is used.
+"""
 
 import logging
 import threading

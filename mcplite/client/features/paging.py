@@ -1,4 +1,7 @@
-"""Walks paginated lists within bounds, and skips malformed items."""
+"""Walks paginated lists within bounds, and skips malformed items.
+
+The list methods of :class:`~.methods.Features` use it.
+"""
 
 import logging
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Type

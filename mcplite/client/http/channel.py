@@ -1,4 +1,7 @@
-"""The transport of Streamable HTTP, a client's side: one endpoint, a session, a stream to listen to."""
+"""The channel to one server over Streamable HTTP: owns the endpoint, the exchanges in progress and the GET stream.
+
+``connect()`` makes it for a URL. Calls are posted and read by :mod:`.reading`; this module sends what is no call.
+"""
 
 import contextlib
 import logging
@@ -21,7 +24,7 @@ _log = logging.getLogger(__name__)
 #: Seconds for a message that must not be waited for, such as the end of the session.
 _SOON_SECONDS = 2.0
 #: Seconds that a read or write blocks at most before it checks whether the channel was closed.
-_SLICE = 1.0
+_SLICE_SECONDS = 1.0
 #: Statuses by which a server of 2024 answers a POST to the URL of its stream (LSSE-13).
 _MAYBE_OLDER = frozenset({400, 404, 405, 406, 415, 422})
 
@@ -31,7 +34,7 @@ def _ignore(data: bytes) -> None:
 
 
 class HTTPChannel(Channel):
-    """A server behind a URL.
+    """The channel to the server at one URL.
 
     :param url: of the endpoint.
     :param line_limit: bytes that one message may have; default 16 MiB.
@@ -78,7 +81,7 @@ class HTTPChannel(Channel):
         if self._closed:
             raise ConnectionClosed(f"the connection to {self.name} is closed")
         try:
-            with self._exchange(Deadline(timeout), may_log_in=may_log_in) as exchange:
+            with self._open_exchange(Deadline(timeout), may_log_in=may_log_in) as exchange:
                 reply = self._endpoint.post(exchange, data, beside=beside)
                 if not 200 <= reply.status < 300:
                     self._endpoint.handle_refusal(reply, "a notification or an answer", None, _ignore)
@@ -103,7 +106,7 @@ class HTTPChannel(Channel):
             _log.debug("not sent to %s: %s", self.name, error)
 
     @contextlib.contextmanager
-    def _exchange(self, deadline: Deadline, after_close: bool = False, may_log_in: bool = True) -> Iterator[Exchange]:
+    def _open_exchange(self, deadline: Deadline, after_close: bool = False, may_log_in: bool = True) -> Iterator[Exchange]:
         """Return an exchange that ends with the deadline and, unless *after_close*, with the channel.
 
         :param may_log_in: whether a user may be asked to log in for it; the deadline is paused meanwhile.
@@ -113,7 +116,7 @@ class HTTPChannel(Channel):
             remaining = deadline.remaining()
             if (self._closed and not after_close) or (remaining is not None and remaining <= 0):
                 raise Stopped
-            return _SLICE if remaining is None else min(remaining, _SLICE)
+            return _SLICE_SECONDS if remaining is None else min(remaining, _SLICE_SECONDS)
 
         exchange = Exchange(next_timeout, deadline.remaining, deadline if may_log_in else None)
         exchange.may_log_in = may_log_in
@@ -166,7 +169,7 @@ class HTTPChannel(Channel):
 
     def _end_session(self) -> None:
         try:
-            with self._exchange(Deadline(_SOON_SECONDS), after_close=True, may_log_in=False) as exchange:
+            with self._open_exchange(Deadline(_SOON_SECONDS), after_close=True, may_log_in=False) as exchange:
                 self._endpoint.end_session(exchange)
         except (TransportError, Stopped) as error:
             _log.debug("the end of the session was not sent to %s: %s", self.name, error)

@@ -1,6 +1,6 @@
-"""One endpoint of Streamable HTTP, as a client sees it: it posts messages, opens streams and keeps the session id.
+"""Sends POST, GET and DELETE to one URL, with the headers of the session.
 
-The channel writes by it, its reading reads answers by it, and the GET stream listens by it.
+The channel, its reading and the GET stream share one; it keeps the session id and the revision for all of them.
 """
 
 import re
@@ -8,27 +8,27 @@ from typing import Callable, Dict, Mapping, Optional
 
 from ...errors import HTTPStatusError, ProtocolError, SessionLost, remote_error
 from ...net.exchange import Exchange
-from ...net.link import Link
+from ...net.origin_client import OriginClient
 from ...net.reply import Reply
 from ...net.settings import HTTPSettings
 from ...protocol import jsonrpc
+from ...protocol.http.headers import POST_HEADERS
 from ...protocol.show import shown
 
 __all__ = ["HTTPEndpoint"]
 
-_POST_HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,4096}")
 
 
 class HTTPEndpoint:
-    """A server behind a URL, and the session with it; any thread may use it.
+    """Sends requests to one URL and keeps the id of the session there; any thread may use it.
 
     :param line_limit: bytes that one message may have.
     :raises ValueError: the URL is not one of a server, or a header cannot be sent.
     """
 
     def __init__(self, url: str, settings: HTTPSettings, line_limit: int) -> None:
-        self._link = Link(url, settings)
+        self._client = OriginClient(url, settings)
         #: How errors and logs call the server.
         self.name = shown(url)
         self.line_limit = line_limit
@@ -37,21 +37,22 @@ class HTTPEndpoint:
         #: The revision, when requests have to repeat it (HDR-01).
         self.version: Optional[str] = None
 
-    def post(self, exchange: Exchange, data: bytes, first: bool = False, beside: Optional[Mapping[str, str]] = None) -> Reply:
+    def post(self, exchange: Exchange, data: bytes, initialize: bool = False,
+             beside: Optional[Mapping[str, str]] = None) -> Reply:
         """Send a message and return the response.
 
-        :param first: whether it is ``initialize``, which begins a session (SESS-09).
+        :param initialize: whether the message is ``initialize``, which begins a session (SESS-09).
         :param beside: the headers of a message without a session; None for one of the session.
         :raises SessionLost: the server does not know the session any more; it did not serve the message.
-        :raises TransportError, AuthError, Stopped: as for :meth:`Link.send`.
+        :raises TransportError, AuthError, Stopped: as for :meth:`OriginClient.send_authorized`.
         """
-        session = "" if first or beside is not None else self.session_id
+        session = "" if initialize or beside is not None else self.session_id
         if beside is not None:
-            headers = {**_POST_HEADERS, **beside}
+            headers = {**POST_HEADERS, **beside}
         else:
-            headers = _POST_HEADERS if first else {**_POST_HEADERS, **self._session_headers(session)}
-        reply = self._link.send(exchange, "POST", None, headers, data)
-        if first and reply.status == 200:
+            headers = POST_HEADERS if initialize else {**POST_HEADERS, **self._session_headers(session)}
+        reply = self._client.send_authorized(exchange, "POST", None, headers, data)
+        if initialize and reply.status == 200:
             self.session_id = self._given_session_id(reply)
         elif reply.status == 404 and session:
             reply.close()
@@ -63,13 +64,13 @@ class HTTPEndpoint:
 
         :param last_id: of the last event that was read, to resume behind it; None for a new stream.
         :raises SessionLost: the server does not know the session any more.
-        :raises TransportError, AuthError, Stopped: as for :meth:`Link.send`.
+        :raises TransportError, AuthError, Stopped: as for :meth:`OriginClient.send_authorized`.
         """
         session = self.session_id
         headers = {"Accept": "text/event-stream", **self._session_headers(session)}
         if last_id is not None:
             headers["Last-Event-ID"] = last_id
-        reply = self._link.send(exchange, "GET", None, headers)
+        reply = self._client.send_authorized(exchange, "GET", None, headers)
         if reply.status == 404 and session:
             reply.close()
             raise self._session_lost(session, unserved=False)
@@ -78,9 +79,9 @@ class HTTPEndpoint:
     def end_session(self, exchange: Exchange) -> None:
         """Tell the server that the session is over (SESS-10); it may refuse to hear it (SESS-11).
 
-        :raises TransportError, AuthError, Stopped: as for :meth:`Link.send`.
+        :raises TransportError, AuthError, Stopped: as for :meth:`OriginClient.send_authorized`.
         """
-        self._link.send(exchange, "DELETE", None, self._session_headers(self.session_id)).excerpt()
+        self._client.send_authorized(exchange, "DELETE", None, self._session_headers(self.session_id)).excerpt()
 
     def handle_refusal(self, reply: Reply, what: str, id: Optional[int], receive: Callable[[bytes], None]) -> None:
         """Deal with the response to a message that was not accepted.
@@ -112,7 +113,7 @@ class HTTPEndpoint:
 
     def close(self) -> None:
         """Close all idle connections."""
-        self._link.close()
+        self._client.close()
 
     def _session_headers(self, session: str) -> Dict[str, str]:
         headers = {}

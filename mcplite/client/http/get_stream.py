@@ -1,4 +1,7 @@
-"""The GET stream of a session: it carries what the server sends that belongs to no call."""
+"""The GET stream of a session: it carries what the server sends that belongs to no call.
+
+The channel starts one for each session of the legacy era.
+"""
 
 import logging
 import threading
@@ -15,7 +18,7 @@ __all__ = ["GetStream"]
 
 _log = logging.getLogger(__name__)
 #: Seconds that a read blocks at most before it checks whether to stop.
-_SLICE = 1.0
+_SLICE_SECONDS = 1.0
 #: Seconds without a byte, not even a comment, after which the server is taken for gone; servers send something far
 #: more often to keep a stream alive.
 _SILENT_SECONDS = 300.0
@@ -67,14 +70,14 @@ class GetStream:
         if exchange is not None:
             exchange.interrupt()
         if self._thread is not threading.current_thread():
-            self._thread.join(2 * _SLICE)
+            self._thread.join(2 * _SLICE_SECONDS)
 
     def _next_timeout(self) -> float:
         if self._stop.is_set():
             raise Stopped
         if self._last_data_at is not None and time.monotonic() - self._last_data_at > _SILENT_SECONDS:
             raise TimeoutError(f"nothing came for {_SILENT_SECONDS:g} s")
-        return _SLICE
+        return _SLICE_SECONDS
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -10,7 +10,7 @@ from typing import Callable, Deque, Optional
 
 from ...errors import ConnectionClosed, HTTPStatusError, RequestTimeout, TransportError
 from ...net.exchange import Exchange, Stopped
-from ...net.link import Link
+from ...net.origin_client import OriginClient
 from ...net.reply import Reply
 from ...net.settings import HTTPSettings
 from ...protocol.http.sse import EventParser
@@ -26,7 +26,7 @@ __all__ = ["SSEChannel", "SSEReading"]
 #: Seconds for the event that names the URL to post to.
 _ENDPOINT_SECONDS = 30.0
 #: Seconds that a read or write blocks at most before it checks whether the channel was closed.
-_SLICE = 1.0
+_SLICE_SECONDS = 1.0
 #: Seconds for a message that must not be waited for.
 _SOON_SECONDS = 0.5
 
@@ -40,7 +40,7 @@ class SSEChannel(Channel):
     """
 
     def __init__(self, url: str, settings: HTTPSettings = HTTPSettings(), *, line_limit: int = 16 << 20) -> None:
-        self._link = Link(url, settings)
+        self._client = OriginClient(url, settings)
         self.name = shown(url)
         self._parser = EventParser(line_limit)
         self._messages: Deque[bytes] = deque()
@@ -61,7 +61,7 @@ class SSEChannel(Channel):
         # The deadline is the server's; it is paused while a user logs in.
         self._stream = Exchange(self._next_timeout, clock=self._open_deadline)
         try:
-            reply = self._reply = self._link.send(self._stream, "GET", None, {"Accept": "text/event-stream"},
+            reply = self._reply = self._client.send_authorized(self._stream, "GET", None, {"Accept": "text/event-stream"},
                                                   connect_seconds=_ENDPOINT_SECONDS)
             self._await_endpoint(reply)
         except Stopped:
@@ -77,7 +77,7 @@ class SSEChannel(Channel):
     def _next_timeout(self) -> float:
         if self._closed.is_set() or (self._open_deadline is not None and self._open_deadline.expired):
             raise Stopped
-        return _SLICE
+        return _SLICE_SECONDS
 
     def _await_endpoint(self, reply: Reply) -> None:
         if reply.status != 200 or reply.kind != "text/event-stream":
@@ -104,7 +104,7 @@ class SSEChannel(Channel):
             raise ConnectionClosed(self._end_reason)
         for event in self._parser.feed(data):
             if event.event == "endpoint" and not self._post_url:
-                self._post_url = self._link.resolve(event.data.decode("utf-8", "replace").strip())
+                self._post_url = self._client.resolve(event.data.decode("utf-8", "replace").strip())
             elif event.event == "message" and event.data:
                 self._messages.append(event.data)
 
@@ -152,13 +152,13 @@ class SSEChannel(Channel):
             seconds = remaining()
             if self._closed.is_set() or (seconds is not None and seconds <= 0) or (pending is not None and pending.interrupted):
                 raise Stopped
-            return _SLICE if seconds is None else min(seconds, _SLICE)
+            return _SLICE_SECONDS if seconds is None else min(seconds, _SLICE_SECONDS)
 
         return next_timeout
 
     def _post(self, data: bytes, exchange: Exchange, timeout: Optional[float], pending: Optional[Pending] = None) -> None:
         try:
-            reply = self._link.send(exchange, "POST", self._post_url, {"Content-Type": "application/json"}, data)
+            reply = self._client.send_authorized(exchange, "POST", self._post_url, {"Content-Type": "application/json"}, data)
             text = reply.excerpt()
         except Stopped:
             if self._closed.is_set():
@@ -177,7 +177,7 @@ class SSEChannel(Channel):
             self._stream.interrupt()
             if self._reply is not None:
                 self._reply.close()
-            self._link.close()
+            self._client.close()
 
 
 class SSEReading(CallerReading):

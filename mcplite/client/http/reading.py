@@ -21,7 +21,7 @@ from .resumption import ResumableStream
 __all__ = ["HTTPReading"]
 
 #: Seconds that a read blocks at most: another response may have brought the answer meanwhile.
-_SLICE = 1.0
+_SLICE_SECONDS = 1.0
 #: Seconds without a byte of an event stream after which its connection is taken for broken.
 _SILENT_SECONDS = 300.0
 #: Seconds that the end of a response may come behind its answer, for the connection to be used again.
@@ -30,8 +30,8 @@ _TAIL_SECONDS = 0.05
 _MOST_ATTEMPTS = 5
 
 
-class _Call:
-    """One call that was sent, or is being sent."""
+class _ResponseState:
+    """The response to one call, as far as it has been read."""
 
     __slots__ = ("exchange", "reply", "stream", "last_data_at", "broken", "drain_until")
 
@@ -58,7 +58,7 @@ class HTTPReading(Reading):
         super().__init__(channel)
         self._endpoint = endpoint
         self._receive = receive
-        self._calls: Dict[int, _Call] = {}
+        self._calls: Dict[int, _ResponseState] = {}
         self._stopped = False
         #: Guards ``_busy``, the number of threads in a read or a write; notified when it is zero, for :meth:`stop`.
         self._idle = threading.Condition()
@@ -67,7 +67,7 @@ class HTTPReading(Reading):
     # --- the caller's thread --------------------------------------------------------------------------
 
     def send(self, pending: Pending, data: bytes, timeout: Optional[float]) -> None:
-        call = self._calls[pending.id] = _Call(ResumableStream(self._endpoint.line_limit, self._receive))
+        call = self._calls[pending.id] = _ResponseState(ResumableStream(self._endpoint.line_limit, self._receive))
         self._enter()
         try:
             self._post(pending, call, data)
@@ -76,9 +76,9 @@ class HTTPReading(Reading):
         finally:
             self._leave()
 
-    def _post(self, pending: Pending, call: _Call, data: bytes) -> None:
+    def _post(self, pending: Pending, call: _ResponseState, data: bytes) -> None:
         for attempt in (1, 2):
-            exchange = self._exchange(pending, call)
+            exchange = self._create_exchange(pending, call)
             try:
                 reply = self._endpoint.post(exchange, data, pending.method == "initialize", pending.beside)
                 break
@@ -122,7 +122,7 @@ class HTTPReading(Reading):
         finally:
             self._leave()
 
-    def _read(self, call: _Call, reply: Reply) -> None:
+    def _read(self, call: _ResponseState, reply: Reply) -> None:
         try:
             data = reply.read1()
         except TransportError as error:
@@ -134,11 +134,11 @@ class HTTPReading(Reading):
         call.last_data_at = time.monotonic()
         call.stream.feed(data)
 
-    def _begin_stream(self, call: _Call, reply: Reply) -> None:
+    def _begin_stream(self, call: _ResponseState, reply: Reply) -> None:
         call.reply, call.broken, call.last_data_at = reply, None, time.monotonic()
         call.stream.begin()
 
-    def _resume(self, pending: Pending, call: _Call) -> None:
+    def _resume(self, pending: Pending, call: _ResponseState) -> None:
         """Wait as long as the server asks, and resume the stream behind its last event (RES-04, HTTP-18)."""
         if call.stream.last_id is None or pending.beside is not None:  # H26-22: a message without a session is not resumed
             raise TransportError(
@@ -150,7 +150,7 @@ class HTTPReading(Reading):
                                  f" {_MOST_ATTEMPTS} attempts to resume failed: {call.broken}") from call.broken
         if not self._sleep(pending, call.stream.delay()):
             return
-        exchange = self._exchange(pending, call)
+        exchange = self._create_exchange(pending, call)
         try:
             reply = self._endpoint.get(exchange, call.stream.last_id)
         except (SessionLost, AuthError):
@@ -202,14 +202,14 @@ class HTTPReading(Reading):
         except (Stopped, TransportError):
             reply.close()
 
-    def _drop(self, call: _Call) -> None:
+    def _drop(self, call: _ResponseState) -> None:
         if call.reply is not None:
             call.reply.close()
             call.reply = None
 
     # --- time ---------------------------------------------------------------------------------------------
 
-    def _exchange(self, pending: Pending, call: _Call) -> Exchange:
+    def _create_exchange(self, pending: Pending, call: _ResponseState) -> Exchange:
         def next_timeout() -> float:
             if call.drain_until is not None:
                 seconds: Optional[float] = call.drain_until - time.monotonic()
@@ -222,10 +222,10 @@ class HTTPReading(Reading):
             else:
                 seconds = pending.remaining()
             if seconds is None:
-                return _SLICE
+                return _SLICE_SECONDS
             if seconds <= 0:
                 raise Stopped
-            return min(seconds, _SLICE)
+            return min(seconds, _SLICE_SECONDS)
 
         exchange = call.exchange = Exchange(next_timeout, pending.remaining, pending.clock)
         if self._stopped or pending.interrupted:

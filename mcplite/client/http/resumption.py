@@ -1,4 +1,7 @@
-"""Resumption of an event stream: its last event id, and the backoff between its connections."""
+"""Resumption of an event stream: its last event id, and the backoff between its connections.
+
+The GET stream and the response of each call resume by the same rules, so the rules stand here.
+"""
 
 import random
 from typing import Callable, Optional

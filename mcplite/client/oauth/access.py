@@ -1,7 +1,8 @@
-"""The access token for one MCP server, shared by all threads of all its clients, and how one request gets past a refusal.
+"""The access token for one MCP server, shared by all threads of all its clients, and the recovery of refused requests.
 
-:class:`Access` is the token source of a link. It loads, refreshes, obtains and keeps the token; how it is obtained is the
-flow's affair. :class:`Attempt` is one request: it decides from each refusal which of these to do, and when to give up.
+:class:`ServerTokens` is the token source of an :class:`~mcplite.net.origin_client.OriginClient`. It loads, refreshes and keeps
+the token; the flow obtains it. :class:`TokenRecovery` serves one request: it decides from each refusal whether to refresh the
+token, to obtain another or to give up.
 """
 
 import contextlib
@@ -13,20 +14,20 @@ from ...errors import AuthError
 from ...net.exchange import Exchange
 from ...net.reply import Reply
 from ...net.settings import HTTPSettings
-from ...net.tokens import RequestAttempt, TokenSource
-from ...protocol.http.challenges import Challenge, find, parse
+from ...net.tokens import RequestRecovery, TokenSource
+from ...protocol.http.challenges import Challenge, find_challenge, parse_challenges
 from ...protocol.http.wellknown import canonical, check_url
 from ...protocol.show import shown
 from ...revisions import NEWEST_LEGACY
 from .discovery import AuthorizationServer, choose_issuer, find_resource, find_server
-from .flow import Flow, TokenRequest
+from .flow import TokenFlow, TokenRequest
 from .keys import Proofs, SigningKey
 from .stepup import LoginHistory, choose_scopes
 from .token_endpoint import Credentials
 from .token_lock import TokenLock
 from .web import Web
 
-__all__ = ["Access", "Attempt", "Refusal"]
+__all__ = ["ServerTokens", "TokenRecovery", "TokenRefusal"]
 
 _log = logging.getLogger(__name__)
 #: Error codes by which an authorization server says that a refresh token, or the client, is not known any more.
@@ -36,7 +37,7 @@ _MOST_REPEATS = 3
 
 
 @dataclass(frozen=True)
-class Refusal:
+class TokenRefusal:
     """A response that refuses a request, and what it says about the token that it wants."""
 
     #: The token that was refused; None for a request without.
@@ -55,7 +56,7 @@ class Refusal:
         return list((self.challenge and self.challenge.scopes) or ())
 
 
-class Access(TokenSource):
+class ServerTokens(TokenSource):
     """The token for one MCP server.
 
     :param flow: how tokens are obtained.
@@ -64,7 +65,7 @@ class Access(TokenSource):
     :raises ValueError: a token would travel in the clear to that URL.
     """
 
-    def __init__(self, flow: Flow, url: str, settings: HTTPSettings) -> None:
+    def __init__(self, flow: TokenFlow, url: str, settings: HTTPSettings) -> None:
         self._flow = flow
         self.url = check_url(url.partition("#")[0], "the MCP server")
         self.name = shown(self.url)
@@ -89,15 +90,15 @@ class Access(TokenSource):
         """How many attempts to obtain a token have failed."""
         return self._lock.failures
 
-    def attempt(self) -> "Attempt":
-        return Attempt(self)
+    def new_recovery(self) -> "TokenRecovery":
+        return TokenRecovery(self)
 
     def _web(self, exchange: Exchange, address: Optional[str] = None) -> Web:
         return Web(self.url, self.settings, address=address, given=self._flow.given_urls, check=exchange.next_timeout)
 
     # --- each request -----------------------------------------------------------------------------------
 
-    def credentials(self, method: str, url: str, exchange: Exchange) -> Tuple[Optional[str], Dict[str, str]]:
+    def authorization_headers(self, method: str, url: str, exchange: Exchange) -> Tuple[Optional[str], Dict[str, str]]:
         current = self._current
         if current is None and not self._loaded:
             current = self._load()
@@ -116,7 +117,7 @@ class Access(TokenSource):
 
         :raises AuthError: it has expired and could not be replaced.
         """
-        self.credentials("POST", self.url, exchange)
+        self.authorization_headers("POST", self.url, exchange)
         current = self._current
         return None if current is None or current.expired else current.access_token
 
@@ -181,7 +182,7 @@ class Access(TokenSource):
         current.refresh_token = None
         return self._save(current)
 
-    def renew(self, refusal: Refusal, exchange: Exchange, *, may_refresh: bool, step_up: bool = False) -> str:
+    def renew(self, refusal: TokenRefusal, exchange: Exchange, *, may_refresh: bool, step_up: bool = False) -> str:
         """Get a token in place of the refused one.
 
         :param may_refresh: whether a refresh may help, or only a new token.
@@ -208,7 +209,7 @@ class Access(TokenSource):
         """
         with self._lock.hold(exchange), self._web(exchange, address) as web:
             self.history.clear()
-            return self._save(self._obtain(web, None, Refusal(challenge=challenge), exchange, False, False)[1])
+            return self._save(self._obtain(web, None, TokenRefusal(challenge=challenge), exchange, False, False)[1])
 
     def forget(self, exchange: Exchange) -> bool:
         """Drop the credentials, and have the authorization server revoke them (AUTH-50).
@@ -227,7 +228,7 @@ class Access(TokenSource):
                 self._flow.endpoint(web, server, None).revoke(current)
             return True
 
-    def _obtain(self, web: Web, current: Optional[Credentials], refusal: Refusal, exchange: Exchange, may_refresh: bool,
+    def _obtain(self, web: Web, current: Optional[Credentials], refusal: TokenRefusal, exchange: Exchange, may_refresh: bool,
                 step_up: bool) -> Tuple[str, Credentials]:
         """Find the authorization server, and get a token from it: by a refresh if that is possible, else by the flow."""
         flow = self._flow
@@ -274,7 +275,7 @@ class Access(TokenSource):
             raise AuthError(f"{self.name} does not accept the token that a login has just given, so that the user is not asked"
                             f" again so soon; its operator has to see why it refuses tokens of {issuer} for {resource}")
 
-    def insufficient_reason(self, refusal: Refusal) -> Optional[str]:
+    def insufficient_reason(self, refusal: TokenRefusal) -> Optional[str]:
         """Return why it is useless to ask for more scopes than the refused token has; None when it may help."""
         current, challenge = self._current, refusal.challenge
         if not self._flow.interactive:
@@ -288,53 +289,53 @@ class Access(TokenSource):
         return None
 
 
-class Attempt(RequestAttempt):
-    """One request: what was tried for it so far.
+class TokenRecovery(RequestRecovery):
+    """The recovery of one request from 401 and 403: remembers what was tried.
 
-    :param access: the token that it is sent with.
+    :param tokens: of the server that refuses.
     """
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
-        self._failures = access.failures
+    def __init__(self, tokens: ServerTokens) -> None:
+        self._tokens = tokens
+        self._failures = tokens.failures
         #: What was done for this request: "adopted", "refreshed", "obtained", "stepped up".
         self._done: Set[str] = set()
         self._repeats = 0
 
     def recover(self, reply: Reply, headers: Mapping[str, str], exchange: Exchange) -> bool:
         header = reply.headers.get("WWW-Authenticate") or ""
-        challenge = find(parse(header), *self._access.schemes)
+        challenge = find_challenge(parse_challenges(header), *self._tokens.schemes)
         code = None if challenge is None else challenge.get("error")
         if reply.status == 401 or code == "insufficient_scope":
             reply.excerpt()  # frees its connection for other requests, however long a login takes
-        refusal = Refusal(reply.token, challenge, headers, reply.address, self._failures)
+        refusal = TokenRefusal(reply.token, challenge, headers, reply.address, self._failures)
         if reply.status == 401:
             if code == "use_dpop_nonce" and reply.headers.get("DPoP-Nonce"):
                 return self._may_repeat()  # RFC 9449, section 9: the token itself is valid
             return self._renew(refusal, exchange)
         return code == "insufficient_scope" and self._step_up(refusal, header, exchange)
 
-    def _renew(self, refusal: Refusal, exchange: Exchange) -> bool:
+    def _renew(self, refusal: TokenRefusal, exchange: Exchange) -> bool:
         if "obtained" in self._done:
-            self._access.history.on_token_refused()
+            self._tokens.history.on_token_refused()
             return False
-        return self._note(self._access.renew(refusal, exchange, may_refresh="refreshed" not in self._done))
+        return self._record(self._tokens.renew(refusal, exchange, may_refresh="refreshed" not in self._done))
 
-    def _step_up(self, refusal: Refusal, header: str, exchange: Exchange) -> bool:
+    def _step_up(self, refusal: TokenRefusal, header: str, exchange: Exchange) -> bool:
         if "stepped up" in self._done:
-            self._access.history.on_insufficient()
+            self._tokens.history.on_insufficient()
             reason: Optional[str] = "more was granted just now"
         else:
-            reason = self._access.insufficient_reason(refusal)
+            reason = self._tokens.insufficient_reason(refusal)
         if reason is not None:
             wanted = " ".join(refusal.scopes or ["not named"])
-            raise AuthError(f"{self._access.name} refuses, because the token lacks scopes ({wanted}), and {reason}",
+            raise AuthError(f"{self._tokens.name} refuses, because the token lacks scopes ({wanted}), and {reason}",
                             challenge=header, error="insufficient_scope")
-        how = self._access.renew(refusal, exchange, may_refresh=False, step_up=True)
-        return self._note("stepped up" if how == "obtained" else how)
+        how = self._tokens.renew(refusal, exchange, may_refresh=False, step_up=True)
+        return self._record("stepped up" if how == "obtained" else how)
 
-    def _note(self, how: str) -> bool:
-        """Note what was done; return whether to send the request again."""
+    def _record(self, how: str) -> bool:
+        """Record what was done; return whether to send the request again."""
         self._done.add(how)
         return how != "adopted" or self._may_repeat()
 

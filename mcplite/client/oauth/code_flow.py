@@ -1,6 +1,9 @@
-"""The authorization code flow: a user logs in with a browser once, and the program gets tokens."""
+"""The authorization code flow: a user logs in with a browser once, and the program gets tokens.
 
-import base64
+``connect(auth=OAuth())`` and the command line use it. :class:`AuthorizationRequest` has the checks of the redirect, which
+are tested without a browser.
+"""
+
 import hashlib
 import hmac
 import secrets
@@ -9,14 +12,15 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from ...errors import AuthError
+from ...protocol.base64url import base64url_encode
 from ...protocol.http.wellknown import check_url, is_loopback
+from ...protocol.show import one_line
 from .discovery import OFFLINE_ACCESS, AuthorizationServer
 from .flow import TokenRequest
 from .grant import Grant
 from .registration import check_document_url, choose_method, client_metadata, delete_registration, find_registration, register
 from .stores.base import Store
 from .token_endpoint import ClientIdentity, Credentials
-from .web import plain
 
 if TYPE_CHECKING:
     from .users.agent import UserAgent, Visit
@@ -46,7 +50,7 @@ class AuthorizationRequest:
         digest = hashlib.sha256(self._verifier.encode("ascii")).digest()
         parameters = {
             "response_type": "code", "client_id": client.client_id, "redirect_uri": redirect_uri, "state": self.state,
-            "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode("ascii"), "code_challenge_method": "S256",
+            "code_challenge": base64url_encode(digest), "code_challenge_method": "S256",
             "resource": resource,
         }
         if scopes:
@@ -61,14 +65,15 @@ class AuthorizationRequest:
     def __repr__(self) -> str:
         return f"<AuthorizationRequest to {self._server.issuer}>"
 
-    def code(self, answer: str) -> str:
-        """Return the code in the URL by which the user came back.
+    def verified_code(self, redirect_url: str) -> str:
+        """Check the state and issuer of the redirect, and return its code (AUC-35).
 
+        :param redirect_url: the URL by which the user came back.
         :raises AuthError: it does not answer this request, is not from this server, or refuses; then ``error`` has the code
             of the authorization server.
         """
         try:
-            given = parse_qs(urlsplit(answer).query, keep_blank_values=True)
+            given = parse_qs(urlsplit(redirect_url).query, keep_blank_values=True)
         except ValueError:
             given = {}
         state = _single(given, "state")
@@ -77,8 +82,8 @@ class AuthorizationRequest:
         self._check_issuer(given.get("iss", []))
         error = _single(given, "error")
         if error is not None or "error" in given:
-            text = plain(_single(given, "error_description") or "")[:_LONGEST_DESCRIPTION]
-            reason = plain(error or "error")[:100] + (f": {text}" if text else "")
+            text = one_line(_single(given, "error_description") or "", _LONGEST_DESCRIPTION)
+            reason = one_line(error or "error", 100) + (f": {text}" if text else "")
             raise AuthError(f"{self._server.issuer} did not authorize: {reason}", error=(error or "")[:100])
         code = _single(given, "code")
         if not code:
@@ -99,8 +104,8 @@ class AuthorizationRequest:
         if named != [issuer]:
             raise AuthError(f"the answer to the login is not from {issuer}, which was asked; it is not used")
 
-    def fields(self, code: str) -> Dict[str, str]:
-        """Return the form fields for the token endpoint."""
+    def token_request_fields(self, code: str) -> Dict[str, str]:
+        """Return the form fields by which the token endpoint exchanges the code for a token."""
         return {"grant_type": "authorization_code", "code": code, "redirect_uri": self._redirect_uri,
                 "code_verifier": self._verifier}
 
@@ -223,11 +228,12 @@ class OAuth(Grant):
             if time.monotonic() > end:
                 raise AuthError(f"the user did not log in at {server.issuer} within {self._timeout:g} s")
 
-        code = authorization.code(visit.ask(authorization.url, authorization.state, wait))
+        code = authorization.verified_code(visit.ask(authorization.url, authorization.state, wait))
         request.user_agreed = True
         try:
             return self.endpoint(request.web, server, request.proofs).request(
-                client, request.resource.resource, authorization.fields(code), request.scopes, request.resource.described)
+                client, request.resource.resource, authorization.token_request_fields(code), request.scopes,
+                request.resource.described)
         except AuthError as error:
             self.on_refresh_refused(error.error, server.issuer)
             raise

@@ -1,6 +1,7 @@
-"""The abstract flow: how a token is obtained, as :mod:`access` sees it, and what one request for a token is about.
+"""The interface by which :class:`~.access.ServerTokens` obtains tokens, and the description of one request for a token.
 
-``Grant`` is the base of those that exist. This module is beneath both, so that neither has to know the other.
+``Grant`` is the base of the flows that exist. A module of its own, so that ``access`` need not import ``grant``, which
+imports it.
 """
 
 from dataclasses import dataclass
@@ -12,12 +13,12 @@ from .stores.base import Store
 from .token_endpoint import Credentials, TokenEndpoint
 from .web import Web
 
-__all__ = ["Flow", "TokenRequest"]
+__all__ = ["TokenFlow", "TokenRequest"]
 
 
 @dataclass
 class TokenRequest:
-    """One token that is wanted, and what it takes to ask for it."""
+    """The description of one request for a token."""
 
     web: Web
     resource: ProtectedResource
@@ -31,14 +32,14 @@ class TokenRequest:
     user_agreed: bool = False
 
 
-class Flow:
+class TokenFlow:
     """A way to obtain tokens."""
 
-    #: Whether a user takes part, who can be asked for more.
+    #: Whether a user takes part, so that more scopes can be asked for.
     interactive = False
     #: The only authorization server that is trusted; None for the one that the MCP server names.
     issuer: Optional[str]
-    #: That are wanted, besides those that the server asks for.
+    #: The scopes to ask for, besides those of the server.
     scopes: List[str]
     #: Where tokens are kept.
     store: Store

@@ -1,20 +1,25 @@
-"""Grants: what all ways to obtain tokens have in common; ``connect(..., auth=)`` takes any of them."""
+"""The base of all grants, the ways to obtain tokens; ``connect(..., auth=)`` takes any of them.
+
+A grant keeps one :class:`~.access.ServerTokens` for each server. ``login``, ``logout`` and ``token`` of the command line use
+it without an MCP client, so the probe that shows whether a server requires a token stands here too.
+"""
 
 import threading
 from typing import Dict, Optional, Sequence, Tuple, Union
 
 from ...errors import AuthError, TransportError
 from ...net.exchange import Exchange
-from ...net.link import Link
+from ...net.origin_client import OriginClient
 from ...net.settings import HTTPSettings, Verify
 from ...net.tokens import TokenProvider
-from ...protocol.http.challenges import Challenge, find, parse
+from ...protocol.http.challenges import Challenge, find_challenge, parse_challenges
+from ...protocol.http.headers import POST_HEADERS
 from ...protocol.http.wellknown import canonical
 from ...protocol.show import shown
 from ...rpc.deadline import Deadline
-from .access import Access
+from .access import ServerTokens
 from .discovery import AuthorizationServer, ProtectedResource, find_resource
-from .flow import Flow
+from .flow import TokenFlow
 from .keys import Proofs
 from .stores.base import MemoryStore, Store
 from .token_endpoint import Credentials, TokenEndpoint
@@ -23,25 +28,24 @@ from .web import Web
 __all__ = ["Grant", "find_authorization"]
 
 #: Seconds that a read or write blocks at most.
-_SLICE = 0.25
+_SLICE_SECONDS = 0.25
 #: Seconds for the request that finds out whether a server wants a token.
 _PROBE_SECONDS = 30.0
 #: Servers that one grant remembers, the one that was used last at the end (AUTH-45); the store has more.
 _MOST_SERVERS = 1000
-#: Serves to see the answer to a request without a token.
+#: The request that shows whether a server requires a token.
 _PING = b'{"jsonrpc":"2.0","id":0,"method":"ping"}'
-_HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
 
 def _slice() -> float:
-    return _SLICE
+    return _SLICE_SECONDS
 
 
-class Grant(Flow, TokenProvider):
+class Grant(TokenFlow, TokenProvider):
     """A way to get tokens; one object serves any number of servers and clients, from any thread.
 
     :param issuer: the only authorization server that is trusted; None for the one that the MCP server names.
-    :param scopes: that are wanted, besides those that the server asks for; a list, or one text with blanks.
+    :param scopes: to ask for, besides those of the server; a list, or one text with blanks.
     :param store: where tokens are kept; by default in memory.
     :param dpop: binds tokens to a key of this client's (RFC 9449).
     :raises ValueError: an option cannot be used.
@@ -55,14 +59,14 @@ class Grant(Flow, TokenProvider):
         self.scopes = scopes.split() if isinstance(scopes, str) else list(scopes)
         self.store = MemoryStore() if store is None else store
         self.dpop = dpop
-        #: Guards ``_accesses``; held for dictionary work.
+        #: Guards ``_servers``; held for dictionary work.
         self._lock = threading.Lock()
-        self._accesses: Dict[str, Access] = {}
+        self._servers: Dict[str, ServerTokens] = {}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}{'' if self.issuer is None else f' at {self.issuer}'}>"
 
-    def access(self, url: str, settings: HTTPSettings = HTTPSettings()) -> Access:
+    def tokens_for(self, url: str, settings: HTTPSettings = HTTPSettings()) -> ServerTokens:
         """Return the token source of one server, which is the same for all of its clients.
 
         :param settings: how authorization servers are reached, from now on by all of those clients.
@@ -70,11 +74,12 @@ class Grant(Flow, TokenProvider):
         """
         name = canonical(url)
         with self._lock:
-            known = self._accesses.pop(name) if name in self._accesses else Access(self, url, settings)
-            self._accesses[name] = known
-            if len(self._accesses) > _MOST_SERVERS:
-                del self._accesses[next(iter(self._accesses))]
-            known.settings = settings  # those that were given last are those that work
+            known = self._servers.pop(name) if name in self._servers else ServerTokens(self, url, settings)
+            self._servers[name] = known
+            if len(self._servers) > _MOST_SERVERS:
+                del self._servers[next(iter(self._servers))]
+            # The latest settings win: earlier ones may be outdated.
+            known.settings = settings
             return known
 
     @property
@@ -102,12 +107,12 @@ class Grant(Flow, TokenProvider):
         :raises TransportError: the server cannot be reached.
         """
         settings = HTTPSettings(verify=verify, proxies=proxies)
-        access = self.access(url, settings)
+        tokens = self.tokens_for(url, settings)
         status, challenge, address = _probe(url, settings)
         # Some servers require a token for a few operations only; their metadata says that there is something to log in to.
         if status not in (401, 403) and not find_authorization(url, verify=verify, proxies=proxies).described:
             raise AuthError(f"{shown(url)} wants no authorization (it answered {status} to a request without)")
-        return access.log_in(challenge, Exchange(_slice), address)
+        return tokens.log_in(challenge, Exchange(_slice), address)
 
     def logout(self, url: str, *, verify: Verify = None, proxies: Optional[Dict[str, str]] = None) -> bool:
         """Drop the tokens for a server, and have them revoked; return whether there were any.
@@ -115,7 +120,7 @@ class Grant(Flow, TokenProvider):
         :param verify: as for :func:`connect`; so is *proxies*.
         :raises AuthError: they are dropped, but could not be revoked.
         """
-        return self.access(url, HTTPSettings(verify=verify, proxies=proxies)).forget(Exchange(_slice))
+        return self.tokens_for(url, HTTPSettings(verify=verify, proxies=proxies)).forget(Exchange(_slice))
 
     def token(self, url: str, *, verify: Verify = None, proxies: Optional[Dict[str, str]] = None) -> Optional[str]:
         """Return the stored token for a server, refreshed if it has expired; None when there is no valid one.
@@ -123,7 +128,7 @@ class Grant(Flow, TokenProvider):
         :param verify: as for :func:`connect`; so is *proxies*.
         :raises AuthError: it could not be refreshed.
         """
-        return self.access(url, HTTPSettings(verify=verify, proxies=proxies)).token(Exchange(_slice))
+        return self.tokens_for(url, HTTPSettings(verify=verify, proxies=proxies)).token(Exchange(_slice))
 
 
 def find_authorization(url: str, *, verify: Verify = None, proxies: Optional[Dict[str, str]] = None) -> ProtectedResource:
@@ -151,13 +156,14 @@ def _probe(url: str, settings: HTTPSettings) -> Tuple[int, Optional[Challenge], 
     def next_timeout() -> float:
         if deadline.expired:
             raise TransportError(f"{shown(url)} did not answer within {_PROBE_SECONDS:g} s")
-        return _SLICE
+        return _SLICE_SECONDS
 
-    link, exchange = Link(url, settings), Exchange(next_timeout, deadline.remaining)
+    client, exchange = OriginClient(url, settings), Exchange(next_timeout, deadline.remaining)
     exchange.records_address = True
     try:
-        reply = link.fetch(exchange, "POST", None, _HEADERS, _PING)
+        reply = client.send(exchange, "POST", None, POST_HEADERS, _PING)
         reply.close()
-        return reply.status, find(parse(reply.headers.get("WWW-Authenticate") or ""), "dpop", "bearer"), reply.address
+        challenges = parse_challenges(reply.headers.get("WWW-Authenticate") or "")
+        return reply.status, find_challenge(challenges, "dpop", "bearer"), reply.address
     finally:
-        link.close()
+        client.close()

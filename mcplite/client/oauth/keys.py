@@ -14,9 +14,10 @@ from collections import OrderedDict
 from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from ...errors import AuthError
+from ...protocol.base64url import base64url_encode
 from ...protocol.http.wellknown import base_of, origin_of, path_of
 
-__all__ = ["Proofs", "SigningKey", "base64url", "client_assertion"]
+__all__ = ["Proofs", "SigningKey", "client_assertion"]
 
 #: By curve: the name of the algorithm, the name in a JWK, the bytes of a coordinate (RFC 7518, section 6.2.1).
 _CURVES = {
@@ -41,13 +42,8 @@ def _load_encode() -> Any:
     return encode
 
 
-def base64url(data: bytes) -> str:
-    """Return bytes as JOSE and PKCE write them: without padding (RFC 7515, section 2)."""
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
-
-
 def _number(value: int, size: int) -> str:
-    return base64url(value.to_bytes(size, "big"))
+    return base64url_encode(value.to_bytes(size, "big"))
 
 
 def _algorithms_of(key: Any) -> Tuple[Tuple[str, ...], Dict[str, str]]:
@@ -69,7 +65,8 @@ def _algorithms_of(key: Any) -> Tuple[Tuple[str, ...], Dict[str, str]]:
         return _RSA, {"kty": "RSA", "n": _number(numbers.n, size), "e": _number(numbers.e, short)}
     if isinstance(key, ed25519.Ed25519PrivateKey):
         return ("EdDSA",), {
-            "kty": "OKP", "crv": "Ed25519", "x": base64url(key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw))}
+            "kty": "OKP", "crv": "Ed25519",
+            "x": base64url_encode(key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw))}
     raise ValueError(f"this kind of key is not supported; expected is {_EXPECTED}")
 
 
@@ -116,7 +113,7 @@ class SigningKey:
         #: How the other side finds the public key among several.
         self.key_id = key_id
         #: RFC 7638, with SHA-256.
-        self.thumbprint: str = base64url(hashlib.sha256(
+        self.thumbprint: str = base64url_encode(hashlib.sha256(
             json.dumps(jwk, sort_keys=True, separators=(",", ":")).encode("ascii")).digest())
 
     def __repr__(self) -> str:
@@ -235,7 +232,7 @@ class Proofs:
         if token is not None:
             if not token.isascii():
                 raise ValueError("an access token has only ASCII characters")
-            claims["ath"] = base64url(hashlib.sha256(token.encode("ascii")).digest())
+            claims["ath"] = base64url_encode(hashlib.sha256(token.encode("ascii")).digest())
         nonce = self._nonce(url)
         if nonce is not None:
             claims["nonce"] = nonce

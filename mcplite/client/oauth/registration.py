@@ -1,4 +1,7 @@
-"""Client registration: the client's metadata, dynamic registration, and registrations that are stored (AUC-22)."""
+"""Client registration: the client's metadata, dynamic registration, and registrations that are stored (AUC-22).
+
+The code flow uses it when it meets an authorization server that does not know the client.
+"""
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 from urllib.parse import urlsplit
@@ -41,9 +44,13 @@ def client_metadata(client_name: str, redirect_uris: Sequence[str], *, url: Opti
                     application_type: Optional[str] = None, method: str = "none", scopes: Sequence[str] = ()) -> Dict[str, Any]:
     """Return the metadata of a client: for a registration, or for the document that is hosted at *url* (AUC-26).
 
+    :param client_name: the program's name, for the user to read at the login.
+    :param redirect_uris: the URLs that a browser may come back to.
     :param url: of the document, which is the client's id there; None for a registration.
     :param application_type: "native" or "web"; by default derived from the redirect URIs (AUC-30).
     :param method: how the client authenticates at the token endpoint.
+    :param scopes: the scopes that the client may ask for; without any, the server decides.
+    :raises ValueError: *url* cannot be the id of a client.
     """
     native = all(is_loopback(urlsplit(uri).hostname or "") or urlsplit(uri).scheme not in ("http", "https")
                  for uri in redirect_uris)

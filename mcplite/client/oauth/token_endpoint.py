@@ -1,4 +1,7 @@
-"""The token endpoint: requests, client authentication, and the credentials that come of them."""
+"""The token endpoint: requests, client authentication, and the credentials that come of them.
+
+All grants use it, for tokens, refreshes and revocation; :mod:`.access` stores the credentials that it returns.
+"""
 
 import base64
 import math

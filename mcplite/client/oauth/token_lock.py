@@ -1,4 +1,8 @@
-"""The token lock: one thread of all processes obtains a token for a server; the others wait, and share its failure."""
+"""The token lock: one thread of all processes obtains a token for a server; the others wait, and share its failure.
+
+Each :class:`~.access.ServerTokens` has one. A module of its own, since waiting between threads and processes is a matter
+apart from what the token is obtained for.
+"""
 
 import contextlib
 import os
@@ -13,7 +17,7 @@ from .stores.base import Store
 __all__ = ["TokenLock"]
 
 #: Seconds that a waiting thread blocks before it checks whether its caller still waits.
-_SLICE = 0.25
+_SLICE_SECONDS = 0.25
 #: Seconds that another process may take for a login or a refresh: twice what a user has by default.
 _MOST_SECONDS = 600.0
 
@@ -57,7 +61,7 @@ class TokenLock:
             waiting.enter_context(exchange.paused())  # another thread may be asking a person
             if self._pid != os.getpid():
                 self._pid, self._threads = os.getpid(), threading.Lock()
-            while not self._threads.acquire(timeout=_SLICE):
+            while not self._threads.acquire(timeout=_SLICE_SECONDS):
                 exchange.next_timeout()
             try:
                 failure = self._failure
@@ -65,7 +69,7 @@ class TokenLock:
                     raise AuthError(str(failure[1]), error=getattr(failure[1], "error", "")) from failure[1]
                 try:
                     with self._store.lock(self._key, self._check(exchange)):
-                        waiting.close()  # the servers' time is the call's own
+                        waiting.close()  # From here on the call's clock runs again.
                         yield
                 except Stopped:
                     raise  # the next thread takes over

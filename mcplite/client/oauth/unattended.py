@@ -53,8 +53,9 @@ class ClientCredentials(_Unattended):
     """Gets tokens for the program itself, by a secret or by a key (RFC 6749, section 4.4; RFC 7523).
 
     :param client_id: as the authorization server knows this program.
-    :param client_secret: its secret; or
-    :param private_key: its key as PEM, whose public half the server knows (needs the extra ``jwt``).
+    :param client_secret: its secret; None for a client with a key.
+    :param private_key: its key as PEM, whose public half the server knows (needs the extra ``jwt``); None for a client
+        with a secret.
     :param issuer: the authorization server, exactly as it writes itself.
     :param algorithm: of the signature; by default the usual one of the key.
     :param key_id: of the key, if the server needs it.

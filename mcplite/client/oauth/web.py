@@ -16,18 +16,18 @@ from urllib.parse import urlencode, urlsplit
 
 from ...errors import AuthError, MCPError, TransportError
 from ...net.exchange import Exchange, Stopped
-from ...net.link import Link
+from ...net.origin_client import OriginClient
 from ...net.reply import Reply
 from ...net.settings import HTTPSettings
 from ...protocol.http.wellknown import base_of, check_url, is_loopback, origin_of
-from ...protocol.show import printable, shown
+from ...protocol.show import one_line, shown
 
-__all__ = ["AddressGuard", "Answer", "Web", "is_address", "is_public", "plain"]
+__all__ = ["AddressGuard", "Answer", "Web", "is_address", "is_public"]
 
 _BYTES = 1 << 20
 _SECONDS = 30.0
 #: Seconds that a read or write blocks at most before it checks whether the caller still waits.
-_SLICE = 0.25
+_SLICE_SECONDS = 0.25
 _FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
 _JSON = {"Content-Type": "application/json", "Accept": "application/json"}
 #: Characters of an error's description that are shown.
@@ -160,13 +160,8 @@ class Answer:
     def explain(self) -> str:
         """Return the server's description of an error, for people."""
         text = self.document.get("error_description")
-        parts = [plain(self.error), plain(text)[:_LONGEST_DESCRIPTION] if isinstance(text, str) else ""]
+        parts = [one_line(self.error), one_line(text, _LONGEST_DESCRIPTION) if isinstance(text, str) else ""]
         return ": ".join(filter(None, parts)) or f"status {self.status}"
-
-
-def plain(text: str) -> str:
-    """Return a foreign text as one line without control characters, which could steer a terminal."""
-    return printable(" ".join(text.split()))
 
 
 class Web:
@@ -184,15 +179,15 @@ class Web:
         self._guard = AddressGuard(server, address, given)
         self._settings = settings
         self._check = check
-        self._links: Dict[str, Link] = {}
+        self._clients: Dict[str, OriginClient] = {}
 
     def __enter__(self) -> "Web":
         return self
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
                  trace: Optional[TracebackType]) -> None:
-        for link in self._links.values():
-            link.close()
+        for client in self._clients.values():
+            client.close()
 
     @contextlib.contextmanager
     def uninterrupted(self) -> Iterator[None]:
@@ -256,7 +251,7 @@ class Web:
         except ValueError as error:
             raise AuthError(str(error)) from error
         try:
-            return self._link(url).fetch(self._exchange(url, what), method, url, headers, body)
+            return self._client_for(url).send(self._exchange(url, what), method, url, headers, body)
         except AuthError:
             raise
         except (TransportError, OSError, ValueError) as error:  # requests refuses some hosts that check_url allows
@@ -291,16 +286,16 @@ class Web:
             seconds = remaining()
             if seconds <= 0:
                 raise AuthError(f"{what}, {shown(url)}, was not answered within {_SECONDS:g} s")
-            return min(seconds, _SLICE)
+            return min(seconds, _SLICE_SECONDS)
 
         return Exchange(next_timeout, remaining)
 
-    def _link(self, url: str) -> Link:
+    def _client_for(self, url: str) -> OriginClient:
         base, (_, host, port) = base_of(url), origin_of(url)
-        link = self._links.get(base)
-        if link is None:
+        client = self._clients.get(base)
+        if client is None:
             if is_address(host):
-                self._guard(host, port)  # the link does not check addresses behind a proxy
+                self._guard(host, port)  # the client does not check addresses behind a proxy
             # With a path: requests adds one to a bare origin, and each request has its own.
-            link = self._links[base] = Link(base + (urlsplit(url).path or "/"), self._settings, self._guard)
-        return link
+            client = self._clients[base] = OriginClient(base + (urlsplit(url).path or "/"), self._settings, self._guard)
+        return client

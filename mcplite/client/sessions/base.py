@@ -1,4 +1,7 @@
-"""ClientSession: the base of the sessions of both eras, with the options that every session gets."""
+"""ClientSession: the base of the sessions of both eras, with the options that every session gets.
+
+The client, its subscriptions and the negotiation know this class; the two eras subclass it.
+"""
 
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 

@@ -1,4 +1,7 @@
-"""ServerConnection: the channel and peer of one server, the threads of the user's handlers, and the session on top."""
+"""ServerConnection: the channel and peer of one server, the threads of the user's handlers, and the session on top.
+
+``SessionOpener`` creates one for each channel; when the process is started again, it creates another.
+"""
 
 import logging
 import threading

@@ -1,4 +1,8 @@
-"""InputRounds: answers a result that requires input with the user's handlers, and sends the request again."""
+"""InputRounds: answers a result that requires input with the user's handlers, and sends the request again.
+
+Each modern session has one. Legacy servers send questions as requests, which :class:`~.connection.ServerConnection`
+answers.
+"""
 
 import logging
 import queue
@@ -26,12 +30,12 @@ __all__ = ["InputRounds"]
 
 _log = logging.getLogger(__name__)
 #: The most rounds of one request (MRTR-29).
-_MOST = 10
+_MOST_ROUNDS = 10
 #: Seconds before a request is sent again after a round without questions; doubled each time (MRTR-23).
-_PAUSE = 0.05
-_LONGEST_PAUSE = 5.0
+_FIRST_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 5.0
 #: Seconds after which a caller that waits for answers checks for signals.
-_CHECK = 0.5
+_SIGNAL_CHECK_SECONDS = 0.5
 
 
 class InputRounds:
@@ -68,8 +72,8 @@ class InputRounds:
         :raises InternalError: a handler of this program has failed.
         :raises ConnectionClosed: the client was closed meanwhile.
         """
-        method, pause = call.method, _PAUSE
-        for _ in range(_MOST):
+        method, pause = call.method, _FIRST_PAUSE_SECONDS
+        for _ in range(_MOST_ROUNDS):
             if result.get("resultType") != "input_required":
                 return result
             requests, state = self._read(result, method, revision)
@@ -83,7 +87,7 @@ class InputRounds:
                 params["inputResponses"] = self._answers(requests, revision, call.cancel)
             else:
                 _pause(pause, call.cancel)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
             if state is not None:
                 params["requestState"] = state  # MRTR-24 to MRTR-26
             left = None if call.max_timeout is None else max(call.max_timeout - spent, 0.001)
@@ -92,7 +96,7 @@ class InputRounds:
             spent += self._now() - begun
         if result.get("resultType") != "input_required":
             return result
-        raise ProtocolError(f"{self._name} still asked for input after {_MOST} rounds of {method!r}", result)
+        raise ProtocolError(f"{self._name} still asked for input after {_MOST_ROUNDS} rounds of {method!r}", result)
 
     def _read(self, result: Dict[str, Any], method: str, revision: Revision) -> Any:
         requests, state = result.get("inputRequests"), result.get("requestState")
@@ -159,7 +163,7 @@ class InputRounds:
             # the wait, and Ctrl-C must not have to wait for the user's answer.
             while True:
                 try:
-                    done.get(timeout=_CHECK)
+                    done.get(timeout=_SIGNAL_CHECK_SECONDS)
                     break
                 except queue.Empty:
                     continue

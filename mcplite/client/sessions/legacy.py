@@ -18,7 +18,7 @@ from ...errors import (
 )
 from ...protocol import codec
 from ...protocol.methods import REPEATABLE
-from ...revisions import LEGACY, Revision, find
+from ...revisions import LEGACY, Revision, find_revision
 from ...rpc.cancel import CancelToken
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
@@ -47,7 +47,7 @@ class ServerState:
         self._level: Optional[Dict[str, Any]] = None
         self._subscriptions: Dict[str, Dict[str, Any]] = {}
 
-    def note(self, method: str, params: Optional[Dict[str, Any]]) -> None:
+    def remember(self, method: str, params: Optional[Dict[str, Any]]) -> None:
         """Remember a request that has succeeded, if it changed the state."""
         if not params:
             return
@@ -164,7 +164,7 @@ class LegacySession(ClientSession):
         except ProtocolError as error:
             raise ProtocolError(f"{self.peer.name} answered 'initialize' with an invalid result: {error}",
                                 error.raw) from error
-        revision = find(result.protocol_version)
+        revision = find_revision(result.protocol_version)
         if revision is None or revision.modern or (pinned and revision is not wanted):
             ours = wanted.name if pinned else ", ".join(item.name for item in LEGACY)
             raise UnsupportedVersion(f"{self.peer.name} answered with the revision {result.protocol_version[:50]!r};"
@@ -220,7 +220,7 @@ class LegacySession(ClientSession):
                 raise
             self.renew(error.session)
             result = self._call(call)
-        self._server_state.note(call.method, call.params)
+        self._server_state.remember(call.method, call.params)
         return result
 
     def _call(self, call: Call) -> Dict[str, Any]:

@@ -18,7 +18,7 @@ from ...errors import (
 from ...protocol import codec, envelope as envelopes, jsonrpc
 from ...protocol.http import routing_headers
 from ...protocol.methods import REPEATABLE
-from ...revisions import Revision, find
+from ...revisions import Revision, find_revision
 from ...rpc.cancel import CancelToken
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
@@ -94,7 +94,7 @@ class ModernSession(ClientSession):
         :raises ProtocolError: the answer is not a result of it (ERA-15).
         :raises RemoteError, RequestTimeout, TransportError: as for every call.
         """
-        answer = self._send(Call("server/discover", None, timeout, timeout, cancel, notice=False))
+        answer = self._send_with_retry(Call("server/discover", None, timeout, timeout, cancel, notice=False))
         if "supportedVersions" not in answer:
             raise ProtocolError(f"{self.name} answered 'server/discover' with something else", answer)
         try:
@@ -134,21 +134,21 @@ class ModernSession(ClientSession):
                 return kept
             epoch = self._cache.epoch
         begun = self.peer.now()
-        result = self._send(call)
+        result = self._send_with_retry(call)
         if result.get("resultType") == "input_required":
-            return self._rounds.run(call, result, self.peer.now() - begun, self._send, self._revision)
+            return self._rounds.run(call, result, self.peer.now() - begun, self._send_with_retry, self._revision)
         if cacheable:  # CACHE-07: results of several rounds are not cached
             self._cache.keep(call.method, call.params, result, epoch)
         return result
 
-    def _send(self, call: Call) -> Dict[str, Any]:
+    def _send_with_retry(self, call: Call) -> Dict[str, Any]:
         """Send a request with its headers; once more if the server expects other headers or a connection was stale."""
         marked = self._carries_headers and call.method == "tools/call"
         begun = self.peer.now() if marked else 0.0
         if marked:
             call = call._replace(headers=self._parameter_headers(call))
         try:
-            return self._exchange(call)
+            return self._send_once(call)
         except HeaderMismatch as error:
             again = self._with_other_headers(call, error, begun) if marked and error.received else None
             if again is None:
@@ -157,7 +157,7 @@ class ModernSession(ClientSession):
             if not error.stale or call.method not in REPEATABLE:
                 raise
             again = call  # H26-22
-        return self._exchange(again)
+        return self._send_once(again)
 
     def _parameter_headers(self, call: Call) -> Dict[str, str]:
         params = call.params or {}
@@ -174,7 +174,7 @@ class ModernSession(ClientSession):
         headers = self._parameter_headers(call)
         return None if headers == call.headers else call._replace(headers=headers)
 
-    def _exchange(self, call: Call, id: Optional[int] = None) -> Dict[str, Any]:
+    def _send_once(self, call: Call, id: Optional[int] = None) -> Dict[str, Any]:
         """Send one message and return the checked answer.
 
         :param id: from :meth:`Peer.new_id`; by default a new one.
@@ -246,7 +246,7 @@ class ModernSession(ClientSession):
         with self._lock:
             self._subscribers[id] = subscriber
         try:
-            self._exchange(Call("subscriptions/listen", {"notifications": filter}, cancel=cancel), id)
+            self._send_once(Call("subscriptions/listen", {"notifications": filter}, cancel=cancel), id)
         finally:
             with self._lock:
                 self._subscribers.pop(id, None)
@@ -293,7 +293,7 @@ def choose(versions: Sequence[Any], ours: Sequence[Revision], name: str) -> Revi
 
     :raises UnsupportedVersion: it supports none of them (STAT-17).
     """
-    theirs = [find(version) for version in versions]
+    theirs = [find_revision(version) for version in versions]
     for revision in reversed(ours):
         if revision in theirs:
             return revision

@@ -1,4 +1,7 @@
-"""Negotiation: finds out which era a server is of, by a probe, and opens a session of that era."""
+"""Negotiation: finds out which era a server is of, by a probe, and opens a session of that era.
+
+``SessionOpener`` uses it for each new channel. The ladder of attempts is the part of opening that differs by server.
+"""
 
 import logging
 import queue
@@ -17,7 +20,7 @@ from ...errors import (
 )
 from ...protocol import codec
 from ...protocol.envelope import SERVER_INFO
-from ...revisions import LEGACY, NEWEST_LEGACY, REVISIONS, Revision, find
+from ...revisions import LEGACY, NEWEST_LEGACY, REVISIONS, Revision, find_revision
 from ...rpc.cancel import CancelToken
 from ...rpc.threads import Workers
 from ...types import DiscoverResult, Implementation, ServerCapabilities
@@ -99,7 +102,7 @@ class Negotiation:
         return session
 
     def _remembered(self, prior: Mapping[str, Any]) -> Optional[ModernSession]:
-        revision = find(prior.get("revision"))
+        revision = find_revision(prior.get("revision"))
         try:
             if revision is None or not revision.modern or not isinstance(prior.get("instructions"), (str, type(None))):
                 raise ProtocolError(f"the revision {prior.get('revision')!r:.50} needs a handshake or is unknown")
@@ -157,7 +160,7 @@ class Negotiation:
         except UnsupportedVersion as error:
             # ERA-03: the server is modern, but does not support the revision of the probe (STAT-17: once).
             ours = [self._pinned] if self._pinned is not None else _MODERN
-            if not any(find(version) in ours for version in _listed(error)):
+            if not any(find_revision(version) in ours for version in _listed(error)):
                 raise
             revision = choose(_listed(error), ours, self._connection.name)
         session.use_revision(revision)
@@ -244,7 +247,7 @@ def _usable(prior: Any, name: str) -> Optional[Mapping[str, Any]]:
 def _may_be_legacy(error: MCPError, http: bool) -> bool:
     """Whether the failure of the probe shows that the server may be of the handshake era."""
     if isinstance(error, UnsupportedVersion) and error.code == UNSUPPORTED_VERSION:
-        return any(find(version) in LEGACY for version in _listed(error))
+        return any(find_revision(version) in LEGACY for version in _listed(error))
     if isinstance(error, RemoteError):
         # ERA-14: an error of a proxy or of an overloaded server shows nothing about the era, not even as JSON-RPC.
         return error.code not in MODERN_ERRORS and error.http_status in (None, *_LEGACY_STATUSES)

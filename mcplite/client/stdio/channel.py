@@ -1,4 +1,7 @@
-"""The stdio transport of a client: messages to and from a child process."""
+"""The stdio transport of a client: messages to and from a child process.
+
+It frames messages over the pipes; :mod:`.child` owns the process, so that its end is handled in one place.
+"""
 
 import _thread
 import atexit

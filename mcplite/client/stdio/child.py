@@ -1,4 +1,7 @@
-"""One child process: started with three pipes, watched, and ended with its whole process group."""
+"""One child process: started with three pipes, watched, and ended with its whole process group.
+
+The stdio channel has one. A module of its own, since signals, groups and exit codes have nothing to do with messages.
+"""
 
 import contextlib
 import logging
@@ -20,11 +23,11 @@ __all__ = ["Child", "describe_exit"]
 _log = logging.getLogger(__name__)
 
 #: Seconds between two checks for the exit of a child, on a system without pidfd.
-_TICK = 0.25
+_POLL_SECONDS = 0.25
 #: Seconds for the rest of a process group whose leader has ended.
 _ORPHAN_SECONDS = 0.5
 #: Seconds between two checks for an event that is due within moments.
-_SLICE = 0.01
+_BRIEF_POLL_SECONDS = 0.01
 #: Seconds for a process to exit once its pipe broke, and for its stderr to end after it.
 _BRIEF_SECONDS = 0.2
 
@@ -120,7 +123,7 @@ class Child:
         return read_end
 
     def _watch(self, write_end: int) -> None:
-        while not self._stop_watching.wait(_TICK):
+        while not self._stop_watching.wait(_POLL_SECONDS):
             if self.returncode is not None:
                 if sys.platform == "win32":
                     # Pipes cannot be polled on Windows: with the grandchildren ended, a blocked read sees EOF.
@@ -154,7 +157,7 @@ class Child:
         """Give an ending process a moment to exit, and its stderr to arrive; return its status, None if it still runs."""
         deadline = time.monotonic() + _BRIEF_SECONDS
         while self.returncode is None and time.monotonic() < deadline:
-            time.sleep(_SLICE)
+            time.sleep(_BRIEF_POLL_SECONDS)
         if self.returncode is not None and self._pump is not None:
             self._pump.wait(_BRIEF_SECONDS)
         return self.returncode
@@ -206,7 +209,7 @@ class Child:
         os.set_blocking(self.stdout, False)
         while True:
             pause = max(0.0, deadline - time.monotonic())
-            ready = {fd for fd, _ in poll.poll(1000 * (pause if self._has_pidfd else min(pause, _SLICE)))}
+            ready = {fd for fd, _ in poll.poll(1000 * (pause if self._has_pidfd else min(pause, _BRIEF_POLL_SECONDS)))}
             if self.exit_fd in ready or (not self._has_pidfd and self.returncode is not None):
                 return True
             if self.stdout in ready and not self._discard_output():
@@ -228,7 +231,7 @@ class Child:
         while self.returncode is None:
             if time.monotonic() >= deadline:
                 return False
-            time.sleep(_SLICE)
+            time.sleep(_BRIEF_POLL_SECONDS)
         return True
 
     def _terminate(self) -> None:
@@ -271,4 +274,4 @@ class Child:
             if time.monotonic() >= deadline:
                 self._signal(signal.SIGKILL)
                 break
-            time.sleep(_SLICE)
+            time.sleep(_BRIEF_POLL_SECONDS)

@@ -1,4 +1,7 @@
-"""Starts a child process: its arguments, its environment, and the reason when it cannot be started."""
+"""Starts a child process: its arguments, its environment, and the reason when it cannot be started.
+
+Apart from :mod:`.child`, which is about a process that runs.
+"""
 
 import errno
 import os

@@ -1,4 +1,7 @@
-"""Subscriptions: all subscriptions of one client, in either era, and those that its handlers need."""
+"""Subscriptions: all subscriptions of one client, in either era, and those that its handlers need.
+
+The client has one and passes each change on to it.
+"""
 
 import logging
 import threading

@@ -18,7 +18,7 @@ __all__ = ["Subscription"]
 _log = logging.getLogger(__name__)
 #: Failed attempts in a row after which the subscription ends.
 _ATTEMPTS = 8
-_LONGEST_PAUSE = 30.0
+_LONGEST_PAUSE_SECONDS = 30.0
 #: Seconds that a stream must have lasted to start the count of failures again.
 _STEADY_SECONDS = 5.0
 #: Seconds for the acknowledgement of a resumed stream.
@@ -204,7 +204,7 @@ class Subscription(Subscriber):
                 return
             _log.info("the subscription to %s has ended (%s); it is opened again", self._connection.name, error)
             self._token = CancelToken()
-            pause = min(0.1 * 2.0 ** failures, _LONGEST_PAUSE) * random.uniform(0.75, 1.25)
+            pause = min(0.1 * 2.0 ** failures, _LONGEST_PAUSE_SECONDS) * random.uniform(0.75, 1.25)
             with self._changed:
                 self._changed.wait_for(lambda: self._closed, pause)
 

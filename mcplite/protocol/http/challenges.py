@@ -1,17 +1,21 @@
-"""Challenges: parses and writes ``WWW-Authenticate`` (RFC 9110, section 11; RFC 6750, section 3)."""
+"""Challenges: parses and writes ``WWW-Authenticate`` (RFC 9110, section 11; RFC 6750, section 3).
+
+The client parses what servers send; the server's authorization writes its own.
+"""
 
 import re
 from dataclasses import dataclass, field
 from typing import Dict, Iterable, List, Mapping, Optional
 
-__all__ = ["Challenge", "find", "parse", "write"]
+from .headers import TOKEN
 
-_TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+__all__ = ["Challenge", "find_challenge", "parse_challenges", "write_challenge"]
+
 #: One parameter. No two adjacent parts match the same character, so that a failed match takes linear time.
 _PARAMETER = re.compile(
-    r"(" + _TOKEN + r")[ \t]*=[ \t]*"
-    r'(?:"([^"\\]*(?:\\.[^"\\]*)*)"|(' + _TOKEN + r"))[ \t]*(?=,|\Z)", re.DOTALL)
-_SCHEME = re.compile(r"(" + _TOKEN + r")(?:[ \t]+(?![ \t=])|(?=[ \t]*(?:,|\Z)))")
+    r"(" + TOKEN + r")[ \t]*=[ \t]*"
+    r'(?:"([^"\\]*(?:\\.[^"\\]*)*)"|(' + TOKEN + r"))[ \t]*(?=,|\Z)", re.DOTALL)
+_SCHEME = re.compile(r"(" + TOKEN + r")(?:[ \t]+(?![ \t=])|(?=[ \t]*(?:,|\Z)))")
 _TOKEN68 = re.compile(r"[A-Za-z0-9\-._~+/]+=*[ \t]*(?=,|\Z)")
 _GAP = re.compile(r"[ \t,]+")
 #: A folded line, which an HTTP library may leave in the value (RFC 9112, section 5.2).
@@ -43,7 +47,7 @@ class Challenge:
         return list(dict.fromkeys(named)) or None
 
 
-def parse(header: str) -> List[Challenge]:
+def parse_challenges(header: str) -> List[Challenge]:
     """Return the challenges of a header; several headers are joined with commas.
 
     Parsing ends at the first malformed part and returns the challenges before it (AUTH-27). It takes linear time.
@@ -77,13 +81,13 @@ def _skip(text: str, at: int) -> int:
     return at if gap is None else gap.end()
 
 
-def find(challenges: Iterable[Challenge], *schemes: str) -> Optional[Challenge]:
+def find_challenge(challenges: Iterable[Challenge], *schemes: str) -> Optional[Challenge]:
     """Return the first challenge of the first scheme that has one."""
     known = list(challenges)
     return next((challenge for scheme in schemes for challenge in known if challenge.scheme == scheme), None)
 
 
-def write(scheme: str, parameters: Mapping[str, Optional[str]]) -> str:
+def write_challenge(scheme: str, parameters: Mapping[str, Optional[str]]) -> str:
     """Return a challenge as a header's value; parameters that are None are left out.
 
     A character that a header cannot have becomes a question mark, so that foreign text cannot end the line (SEC-18).
@@ -92,7 +96,7 @@ def write(scheme: str, parameters: Mapping[str, Optional[str]]) -> str:
     """
     said = []
     for name in (scheme, *parameters):
-        if re.fullmatch(_TOKEN, name) is None:
+        if re.fullmatch(TOKEN, name) is None:
             raise ValueError(f"{name[:50]!r} is not a name of a challenge or parameter")
     for name, value in parameters.items():
         if value is not None:

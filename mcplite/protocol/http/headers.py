@@ -1,16 +1,26 @@
-"""HTTP header fields, and parsers for the values that MCP reads: media types, Accept, Host, Origin."""
+"""HTTP header fields, and parsers for the values that MCP reads: media types, Accept, Host, Origin.
+
+The HTTP server, the decision about requests and the client's checks of its own fields use them.
+"""
 
 import functools
 import re
 from typing import Dict, Iterable, List, Optional, Tuple
 
-__all__ = ["Headers", "accepts", "check_header", "media_type", "parse_host", "parse_origin"]
+__all__ = ["DEFAULT_PORTS", "POST_HEADERS", "TOKEN", "Headers", "accepts", "check_header", "media_type", "parse_host",
+           "parse_origin"]
 
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+#: A token, such as the name of a field or of a parameter, as a pattern (RFC 9110, section 5.6.2).
+TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+#: The ports of URLs without one, by scheme.
+DEFAULT_PORTS = {"http": 80, "https": 443}
+#: The fields of each POST of a message over Streamable HTTP (HTTP-02).
+POST_HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+
+_TOKEN = re.compile(TOKEN)
 _MEDIA = re.compile(r"[!#$&\-^_.+0-9a-z]+/[!#$&\-^_.+0-9a-z]+")
 _HOST = re.compile(r"([a-z0-9_](?:[a-z0-9_.\-]*[a-z0-9_])?|\[[0-9a-f:.]+\])\.?(?::([0-9]{1,5}))?")
 _UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
-_PORTS = {"http": 80, "https": 443}
 
 #: Clients send the same few values with each request.
 _cached = functools.lru_cache(maxsize=128)
@@ -94,12 +104,12 @@ def parse_origin(value: str) -> Optional[Tuple[str, str, Optional[int]]]:
     """Return scheme, host and port of an ``Origin``; the port is None if it is the scheme's default."""
     scheme, separator, rest = value.partition("://")
     scheme = scheme.lower()
-    if not separator or scheme not in _PORTS:
+    if not separator or scheme not in DEFAULT_PORTS:
         return None
     host = parse_host(rest)
     if host is None:
         return None
-    return scheme, host[0], None if host[1] == _PORTS[scheme] else host[1]
+    return scheme, host[0], None if host[1] == DEFAULT_PORTS[scheme] else host[1]
 
 
 def check_header(name: str, value: str) -> None:

@@ -10,7 +10,7 @@ import re
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ...errors import HeaderMismatch
-from .headers import Headers
+from .headers import TOKEN, Headers
 
 __all__ = ["MARK", "Mark", "check_parameters", "check_standard", "decode_value", "encode_value", "is_field_name",
            "marks", "parameters", "standard"]
@@ -20,12 +20,12 @@ MARK = "x-mcp-header"
 _PARAM = "Mcp-Param-"
 #: The member of the params that ``Mcp-Name`` repeats, by method.
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_TOKEN = re.compile(TOKEN)
 _PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _INTEGER = re.compile(r"(-?[0-9]{1,30})(?:\.0+)?")
 _BEGIN, _END = "=?base64?", "?="
 #: Larger integers are not exact for every peer (MHDR-16).
-_MOST = 2 ** 53 - 1
+_LARGEST_INTEGER = 2 ** 53 - 1
 _KINDS = ("string", "integer", "boolean")
 
 
@@ -178,7 +178,7 @@ def _text(value: Any) -> Optional[str]:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, int):
-        if abs(value) > _MOST:
+        if abs(value) > _LARGEST_INTEGER:
             raise ValueError(f"the integer {value} is beyond 2**53 - 1, so it cannot be sent in a header")
         return str(value)
     return value if isinstance(value, str) else None

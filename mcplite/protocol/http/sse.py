@@ -1,4 +1,7 @@
-"""Server-sent events: a parser that takes chunks of bytes, and the encoder of one event."""
+"""Server-sent events: a parser that takes chunks of bytes, and the encoder of one event.
+
+The client's streams use the parser, the server's streams the encoder.
+"""
 
 import re
 from typing import List, Optional

@@ -12,6 +12,7 @@ import re
 from typing import List, NamedTuple, Tuple
 
 from ..show import quoted
+from .headers import DEFAULT_PORTS
 
 __all__ = [
     "PROTECTED_RESOURCE", "base_of", "canonical", "check_url", "covers", "issuer_metadata_urls", "is_loopback", "origin_of",
@@ -21,7 +22,6 @@ __all__ = [
 PROTECTED_RESOURCE = "/.well-known/oauth-protected-resource"
 _AUTHORIZATION_SERVER = "/.well-known/oauth-authorization-server"
 _OPENID = "/.well-known/openid-configuration"
-_PORTS = {"http": 80, "https": 443}
 _CHARACTERS = re.compile(r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})*")
 _URL = re.compile(
     r"([A-Za-z]+)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9\-._~]+)(?::([0-9]{0,5}))?(/[^?#\[\]]*)?(?:\?([^#]*))?(#.*)?")
@@ -43,12 +43,12 @@ class _Parts(NamedTuple):
 
 def _parse(url: str) -> _Parts:
     found = _URL.fullmatch(url) if _CHARACTERS.fullmatch(url) else None
-    if found is None or found[1].lower() not in _PORTS:
+    if found is None or found[1].lower() not in DEFAULT_PORTS:
         if _USER.match(url):
             raise ValueError("a URL must not have a user name in it")
         raise ValueError(f"{_without_secrets(url)} is not an http or https URL")
     scheme, host = found[1].lower(), found[2].strip("[]").lower()
-    port = int(found[3] or _PORTS[scheme])
+    port = int(found[3] or DEFAULT_PORTS[scheme])
     if not 0 < port < 65_536:
         raise ValueError(f"{_without_secrets(url)} has a port that does not exist")
     if ":" in host or found[2].startswith("["):
@@ -110,7 +110,7 @@ def base_of(url: str) -> str:
     """
     scheme, host, port = origin_of(url)
     name = f"[{host}]" if ":" in host else host
-    return f"{scheme}://{name}" + ("" if port == _PORTS[scheme] else f":{port}")
+    return f"{scheme}://{name}" + ("" if port == DEFAULT_PORTS[scheme] else f":{port}")
 
 
 def path_of(url: str) -> str:

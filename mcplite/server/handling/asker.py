@@ -26,7 +26,6 @@ from .session import Session
 __all__ = ["Asker", "EncodedQuestion", "InvalidAnswer", "NoAsker", "input_required", "read_answers"]
 
 _log = logging.getLogger(__name__)
-_MAX_URL = 8192
 
 
 class InvalidAnswer(ProtocolError):
@@ -150,7 +149,7 @@ class Asker:
     def _elicit_url(self, question: Elicit) -> EncodedQuestion:
         url = question.url or ""
         scheme, separator, rest = url.partition("://")
-        if scheme.lower() not in ("http", "https") or not rest or len(url) > _MAX_URL or not url.isprintable():
+        if scheme.lower() not in ("http", "https") or not rest or len(url) > forms.MAX_URL or not url.isprintable():
             raise ValueError(f"a URL question needs an absolute http or https URL, not {url[:200]!r}")  # URLE-03
         host = rest.split("/", 1)[0].rsplit("@", 1)[-1]
         if scheme.lower() == "http" and not host.startswith(("localhost", "127.", "[::1]")):

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from ...errors import INTERNAL_ERROR, INVALID_REQUEST, SERVER_BUSY
 from ...protocol import jsonrpc
-from ...protocol.http import challenges
+from ...protocol.http.challenges import write_challenge
 from ...protocol.http.headers import parse_host
 from ...protocol.http.wellknown import PROTECTED_RESOURCE, base_of
 from ..auth.principals import Principal, all_scopes, least_scopes
@@ -137,7 +137,7 @@ class Authorization:
     def _challenge(self, auth: "Optional[BearerAuth]", resource: Optional[str], request: HTTPRequest, error: str,
                    description: Optional[str], scopes: Iterable[str]) -> Tuple[str, str]:
         """Return the header with the challenge (RFC 6750, section 3)."""
-        return "WWW-Authenticate", challenges.write("Bearer", {
+        return "WWW-Authenticate", write_challenge("Bearer", {
             "realm": None if auth is None else auth.realm, "error": error or None, "error_description": description,
             "scope": " ".join(dict.fromkeys(scopes)) or None,
             "resource_metadata": self._metadata_url(resource, request) if resource is not None and self.publishes else None})

@@ -13,7 +13,7 @@ from ...protocol import envelope as envelopes, jsonrpc
 from ...protocol.envelope import Envelope
 from ...protocol.http.headers import Headers, accepts, media_type
 from ...protocol.http.routing_headers import check_parameters, check_standard
-from ...revisions import DEFAULT_HTTP, Revision, find
+from ...revisions import DEFAULT_HTTP, Revision, find_revision
 from ..catalog.targets import Target
 from .messages import SESSION, VERSION, HTTPRequest, Rejection, UnreadableBody
 from .origins import OriginPolicy
@@ -177,7 +177,7 @@ class _Named(NamedTuple):
 
 def _named(headers: Headers) -> _Named:
     version, session = headers.get(VERSION), headers.get(SESSION)
-    return _Named(version, None if version is None else find(version), session)
+    return _Named(version, None if version is None else find_revision(version), session)
 
 
 def decide(request: HTTPRequest, rules: Rules) -> Decision:

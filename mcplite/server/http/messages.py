@@ -9,7 +9,7 @@ from typing import Callable, Iterable, Iterator, List, Optional, Tuple
 from ...errors import INVALID_REQUEST
 from ...protocol import jsonrpc
 from ...protocol.http.headers import Headers
-from ...revisions import find
+from ...revisions import find_revision
 from ..auth.principals import Principal
 
 __all__ = [
@@ -145,5 +145,5 @@ class Rejection:
 def names_modern(headers: Headers) -> bool:
     """Whether a request's header names a revision without sessions, in which each request stands alone."""
     version = headers.get(VERSION)
-    named = None if version is None else find(version)
+    named = None if version is None else find_revision(version)
     return named is not None and named.modern

@@ -12,7 +12,7 @@ from typing import Callable, Optional, Sequence
 from ...errors import ProtocolError
 from ...protocol import codec
 from ...protocol.state import open_sealed, seal
-from ...revisions import Revision, find
+from ...revisions import Revision, find_revision
 from ...types import ClientCapabilities, Implementation
 
 __all__ = ["ClientDescription", "SessionIds"]
@@ -68,7 +68,7 @@ class SessionIds:
         if opened is None:
             return None
         content = json.loads(opened)
-        revision = find(content["r"])
+        revision = find_revision(content["r"])
         if revision is None or content["e"] < self._clock():
             return None
         try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Set
 
 from ...errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError, ProtocolError
 from ...protocol import codec, jsonrpc
-from ...revisions import NEWEST_LEGACY, Revision, find
+from ...revisions import NEWEST_LEGACY, Revision, find_revision
 from ...rpc.incoming import Incoming, MessageHandler
 from ...types import ClientCapabilities, Implementation
 from ..auth.principals import Principal
@@ -208,7 +208,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         except ProtocolError as error:
             incoming.fail(INVALID_PARAMS, f"initialize: {error}")
             return
-        revision = find(asked)
+        revision = find_revision(asked)
         if revision is None or revision.modern:
             revision = NEWEST_LEGACY  # LIFE-10, LIFE-11
         self.client_capabilities, self.client_info = capabilities, info

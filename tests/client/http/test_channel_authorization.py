@@ -647,8 +647,8 @@ def test_no_secret_is_in_logs_errors_or_reprs(auth, script, user, caplog):
                 error = error.__cause__ or error.__context__
             auth.on_token = lambda fields, answer: NotImplemented
         grant.logout(script.url)
-        access = grant.access(script.url)
-        said += map(repr, [grant, grant.store, access, *vars(grant).values(), *vars(access).values()])
+        tokens = grant.tokens_for(script.url)
+        said += map(repr, [grant, grant.store, tokens, *vars(grant).values(), *vars(tokens).values()])
     said += [record.getMessage() for record in caplog.records] + [str(record.exc_info) for record in caplog.records]
     secrets = {*auth.secrets, *script.sent} - {None}
     assert len(secrets) > 8 and len(auth.asked) > 4

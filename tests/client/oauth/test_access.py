@@ -16,7 +16,7 @@ import mcplite
 from mcplite.client.oauth import stepup, token_lock, web as web_module
 from mcplite.client.oauth.discovery import AuthorizationServer
 from mcplite.net.exchange import Exchange, Stopped
-from mcplite.net.link import Link
+from mcplite.net.origin_client import OriginClient
 from mcplite.net.settings import HTTPSettings
 from tests.support.authserver import REDIRECT, AuthServer, follow, refuse
 from tests.support.webscript import WebScript
@@ -58,7 +58,7 @@ import os, sys, threading
 import mcplite
 from tests.support.authserver import REDIRECT, follow
 from mcplite.net.exchange import Exchange
-from mcplite.net.link import Link
+from mcplite.net.origin_client import OriginClient
 from mcplite.net.settings import HTTPSettings
 
 url, path = sys.argv[1], sys.argv[2]
@@ -73,10 +73,11 @@ def ask(url):
 grant = mcplite.OAuth(ask=ask, redirect_uri=REDIRECT, store=mcplite.FileStore(path) if path else mcplite.MemoryStore())
 
 def use():
-    link = Link(url, HTTPSettings(auth=grant))
-    link.send(Exchange(lambda: 30.0), "POST", None, {"Content-Type": "application/json", "Accept": "application/json"},
-              b'{"jsonrpc":"2.0","id":1,"method":"ping"}').excerpt()
-    link.close()
+    client = OriginClient(url, HTTPSettings(auth=grant))
+    headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    client.send_authorized(Exchange(lambda: 30.0), "POST", None, headers,
+                           b'{"jsonrpc":"2.0","id":1,"method":"ping"}').excerpt()
+    client.close()
     done.append(1)
 
 done = []
@@ -102,11 +103,12 @@ def connect(script, grant, **options):
 
 @contextlib.contextmanager
 def linked(script, grant):
-    link = Link(script.url, HTTPSettings(auth=grant))
+    client = OriginClient(script.url, HTTPSettings(auth=grant))
     try:
-        yield lambda exchange=None: link.send(exchange or Exchange(lambda: LIMIT), "POST", None, JSON, PING).excerpt()
+        yield lambda exchange=None: client.send_authorized(
+            exchange or Exchange(lambda: LIMIT), "POST", None, JSON, PING).excerpt()
     finally:
-        link.close()
+        client.close()
 
 
 def begin(works, name=None):
@@ -351,7 +353,7 @@ def test_a_failed_step_up_does_not_fail_other_calls(auth, script, user):
 
 def test_a_failure_is_over_when_another_thread_has_a_token(auth, script, user, grant):
     # Who waits through a login that fails, and one that does not, has no reason to complain.
-    grant.access(script.url)._lock._threads = _Order("fails", "works", "late")
+    grant.tokens_for(script.url)._lock._threads = _Order("fails", "works", "late")
     late = _Told()
     with linked(script, grant) as ping:
         end = begin([lambda: ping(late)], "late")
@@ -365,7 +367,7 @@ def test_a_failure_is_over_when_another_thread_has_a_token(auth, script, user, g
 
 def test_a_caller_that_leaves_during_a_refresh_does_not_lose_the_new_token(auth, script, user, monkeypatch):
     # AUTH-34: the refresh token is used up by the request, so that its answer is waited for in any case.
-    monkeypatch.setattr(web_module, "_SLICE", 0.01)
+    monkeypatch.setattr(web_module, "_SLICE_SECONDS", 0.01)
     ticks = _Ticks()
     monkeypatch.setattr(web_module, "time", ticks)
     grant = logged_in(auth, script, user)
@@ -849,7 +851,7 @@ def test_a_refresh_does_not_go_to_this_machine_because_a_name_leads_here_now(mon
         "issuer": "https://evil.example", "resource": url, "access_token": "a", "refresh_token": "b", "expires_at": 1,
         "client": {"issuer": "https://evil.example", "client_id": "c"}})
     with WebScript(lambda request, answer: answer.status(404)) as script:
-        grant.access(url)._server = AuthorizationServer("https://evil.example", f"{script.origin}/token")
+        grant.tokens_for(url)._server = AuthorizationServer("https://evil.example", f"{script.origin}/token")
         with pytest.raises(mcplite.AuthError, match="a private network"):
             grant.token(url)
         assert script.connections == 0

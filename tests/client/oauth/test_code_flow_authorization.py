@@ -37,7 +37,7 @@ def back(request, *pairs, state=True, **parameters):
 
 def refused(request, answer):
     with pytest.raises(mcplite.AuthError) as caught:
-        request.code(answer)
+        request.verified_code(answer)
     return caught.value
 
 
@@ -65,7 +65,7 @@ def test_offline_access_asks_for_consent():
 
 def test_the_challenge_is_of_the_verifier():
     request = begin()
-    verifier = request.fields("c")["code_verifier"]
+    verifier = request.token_request_fields("c")["code_verifier"]
     digest = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode("ascii")).digest()).decode().rstrip("=")
     assert (asked(request)["code_challenge"], asked(request)["code_challenge_method"]) == (digest, "S256")
     assert re.fullmatch(r"[A-Za-z0-9\-._~]{43,128}", verifier) and verifier not in request.url
@@ -73,14 +73,15 @@ def test_the_challenge_is_of_the_verifier():
 
 def test_verifier_and_state_are_new_each_time_and_unrelated():
     requests = [begin() for _ in range(50)]
-    values = [value for request in requests for value in (request.state, request.fields("c")["code_verifier"])]
+    values = [value for request in requests for value in (request.state, request.token_request_fields("c")["code_verifier"])]
     assert len(set(values)) == 100 and min(map(len, values)) >= 43
-    assert all(request.fields("c")["code_verifier"] == request.fields("d")["code_verifier"] for request in requests)
+    assert all(request.token_request_fields("c")["code_verifier"] == request.token_request_fields("d")["code_verifier"]
+               for request in requests)
 
 
 def test_the_code_is_exchanged_with_the_fields_of_its_request():
     request = begin()
-    fields = request.fields("the code")
+    fields = request.token_request_fields("the code")
     assert fields == {"grant_type": "authorization_code", "code": "the code", "redirect_uri": REDIRECT,
                       "code_verifier": fields["code_verifier"]}
     assert fields["redirect_uri"] == asked(request)["redirect_uri"]
@@ -111,8 +112,8 @@ def test_nothing_breaks_out_of_its_parameter(text):
 
 def test_the_code_is_returned():
     request = begin()
-    assert request.code(back(request, code="a+b/c=&d \u00fc")) == "a+b/c=&d \u00fc"
-    assert request.code(back(request, code="x", iss=ISSUER, scope="read", unknown="", session_state="5")) == "x"
+    assert request.verified_code(back(request, code="a+b/c=&d \u00fc")) == "a+b/c=&d \u00fc"
+    assert request.verified_code(back(request, code="x", iss=ISSUER, scope="read", unknown="", session_state="5")) == "x"
 
 
 @pytest.mark.parametrize("state", ["", "x", "{}x", "x{}", "{} ", " {}", "\u00fc", "\x00",
@@ -166,7 +167,7 @@ VARIANTS = ["https://other.example", f"{ISSUER}/", "https://as.example", "https:
 @pytest.mark.parametrize("names_issuer", [True, False])
 def test_the_server_that_was_asked_may_answer(names_issuer):
     request = begin(names_issuer=names_issuer)
-    assert request.code(back(request, code="c", iss=ISSUER)) == "c"
+    assert request.verified_code(back(request, code="c", iss=ISSUER)) == "c"
 
 
 @pytest.mark.parametrize("names_issuer", [True, False])
@@ -187,7 +188,7 @@ def test_a_server_that_names_its_issuer_has_to_do_so_always():
 
 def test_a_server_that_does_not_name_its_issuer_need_not():
     request = begin(names_issuer=False)
-    assert request.code(back(request, code="c")) == "c"
+    assert request.verified_code(back(request, code="c")) == "c"
     assert refused(request, back(request, error="access_denied")).error == "access_denied"
 
 
@@ -239,13 +240,13 @@ def test_no_answer_is_another_error(text):
     for answer in (text, f"{REDIRECT}&{text}", f"{REDIRECT}&{text}&state={request.state}",
                    f"http://{text}/?state={request.state}"):
         with pytest.raises(mcplite.AuthError):
-            request.code(answer)
+            request.verified_code(answer)
 
 
 def test_nothing_secret_is_shown():
     request = begin()
     assert repr(request) == f"<AuthorizationRequest to {ISSUER}>" == str(request)
-    verifier = request.fields("c")["code_verifier"]
+    verifier = request.token_request_fields("c")["code_verifier"]
     for answer in (back(request, code="c0de", iss="x"), back(request, error="e"),
                    back(request, code="c0de", state=False)):
         error = refused(request, answer)

@@ -200,8 +200,8 @@ def test_a_name_that_leads_here_after_the_first_answer_is_refused(monkeypatch, g
 
 
 def test_the_certificates_that_were_given_last_count(grant):
-    first = grant.access("https://s.example/mcp", HTTPSettings(verify="/nowhere.pem"))
-    again = grant.access("https://S.example:443/mcp/", HTTPSettings(verify="/ca.pem", proxies={"https": "http://p.example"}))
+    first = grant.tokens_for("https://s.example/mcp", HTTPSettings(verify="/nowhere.pem"))
+    again = grant.tokens_for("https://S.example:443/mcp/", HTTPSettings(verify="/ca.pem", proxies={"https": "http://p.example"}))
     assert first is again
     assert again.settings == HTTPSettings(verify="/ca.pem", proxies={"https": "http://p.example"})
 
@@ -211,7 +211,7 @@ def test_threads_that_ask_for_the_same_server_get_the_same_access(grant):
 
     def ask():
         barrier.wait(LIMIT)
-        found.append(grant.access("https://s.example/mcp"))
+        found.append(grant.tokens_for("https://s.example/mcp"))
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
@@ -239,11 +239,11 @@ def test_a_login_at_a_server_that_requires_tokens_for_a_few_operations(auth, scr
 def test_servers_of_a_grant_are_bounded():
     # AUTH-45
     found = mcplite.OAuth(ask=User(), redirect_uri=REDIRECT)
-    first = found.access("https://host.example/mcp")
+    first = found.tokens_for("https://host.example/mcp")
     for number in range(1500):
-        found.access(f"https://h{number}.example/mcp")
-        assert found.access("https://host.example/mcp") is first
-    assert len(found._accesses) == 1000
+        found.tokens_for(f"https://h{number}.example/mcp")
+        assert found.tokens_for("https://host.example/mcp") is first
+    assert len(found._servers) == 1000
 
 
 def ended_login(script, user):

@@ -31,7 +31,7 @@ def test_the_handshake_comes_first_and_offers_the_newest():
 @pytest.mark.parametrize("version", LEGACY)
 def test_any_legacy_revision_that_the_server_chooses_is_taken(version):
     with Fake(version=version) as fake, fake.connect() as client:
-        assert client.revision is revisions.find(version)
+        assert client.revision is revisions.find_revision(version)
         client.ping()
 
 
@@ -55,7 +55,7 @@ def test_a_pinned_revision_is_the_only_one(version):
         assert client.protocol_version == version
     other = next(name for name in LEGACY if name != version)
     with Fake(version=other) as fake, pytest.raises(UnsupportedVersion) as caught:
-        fake.connect(revision=revisions.find(version)).open()
+        fake.connect(revision=revisions.find_revision(version)).open()
     assert version in str(caught.value) and other in str(caught.value)
 
 

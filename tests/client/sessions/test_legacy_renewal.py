@@ -5,15 +5,15 @@ from mcplite.protocol.methods import REPEATABLE
 
 
 def test_the_last_level_and_the_current_subscriptions():
-    remembered = ServerState()
-    assert list(remembered.requests()) == []
+    state = ServerState()
+    assert list(state.requests()) == []
     for method, params in (
             ("resources/subscribe", {"uri": "a"}), ("logging/setLevel", {"level": "info"}),
             ("resources/subscribe", {"uri": "b"}), ("resources/unsubscribe", {"uri": "a"}),
             ("logging/setLevel", {"level": "debug"}), ("resources/unsubscribe", {"uri": "c"}), ("resources/subscribe", None),
             ("resources/subscribe", {"uri": 5}), ("tools/list", {"cursor": "x"})):
-        remembered.note(method, params)
-    assert list(remembered.requests()) == [("logging/setLevel", {"level": "debug"}), ("resources/subscribe", {"uri": "b"})]
+        state.remember(method, params)
+    assert list(state.requests()) == [("logging/setLevel", {"level": "debug"}), ("resources/subscribe", {"uri": "b"})]
 
 
 def test_tool_calls_are_not_repeatable():

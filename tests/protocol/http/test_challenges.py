@@ -3,14 +3,14 @@ import time
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from mcplite.protocol.http.challenges import Challenge, find, parse, write
+from mcplite.protocol.http.challenges import Challenge, find_challenge, parse_challenges, write_challenge
 
 TOKEN = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 LIMIT = 16_384
 
 
 def read(header):
-    return [(challenge.scheme, challenge.parameters) for challenge in parse(header)]
+    return [(challenge.scheme, challenge.parameters) for challenge in parse_challenges(header)]
 
 
 @pytest.mark.parametrize("header, challenges", [
@@ -75,7 +75,7 @@ def test_a_line_may_go_on_in_the_next(fold):
         ("bearer", {"realm": "a b", "scope": "c"}), ("basic", {"realm": "d"})]
 
 
-def test_no_line_end_gets_into_a_value():
+def test_line_ends_do_not_get_into_values():
     assert read('Bearer realm="a\r\nSet-Cookie: b"') == [("bearer", {"realm": "a Set-Cookie: b"})]
 
 
@@ -96,7 +96,7 @@ def test_no_line_end_gets_into_a_value():
     # no challenge by the grammar, but each word alone is one
     ("one two three", [("one", {}), ("two", {})]),
 ])
-def test_rubbish_is_read_as_far_as_it_is_none(header, challenges):
+def test_parsing_ends_at_the_first_malformed_part(header, challenges):
     assert read(header) == challenges
 
 
@@ -105,12 +105,12 @@ def test_scopes_are_a_list_of_different_ones():
     assert Challenge("bearer", {"scope": " "}).scopes is Challenge("bearer").scopes is None
 
 
-def test_the_scheme_that_is_named_first_is_found_first():
-    known = parse("Basic realm=x, Bearer scope=a, DPoP algs=ES256, Bearer scope=b")
-    assert find(known, "dpop", "bearer").get("algs") == "ES256"
-    assert find(known, "digest", "bearer").scopes == ["a"]
-    assert find(iter(known), "bearer", "basic").scheme == "bearer"
-    assert find(known, "digest") is find([], "bearer") is find(known) is None
+def test_the_first_scheme_asked_for_is_preferred():
+    known = parse_challenges("Basic realm=x, Bearer scope=a, DPoP algs=ES256, Bearer scope=b")
+    assert find_challenge(known, "dpop", "bearer").get("algs") == "ES256"
+    assert find_challenge(known, "digest", "bearer").scopes == ["a"]
+    assert find_challenge(iter(known), "bearer", "basic").scheme == "bearer"
+    assert find_challenge(known, "digest") is find_challenge([], "bearer") is find_challenge(known) is None
 
 
 # --- size --------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def test_reading_takes_linear_time(shape):
         times = []
         for _ in range(5):
             begun = time.perf_counter()
-            parse(header)
+            parse_challenges(header)
             times.append(time.perf_counter() - begun)
         return min(times)
 
@@ -165,14 +165,14 @@ def test_reading_takes_linear_time(shape):
 
 
 @pytest.mark.parametrize("shape", NASTY, ids=lambda name: name.replace(" ", "_"))
-def test_no_more_is_read_than_anybody_would_send(shape):
+def test_the_parsed_length_is_bounded(shape):
     header = filled(*NASTY[shape], 100_000)
     assert len(header) > 90_000
-    assert parse(header) == parse(header[:LIMIT] + ", and something else")
+    assert parse_challenges(header) == parse_challenges(header[:LIMIT] + ", and something else")
 
 
 @pytest.mark.parametrize("last", ["scope=files", 'scope="files"', "Basic", "Negotiate YWJj"])
-def test_what_is_cut_in_two_does_not_pass_for_the_whole(last):
+def test_a_challenge_cut_at_the_limit_is_not_used(last):
     def padded(size):
         """Return a header that has *last* end at *size*."""
         start = 'Bearer realm="'
@@ -187,18 +187,18 @@ def test_what_is_cut_in_two_does_not_pass_for_the_whole(last):
 
 # --- writing ------------------------------------------------------------------------------------------
 
-def test_what_is_written():
-    assert write("Bearer", {}) == write("Bearer", {"scope": None}) == "Bearer"
-    assert write("Bearer", {"error": "invalid_token", "scope": None, "realm": 'a "b" \\ c'}) == (
+def test_challenges_are_written():
+    assert write_challenge("Bearer", {}) == write_challenge("Bearer", {"scope": None}) == "Bearer"
+    assert write_challenge("Bearer", {"error": "invalid_token", "scope": None, "realm": 'a "b" \\ c'}) == (
         'Bearer error="invalid_token", realm="a \\"b\\" \\\\ c"')
-    assert write("Bearer", {"realm": ""}) == 'Bearer realm=""'
+    assert write_challenge("Bearer", {"realm": ""}) == 'Bearer realm=""'
 
 
 @pytest.mark.parametrize("value",
     ["a\r\nSet-Cookie: b", "a\nb", "a\rb", "a\0b", "a\x85b", "a\u2028b", "é", "\x7f", "\t"])
-def test_no_text_of_others_ends_the_line(value):
+def test_foreign_text_does_not_end_the_line(value):
     # SEC-18
-    written = write("Bearer", {"error_description": value})
+    written = write_challenge("Bearer", {"error_description": value})
     assert written.isascii() and written.isprintable() and "?" in written
 
 
@@ -206,9 +206,9 @@ def test_no_text_of_others_ends_the_line(value):
     ("Bearer\r\nX: y", "realm"), ("Bearer", "realm\r\nX: y"), ("", "realm"), ("Bearer", ""), ("Bearer x", "realm"),
     ("Bearer", 'a="b", c'), ("Bearer", "a b"), ("Bearer\n", "realm"), ("Bärer", "realm"),
 ])
-def test_no_name_ends_the_line_either(scheme, name):
+def test_names_that_are_not_tokens_are_refused(scheme, name):
     with pytest.raises(ValueError, match="is not a name of a challenge"):
-        write(scheme, {name: "x"})
+        write_challenge(scheme, {name: "x"})
 
 
 NAMES = st.text(TOKEN, min_size=1, max_size=12)
@@ -218,8 +218,8 @@ NAMES = st.text(TOKEN, min_size=1, max_size=12)
 @given(st.lists(st.tuples(NAMES, st.dictionaries(NAMES.map(str.lower), st.text(max_size=40), max_size=5)), min_size=1,
     max_size=4))
 @example([("Bearer", {"realm": "a\r\nb", "scope": '", error="x'}), ("Basic", {}), ("DPoP", {"algs": "\\"})])
-def test_what_was_written_is_read_again(challenges):
-    header = ", ".join(write(scheme, parameters) for scheme, parameters in challenges)
+def test_written_challenges_are_parsed_back(challenges):
+    header = ", ".join(write_challenge(scheme, parameters) for scheme, parameters in challenges)
     assert header.isascii() and header.isprintable()
     kept = [(scheme.lower(), {
         name: "".join(character if " " <= character <= "~" else "?" for character in value)
@@ -230,11 +230,11 @@ def test_what_was_written_is_read_again(challenges):
 @given(st.text(st.sampled_from(' \t\r\n,="\\aB1/@é\0'), max_size=60))
 @example('a=b, c="d')
 def test_whatever_comes_is_read_without_complaint(header):
-    for challenge in parse(header):
+    for challenge in parse_challenges(header):
         assert challenge.scheme and challenge.scheme == challenge.scheme.lower()
         assert not any("\r" in text or "\n" in text for item in challenge.parameters.items() for text in item)
 
 
 @given(st.text(max_size=60))
-def test_what_precedes_rubbish_is_not_changed_by_it(rubbish):
+def test_malformed_text_does_not_change_the_challenges_before_it(rubbish):
     assert read('Bearer scope="a b", realm=c, ' + rubbish)[0][1].items() >= {"scope": "a b", "realm": "c"}.items()

@@ -28,7 +28,7 @@ def test_media_types(value, kind):
     ("application/json", False), ("text/event-stream;q=0, */*", False), ("*/*;q=0.000", False), ("", False),
     ("nonsense", False),
 ])
-def test_what_is_accepted(value, wanted):
+def test_accept_values(value, wanted):
     assert accepts(value, "application/json", "text/event-stream") is wanted
 
 
@@ -52,7 +52,7 @@ def test_origins(value, parsed):
 
 
 @given(st.text(max_size=40))
-def test_anything_is_a_host_or_none(value):
+def test_any_text_is_a_host_or_none(value):
     for parsed in (parse_host(value), parse_origin(value), parse_origin("http://" + value)):
         assert parsed is None or isinstance(parsed, tuple)
     assert isinstance(media_type(value), str) and accepts(value, "a/b") in (True, False)

@@ -122,7 +122,7 @@ def test_a_head_is_the_same_however_it_is_cut(data, places, limits):
 
 
 @given(st.binary(max_size=200))
-def test_no_bytes_make_it_raise_anything_else(data):
+def test_any_bytes_raise_only_the_declared_errors(data):
     for block in (data, data + b"\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\n" + data + b"\r\n\r\n"):
         try:
             if find_head(bytearray(block), LIMITS) is not None or block.endswith(b"\r\n\r\n"):
@@ -136,7 +136,7 @@ def test_no_bytes_make_it_raise_anything_else(data):
 # --- the head ----------------------------------------------------------------------------------------
 
 
-def test_what_a_head_says():
+def test_the_fields_of_a_parsed_head():
     head = head_of("POST /m%C3%A9?a=%20b HTTP/1.1\r\nHost:  example.com:80\t\r\nX-Tag: one\r\nx-tag: two\r\n\r\n")
     assert (head.method, head.target, head.path, head.query, head.version) == (
         "POST", "/m%C3%A9?a=%20b", "/m\xe9", "a=%20b", (1, 1))
@@ -162,7 +162,7 @@ def test_targets(target, path, query):
     ("\x16\x03\x01\x02", 400), ("PRI * HTTP/2.0", 505), ("GET / HTTP/9.9", 505), ("GET / HTTP/0.9", 505),
     ("GET / HTTP/1.2", 505),
 ])
-def test_lines_that_are_no_request(line, status):
+def test_malformed_request_lines(line, status):
     # SEC-13
     assert status_of(head_of, f"{line}\r\nHost: a\r\n\r\n") == status
 
@@ -173,7 +173,7 @@ def test_lines_that_are_no_request(line, status):
     "X: \x7f",  # SEC-05
     "Transfer-Encoding: \x0bchunked",  # SEC-02
 ])
-def test_lines_that_are_no_header(lines):
+def test_malformed_header_lines(lines):
     good = "Host: localhost\r\n{}Origin: http://evil.example\r\n\r\n"
     assert head_of("GET / HTTP/1.1\r\n" + good.format("")).headers.get("origin") == "http://evil.example"
     assert status_of(head_of, "GET / HTTP/1.1\r\n" + good.format(lines + "\r\n")) == 400
@@ -206,7 +206,7 @@ def test_a_request_has_one_host(headers, version, fine):
     (b"GET /" + b"x" * 8178 + b" HTTP/1.1\r\n" + b"X: %s\r\n" % (b"x" * 1000) * 33, 431),
     (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X:\r\n" * 100 + b"\r\n", 431), (b"\n" * 33_000, 431),
 ])
-def test_what_is_too_long_is_refused_before_its_end_comes(block, status):
+def test_a_head_that_is_too_long_is_refused_before_its_end_comes(block, status):
     # SEC-07
     def read():
         if find_head(bytearray(block), LIMITS) is not None:
@@ -224,7 +224,7 @@ def test_the_limits_themselves_are_allowed():
 
 
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\nHost: a\n\n", b"GET / HTTP/1.1\r\nHost: a\n\r\n", b"\n\n"])
-def test_a_sender_who_ends_lines_otherwise_is_told_at_once(data):
+def test_other_line_ends_are_refused_at_once(data):
     # It waits for an answer, and would be waited for.
     assert status_of(find_head, bytearray(data), LIMITS) == 400
 
@@ -262,7 +262,7 @@ def test_plans_that_leave_a_doubt(headers, status):
     assert status_of(plan, headers) == status
 
 
-def test_the_old_version_has_no_chunks():
+def test_http_1_0_has_no_chunks():
     assert plan("Content-Length: 5\r\n", "1.0") == 5
     assert status_of(plan, "Transfer-Encoding: chunked\r\n", "1.0") == 400
 
@@ -273,7 +273,7 @@ def test_the_old_version_has_no_chunks():
     ("1.0", "keep-alive", True), ("1.0", "Keep-Alive", True), ("1.0", "close", False), ("1.0", "close, keep-alive", False),
     ("1.0", "x", False),
 ])
-def test_who_wants_to_go_on(version, value, kept):
+def test_keep_alive(version, value, kept):
     line = "" if value is None else f"Connection: {value}\r\n"
     assert head_of(f"GET / HTTP/{version}\r\nHost: a\r\n{line}\r\n").keep_alive is kept
 
@@ -346,7 +346,7 @@ def test_chunks_are_the_same_however_they_are_cut(data, places):
 
 
 @given(st.binary(max_size=100), st.integers(1, 50))
-def test_no_bytes_make_the_decoder_raise_anything_else(data, limit):
+def test_any_bytes_raise_only_the_declared_errors_in_the_decoder(data, limit):
     outcome = decode([data], limit)
     if outcome[0] == "bad":
         assert outcome[1] in (400, 413)
@@ -359,7 +359,7 @@ def test_no_bytes_make_the_decoder_raise_anything_else(data, limit):
     b"\xb2\r\n", b"5\r\nhelloX", b"5\r\nhello\n", b"5\r\nhello\rX", b"0\r\nX: 1\r\n\r\n", b"0\r\n\n", b"0\r\n\rX", b"5;a\0\r\n",
     b"5;a\nb\r\n", b"5;" + b"e" * 300, b"5;" + b"e" * 255 + b"\r\n", b"5;a\rb\r\n",
 ])
-def test_chunks_that_are_none(data):
+def test_malformed_chunks(data):
     # SEC-06; a CR alone is refused when the next byte comes.
     assert decode([data + b"5\r\nhello\r\n"]) == ("bad", 400)
 

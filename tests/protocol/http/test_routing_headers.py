@@ -53,7 +53,7 @@ def test_any_value_is_read_or_refused(value):
 
 
 @pytest.mark.parametrize("value", ["=?base64?SGVsbG8?=", "=?base64?SGV%bG8=?=", "=?base64?/w==?=", "=?base64?SGVs bG8=?="])
-def test_what_is_between_the_marks_must_be_base64_of_text(value):
+def test_encoded_values_must_be_base64_of_text(value):
     # MHDR-10
     with pytest.raises(ValueError, match="not Base64 of UTF-8"):
         decode_value(value)
@@ -114,7 +114,7 @@ def test_marks_stand_where_properties_lead(hidden):
         marks(schema(b={"type": "object", **hidden}) if hidden != marked("A") else {**hidden, "type": "object"})
 
 
-def test_data_that_looks_like_a_mark_is_none():
+def test_annotations_in_data_are_not_marks():
     assert marks(schema(a={"type": "object", "default": {"x-mcp-header": "A"}, "enum": [{"x-mcp-header": "A"}]})) == []
     assert marks({"type": "object", "properties": {"x-mcp-header": {"type": "string"}}}) == []
 
@@ -148,7 +148,7 @@ def test_parameter_headers(arguments, wanted):
 
 
 @pytest.mark.parametrize("number", [2 ** 53, -2 ** 53, 10 ** 30])
-def test_an_integer_that_is_not_the_same_everywhere_is_not_sent(number):
+def test_integers_beyond_the_safe_range_are_refused(number):
     # MHDR-16
     with pytest.raises(ValueError, match=r"beyond 2\*\*53 - 1"):
         parameters({"n": number}, MARKS)
@@ -163,7 +163,7 @@ def sent(**changes):
     return Headers([(name, value) for name, value in given.items() if value is not None])
 
 
-def test_headers_that_say_what_the_body_says():
+def test_headers_that_match_the_body():
     check_standard(sent(), "tools/call", {"name": "add"}, VERSION)
     check_standard(sent(mcp_name=" add "), "tools/call", {"name": "add"}, VERSION)  # MHDR-05
     check_standard(Headers([("MCP-PROTOCOL-VERSION", VERSION), ("mcp-METHOD", "ping")]), "ping", {}, VERSION)
@@ -179,7 +179,7 @@ def test_headers_that_say_what_the_body_says():
     ({"mcp-name": "ädd"}, "characters that are not allowed in headers"), ({"mcp-name": "=?base64?YWRk?"}, "says"),
     ({"mcp-name": "=?base64?YWR?="}, "not Base64"),
 ])
-def test_headers_that_say_something_else(changes, why):
+def test_headers_that_do_not_match_the_body(changes, why):
     with pytest.raises(HeaderMismatch, match=why.replace("?", r"\?")) as caught:
         check_standard(sent(**changes), "tools/call", {"name": "add"}, VERSION)
     assert caught.value.code == -32020

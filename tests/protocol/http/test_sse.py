@@ -77,7 +77,7 @@ def test_events_are_the_same_however_the_stream_is_cut(data, places, limit):
 
 
 @given(st.lists(st.binary(max_size=50), max_size=8), st.integers(1, 100))
-def test_no_bytes_make_it_raise_anything_else(pieces, limit):
+def test_any_bytes_raise_only_the_declared_errors(pieces, limit):
     assert parse(pieces, limit)[0] == by_the_rules(b"".join(pieces), limit)[0][:len(parse(pieces, limit)[0])]
 
 
@@ -105,7 +105,7 @@ def test_fields(data, event, end):
 
 @pytest.mark.parametrize("data", [b"", b"\n\n\n", b": keep-alive\n\n", b"event: x\n\n", b"data: x\n", b"data: x",
                                   b"id: 1\nretry: 2\ndata: x", BOM, BOM[:2], b"unknown: x\n\n", BOM + BOM + b"data: x\n\n"])
-def test_what_is_no_event(data):
+def test_data_without_an_event(data):
     # The second mark of byte order is a part of the field's name, which is then unknown.
     assert parse([data]) == ([], (None, None))
 

@@ -88,7 +88,7 @@ FUNCTIONS = [origin_of, base_of, path_of, canonical, resource_metadata_urls, iss
 
 
 @pytest.mark.parametrize("url", NONE, ids=ascii)
-def test_what_is_no_url_is_used_nowhere(url):
+def test_malformed_urls_are_refused_everywhere(url):
     for function in FUNCTIONS:
         with pytest.raises(ValueError,
             match="is not an http or https URL|a port that does not exist|no valid IPv6 address") as caught:
@@ -194,7 +194,7 @@ def test_a_canonical_url_is_its_own(segments, query):
     ("https://h/b", "https://h/a/../b/mcp"), ("https://h", "https://h//mcp"),
     ("https://h/a", "https://h/a//"), ("https://h/a", "https://h/a/..."), ("https://h/a", "https://h/a/b..c/..d/e.."),
 ])
-def test_what_metadata_may_speak_for(resource, url):
+def test_resources_that_cover_a_url(resource, url):
     assert covers(resource, url)
 
 
@@ -229,7 +229,7 @@ def test_what_metadata_may_speak_for(resource, url):
     ("https://h/mcp\n", "https://h/mcp"),
     ("https://h/m\ncp", "https://h/mcp"), ("https://h\\mcp", "https://h/mcp"),
 ])
-def test_what_metadata_may_not_speak_for(resource, url):
+def test_resources_that_do_not_cover_a_url(resource, url):
     assert not covers(resource, url)
 
 
@@ -315,7 +315,7 @@ def test_this_machine_by_its_name(host):
 
 
 @pytest.mark.parametrize("host", ELSEWHERE, ids=ascii)
-def test_what_is_not_this_machine_by_its_name(host):
+def test_hosts_that_are_not_loopback(host):
     assert not is_loopback(host)
 
 

@@ -36,7 +36,7 @@ def test_a_budget_ends():
     ("propertyNames", {}, dict.fromkeys(range(512)), 3), ("unevaluatedItems", False, [0] * 1024, 1 + 4 + 1024),
     ("unevaluatedProperties", False, dict.fromkeys(range(64)), 1 + 4),
 ])
-def test_what_keywords_cost(keyword, argument, instance, steps):
+def test_the_cost_of_keywords(keyword, argument, instance, steps):
     assert spent(keyword, argument, instance) == steps
 
 
@@ -47,7 +47,7 @@ def test_each_name_may_meet_each_pattern():
     assert spent("type", "object", dict.fromkeys(range(64)), patterns=8) == 1
 
 
-def test_errors_cost_what_they_quote():
+def test_the_cost_of_errors_is_the_size_of_their_quotes():
     assert spent("type", "string", 5, [Error("x" * 100), Error("x" * 10_240)]) == 11
 
 
@@ -82,7 +82,7 @@ def test_patterns_for_names_are_found_everywhere():
     assert count_patterns({"patternProperties": 5}) == count_patterns(True) == count_patterns({}) == 0
 
 
-def test_long_names_meet_no_patterns():
+def test_long_names_are_not_matched_against_patterns():
     check_names({"x" * 256: [{"y": 1}], "z": "x" * 1000})
     check_names(5)
     for value in ({"x" * 257: 1}, [{"a": [{"x" * 257: 1}]}]):

@@ -44,7 +44,7 @@ def test_keywords(keyword, argument, good, bad):
     # SEC-77: numbers that are made to have the same hash
     ("uniqueItems", True, [2**61 - 1]), ("uniqueItems", True, [-(2**61 - 1)]),
 ])
-def test_what_is_left_to_jsonschema(keyword, argument, value):
+def test_keywords_left_to_jsonschema(keyword, argument, value):
     assert check(keyword, argument, value) is None
 
 

@@ -105,7 +105,7 @@ def test_references_within(schema):
     ({"$id": BASE, "$ref": "#b", "$defs": {"a": {"$id": "other.json", "$anchor": "b"}}}, "refers to no part"),
     ({"$defs": {"a": {"$id": BASE, "$ref": "#/$defs/b"}, "b": {}}}, "refers to no part"),
 ])
-def test_references_that_lead_elsewhere(schema, reason):
+def test_references_to_other_documents(schema, reason):
     assert reason in refusal(schema)
 
 
@@ -147,7 +147,7 @@ def test_schemas_that_contain_themselves():
 @pytest.mark.parametrize("schema",
                          [{5: {}}, {"properties": {None: {}}}, {"const": {1, 2}}, {"const": b"x"}, {"const": float("nan")},
                           {"minimum": float("inf")}])
-def test_what_is_not_json(schema):
+def test_schemas_that_are_not_json(schema):
     assert "it is not JSON: " in refusal(schema)
 
 
@@ -179,7 +179,7 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.sampled_from(
 
 
 @given(JSON, st.booleans())
-def test_anything_gets_a_verdict(schema, trusted):
+def test_any_json_is_judged(schema, trusted):
     try:
         check_rules(schema, "it", trusted)
     except RegistrationError as error:

@@ -174,7 +174,7 @@ def test_a_recursive_schema_and_a_deep_value():
     assert "was stopped" in problem or "too deeply" in problem
 
 
-def test_large_values_of_ordinary_schemas_are_no_problem():
+def test_large_values_of_ordinary_schemas_are_within_the_budget():
     schema = {"type": "array", "items": {"type": "integer", "not": {"type": "string"}}}
     assert Validator(schema).problems(list(range(10_000))) == []
     assert Validator({"enum": [str(number) for number in range(20_000)], "not": {}}).problems("x")
@@ -312,7 +312,7 @@ def test_whatever_jsonschema_raises_makes_a_value_invalid(schema, value):
     assert not Validator(schema).is_valid(value)
 
 
-def test_enums_of_things_that_have_no_hash():
+def test_enums_of_unhashable_values():
     schema = {"enum": [[1], {"a": 1}, True]}
     for value in ([1], {"a": 1}, True):
         assert Validator(schema).is_valid(value)
@@ -363,7 +363,7 @@ def test_a_choice_says_what_was_wrong_with_each_branch():
     assert "'x' is not of type 'integer'; or 'x' is too short" in problem
 
 
-def test_names_that_are_no_identifiers_stand_in_brackets():
+def test_names_that_are_not_identifiers_stand_in_brackets():
     schema = {"additionalProperties": {"type": "integer"}}
     assert Validator(schema).problems({"a b": "x"}, "arguments") == ["arguments['a b']: 'x' is not of type 'integer'"]
 

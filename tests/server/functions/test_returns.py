@@ -28,7 +28,7 @@ import pytest
 
 from mcplite.errors import RegistrationError
 from mcplite.protocol.schema.validation import check_schema
-from mcplite.revisions import NEWEST, NEWEST_LEGACY, find
+from mcplite.revisions import NEWEST, NEWEST_LEGACY, find_revision
 from mcplite.server import Audio, Image, InputRequired
 from mcplite.server.functions.returns import compile_output
 from mcplite.types import NULL, CallToolResult, EmbeddedResource, ResourceLink, TextContent
@@ -231,7 +231,7 @@ def test_other_values_are_wrapped_for_older_clients(schema):
     value = {"result": [1]}
     assert compiled.value_for(value, NEWEST) == [1] and compiled.value_for(value, NEWEST_LEGACY) == value
     assert compiled.value_for({"result": None}, NEWEST) is NULL
-    assert compiled.value_for(value, find("2025-03-26")) is None
+    assert compiled.value_for(value, find_revision("2025-03-26")) is None
 
 
 def test_objects_are_the_same_for_all_revisions():

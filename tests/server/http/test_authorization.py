@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import mcplite
-from mcplite.protocol.http import challenges
+from mcplite.protocol.http.challenges import parse_challenges
 from mcplite.protocol.http.headers import Headers
 from mcplite.server.http import make_endpoint
 from mcplite.server.http.messages import HTTPRequest
@@ -49,7 +49,7 @@ class Reply:
     def challenge(self):
         """The challenge in ``WWW-Authenticate``; None without one."""
         said = self.headers.get("www-authenticate")
-        found = None if said is None else challenges.parse(said)
+        found = None if said is None else parse_challenges(said)
         return None if found is None else found[0].parameters
 
 

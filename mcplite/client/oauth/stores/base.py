@@ -9,7 +9,7 @@ from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional
 __all__ = ["MemoryStore", "Store", "ThreadLocks", "dump_record", "parse_record"]
 
 #: Seconds that a waiting thread blocks before it calls ``wait``.
-_SLICE = 0.1
+_SLICE_SECONDS = 0.1
 
 
 class Store:
@@ -126,7 +126,7 @@ class ThreadLocks:
             acquired = named.lock.acquire(blocking=False)
             while not acquired:
                 wait()
-                acquired = named.lock.acquire(timeout=_SLICE)
+                acquired = named.lock.acquire(timeout=_SLICE_SECONDS)
             named.holder = me
             try:
                 yield

@@ -18,7 +18,7 @@ from .own_files import make_folder, open_file, system_error
 __all__ = ["FileLocks", "digest", "give_up_after"]
 
 #: Seconds between two attempts to lock a file: at first, and at most.
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.002, 0.1
 
 
 class FileLocks:
@@ -57,7 +57,7 @@ class FileLocks:
 
     def _acquire(self, path: str, wait: Callable[[], object]) -> int:
         """Wait for the lock; return the descriptor of its file."""
-        pause = _FIRST_PAUSE
+        pause = _FIRST_PAUSE_SECONDS
         while True:
             descriptor = self._open(path)
             try:
@@ -69,7 +69,7 @@ class FileLocks:
             os.close(descriptor)
             wait()
             time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _open(self, path: str) -> int:
         try:

@@ -1,4 +1,7 @@
-"""User agents: the interface by which a user is asked to log in, and the two without a browser of ours."""
+"""User agents: the interface by which a user is asked to log in, and the two without a browser of ours.
+
+The code flow knows this interface alone; ``browser`` and ``terminal`` implement it with a listener.
+"""
 
 import re
 from typing import Callable, Optional
@@ -6,16 +9,17 @@ from urllib.parse import quote, urlsplit
 
 from ....errors import AuthError
 from ....protocol.http.wellknown import base_of, check_url
-from ....protocol.show import printable
+from ....protocol.show import one_line
 from .background import BackgroundCall
 from .loopback import has_state
 
 __all__ = [
-    "Callback", "LONGEST_ANSWER", "NoUserAgent", "SLICE", "UserAgent", "Visit", "redirect_answer", "shown_name", "url_to_visit",
+    "Callback", "LONGEST_ANSWER", "NoUserAgent", "SLICE_SECONDS", "UserAgent", "Visit", "redirect_answer", "shown_name",
+    "url_to_visit",
 ]
 
 #: Seconds that a thread waits for the user before it calls ``wait``, which may give up.
-SLICE = 0.2
+SLICE_SECONDS = 0.2
 #: Characters of the URL by which a browser comes back.
 LONGEST_ANSWER = 16_384
 _LONGEST_NAME = 100
@@ -118,7 +122,7 @@ class _CallbackVisit(Visit):
         url = url_to_visit(url)
         wait()
         call = BackgroundCall(self._function, url, name="mcplite login")
-        while not call.wait(SLICE):
+        while not call.wait(SLICE_SECONDS):
             wait()
         text = call.result()
         if text is None:
@@ -163,4 +167,4 @@ def redirect_answer(text: str, redirect_uri: str, state: str) -> Optional[str]:
 
 def shown_name(server: str) -> str:
     """Return a server's name as one line without control characters."""
-    return printable(" ".join(server.split())[:_LONGEST_NAME]) or "the server"
+    return one_line(server, _LONGEST_NAME) or "the server"

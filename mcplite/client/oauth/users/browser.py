@@ -10,7 +10,7 @@ from typing import Callable, Mapping, Optional, TextIO
 from ....errors import AuthError
 from ....protocol.show import printable
 from . import page
-from .agent import SLICE, UserAgent, Visit, shown_name, url_to_visit
+from .agent import SLICE_SECONDS, UserAgent, Visit, shown_name, url_to_visit
 from .background import BackgroundCall
 from .loopback import HOSTS, LoopbackListener
 
@@ -41,7 +41,7 @@ class Browser(UserAgent):
         if not re.fullmatch(r"/[A-Za-z0-9\-._~/]*", path):
             raise ValueError(f"the path of a redirect URI begins with a slash and has no query, unlike {path!r}")
         self._open = open
-        self._place = host, port, path
+        self._listen_at = host, port, path
         self._out = out
 
     def begin(self, preferred: Optional[str], server: str) -> Visit:
@@ -52,7 +52,7 @@ class Browser(UserAgent):
         return _BrowserVisit(self._listen(preferred, server), server, self._out, self._open or _open_browser)
 
     def _listen(self, preferred: Optional[str], server: str) -> LoopbackListener:
-        host, port, path = self._place
+        host, port, path = self._listen_at
         try:
             return LoopbackListener(host, port, path, preferred=preferred)
         except OSError as error:
@@ -107,7 +107,7 @@ class _BrowserVisit(ListeningVisit):
         opening: Optional[BackgroundCall[object]] = BackgroundCall(self._open, url, name="mcplite browser")
         while True:
             wait()
-            back = self.listener.serve(state, SLICE)
+            back = self.listener.serve(state, SLICE_SECONDS)
             if back is not None:
                 return back
             if opening is not None and opening.done:

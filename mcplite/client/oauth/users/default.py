@@ -1,4 +1,7 @@
-"""Chooses the user agent for this machine: a browser, else the terminal, else an error."""
+"""Chooses the user agent for this machine: a browser, else the terminal, else an error.
+
+A module of its own, so that an agent given with ``ask=`` does not import the others.
+"""
 
 import os
 import sys

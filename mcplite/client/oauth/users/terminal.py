@@ -6,7 +6,7 @@ import sys
 from typing import Any, Callable, Optional, TextIO
 
 from ....errors import AuthError
-from .agent import LONGEST_ANSWER, SLICE, Visit, redirect_answer, url_to_visit
+from .agent import LONGEST_ANSWER, SLICE_SECONDS, Visit, redirect_answer, url_to_visit
 from .background import BackgroundCall
 from .browser import Browser, ListeningVisit
 from .loopback import LoopbackListener, wait_ready
@@ -25,12 +25,12 @@ class Terminal(Browser):
 
     :param source: where the user types; stdin by default.
     :param out: where the questions go; stderr by default.
-    :param place: *host*, *port* and *path* as for :class:`Browser`.
+    :param listener: *host*, *port* and *path* as for :class:`Browser`.
     :raises ValueError: as for :class:`Browser`.
     """
 
-    def __init__(self, source: Optional[TextIO] = None, out: Optional[TextIO] = None, **place: Any) -> None:
-        super().__init__(out=out, **place)
+    def __init__(self, source: Optional[TextIO] = None, out: Optional[TextIO] = None, **listener: Any) -> None:
+        super().__init__(out=out, **listener)
         self._source = source
 
     def begin(self, preferred: Optional[str], server: str) -> Visit:
@@ -58,7 +58,7 @@ class _TerminalVisit(ListeningVisit):
             wait()
             line = self._line()
             if line is None:
-                back = self.listener.serve(state, SLICE, self._input.descriptor)
+                back = self.listener.serve(state, SLICE_SECONDS, self._input.descriptor)
                 if back is not None:
                     self.show("")  # ends the line of the prompt
                     return back

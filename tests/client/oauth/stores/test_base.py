@@ -259,7 +259,7 @@ def test_a_waiting_thread_may_give_up_at_once(store):
 
 
 def test_wait_is_called_again_and_again_on_the_waiting_thread(monkeypatch, store):
-    monkeypatch.setattr(base_module, "_SLICE", 0.001)
+    monkeypatch.setattr(base_module, "_SLICE_SECONDS", 0.001)
     asked = []
 
     def wait():

@@ -116,7 +116,7 @@ def test_a_lock_on_a_removed_file_does_not_count(tmp_path, monkeypatch):
 
 
 def test_a_thread_that_gives_up_waiting_leaves_no_file_open(tmp_path, monkeypatch):
-    monkeypatch.setattr(locks_module, "_LONGEST_PAUSE", 0.002)
+    monkeypatch.setattr(locks_module, "_LONGEST_PAUSE_SECONDS", 0.002)
     one, other = FileLocks(str(tmp_path)), FileLocks(str(tmp_path))
     asked = []
 

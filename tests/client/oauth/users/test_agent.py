@@ -110,7 +110,7 @@ def test_the_error_of_a_function_is_the_error_of_the_login(error):
 
 @pytest.mark.parametrize("times", [0, 1, 3])
 def test_waiting_for_a_function_can_be_given_up_at_any_time(monkeypatch, times):
-    monkeypatch.setattr(agent_module, "SLICE", 0.001)
+    monkeypatch.setattr(agent_module, "SLICE_SECONDS", 0.001)
     enough, asked = threading.Event(), []
 
     def ask(url):
@@ -127,7 +127,7 @@ def test_waiting_for_a_function_can_be_given_up_at_any_time(monkeypatch, times):
 
 
 def test_wait_is_called_as_often_as_documented():
-    assert agent_module.SLICE <= 0.25 and "at least every 0.25 seconds" in Visit.ask.__doc__
+    assert agent_module.SLICE_SECONDS <= 0.25 and "at least every 0.25 seconds" in Visit.ask.__doc__
 
 
 def test_a_function_sees_the_context_of_the_caller():

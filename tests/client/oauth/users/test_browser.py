@@ -29,7 +29,7 @@ ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
 @pytest.fixture
 def short_slices(monkeypatch):
     """Waiting threads call ``wait`` almost without delay."""
-    monkeypatch.setattr(browser, "SLICE", 0.001)
+    monkeypatch.setattr(browser, "SLICE_SECONDS", 0.001)
 
 
 @pytest.mark.parametrize("background", [True, False])

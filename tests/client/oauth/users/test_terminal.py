@@ -23,7 +23,7 @@ LOGIN = f"https://login.example/authorize?client_id=me&state={STATE}"
 @pytest.fixture
 def short_slices(monkeypatch):
     """Waiting threads call ``wait`` almost without delay, and check as often for input."""
-    monkeypatch.setattr(terminal, "SLICE", 0.001)
+    monkeypatch.setattr(terminal, "SLICE_SECONDS", 0.001)
 
 
 class Screen:

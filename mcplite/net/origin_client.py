@@ -1,8 +1,8 @@
-"""The way to one origin: HTTP over ``requests``, but with deadlines that hold and reads that another thread can end.
+"""An HTTP client for one origin, whose deadlines hold for the whole exchange and whose reads another thread can end.
 
-A timeout of ``requests`` bounds each single read, so that a server which drips bytes is waited for without end, and a
-blocked read cannot be ended from another thread. Here each read and each write asks its :class:`Exchange` first how long it
-may block (TIME-01). The client's channels and its OAuth requests are built on it.
+It sends over ``requests``. A timeout of ``requests`` bounds each single read, so that a server which drips bytes is waited for
+without end, and a blocked read cannot be ended from another thread. Here each read and each write asks its :class:`Exchange`
+first how long it may block (TIME-01). The client's channels and its OAuth requests are built on it.
 """
 
 import copy
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
 from urllib.parse import urljoin, urlsplit
 
 from ..errors import AuthError, ProtocolError, TransportError
-from ..protocol.http.challenges import find, parse
-from ..protocol.http.headers import check_header
+from ..protocol.http.challenges import find_challenge, parse_challenges
+from ..protocol.http.headers import DEFAULT_PORTS, check_header
 from ..protocol.http.wellknown import covers, is_loopback
 from ..protocol.show import shown
 from ..version import __version__
@@ -24,16 +24,15 @@ from .tokens import TokenProvider, TokenSource
 if TYPE_CHECKING:
     import requests
 
-__all__ = ["Link"]
+__all__ = ["OriginClient"]
 
 _MOST_REDIRECTS = 5
 #: For each of the addresses that a name has.
 _CONNECT_SECONDS = 10.0
-_PORTS = {"http": 80, "https": 443}
 
 
-class Link:
-    """The way to one origin; any thread may use it.
+class OriginClient:
+    """An HTTP client for one origin; any thread may use it.
 
     :param url: of the endpoint.
     :param guard: checks the addresses of connections that go through no proxy.
@@ -46,7 +45,7 @@ class Link:
         from requests.adapters import HTTPAdapter
         from requests.utils import select_proxy
 
-        from .adapter import Adapter, Direct
+        from .adapter import Adapter, DirectSender
 
         self.origin = _origin(url)
         for name, value in (settings.headers or {}).items():
@@ -64,7 +63,7 @@ class Link:
             self._merged["proxies"] = {**self._session.proxies, **proxies}
         self._proxied = bool(select_proxy(url, self._merged["proxies"]))
         self._adapter = Adapter(None if self._proxied else guard)
-        self._direct = Direct(self._adapter, self._merged)
+        self._direct = DirectSender(self._adapter, self._merged)
         adapter = self._session.get_adapter(url)
         # A session's adapter may be there for a purpose; the standard one only lacks what ours has.
         self._foreign_adapter = adapter if type(adapter) is not HTTPAdapter else None
@@ -72,7 +71,7 @@ class Link:
         self._tokens: Optional[TokenSource] = None
         self._auth: Any = None
         if isinstance(auth, TokenProvider):
-            self._tokens = auth.access(url, settings.without_credentials(self._merged["verify"]))
+            self._tokens = auth.tokens_for(url, settings.without_credentials(self._merged["verify"]))
         else:
             self._auth = _authentication(auth)
         self._base = _base_request(url, {**self._session.headers, "Accept-Encoding": "identity",
@@ -81,7 +80,7 @@ class Link:
         #: As requests writes it, without the fragment.
         self.url = str(self._base.url)
 
-    def send(self, exchange: Exchange, method: str, url: Optional[str], headers: Mapping[str, str],
+    def send_authorized(self, exchange: Exchange, method: str, url: Optional[str], headers: Mapping[str, str],
              body: Optional[bytes] = None, connect_seconds: Optional[float] = None) -> Reply:
         """Send one request and return its response, as soon as its headers have come.
 
@@ -94,10 +93,10 @@ class Link:
             obtained.
         :raises Stopped: the caller no longer waits.
         """
-        attempt = None if self._tokens is None else self._tokens.attempt()
+        recovery = None if self._tokens is None else self._tokens.new_recovery()
         while True:
-            reply = self.fetch(exchange, method, url, headers, body, connect_seconds)
-            if reply.status not in (401, 403) or attempt is None or not attempt.recover(reply, headers, exchange):
+            reply = self.send(exchange, method, url, headers, body, connect_seconds)
+            if reply.status not in (401, 403) or recovery is None or not recovery.recover(reply, headers, exchange):
                 break
         refusal = _refusal(reply, shown(self.url), self._auth is not None or "Authorization" in self._headers)
         if refusal is not None:
@@ -105,13 +104,13 @@ class Link:
             raise refusal
         return reply
 
-    def fetch(self, exchange: Exchange, method: str, url: Optional[str], headers: Mapping[str, str],
+    def send(self, exchange: Exchange, method: str, url: Optional[str], headers: Mapping[str, str],
               body: Optional[bytes] = None, connect_seconds: Optional[float] = None) -> Reply:
         """Send one request and return its response, whatever its status.
 
         Redirects are followed within the origin, if they keep the method (SAFE, SESS-04).
 
-        :raises TransportError, Stopped: as for :meth:`send`.
+        :raises TransportError, Stopped: as for :meth:`send_authorized`.
         """
         at = first = self.url if url is None else url
         for _ in range(_MOST_REDIRECTS):
@@ -150,7 +149,7 @@ class Link:
         token: Optional[str] = None
         if self._tokens is not None:
             exchange.records_address = True
-            token, token_headers = self._tokens.credentials(method, url, exchange)
+            token, token_headers = self._tokens.authorization_headers(method, url, exchange)
             request.headers.update(token_headers)
         # The exchange bounds reads and writes; connecting is the one step that it cannot.
         remaining = exchange.remaining()
@@ -268,7 +267,7 @@ def _refusal(reply: Reply, name: str, given: bool) -> Optional[AuthError]:
                 "it does not accept what was sent" if given else "give connect() auth= or a header")
         return AuthError(f"{name} wants authorization (401): {hint}", challenge=header,
                          error="" if reply.token is None else "invalid_token")
-    challenge = find(parse(header), "dpop", "bearer") if reply.status == 403 and header else None
+    challenge = find_challenge(parse_challenges(header), "dpop", "bearer") if reply.status == 403 and header else None
     if challenge is None or challenge.get("error") != "insufficient_scope":
         return None
     wanted = " ".join(challenge.scopes or ["it does not say which"])
@@ -282,9 +281,9 @@ def _origin(url: str) -> Tuple[str, str, Optional[int]]:
     :raises ValueError: it is not a URL of http or https.
     """
     parts = urlsplit(url)
-    if parts.scheme not in _PORTS or not parts.hostname:
+    if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
         raise ValueError(f"{shown(url)[:200]!r} is not a server URL; write 'https://host/path'")
-    return parts.scheme, parts.hostname, parts.port or _PORTS[parts.scheme]
+    return parts.scheme, parts.hostname, parts.port or DEFAULT_PORTS[parts.scheme]
 
 
 def _user_agent() -> str:

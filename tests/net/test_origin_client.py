@@ -9,7 +9,7 @@ import requests
 
 import mcplite
 from mcplite.net.exchange import Exchange, Stopped
-from mcplite.net.link import Link
+from mcplite.net.origin_client import OriginClient
 from mcplite.net.settings import HTTPSettings
 from mcplite.protocol.show import shown
 from tests.support.authserver import REDIRECT, AuthServer, Protected, follow
@@ -103,7 +103,7 @@ def test_reads_end_behind_tls_as_well(certificates):
 @pytest.mark.parametrize("url", ["ftp://example.com/", "https://", "http:///mcp", "example.com/mcp"])
 def test_urls_that_are_not_server_urls(url):
     with pytest.raises(ValueError, match="is not a server URL"):
-        Link(url)
+        OriginClient(url)
 
 
 def test_a_url_is_shown_without_secrets():
@@ -123,12 +123,12 @@ def test_secrets_are_in_no_error():
 
 def test_an_exchange_that_was_interrupted_before_it_began():
     with WebScript() as script:
-        link = Link(script.url)
+        client = OriginClient(script.url)
         exchange = Exchange(lambda: 1.0)
         exchange.interrupt()
         with pytest.raises(Stopped):
-            link.send(exchange, "GET", None, {})
-        link.close()
+            client.send_authorized(exchange, "GET", None, {})
+        client.close()
     assert script.requests == []
 
 
@@ -136,20 +136,20 @@ def test_an_exchange_that_was_interrupted_before_it_began():
 def test_a_reply_knows_the_address_it_came_from_where_tokens_are_used(status):
     # AUTH-36: also when its connection is over.
     with WebScript(lambda request, answer: (answer.status(status, "x"), answer.cut())) as script:
-        link = Link(script.url, HTTPSettings(auth=mcplite.OAuth(ask=follow, redirect_uri=REDIRECT)))
-        reply = link.fetch(Exchange(lambda: 1.0), "GET", None, {})
+        client = OriginClient(script.url, HTTPSettings(auth=mcplite.OAuth(ask=follow, redirect_uri=REDIRECT)))
+        reply = client.send(Exchange(lambda: 1.0), "GET", None, {})
         assert reply.excerpt() == "x" and reply.address == "127.0.0.1"
-        link.close()
+        client.close()
 
 
 def test_behind_a_proxy_no_address_is_known():
     with WebScript(lambda request, answer: answer.status(401, "x")) as proxy:
-        link = Link("http://mcp.example/mcp", HTTPSettings(proxies={"http": proxy.origin}))
+        client = OriginClient("http://mcp.example/mcp", HTTPSettings(proxies={"http": proxy.origin}))
         exchange = Exchange(lambda: 1.0)
         exchange.records_address = True
-        reply = link.fetch(exchange, "GET", None, {})
+        reply = client.send(exchange, "GET", None, {})
         assert reply.excerpt() == "x" and reply.address is None
-        link.close()
+        client.close()
 
 
 def test_tokens_for_a_server_on_this_machine_go_through_no_proxy_of_the_environment(monkeypatch):
@@ -174,9 +174,9 @@ def test_a_proxy_that_is_given_is_used_on_this_machine_as_well():
         session.proxies = {"http": proxy.origin}
         for options in ({"proxies": {"http": proxy.origin}}, {"session": session}):
             grant = mcplite.OAuth(ask=follow, redirect_uri=REDIRECT)
-            link = Link("http://127.0.0.1:1/mcp", HTTPSettings(auth=grant, **options))
-            assert link.send(Exchange(lambda: 1.0), "GET", None, {}).read(100) == b"by proxy"
-            link.close()
+            client = OriginClient("http://127.0.0.1:1/mcp", HTTPSettings(auth=grant, **options))
+            assert client.send_authorized(Exchange(lambda: 1.0), "GET", None, {}).read(100) == b"by proxy"
+            client.close()
 
 
 def test_proxies_that_are_given_stay_as_they_are(monkeypatch):
@@ -186,7 +186,7 @@ def test_proxies_that_are_given_stay_as_they_are(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://proxy.example:1")
     given = {"https": "http://mine.example:1"}
     with WebScript(lambda request, answer: answer.status(200, "directly")) as script:
-        link = Link(script.url, HTTPSettings(auth=mcplite.OAuth(ask=follow, redirect_uri=REDIRECT), proxies=given))
-        assert link.send(Exchange(lambda: 1.0), "GET", None, {}).read(100) == b"directly"  # AUTH-35
-        link.close()
+        client = OriginClient(script.url, HTTPSettings(auth=mcplite.OAuth(ask=follow, redirect_uri=REDIRECT), proxies=given))
+        assert client.send_authorized(Exchange(lambda: 1.0), "GET", None, {}).read(100) == b"directly"  # AUTH-35
+        client.close()
     assert given == {"https": "http://mine.example:1"}
