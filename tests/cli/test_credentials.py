@@ -138,7 +138,7 @@ def test_the_login_command_uses_the_default_user_agent(usual):
 @pytest.mark.parametrize("uri", ["http://127.0.0.1:8765/callback", "http://localhost:1/", "http://[::1]:8765/a/b"])
 @pytest.mark.parametrize("browser", [True, False])
 def test_a_redirect_uri_is_listened_at_to_the_letter(usual, uri, browser):
-    host, port, path = choose_agent(uri, browser=browser, command=True)._place
+    host, port, path = choose_agent(uri, browser=browser, command=True)._listen_at
     assert f"http://{'[::1]' if host == '::1' else host}:{port}{path}" == uri
 
 
