@@ -152,4 +152,6 @@ provider.on("grant.revoked", () => say("revoked"));
 
 server.on("request", provider.callback());
 console.log(issuer);
-process.stdin.on("end", () => process.exit(0)).resume();
+// A line of stdin is repeated on stdout, behind all events so far: a test that has read it has read them.
+process.stdin.on("data", (text) => say("mark", { text: String(text).trim() }));
+process.stdin.on("end", () => process.exit(0));

@@ -6,6 +6,7 @@ what our side said, be it in logs at DEBUG or on stdout and stderr of a process.
 
 import contextlib
 import io
+import itertools
 import json
 import logging
 import os
@@ -79,6 +80,15 @@ class Running:
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
+    def catch_up(self, line):
+        """Write a line to its stdin and wait until its stdout has repeated it, behind all that was written before."""
+        if self.process.stdin.closed or self.process.poll() is not None:
+            return
+        self.tell(line)
+        with self._written:
+            assert self._written.wait_for(lambda: any(line in said for said in self._said["stdout"])
+                                          or "stdout" not in self._open, LIMIT), f"{self.name} did not repeat {line!r}"
+
     def leave(self):
         """Close its stdin, at whose end all of them end by then; return the exit status."""
         self.process.stdin.close()
@@ -109,9 +119,12 @@ class AuthorizationServer:
         self._secrets = secrets
         self.asker = asker
         self.issuer = process.url
+        self._marks = itertools.count()
 
     def events(self, event, **facts):
         """Return what has happened of one kind, with these facts."""
+        # The server writes an event before it responds, but the thread that reads its stdout may be later than the client.
+        self.process.catch_up(f"mark {next(self._marks)}!")
         lines = [json.loads(line) for line in self.process.told().splitlines() if line.startswith("{")]
         return [said for said in lines if said["event"] == event
                 and all(said.get(name) == value for name, value in facts.items())]
