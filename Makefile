@@ -1,7 +1,8 @@
-# Short names for what is done often. PYTHON is the interpreter of an environment with .[test,docs,lint,types].
+# Short names for what is done often. PYTHON is the interpreter of an environment with .[test,docs,lint,types], and
+# for a release .[release].
 PYTHON ?= python3
 
-.PHONY: test cover lint types map docs bench vendor-check build clean
+.PHONY: test cover lint types map docs bench vendor-check build release clean
 
 test:
 	$(PYTHON) -m pytest
@@ -32,6 +33,10 @@ vendor-check:
 
 build:
 	$(PYTHON) -m build
+
+# The sdist and the wheel, reproducible byte for byte, an SBOM (CycloneDX) and checksums, in dist/.
+release:
+	.ci/release $(PYTHON)
 
 clean:
 	rm -rf build dist *.egg-info docs/_build htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .hypothesis
