@@ -5,16 +5,18 @@ capabilities and its name. A server reads these members as an :class:`Envelope`;
 """
 
 import re
+from dataclasses import fields
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..errors import InvalidParams, ProtocolError, UnsupportedVersion
 from ..revisions import JUNE_2025, NOVEMBER_2025, Revision
 from ..types import ClientCapabilities, Implementation
 from . import codec
+from .jsonio import memory_size
 
 __all__ = [
-    "Envelope", "LOG_LEVEL", "SERVER_INFO", "SUBSCRIPTION", "VERSION", "check_extension", "check_meta", "checked_trace",
-    "claims", "members", "read", "revision_of", "stamp", "unsupported",
+    "Envelope", "LOG_LEVEL", "SERVER_INFO", "SUBSCRIPTION", "VERSION", "bounded_capabilities", "bounded_info",
+    "check_extension", "check_meta", "checked_trace", "claims", "members", "read", "revision_of", "stamp", "unsupported",
 ]
 
 _LABEL = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?\Z")
@@ -127,6 +129,61 @@ class Envelope:
         if self._info is None and CLIENT_INFO in self.meta:
             self._info = codec.decode(Implementation, self.meta[CLIENT_INFO])
         return self._info
+
+    def forget_meta(self) -> None:
+        """Keep no more than a session keeps of its client, for a request that is in progress for long."""
+        info = self.info
+        self._info = None if info is None else bounded_info(info)
+        self._capabilities = bounded_capabilities(self.capabilities)
+        self.meta = {}
+
+
+#: Characters of each text in a client's description of itself.
+_MAX_TEXT = 256
+#: Bytes of memory of a client's experimental capabilities, and of its extensions.
+_MAX_SETTINGS = 8192
+#: The members of capabilities that have a meaning; others are not kept.
+_KNOWN_FLAGS = {"roots": ("listChanged",), "sampling": ("tools", "context"), "elicitation": ("form", "url")}
+
+
+def bounded_info(info: Implementation) -> Implementation:
+    """Return what a server keeps of a client's name: all texts cut at 256 characters, the URL if it is no longer, no icons.
+
+    A client may write as much as fits in a message, and its session lasts for hours.
+    """
+    url = info.website_url
+    return Implementation(info.name[:_MAX_TEXT], info.version[:_MAX_TEXT], _cut(info.title), _cut(info.description),
+                          None if url is None or len(url) > _MAX_TEXT else url)
+
+
+def _cut(text: Optional[str]) -> Optional[str]:
+    return None if text is None else text[:_MAX_TEXT]
+
+
+def bounded_capabilities(declared: ClientCapabilities) -> ClientCapabilities:
+    """Return what a server keeps of a client's capabilities: their known members.
+
+    Of the experimental ones, and of the extensions, the first are kept, as many as take 8 KiB of memory.
+    """
+    kept: Dict[str, Dict[str, Any]] = {}
+    for field in fields(declared):
+        flags: Optional[Dict[str, Any]] = getattr(declared, field.name)
+        known = _KNOWN_FLAGS.get(field.name)
+        if flags is not None:
+            kept[field.name] = _first_settings(flags) if known is None else {
+                name: flags[name] if isinstance(flags[name], bool) else {} for name in known if name in flags}
+    return ClientCapabilities(**kept)
+
+
+def _first_settings(settings: Dict[str, Any]) -> Dict[str, Any]:
+    left = _MAX_SETTINGS
+    kept: Dict[str, Any] = {}
+    for name, value in settings.items():
+        left -= memory_size([name, value], left)
+        if left < 0:
+            break
+        kept[name] = value
+    return kept
 
 
 def claims(params: Optional[Mapping[str, Any]]) -> bool:

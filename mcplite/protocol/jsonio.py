@@ -7,12 +7,13 @@ Python objects. For a small message the check is two calls of ``bytes.count``.
 import json
 import json.encoder
 import re
+import sys
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Tuple
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR
 
-__all__ = ["DEFAULT_LIMITS", "DuplicateKey", "JSONLimits", "TooLarge", "TooMany", "encode_json", "load"]
+__all__ = ["DEFAULT_LIMITS", "DuplicateKey", "JSONLimits", "TooLarge", "TooMany", "encode_json", "load", "memory_size"]
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,24 @@ def load(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Any:
         return _plain(text) if limits.duplicate_keys else _strict(text)
     except RecursionError:
         raise TooLarge("Parse error: nested too deeply", PARSE_ERROR) from None
+
+
+def memory_size(value: Any, most: int) -> int:
+    """Return the bytes of memory that a JSON value takes, or any number above *most* if it takes more.
+
+    A short text may become large: an empty object takes two bytes of JSON, and more than sixty of memory.
+    """
+    size = 0
+    waiting = [value]
+    while waiting and size <= most:
+        item = waiting.pop()
+        size += sys.getsizeof(item)
+        if type(item) is dict:
+            waiting.extend(item)
+            waiting.extend(item.values())
+        elif type(item) is list:
+            waiting.extend(item)
+    return size
 
 
 # --- writing --------------------------------------------------------------------------------------------

@@ -40,6 +40,12 @@ class Limits:
     completions: int = 100
     #: Characters of a URI.
     uri: int = 65_536
+    #: Resources that one session may subscribe to, and that one ``subscriptions/listen`` may name.
+    subscriptions: int = 1000
+    #: Bytes of memory of the URIs that one session subscribes to.
+    subscription_bytes: int = 256 << 10
+    #: Bytes of memory of the URIs that one ``subscriptions/listen`` names.
+    listen_bytes: int = 64 << 10
     #: Handlers of one HTTP session that run or are queued at once; one more is answered with 503.
     running_per_session: int = 32
     #: Seconds that an HTTP request is queued before it is answered with 503.

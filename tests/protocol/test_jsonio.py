@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from mcplite.errors import INVALID_REQUEST, PARSE_ERROR
-from mcplite.protocol.jsonio import DEFAULT_LIMITS, DuplicateKey, JSONLimits, TooLarge, load
+from mcplite.protocol.jsonio import DEFAULT_LIMITS, DuplicateKey, JSONLimits, TooLarge, load, memory_size
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -194,3 +194,17 @@ def test_any_bytes_raise_only_valueerror(data):
         load(data, JSONLimits(nesting=3, elements=5, digits=3))
     except ValueError as error:
         assert str(error)
+
+
+def test_the_memory_of_a_value_counts_keys_values_and_containers():
+    flat = memory_size("x" * 1000, 10_000)
+    assert 1000 < flat < 1200
+    nested = memory_size({"key": [{"a": {}}, "x" * 1000, 1.5, None]}, 10_000)
+    assert flat + 200 < nested < flat + 2000
+    assert memory_size([{}] * 100_000, 1 << 30) > 5_000_000, "as a text these are 300 kB"
+
+
+def test_counting_memory_ends_above_the_limit():
+    endless = []
+    endless.append(endless)
+    assert memory_size(endless, 5000) > 5000

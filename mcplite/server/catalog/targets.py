@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST_URIS", "Scopes", "Target", "completion_scopes", "listen_scopes"]
 
 Scopes = Tuple[str, ...]
-#: URIs that one ``subscriptions/listen`` may name.
+#: URIs that one ``subscriptions/listen`` may name, whatever ``Limits.subscriptions`` says.
 MOST_URIS = 10_000
 
 

@@ -8,6 +8,7 @@ import time
 from typing import Any, Callable, List, Optional
 
 from ...errors import METHOD_NOT_FOUND, RemoteError
+from ...protocol.jsonio import memory_size
 from ...revisions import Revision
 from ...rpc.incoming import Incoming
 from ...rpc.peer import Peer
@@ -62,6 +63,9 @@ class RequestFacts:
     def __init__(self, principal: Optional[Principal], target: Optional[Target]) -> None:
         self.principal = principal
         self.target = target
+
+    def forget_request(self) -> None:
+        """Keep of the request only what is needed while it is in progress for long."""
 
 
 class Session:
@@ -140,6 +144,10 @@ def _no_method(method: str) -> RemoteError:
     return RemoteError(f"Method not found: {method}", code=METHOD_NOT_FOUND)
 
 
+#: Bytes of memory of the roots that are cached for a session: some fifty. A longer list is requested each time.
+_MAX_ROOTS = 16_384
+
+
 class KnownRoots:
     """A cache of a client's roots, valid until the client announces a change (ROOT-14, ROOT-15)."""
 
@@ -159,8 +167,9 @@ class KnownRoots:
             roots, epoch = self._roots, self._epoch
         if roots is None:
             roots = ask()
+            small = memory_size([dict(vars(root)) for root in roots], _MAX_ROOTS) <= _MAX_ROOTS
             with self._lock:
-                if epoch == self._epoch:
+                if small and epoch == self._epoch:
                     self._roots = roots
         return list(roots)
 

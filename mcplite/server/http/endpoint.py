@@ -262,11 +262,12 @@ class Endpoint:
 
     def _serve_sessionless(self, request: HTTPRequest, decision: ServeSessionless) -> HTTPResponse:
         limits, message, peer = self.limits, decision.message, self._peer()
+        id = message.id  # what refers to the message keeps its params for as long as the stream
         client = SessionlessClient(decision.envelope, decision.revision, decision.target, request.principal,
                                    request.single_process)
         stream = EventStream(self._sessionless_streams)
         # H26-10: closing the response stream cancels the call.
-        stream.on_hang_up = lambda: peer.drop_incoming(message.id, client, "the client has closed the connection")
+        stream.on_hang_up = lambda: peer.drop_incoming(id, client, "the client has closed the connection")
         if message.method == "subscriptions/listen":
             _end_at_expiry(stream.first, request, lambda: self.runtime.subscriptions.end(peer, client))
         inline = request.inline and decision.target.may_run_inline

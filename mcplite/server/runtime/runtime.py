@@ -96,7 +96,7 @@ class Runtime:
         self.subscriptions = self._create_subscriptions()
 
     def _create_subscriptions(self) -> ListenRequests:
-        return ListenRequests(self.catalog, self.limits.streams, lambda task: self.workers.spawn(task))
+        return ListenRequests(self.catalog, self.limits, lambda task: self.workers.spawn(task))
 
     def forked(self) -> None:
         """Reset the state in a forked process: clients and threads belong to the parent; the lifespan is shared with it."""

@@ -9,11 +9,13 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from ...errors import SERVER_BUSY, InvalidParams, MCPError, RemoteError
 from ...protocol.envelope import SUBSCRIPTION
+from ...protocol.jsonio import memory_size
 from ...protocol.methods import LIST_CHANGES, RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED
 from ...revisions import Revision
 from ...rpc.incoming import Incoming
 from ..catalog.catalog import Catalog
 from ..catalog.targets import MOST_URIS
+from ..limits import Limits
 
 __all__ = ["ListenRequests"]
 
@@ -91,13 +93,13 @@ class ListenRequests:
     """The open ``subscriptions/listen`` requests of one server.
 
     :param catalog: what is offered, and so may be listened to.
-    :param most: how many may be open.
+    :param limits: how many may be open, and what each may name.
     :param spawn: runs a task on a thread.
     """
 
-    def __init__(self, catalog: Catalog, most: int, spawn: Callable[[Callable[[], object]], None]) -> None:
+    def __init__(self, catalog: Catalog, limits: Limits, spawn: Callable[[Callable[[], object]], None]) -> None:
         self._catalog = catalog
-        self._most = most
+        self._limits = limits
         self._spawn = spawn
         #: Guards ``_requests``; held for dictionary operations only.
         self._lock = threading.Lock()
@@ -115,13 +117,16 @@ class ListenRequests:
         honoured = self._honoured(incoming.params.get("notifications"))
         request = _ListenRequest(incoming, revision, honoured, self._spawn)
         with self._lock:
-            full = len(self._requests) >= self._most
+            full = len(self._requests) >= self._limits.streams
             if not full:
                 self._requests[request] = None
         if full:
             raise RemoteError("Server busy: too many clients listen; try again later", code=SERVER_BUSY)
         if incoming.outlet is not None:
             incoming.outlet.handler_started()
+        incoming.params = {}  # the filter is read, and the request is in progress for as long as the client likes
+        if incoming.facts is not None:
+            incoming.facts.forget_request()
         incoming.token.add_callback(lambda: self._cancelled(request))
         request.begin({"notifications": honoured})
 
@@ -138,8 +143,12 @@ class ListenRequests:
         uris = wanted.get(RESOURCE_SUBSCRIPTIONS)
         if uris is None:
             return honoured
-        if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris) or len(uris) > MOST_URIS:
-            raise InvalidParams(f"params.notifications.{RESOURCE_SUBSCRIPTIONS} must be a list of at most {MOST_URIS} URIs")
+        most, most_bytes = min(self._limits.subscriptions, MOST_URIS), self._limits.listen_bytes
+        if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris) or len(uris) > most:
+            raise InvalidParams(f"params.notifications.{RESOURCE_SUBSCRIPTIONS} must be a list of at most {most} URIs")
+        if sum(memory_size(uri, most_bytes) for uri in uris) > most_bytes:
+            raise InvalidParams(f"params.notifications.{RESOURCE_SUBSCRIPTIONS}: the URIs take more than {most_bytes} bytes of"
+                                " memory; listen to fewer, or in several requests")
         if self._catalog.offers("resources"):
             honoured[RESOURCE_SUBSCRIPTIONS] = uris
         return honoured

@@ -8,8 +8,10 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Set
 
-from ...errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError, ProtocolError
+from ...errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError, ProtocolError, RemoteError
 from ...protocol import codec, jsonrpc
+from ...protocol.envelope import bounded_capabilities, bounded_info
+from ...protocol.jsonio import memory_size
 from ...revisions import NEWEST_LEGACY, Revision, find_revision
 from ...rpc.incoming import Incoming, MessageHandler
 from ...types import ClientCapabilities, Implementation
@@ -49,7 +51,9 @@ class LegacySession(Session, OpenSession, MessageHandler):
         self.agreed: Optional[Revision] = None
         self._ready = False
         self._level = _DEFAULT_LEVEL
-        self._subscriptions: Set[str] = set()
+        #: By URI: the bytes of memory that it takes.
+        self._subscriptions: Dict[str, int] = {}
+        self._subscribed_bytes = 0
         self._roots = KnownRoots()
         self._declared: Set[str] = set()
         self.client_info: Optional[Implementation] = None
@@ -102,14 +106,27 @@ class LegacySession(Session, OpenSession, MessageHandler):
     # --- subscriptions and changes ------------------------------------------------------------------
 
     def subscribe(self, uri: str) -> None:
-        """Notify the client of updates to *uri* from now on."""
+        """Notify the client of updates to *uri* from now on.
+
+        :raises RemoteError: the session subscribes to as many as ``Limits`` allow.
+        """
+        limits, size = self.limits, memory_size(uri, self.limits.subscription_bytes)
         with self._lock:
-            self._subscriptions.add(uri)
+            if uri in self._subscriptions:
+                return
+            total = self._subscribed_bytes + size
+            fits = len(self._subscriptions) < limits.subscriptions and total <= limits.subscription_bytes
+            if fits:
+                self._subscriptions[uri], self._subscribed_bytes = size, total
+        if not fits:
+            raise RemoteError(f"this session may subscribe to {limits.subscriptions} resources, whose URIs take"
+                              f" {limits.subscription_bytes} bytes of memory at most; unsubscribe from others first",
+                              code=INVALID_REQUEST)
 
     def unsubscribe(self, uri: str) -> None:
         """Stop notifying the client of updates to *uri*."""
         with self._lock:
-            self._subscriptions.discard(uri)
+            self._subscribed_bytes -= self._subscriptions.pop(uri, 0)
 
     def set_level(self, level: str) -> None:
         """Set the least urgent level that this client wants."""
@@ -203,8 +220,8 @@ class LegacySession(Session, OpenSession, MessageHandler):
             incoming.fail(INVALID_PARAMS, "initialize needs params.protocolVersion, a string")
             return
         try:
-            capabilities = codec.decode(ClientCapabilities, _member(params, "capabilities"))
-            info = codec.decode(Implementation, _member(params, "clientInfo"))
+            capabilities = bounded_capabilities(codec.decode(ClientCapabilities, _member(params, "capabilities")))
+            info = bounded_info(codec.decode(Implementation, _member(params, "clientInfo")))
         except ProtocolError as error:
             incoming.fail(INVALID_PARAMS, f"initialize: {error}")
             return

@@ -17,7 +17,7 @@ from ...errors import (
     ResourceNotFound,
 )
 from ...protocol import jsonrpc
-from ...protocol.envelope import Envelope
+from ...protocol.envelope import Envelope, bounded_capabilities, bounded_info
 from ...revisions import Revision
 from ...rpc.peer import Peer
 from ...types import ClientCapabilities, Implementation
@@ -61,6 +61,9 @@ class SessionlessClient(RequestFacts):
         self.principal = principal
         self.single_process = single_process
 
+    def forget_request(self) -> None:
+        self.envelope.forget_meta()
+
 
 class ModernSession(Session):
     """One client for the time of one request.
@@ -83,11 +86,12 @@ class ModernSession(Session):
 
     @property
     def client_info(self) -> Optional[Implementation]:  # type: ignore[override]
-        return self._envelope.info
+        info = self._envelope.info
+        return None if info is None else bounded_info(info)
 
     @property
     def client_capabilities(self) -> ClientCapabilities:  # type: ignore[override]
-        return self._envelope.capabilities
+        return bounded_capabilities(self._envelope.capabilities)
 
     def wants_log(self, level: str) -> bool:
         wanted = self._envelope.log_level

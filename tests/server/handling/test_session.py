@@ -3,7 +3,8 @@
 import pytest
 
 from mcplite.server.handling import session as throttle
-from mcplite.server.handling.session import Throttle
+from mcplite.server.handling.session import KnownRoots, Throttle
+from mcplite.types import Root
 
 
 class Clock:
@@ -67,3 +68,17 @@ def test_over_a_long_time_the_rate_is_kept(clock):
         clock.now += 0.01
         sent += allowed(bucket, 3)
     assert 100 <= sent <= 121
+
+
+def test_a_long_list_of_roots_is_requested_each_time():
+    asked = []
+
+    def ask(roots):
+        asked.append(roots)
+        return roots
+
+    known = KnownRoots()
+    many = [Root(uri=f"file:///{number}/{'x' * 100}") for number in range(1000)]
+    few = many[:5]
+    assert known.get(lambda: ask(many)) == many and known.get(lambda: ask(many)) == many and len(asked) == 2
+    assert known.get(lambda: ask(few)) == few and known.get(lambda: ask(many)) == few and len(asked) == 3

@@ -214,3 +214,35 @@ def test_a_listen_request_ends_with_its_pipe(connect):
     assert len(mcp.runtime.subscriptions) == 1
     client.close()
     assert len(mcp.runtime.subscriptions) == 0
+
+
+@pytest.mark.parametrize("limits, uris", [({"subscriptions": 3}, ["memo://1", "memo://2", "memo://3", "memo://4"]),
+                                          ({"listen_bytes": 2000}, ["memo://" + "x" * 1900, "memo://" + "y" * 1900])])
+def test_a_filter_names_a_limited_number_of_resources(limits, uris):
+    web = Web(make(limits=mcplite.Limits(**limits)))
+    assert web.error(listen({"resourceSubscriptions": uris}))["code"] == -32602
+    assert len(web.mcp.runtime.subscriptions) == 0
+    stream = Stream(web, {"resourceSubscriptions": uris[:-1]})
+    assert stream.get()["params"]["notifications"] == {"resourceSubscriptions": uris[:-1]}
+    web.mcp.resource_updated(uris[0])
+    assert stream.get() == note("resources/updated", uri=uris[0])
+    stream.leave()
+    web.close()
+
+
+def test_an_open_request_keeps_no_more_than_its_filter():
+    long = "x" * 100_000
+    web = Web(make())
+    request = message("subscriptions/listen", {"notifications": ALL, "more": long}, 1, more=long,
+                      info={"name": long, "version": "1"}, capabilities={"elicitation": {}, "more": {long: 1}})
+    given = web.mcp.runtime.subscriptions.open
+    seen = []
+    web.mcp.runtime.subscriptions.open = lambda incoming, revision: seen.append(incoming) or given(incoming, revision)
+    response = web.respond(request)
+    incoming, = seen
+    assert incoming.params == {} and incoming.facts.envelope.meta == {}
+    assert len(incoming.facts.envelope.info.name) == 256
+    response.body.stop()
+    response.close()
+    assert len(web.mcp.runtime.subscriptions) == 0
+    web.close()
