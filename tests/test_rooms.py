@@ -21,15 +21,16 @@ GROUND = "errors revisions types protocol rpc"
 #: The rooms of each half, lowest first, and what each may import of its own half.
 SERVER = {
     "limits": "",
+    "shares": "",
     "functions": "",
     "auth": "",
     "catalog": "limits functions auth",
-    "runtime": "limits functions auth catalog",
-    "handling": "limits functions auth catalog runtime",
-    "sessions": "limits functions auth catalog runtime handling",
-    "http": "limits functions auth catalog runtime handling sessions",
-    "transports": "limits functions auth catalog runtime handling sessions http",
-    "app": "limits functions auth catalog runtime handling sessions http transports",
+    "runtime": "limits shares functions auth catalog",
+    "handling": "limits shares functions auth catalog runtime",
+    "sessions": "limits shares functions auth catalog runtime handling",
+    "http": "limits shares functions auth catalog runtime handling sessions",
+    "transports": "limits shares functions auth catalog runtime handling sessions http",
+    "app": "limits shares functions auth catalog runtime handling sessions http transports",
     "loading": "app",
 }
 CLIENT = {

@@ -52,17 +52,19 @@ class Throttle:
 
 
 class RequestFacts:
-    """The facts of one HTTP request that its handler needs: principal and target.
+    """The facts of one HTTP request that its handler needs: principal, target and sender.
 
     :param principal: the authenticated sender, if any.
     :param target: what the request is about; None if that was not looked up.
+    :param sender: whose share the request counts to: the principal's key, else the remote address.
     """
 
-    __slots__ = ("principal", "target")
+    __slots__ = ("principal", "target", "sender")
 
-    def __init__(self, principal: Optional[Principal], target: Optional[Target]) -> None:
+    def __init__(self, principal: Optional[Principal], target: Optional[Target], sender: str) -> None:
         self.principal = principal
         self.target = target
+        self.sender = sender
 
     def forget_request(self) -> None:
         """Keep of the request only what is needed while it is in progress for long."""
@@ -79,6 +81,9 @@ class Session:
     client_capabilities: ClientCapabilities
     #: The authenticated client that started the session, over HTTP with authentication; else None.
     principal: Optional[Principal] = None
+    #: Whose share the session counts to (:mod:`mcplite.server.shares`): over HTTP its principal's key, else the remote
+    #: address of its first request; empty on a pipe, which has one client.
+    sender = ""
     #: Whether the session outlives one message; only then can the server send requests and notifications of its own.
     persistent = False
 
@@ -95,6 +100,11 @@ class Session:
     def principal_of(self, incoming: Incoming) -> Optional[Principal]:
         """Return the authenticated sender of a request."""
         return self.principal
+
+    def sender_of(self, incoming: Incoming) -> str:
+        """Return whose share a request counts to, with all that is kept for it."""
+        facts: Optional[RequestFacts] = incoming.facts
+        return self.sender if facts is None else facts.sender
 
     def throttle(self) -> Throttle:
         """Return a new throttle for the progress or the log messages of one request."""

@@ -199,10 +199,11 @@ class Endpoint:
         persistent = self._rules.sessions
         if persistent and not self.sessions.room():
             return self.error_response(_busy(decision.message, "too many sessions are open"))
-        opened = (open_session(self.runtime, self._store, request.principal, self.sessions.now) if persistent
-                  else create_session_for_one_message(self.runtime, None))
+        opened = (open_session(self.runtime, self._store, request.principal, self.sessions.now, request.sender)
+                  if persistent else create_session_for_one_message(self.runtime, None, request.sender))
         stream = EventStream(opened.streams)
-        opened.peer.receive(decision.data, decision.message, stream, facts=RequestFacts(request.principal, None))
+        opened.peer.receive(decision.data, decision.message, stream,
+                            facts=RequestFacts(request.principal, None, request.sender))
         revision = opened.session.agreed
         kept = False
         if revision is not None and self._session_ids is not None:
@@ -224,7 +225,7 @@ class Endpoint:
         message = decision.message
         if session is None:
             self.enter()
-            temporary = create_session_for_one_message(self.runtime, decision.client)
+            temporary = create_session_for_one_message(self.runtime, decision.client, request.sender)
             response = self._serve_on_stream(request, temporary, decision)
             if response.streaming:
                 body = response.body
@@ -241,7 +242,8 @@ class Endpoint:
         limits, message, peer = self.limits, decision.message, session.peer
         stream = EventStream(session.streams)
         inline = request.inline and decision.target is not None and decision.target.may_run_inline
-        peer.receive(decision.data, message, stream, inline, facts=RequestFacts(request.principal, decision.target))
+        peer.receive(decision.data, message, stream, inline,
+                     facts=RequestFacts(request.principal, decision.target, request.sender))
         if stream.wait_first(limits.commit_seconds):
             return self._answered(stream, [], request)
         if not stream.begun and type(message) is jsonrpc.Request:
@@ -264,7 +266,7 @@ class Endpoint:
         limits, message, peer = self.limits, decision.message, self._peer()
         id = message.id  # what refers to the message keeps its params for as long as the stream
         client = SessionlessClient(decision.envelope, decision.revision, decision.target, request.principal,
-                                   request.single_process)
+                                   request.sender, request.single_process)
         stream = EventStream(self._sessionless_streams)
         # H26-10: closing the response stream cancels the call.
         stream.on_hang_up = lambda: peer.drop_incoming(id, client, "the client has closed the connection")

@@ -51,7 +51,7 @@ class LegacySSE:
         if not table.room():
             return endpoint.error_response(busy)
         endpoint.enter()
-        session = open_session(endpoint.runtime, None, request.principal, table.now)
+        session = open_session(endpoint.runtime, None, request.principal, table.now, request.sender)
         if not table.add(session):
             session.end("too many sessions are open")
             return endpoint.error_response(busy)
@@ -92,6 +92,7 @@ class LegacySSE:
         if refused is not None:
             return endpoint.error_response(refused)
         # Not inline: the response is sent on the stream, and this request is answered at once (LSSE-08).
-        session.peer.receive(data, message, None, inline=False, facts=RequestFacts(request.principal, target))
+        session.peer.receive(data, message, None, inline=False,
+                             facts=RequestFacts(request.principal, target, request.sender))
         return HTTPResponse(202, [("Content-Type", "text/plain")], [b"Accepted"])
 

@@ -59,8 +59,10 @@ class HTTPRequest:
     mount: str = ""
     #: Called with a limit; returns the whole body, or raises :class:`UnreadableBody`.
     read: Callable[[int], bytes] = _no_body
-    #: The peer's address, for the log.
+    #: The peer's address with its port, for the log.
     remote: str = ""
+    #: The peer's address as :func:`mcplite.server.shares.sender_at` returns it; behind a reverse proxy, the proxy's.
+    network: str = ""
     #: The sender, from the host or, where tokens are required, from the token; None if not authenticated.
     principal: Optional[Principal] = None
     #: The port that the request arrived at, if it is known.
@@ -76,6 +78,11 @@ class HTTPRequest:
     def owner(self) -> Optional[str]:
         """The owner of the sessions, streams and waiting calls that the request may use: its principal's key, or None."""
         return None if self.principal is None else self.principal.key
+
+    @property
+    def sender(self) -> str:
+        """Whose share the request counts to: its principal's key, else the remote address."""
+        return self.network if self.principal is None else self.principal.key
 
 
 class StreamingBody:

@@ -161,28 +161,30 @@ class SessionTable:
 
 
 def open_session(runtime: Runtime, store: Optional[EventStore], principal: Optional[Principal], now: float,
-                 id: Optional[str] = None) -> HTTPSession:
+                 sender: str = "") -> HTTPSession:
     """Return a new session for many messages, which is not in a table yet.
 
     :param store: keeps the events of its streams for resumption.
     :param principal: its owner.
     :param now: the time of the table that it will be in.
-    :param id: by default a new one.
+    :param sender: whose share it counts to.
     """
-    id = id or SessionTable.new_id()
+    id = SessionTable.new_id()
     streams = StreamSet(id, store, runtime.limits)
     session, peer = create_session(runtime, StreamsChannel(streams), may_be_sessionless=False)
-    session.principal = principal
+    session.principal, session.sender = principal, sender
     return HTTPSession(id, None if principal is None else principal.key, session, peer, streams, now)
 
 
-def create_session_for_one_message(runtime: Runtime, client: Optional[ClientDescription]) -> HTTPSession:
+def create_session_for_one_message(runtime: Runtime, client: Optional[ClientDescription], sender: str = "") -> HTTPSession:
     """Return a new session for one message.
 
     :param client: the client's facts; None if the message is its ``initialize``.
+    :param sender: whose share it counts to.
     """
     streams = StreamSet("", None, runtime.limits)
     session, peer = create_session(runtime, StreamsChannel(streams), persistent=False, may_be_sessionless=False)
+    session.sender = sender
     if client is not None:
         session.skip_handshake(client.revision, client.info, client.capabilities)
     return HTTPSession("", None, session, peer, streams, 0.0)

@@ -48,17 +48,19 @@ class SessionlessClient(RequestFacts):
     :param revision: of the request.
     :param target: what the request is about.
     :param principal: the authenticated sender; None without authentication.
+    :param sender: whose share the request counts to.
     :param single_process: whether one process gets all requests of a client, so that a handler may wait for the next one.
     """
 
     __slots__ = ("envelope", "revision", "single_process")
 
     def __init__(self, envelope: Envelope, revision: Revision, target: Target, principal: Optional[Principal],
-                 single_process: bool) -> None:
+                 sender: str, single_process: bool) -> None:
         self.envelope = envelope
         self.revision = revision
         self.target = target
         self.principal = principal
+        self.sender = sender
         self.single_process = single_process
 
     def forget_request(self) -> None:
@@ -78,7 +80,8 @@ class ModernSession(Session):
         self.revision = revision
         self._envelope = envelope
         self._client = client
-        self.principal = None if client is None else client.principal
+        if client is not None:
+            self.principal, self.sender = client.principal, client.sender
         #: The answers in the request, by key.
         self.given: Mapping[str, Any] = _NOTHING
         #: From the request's state, in a fleet.

@@ -10,11 +10,12 @@ import logging
 import socket
 import time
 from http import HTTPStatus
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from ...protocol.http.http1 import BadRequest, HeadLimits, RequestHead, body_plan, find_head, parse_head
 from ..http.messages import HTTPRequest, HTTPResponse, StreamingBody, do_nothing
 from ..limits import Limits
+from ..shares import sender_at
 from .client_socket import ClientGone, ClientSocket
 from .request_body import RequestBody
 
@@ -51,20 +52,22 @@ class Connection:
     """One connection.
 
     :param sock: connected; this object closes it.
-    :param remote: the peer's address, for the log.
+    :param address: the peer's address and port.
     :param handle: answers a request; never raises.
     :param closing: returns whether the server is stopping, so that the current response is the last.
     :param watch: calls a function when the client closes a socket; returns a function that stops watching.
     :param port: that the connection arrived at, if it is known.
     """
 
-    def __init__(self, sock: socket.socket, remote: str, handle: Callable[[HTTPRequest], HTTPResponse],
+    def __init__(self, sock: socket.socket, address: Tuple[str, int], handle: Callable[[HTTPRequest], HTTPResponse],
                  limits: Limits, closing: Callable[[], bool], watch: Watch = _do_not_watch,
                  port: Optional[int] = None) -> None:
         #: The socket, for the poller.
         self.sock = sock
-        self._client = ClientSocket(sock, remote, limits.write_seconds)
-        self._remote = remote
+        #: Whose share the connection counts to.
+        self.sender = sender_at(address[0])
+        self._remote = f"{address[0]}:{address[1]}"
+        self._client = ClientSocket(sock, self._remote, limits.write_seconds)
         self._handle = handle
         self._limits = limits
         self._closing = closing
@@ -168,7 +171,7 @@ class Connection:
         started = time.monotonic()
         body = RequestBody(self._client, head, plan, self._limits)
         request = HTTPRequest(head.method, head.path, head.headers, head.query, read=body.read, remote=self._remote,
-                              port=self._port, disconnected=self._client.disconnected, inline=True)
+                              network=self.sender, port=self._port, disconnected=self._client.disconnected, inline=True)
         response = self._handle(request)
         try:
             again = self._respond(head, body, response)

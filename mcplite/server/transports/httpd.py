@@ -103,7 +103,7 @@ class HTTPServer:
         return True
 
     def _add_connection(self, sock: socket.socket, address: Any) -> None:
-        connection = Connection(sock, f"{address[0]}:{address[1]}", self.endpoint.handle, self.limits,
+        connection = Connection(sock, address[:2], self.endpoint.handle, self.limits,
                                 self._closing.is_set, self._poller.watch, self._port)
         with self._changed:
             full = len(self._connections) >= self.limits.connections or self._closing.is_set()

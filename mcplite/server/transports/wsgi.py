@@ -19,6 +19,7 @@ from ..http import make_endpoint
 from ..http.endpoint import Endpoint
 from ..http.messages import HTTPRequest, UnreadableBody, never_disconnected
 from ..runtime.runtime import Runtime
+from ..shares import sender_at
 
 __all__ = ["WSGIApp", "mount"]
 
@@ -100,10 +101,12 @@ class WSGIApp:
             self._pid = os.getpid()
 
     def _request(self, environ: Environ) -> HTTPRequest:
+        address = environ.get("REMOTE_ADDR", "")
         return HTTPRequest(
             environ["REQUEST_METHOD"], _text(environ.get("PATH_INFO", "")), Headers(_headers(environ)),
             environ.get("QUERY_STRING", ""), mount=_text(environ.get("SCRIPT_NAME", "")), read=_InputBody(environ).read,
-            remote=environ.get("REMOTE_ADDR", ""), principal=self._principal_of(environ), disconnected=_disconnected(environ),
+            remote=address, network=sender_at(address), principal=self._principal_of(environ),
+            disconnected=_disconnected(environ),
             single_process=not environ.get("wsgi.multiprocess"), port=_port(environ.get("SERVER_PORT", "")))
 
     def _principal_of(self, environ: Environ) -> Optional[Principal]:

@@ -96,7 +96,7 @@ class Host:
         """Return a client, and begin to serve it."""
         wire = Wire(self.port, **options)
         sock, _ = self._listener.accept()
-        connection = Connection(sock, "the test", self.handler, self.limits, lambda: self.closing)
+        connection = Connection(sock, ("192.0.2.1", 5), self.handler, self.limits, lambda: self.closing)
         thread = threading.Thread(target=connection.serve, daemon=True)
         thread.start()
         self.connections.append(connection)
@@ -138,7 +138,7 @@ def test_a_request_reaches_the_handler_and_its_answer_the_client(host):
         reply = wire.ask("POST", "/m%63p?a=1", b"hello", {"X-Tag": " a\tb "})
         assert (reply.status, reply.reason, reply.headers["content-type"]) == (200, "OK", "application/json")
         assert int(reply.headers["content-length"]) == len(reply.body)
-        assert reply.json == {"method": "POST", "path": "/mcp", "query": "a=1", "body": "hello", "remote": "the test",
+        assert reply.json == {"method": "POST", "path": "/mcp", "query": "a=1", "body": "hello", "remote": "192.0.2.1:5",
                               "headers": [["host", "localhost"], ["content-length", "5"], ["x-tag", "a\tb"]]}
 
 
@@ -198,7 +198,7 @@ class Script:
 
 def answers(pieces, takes=1 << 20):
     sock = Script(pieces, takes)
-    Connection(sock, "the test", Handler(), Limits(), bool).serve()
+    Connection(sock, ("192.0.2.1", 5), Handler(), Limits(), bool).serve()
     return [line for line in sock.sent.split(b"\r\n") if not line.startswith(b"Date: ")]
 
 
@@ -731,7 +731,7 @@ def test_a_response_that_cannot_be_sent_is_not_sent(host, answer, caplog):
         assert wire.ended()
     assert made.over()
     record, = caplog.records
-    assert record.levelno == logging.ERROR and "the test" in record.getMessage()
+    assert record.levelno == logging.ERROR and "192.0.2.1:5" in record.getMessage()
 
 
 def test_a_body_that_fails_ends_the_connection_in_the_middle(host, caplog):
@@ -807,10 +807,10 @@ def test_the_access_log_has_one_line_per_request_without_the_query(host, caplog)
         wire.finish()
         assert wire.ended() and made.over()
     first, second, third = [record.getMessage() for record in caplog.records]
-    assert first.startswith("the test GET '/mcp' 200 ") and first.endswith(" ms")
-    assert second.startswith("the test POST '/a\\n\\x1bb/xxx") and " 404 " in second
+    assert first.startswith("192.0.2.1:5 GET '/mcp' 200 ") and first.endswith(" ms")
+    assert second.startswith("192.0.2.1:5 POST '/a\\n\\x1bb/xxx") and " 404 " in second
     assert len(second) < 300 and second.isprintable()
-    assert third == "the test - 400" and "secret" not in caplog.text  # SEC-13
+    assert third == "192.0.2.1:5 - 400" and "secret" not in caplog.text  # SEC-13
 
 
 def test_the_access_log_is_off_by_default(host, caplog):

@@ -31,7 +31,7 @@ class Host:
 
     def accept(self):
         sock, _ = self.listener.accept()
-        self.poller.park(Connection(sock, "the test", self.handle, self.limits, lambda: self.closing, self.poller.watch))
+        self.poller.park(Connection(sock, ("192.0.2.1", 5), self.handle, self.limits, lambda: self.closing, self.poller.watch))
 
     def left(self, connection):
         self.gone.append(connection)
@@ -169,7 +169,7 @@ def test_closing_serves_pending_requests_and_closes_the_others(host):
         event.set()
         assert slow.reply().body == b"/slow" and slow.ended()
         late, ours = socket.socketpair()
-        made.poller.park(Connection(ours, "late", made.handle, made.limits, bool))
+        made.poller.park(Connection(ours, ("192.0.2.1", 5), made.handle, made.limits, bool))
         with late:
             assert late.recv(1) == b""
     assert wait_until(lambda: len(made.gone) == 3)
