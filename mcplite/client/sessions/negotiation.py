@@ -34,6 +34,8 @@ __all__ = ["Negotiation", "NegotiationOptions", "prior_of"]
 _log = logging.getLogger(__name__)
 #: HTTP statuses with which servers of the handshake era refuse an unknown request (ERA-11, ERA-13).
 _LEGACY_STATUSES = frozenset({400, 404, 405, 406, 415, 422})
+#: The same, for servers that fail at an unknown request; only with an error in JSON-RPC, which no gateway writes.
+_FAILURE_STATUSES = frozenset({500, 501})
 _MODERN = [revision for revision in REVISIONS if revision.modern]
 
 
@@ -131,26 +133,32 @@ class Negotiation:
                 return self._opened(session, probe.wait(self._probe_timeout))
             return self._opened(session, self._discover(session, None))
         except MCPError as error:
-            if not both:
-                raise self._explained(error) from error
-            if not _may_be_legacy(error, http):
-                raise
-            if http and isinstance(error, RemoteError) and error.http_status == 404 and error.code == METHOD_NOT_FOUND:
-                # ERA-12: only a modern server answers like this; it just does not describe itself.
+            if not both or not _may_be_legacy(error, http):
+                better = self._undecided(error) if both else self._explained(error)
+                if better is error:
+                    raise
+                raise better from error
+            _log.info("%s begins with a handshake (%s)", self._connection.name, error)
+            failure = error
+        silent = isinstance(failure, RequestTimeout)
+        try:
+            return self._shake_hands(probe.answered if silent else None)
+        except (Cancelled, RemoteError, HTTPStatusError) as refusal:
+            if silent and not isinstance(refusal, HTTPStatusError):
+                # A late answer to the probe counts, unless the handshake succeeded first (ERA-06).
+                _log.info("%s was slow, and needs no handshake (%s)", self._connection.name, refusal)
+                self._connection.session = session
+                return self._opened(session, probe.wait(self._open_timeout))
+            if http and _lacks_discovery(failure) and _refuses_handshake(refusal):
+                # ERA-12: a modern server that does not describe itself. A bridge to an old server, which says the same of
+                # an unknown method, would have accepted the handshake.
+                self._connection.session = session
                 anything = ServerCapabilities(tools={}, resources={}, prompts={}, completions={})
                 session.complete(session.revision, anything, None, None)
                 return session
-            _log.info("%s begins with a handshake (%s)", self._connection.name, error)
-            silent = isinstance(error, RequestTimeout)
-        try:
-            return self._shake_hands(probe.answered if silent else None)
-        except (Cancelled, RemoteError) as error:
-            # A late answer to the probe counts, unless the handshake succeeded first (ERA-06).
-            if not silent:
-                raise
-            _log.info("%s was slow, and needs no handshake (%s)", self._connection.name, error)
-            self._connection.session = session
-            return self._opened(session, probe.wait(self._open_timeout))
+            if _status_of(failure) in _FAILURE_STATUSES and isinstance(refusal, RemoteError) and refusal.code in MODERN_ERRORS:
+                raise failure  # a modern server after all, which failed
+            raise
         finally:
             probe.abandon()
 
@@ -179,8 +187,19 @@ class Negotiation:
         session.complete(revision, found.capabilities, found.instructions, info)
         return session
 
+    def _undecided(self, error: MCPError) -> MCPError:
+        """Return the error for a probe that failed and shows nothing about the era."""
+        status = _status_of(error)
+        if status is None or status < 500:
+            return error
+        body = error.body if isinstance(error, HTTPStatusError) else ""
+        said = str(error) if isinstance(error, HTTPStatusError) else f"{self._connection.name} answered {status}: {error}"
+        return HTTPStatusError(f"{said}; if it is an old server that fails at requests that it does not know, connect with"
+                               ' era="legacy"', status=status, body=body)
+
     def _explained(self, error: MCPError) -> MCPError:
-        if isinstance(error, RemoteError) and error.code not in MODERN_ERRORS:
+        if isinstance(error, RemoteError) and error.code not in MODERN_ERRORS and (
+                error.http_status in (None, *_LEGACY_STATUSES)):
             return UnsupportedVersion(f"{self._connection.name} does not accept requests without a handshake ({error});"
                                       " connect without era= or revision= to allow one",
                                       data={"supported": [], "requested": (self._pinned or _MODERN[-1]).name})
@@ -250,12 +269,32 @@ def _may_be_legacy(error: MCPError, http: bool) -> bool:
         return any(find_revision(version) in LEGACY for version in _listed(error))
     if isinstance(error, RemoteError):
         # ERA-14: an error of a proxy or of an overloaded server shows nothing about the era, not even as JSON-RPC.
-        return error.code not in MODERN_ERRORS and error.http_status in (None, *_LEGACY_STATUSES)
+        return error.code not in MODERN_ERRORS and error.http_status in (None, *_LEGACY_STATUSES, *_FAILURE_STATUSES)
     if isinstance(error, HTTPStatusError):
-        return error.status in _LEGACY_STATUSES
+        return error.status in _LEGACY_STATUSES or (
+            error.status in _FAILURE_STATUSES and isinstance(error.__cause__, RemoteError))
     if isinstance(error, RequestTimeout):
         return not http  # ERA-14: silence of a web server shows nothing
     return isinstance(error, ProtocolError)  # ERA-15: an old server may answer any request with some result
+
+
+def _status_of(error: Exception) -> Optional[int]:
+    """Return the HTTP status that an error came with; None for an ordinary one."""
+    if isinstance(error, HTTPStatusError):
+        return error.status
+    return error.http_status if isinstance(error, RemoteError) else None
+
+
+def _lacks_discovery(error: MCPError) -> bool:
+    """Whether a web server answered the probe as a modern server does to a method that it does not have."""
+    return isinstance(error, RemoteError) and error.http_status == 404 and error.code == METHOD_NOT_FOUND
+
+
+def _refuses_handshake(error: MCPError) -> bool:
+    """Whether a web server refused ``initialize`` itself, and did not merely fail at it."""
+    if isinstance(error, RemoteError):
+        return error.received and error.http_status in (None, *_LEGACY_STATUSES)
+    return isinstance(error, HTTPStatusError) and error.status in _LEGACY_STATUSES
 
 
 def prior_of(session: ClientSession) -> Dict[str, Any]:

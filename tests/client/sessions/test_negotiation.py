@@ -386,6 +386,11 @@ LEGACY_ANSWERS = {
     **{f"{status}": fails(status) for status in (400, 404, 405, 406, 415, 422)},
     **{f"400 and {code}": fails(400, code) for code in (-32600, -32000, -32602, -32601)},
     **{f"{status}, for no request": fails(status, -32600, id=None) for status in (400, 404)},
+    # A server that fails at the request, as opposed to a gateway that does not reach it.
+    **{f"{status} and {code}": fails(status, code) for status in (500, 501) for code in (-32603, -32601)},
+    "500, for no request": fails(500, -32603, id=None),
+    # A bridge, which translates the error of an old server into a status.
+    "404 and -32601": fails(404, -32601),
     "400, for another request": fails(400, -32000, id="server-error"),
     "400 and a page": body("<html>Bad Request</html>", "text/html"),
     "400 and other JSON": body('{"error": "Mcp-Session-Id header is required"}', "application/json"),
@@ -405,11 +410,40 @@ def test_answers_that_mean_a_handshake(probe):
         assert site.saw == ["server/discover", *HANDSHAKE, "tools/call"]  # ERA-11, ERA-13, ERA-15
 
 
-def test_a_modern_server_without_discovery():
-    with Site(fails(404, -32601)) as site, site.connect() as client:
-        assert works(client) and client.era == "modern"
-        assert site.saw == ["server/discover", "tools/call"]  # ERA-12
-        assert client.server_capabilities.tools == {}  # everything may be tried
+@pytest.mark.parametrize("refusal", [
+    fails(404, -32601), fails(400, -32022, {"supported": [MODERN]}), fails(400, -32022, {"supported": [MODERN]}, id=None),
+    fails(200, -32601), fails(400), fails(405),
+], ids=["404 and -32601", "-32022", "-32022 for no request", "-32601", "400", "405"])
+def test_a_modern_server_without_discovery(refusal):
+    with Site(fails(404, -32601)) as site:
+        site.on_initialize = refusal
+        with site.connect() as client:
+            assert works(client) and client.era == "modern"
+            assert site.saw == ["server/discover", "initialize", "tools/call"]  # ERA-12
+            assert client.server_capabilities.tools == {}  # everything may be tried
+            assert site.requests[-1].headers["mcp-protocol-version"] == MODERN
+
+
+@pytest.mark.parametrize("failure, error", [
+    (fails(401), AuthError), (fails(403), HTTPStatusError), (fails(500), HTTPStatusError), (fails(500, -32603), MCPError),
+    (fails(503), HTTPStatusError), (fails(400, -32602, {"supported": ["2027-01-01"]}), UnsupportedVersion),
+    (lambda request, answer: answer.cut(), TransportError),
+], ids=["401", "403", "500", "500 and -32603", "503", "another revision", "a broken connection"])
+def test_a_failed_handshake_is_no_verdict_on_a_server_without_discovery(failure, error):
+    with Site(fails(404, -32601)) as site:
+        site.on_initialize = failure
+        client = site.connect()
+        with pytest.raises(error) as caught:
+            client.open()
+        assert client.last_error is caught.value and site.saw[:2] == ["server/discover", "initialize"]
+
+
+def test_a_modern_server_that_fails_at_the_probe():
+    with Site(fails(500, -32603)) as site:
+        site.on_initialize = fails(400, -32022, {"supported": [MODERN]})
+        with pytest.raises(mcplite.InternalError, match="not like this"):  # and not that it refuses a handshake
+            site.connect().open()
+        assert site.saw == ["server/discover", "initialize"]
 
 
 @pytest.mark.parametrize("id", [..., None], ids=["its id", "no id"])
@@ -439,14 +473,36 @@ def test_a_failure_does_not_decide_the_era(status, error):
         with pytest.raises(error) as caught:
             client.open()
         assert site.saw == ["server/discover"] and client.last_error is caught.value  # ERA-14
+        assert ('era="legacy"' in str(caught.value)) == (status >= 500)
 
 
-@pytest.mark.parametrize("status", [403, 429, 500, 503])
-def test_an_error_of_a_proxy_does_not_decide_the_era(status):
-    with Site(fails(status, -32601)) as site:
-        with pytest.raises(MCPError):
+@pytest.mark.parametrize("id", [..., None], ids=["its id", "no id"])
+@pytest.mark.parametrize("status", [403, 429, 502, 503, 504])
+def test_an_error_of_a_proxy_does_not_decide_the_era(status, id):
+    with Site(fails(status, -32601, id=id)) as site:
+        with pytest.raises(MCPError, match="not like this") as caught:
             site.connect().open()
         assert site.saw == ["server/discover"]  # ERA-14
+        assert ('era="legacy"' in str(caught.value)) == (status >= 500)
+
+
+def test_a_page_of_a_failed_server_does_not_decide_the_era():
+    def page(request, answer):
+        answer.status(500, "<html>Oops</html>", Content_Type="text/html")
+
+    with Site(page) as site:
+        with pytest.raises(HTTPStatusError, match='500: <html>Oops</html>; .* era="legacy"') as caught:
+            site.connect().open()
+        assert caught.value.status == 500 and "Oops" in caught.value.body
+        assert site.saw == ["server/discover"]  # ERA-14
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_failure_for_a_modern_choice_is_raised_unchanged(status):
+    with Site(fails(status, -32603)) as site:
+        with pytest.raises(mcplite.InternalError, match="not like this"):
+            site.connect(era="modern").open()
+        assert site.saw == ["server/discover"]
 
 
 def test_silence_over_http_does_not_decide_the_era():
