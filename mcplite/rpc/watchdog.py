@@ -9,12 +9,17 @@ import threading
 import time
 from typing import Callable
 
+from .faults import FaultLog
+
 __all__ = ["Watchdog"]
 
 _log = logging.getLogger(__name__)
 
 #: Seconds without a task after which the watchdog sleeps until the next one.
 _QUIET_SECONDS = 0.1
+#: Seconds after which a task that is still current is reported once more: the system may have had no thread, or the
+#: thread that was to take over may have failed.
+_AGAIN_SECONDS = 1.0
 
 
 class Watchdog:
@@ -25,7 +30,8 @@ class Watchdog:
 
     :param lock: the owner's, which guards the fields here as well; held for assignments only.
     :param tick: seconds that a task may take; one that takes longer is noticed after two ticks at the latest.
-    :param late: called with the number of such a task, once, on the watchdog's thread.
+    :param late: called with the number of such a task on the watchdog's thread, and again every second as long as the task
+        is current.
     """
 
     def __init__(self, lock: threading.Lock, tick: float, late: Callable[[int], object]) -> None:
@@ -38,6 +44,7 @@ class Watchdog:
         self._asleep = False
         self._stopped = False
         self._awake = threading.Event()
+        self._faults = FaultLog(_log)
 
     def start(self) -> None:
         """Start the thread. :meth:`stop` ends it; it blocks on its tick, or sleeps until the next task."""
@@ -64,17 +71,24 @@ class Watchdog:
         return True
 
     def _watch(self) -> None:
+        while not self._stopped:
+            try:
+                self._watch_tasks()
+            except Exception:
+                self._faults.survive("watching for tasks that take long failed")
+
+    def _watch_tasks(self) -> None:
         count = late = 0
-        quiet = 0.0
+        quiet = again = 0.0
         while not self._stopped:
             task = self.task
             time.sleep(self._tick)
-            if task and self.task == task != late:
-                late = task
+            if task and self.task == task and (task != late or time.monotonic() > again):
+                late, again = task, time.monotonic() + _AGAIN_SECONDS
                 try:
                     self._late(task)
                 except Exception:
-                    _log.exception("no thread could take over from one whose task takes long")
+                    self._faults.note("no thread could take over from one whose task takes long")
             if self._count != count:
                 quiet, count = 0.0, self._count
                 continue

@@ -79,8 +79,8 @@ class HTTPServer:
 
     def start(self) -> "HTTPServer":
         """Start serving on background threads, and return."""
-        self._started = True
         self._poller.start()
+        self._started = True
         return self
 
     def __enter__(self) -> "HTTPServer":
@@ -99,7 +99,11 @@ class HTTPServer:
                 # Most likely there are no free descriptors: open connections carry on, new ones wait.
                 _log.warning("no connection could be accepted: %s", error)
                 return False
-            self._add_connection(sock, address)
+            try:
+                self._add_connection(sock, address)
+            except BaseException:
+                sock.close()
+                raise
         return True
 
     def _add_connection(self, sock: socket.socket, address: Any) -> None:

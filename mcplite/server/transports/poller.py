@@ -6,6 +6,9 @@ When a request takes longer than five milliseconds, or is about to block on its 
 another thread, and the first one stays with its connection until the request is served (leader/followers).
 
 Slow requests come in bursts. For a while after one, each connection that becomes readable gets a thread of its own.
+
+No fault ends the leader: whatever a system call or a callback raises is logged, at a bounded rate, and costs at most the
+connection that it struck.
 """
 
 import functools
@@ -14,8 +17,9 @@ import selectors
 import socket
 import threading
 import time
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Set
 
+from ...rpc.faults import FaultLog
 from ...rpc.threads import Workers
 from ...rpc.watchdog import Watchdog
 from ..http.messages import do_nothing
@@ -37,6 +41,9 @@ _ACCEPT_PAUSE_SECONDS = 0.1
 _KEEP_THREADS = 4
 #: Seconds between two searches for connections that have been idle for too long.
 _SWEEP_SECONDS = 1.0
+#: Seconds that close() waits for the leader to notice, and between two attempts to wake it.
+_END_SECONDS = 5.0
+_WAKE_AGAIN_SECONDS = 0.1
 
 
 class Poller:
@@ -57,6 +64,7 @@ class Poller:
         self._needs_wakeup = not hasattr(self._selector, "fileno")
         self._wakeup_reader, self._wakeup_writer = socket.socketpair()
         self._wakeup_reader.setblocking(False)
+        self._wakeup_writer.setblocking(False)
         self._selector.register(self._wakeup_reader, selectors.EVENT_READ, self._drain_wakeup)
         #: Guards the fields below and the selector's registrations; held for dictionary work and for registering.
         self._lock = threading.Lock()
@@ -79,19 +87,24 @@ class Poller:
         self._swept = 0.0
         self._accept_paused_until = 0.0
         self._resume_accepting: Optional[Callable[[], None]] = None
+        self._faults = FaultLog(_log)
 
     def start(self) -> None:
         """Start the first leader and the watchdog, which end with :meth:`close`."""
-        self._ended.clear()
         self._watchdog.start()
-        self._threads.spawn(self._lead)
+        self._ended.clear()
+        try:
+            self._threads.spawn(self._lead)
+        except BaseException:
+            self._ended.set()
+            raise
 
     def _spawn(self, task: Callable[[], object]) -> bool:
         try:
             self._threads.spawn(task)
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError):
             # No more threads can be started: the existing ones carry on (REL-39).
-            _log.warning("a connection gets no thread of its own: %s", error)
+            self._faults.note("a connection gets no thread of its own")
             return False
         return True
 
@@ -103,13 +116,20 @@ class Poller:
         :param accept: must not block; returns False to pause accepting for a moment.
         """
         def readable() -> None:
-            if not accept():
-                self._selector.unregister(sock)
-                self._accept_paused_until = time.monotonic() + _ACCEPT_PAUSE_SECONDS
-                self._resume_accepting = register
+            accepted = False
+            try:
+                accepted = accept()
+            finally:
+                if not accepted:
+                    # Noted first: listening must be resumed even if it could not be interrupted.
+                    self._accept_paused_until = time.monotonic() + _ACCEPT_PAUSE_SECONDS
+                    self._resume_accepting = register
+                    with self._lock:
+                        self._remove(sock)
 
         def register() -> None:
-            self._selector.register(sock, selectors.EVENT_READ, readable)
+            with self._lock:
+                self._add(sock, readable)
 
         register()
 
@@ -123,9 +143,14 @@ class Poller:
                 return do_nothing
             if self._idle.pop(sock, None) is not None:
                 # The connection that the leader serves stays registered until the leader hands over.
-                self._selector.unregister(sock)
+                self._remove(sock)
+            try:
+                self._add(sock, lambda: self._readable(sock, on_disconnect))
+            except (OSError, MemoryError):
+                # The response is sent all the same; a client that leaves is noticed when a piece cannot be sent.
+                self._faults.note("the client of an event stream cannot be watched")
+                return do_nothing
             self._watched[sock] = on_disconnect
-            self._selector.register(sock, selectors.EVENT_READ, lambda: self._readable(sock, on_disconnect))
         self._wake_up()
         return lambda: self._unwatch(sock)
 
@@ -134,7 +159,7 @@ class Poller:
             if self._watched.get(sock) is not on_disconnect:
                 return  # the stream has ended meanwhile, and the socket is closed or serves its next request
             del self._watched[sock]
-            self._selector.unregister(sock)
+            self._remove(sock)
             try:
                 # Does not block: no other thread reads from the socket while it is watched.
                 disconnected = not sock.recv(1, socket.MSG_PEEK)
@@ -146,23 +171,34 @@ class Poller:
     def _unwatch(self, sock: socket.socket) -> None:
         with self._lock:
             if self._watched.pop(sock, None) is not None:
-                self._selector.unregister(sock)
+                self._remove(sock)
 
     def park(self, connection: Connection) -> None:
         """Let a connection wait for its next request."""
         with self._lock:
-            closing = self._closing
-            if not closing:
+            parked = not self._closing
+            if parked:
                 connection.park(lambda: self._step_down(connection), self._may_park)
-                self._register(connection)
-        if closing:
-            self._close(connection)
-        else:
+                parked = self._register(connection)
+        if parked:
             self._wake_up()
+        else:
+            self._close(connection)
 
     def _wake_up(self) -> None:
         if self._needs_wakeup:
-            self._wakeup_writer.send(b"x")
+            self._send_wakeup()
+
+    def _send_wakeup(self) -> None:
+        # Under the lock that close() holds when it closes the pair: its number may belong to another file afterwards.
+        try:
+            with self._lock:
+                if self._wakeup_writer.fileno() >= 0:
+                    self._wakeup_writer.send(b"x")
+        except BlockingIOError:
+            return  # it is full of wake-ups
+        except OSError:
+            self._faults.note("the thread that waits for connections could not be woken")
 
     def _drain_wakeup(self) -> None:
         try:
@@ -174,18 +210,25 @@ class Poller:
 
     def _lead(self) -> None:
         # A leader: started by start(), or by the watchdog or the last leader to take over. It blocks on the selector and
-        # on what a request does, and ends when another thread leads, or with close().
+        # on what a request does, and ends when another thread leads, or with close(). No other thread would lead if it
+        # ended for any other reason, so it survives every exception.
         while not self._closing:
-            pause = _ACCEPT_PAUSE_SECONDS if self._resume_accepting is not None else self._pause if self._idle else None
-            for key, _ in self._selector.select(pause):
-                try:
-                    if type(key.data) is not Connection:
-                        key.data()
-                    elif not self._serve(key.data):
-                        return
-                except Exception:
-                    _log.exception("serving a connection failed")
-            self._sweep()
+            try:
+                while not self._closing:
+                    pause = (_ACCEPT_PAUSE_SECONDS if self._resume_accepting is not None else
+                             self._pause if self._idle else None)
+                    for key, _ in self._selector.select(pause):
+                        if type(key.data) is not Connection:
+                            try:
+                                key.data()
+                            except Exception:
+                                self._faults.note("a connection could not be accepted, or its end not be noticed")
+                        elif not self._serve(key.data):
+                            return
+                    self._sweep()
+            except BaseException:
+                if not self._closing:
+                    self._faults.survive("waiting for requests failed")
         self._ended.set()
 
     def _serve(self, connection: Connection) -> bool:
@@ -194,9 +237,17 @@ class Poller:
             return True
         watchdog = self._watchdog
         with self._lock:
+            if connection.sock not in self._idle:
+                if connection.sock not in self._watched:
+                    self._remove(connection.sock)  # an earlier attempt failed; another thread serves the connection
+                return True
             task = watchdog.begin()
             self._serving = connection
-        again = connection.serve_ready()
+        again = False
+        try:
+            again = connection.serve_ready()
+        except BaseException:
+            self._faults.note("serving a connection failed")
         with self._lock:
             leading = watchdog.end(task)
             if leading:
@@ -204,7 +255,7 @@ class Poller:
                 if not again:
                     self._unregister(connection)
                 elif connection.sock not in self._idle:
-                    self._register(connection)
+                    again = self._register(connection)
         if not leading:
             self._serve_until_idle(connection, again)
         elif not again:
@@ -217,19 +268,28 @@ class Poller:
         if self._spawn(functools.partial(self._serve_until_idle, connection)):
             return True
         with self._lock:
-            self._register(connection)
-        return False
+            registered = self._register(connection)
+        if not registered:
+            self._close(connection)
+        return not registered
 
     def _close(self, connection: Connection) -> None:
-        connection.close()
-        self._on_closed(connection)
+        try:
+            connection.close()
+        except OSError:
+            self._faults.note("a connection could not be closed")
+        finally:
+            self._on_closed(connection)
 
     def _serve_until_idle(self, connection: Connection, again: bool = True) -> None:
-        """Serve a connection on this thread until it can be parked or is closed."""
-        if again and connection.serve():
-            self.park(connection)
-        else:
-            self._close(connection)
+        """Serve a connection on this thread until it can be parked or is closed; never raises."""
+        try:
+            if again and connection.serve():
+                self.park(connection)
+                return
+        except BaseException:
+            self._faults.note("serving a connection failed")
+        self._close(connection)
 
     def _may_park(self) -> bool:
         """Whether connections may be parked, instead of each waiting on a thread."""
@@ -258,9 +318,10 @@ class Poller:
 
     def _sweep(self) -> None:
         now = time.monotonic()
-        if self._resume_accepting is not None and now >= self._accept_paused_until:
-            resume, self._resume_accepting = self._resume_accepting, None
+        resume = self._resume_accepting
+        if resume is not None and now >= self._accept_paused_until:
             resume()
+            self._resume_accepting = None
         if now - self._swept < self._pause:
             return
         self._swept = now
@@ -274,13 +335,33 @@ class Poller:
 
     # --- with the lock held -----------------------------------------------------------------------------
 
-    def _register(self, connection: Connection) -> None:
+    def _register(self, connection: Connection) -> bool:
+        """Let the leader serve a connection when it is readable; False if that failed, and it must be closed."""
+        try:
+            self._add(connection.sock, connection)
+        except (OSError, ValueError, MemoryError):
+            self._faults.note("a connection cannot be waited for, and is closed")
+            return False
         self._idle[connection.sock] = connection
-        self._selector.register(connection.sock, selectors.EVENT_READ, connection)
+        return True
 
     def _unregister(self, connection: Connection) -> None:
         if self._idle.pop(connection.sock, None) is not None:
-            self._selector.unregister(connection.sock)
+            self._remove(connection.sock)
+
+    def _add(self, sock: socket.socket, data: object) -> None:
+        try:
+            self._selector.register(sock, selectors.EVENT_READ, data)
+        except KeyError:
+            # Left from a socket of the same number that could not be removed before it was closed.
+            self._selector.unregister(sock)
+            self._selector.register(sock, selectors.EVENT_READ, data)
+
+    def _remove(self, sock: socket.socket) -> None:
+        try:
+            self._selector.unregister(sock)
+        except (KeyError, OSError, ValueError, MemoryError):
+            self._faults.note("a connection could not be taken from those that are waited for")
 
     def _extend_burst(self) -> None:
         now = time.monotonic()
@@ -296,21 +377,45 @@ class Poller:
             if self._closing:
                 return
             self._closing = True
-        self._wakeup_writer.send(b"x")
-        self._ended.wait()  # soon: the watchdog passes the role on if the leader is busy
+        self._end_leading()
         self._watchdog.stop()
         with self._lock:
             parked = list(self._idle.values())
             self._idle.clear()
-            ready = {key.data for key, _ in self._selector.select(0)} if parked else set()
+            ready = self._ready(parked)
             self._selector.close()
             self._watched.clear()
-        self._wakeup_reader.close()
-        self._wakeup_writer.close()
+            self._wakeup_reader.close()
+            self._wakeup_writer.close()
         for connection in parked:
-            if connection in ready:
-                connection.receive_pending()
-                self._spawn(functools.partial(self._serve_until_idle, connection))
-            else:
+            if connection not in ready:
+                self._close(connection)
+                continue
+            connection.receive_pending()
+            if not self._spawn(functools.partial(self._serve_until_idle, connection)):
                 self._close(connection)
         self._threads.stop()
+
+    def _end_leading(self) -> None:
+        """Have the leader leave the selector, or its role if it is serving a request; that takes no new thread."""
+        end = time.monotonic() + _END_SECONDS
+        while not self._ended.is_set():
+            with self._lock:
+                if self._serving is not None and self._watchdog.end(self._watchdog.task):
+                    self._unregister(self._serving)
+                    self._serving = None
+                    return
+            self._send_wakeup()
+            if self._ended.wait(_WAKE_AGAIN_SECONDS):
+                return
+            if time.monotonic() > end:
+                _log.warning("the thread that waits for connections has not ended within %g s", _END_SECONDS)
+                return
+
+    def _ready(self, parked: List[Connection]) -> Set[object]:
+        # Called with the lock held. Without an answer of the system, each connection may have sent a request.
+        try:
+            return {key.data for key, _ in self._selector.select(0)} if parked else set()
+        except (OSError, ValueError, MemoryError):
+            self._faults.note("the connections that have sent a request are not known")
+            return set(parked)

@@ -1,6 +1,8 @@
 """Which thread serves which connection: the leader, its successors, and threads for one connection."""
 
 import contextlib
+import errno
+import selectors
 import socket
 import threading
 import time
@@ -32,6 +34,7 @@ class Host:
     def accept(self):
         sock, _ = self.listener.accept()
         self.poller.park(Connection(sock, ("192.0.2.1", 5), self.handle, self.limits, lambda: self.closing, self.poller.watch))
+        return True
 
     def left(self, connection):
         self.gone.append(connection)
@@ -178,3 +181,145 @@ def test_closing_serves_pending_requests_and_closes_the_others(host):
 def test_a_poller_that_was_never_started_can_be_closed():
     made = Host()
     made.close()
+
+
+class Faulty(selectors.DefaultSelector):
+    """A selector that raises each of ``faults`` once, at the method that it is for."""
+
+    faults = []
+
+    def _fail(self, method):
+        for fault in self.faults:
+            if fault[0] == method:
+                self.faults.remove(fault)
+                raise fault[1]
+
+    def select(self, timeout=None):
+        self._fail("select")
+        return super().select(timeout)
+
+    def register(self, fileobj, events, data=None):
+        self._fail("register")
+        return super().register(fileobj, events, data)
+
+    def unregister(self, fileobj):
+        self._fail("unregister")
+        return super().unregister(fileobj)
+
+
+@pytest.fixture
+def faults(monkeypatch):
+    monkeypatch.setattr(poller_module.selectors, "DefaultSelector", Faulty)
+    monkeypatch.setattr(Faulty, "faults", [])
+    return Faulty.faults
+
+
+def fault(method):
+    return method, OSError(errno.ENOSPC, "No space left on device") if method == "register" else MemoryError()
+
+
+@pytest.mark.parametrize("method", ["select", "register", "unregister"])
+def test_one_fault_of_the_selector_costs_one_connection_at_most(host, faults, method, caplog):
+    made = host(idle_seconds=0.2)
+    with made.client() as before:
+        assert ask(before, "/before") == b"/before"
+        faults.append(fault(method))
+        with made.client() as struck:  # accepted, and closed again by the sweep
+            assert struck.ended()
+        assert wait_until(lambda: not faults)
+        for _ in range(3):  # with the numbers of the sockets that were closed
+            with made.client() as after:
+                assert ask(after, "/after") == b"/after"
+        assert before.ended()
+    assert wait_until(lambda: len(made.gone) == 5), "each connection was closed and reported"
+    assert [record for record in caplog.records if record.exc_info]
+
+
+def test_a_fault_that_stays_costs_neither_the_log_nor_the_close(host, monkeypatch, caplog, faults):
+    made = host()
+
+    def fail(self, timeout=None):
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(Faulty, "select", fail)
+    client = made.client()  # wakes the leader
+    assert wait_until(lambda: "Cannot allocate memory" in caplog.text)
+    with client:
+        made.close()
+        assert client.ended()
+    assert len([record for record in caplog.records if record.exc_info]) <= 3
+
+
+def test_listening_is_resumed_although_that_failed_once(faults):
+    made = Host()
+    accept = made.accept
+    refusals = [True]
+
+    def refuse_once():
+        if refusals:
+            refusals.pop()
+            faults.append(fault("register"))
+            return False
+        accept()
+        return True
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    made.poller.add_listener(listener, refuse_once)
+    made.listener.close()
+    made.listener = listener
+    made.poller.start()
+    try:
+        with made.client() as wire:
+            assert ask(wire, "/late") == b"/late" and not faults and not refusals
+    finally:
+        made.close()
+
+
+def test_a_connection_that_cannot_be_watched_is_served(host, faults):
+    made = host()
+    sock, other = socket.socketpair()
+    with sock, other:
+        faults.append(fault("register"))
+        assert made.poller.watch(sock, lambda: None)() is None
+        assert not faults
+        gone = threading.Event()
+        unwatch = made.poller.watch(sock, gone.set)
+        other.close()
+        assert gone.wait(LIMIT)
+        unwatch()
+
+
+def test_closing_takes_the_role_from_a_leader_that_serves_when_there_is_no_thread(host, monkeypatch):
+    made = host()
+    event = made.events["/slow"] = threading.Event()
+
+    def refuse(task):
+        raise RuntimeError("can't start new thread")
+
+    with made.client() as slow:
+        assert ask(slow, "/first") == b"/first"
+        monkeypatch.setattr(made.poller._threads, "spawn", refuse)
+        slow.send(request("GET", "/slow"))
+        assert wait_until(lambda: "/slow" in made.threads)
+        made.closing = True
+        made.poller.close()
+        event.set()
+        assert slow.reply().body == b"/slow" and slow.ended()
+    assert wait_until(lambda: len(made.gone) == 1)
+
+
+def test_a_fault_while_serving_does_not_end_the_leader(host):
+    made = host()
+    handle = made.handle
+
+    def fail(asked):
+        if asked.path == "/exit":
+            raise SystemExit(3)
+        return handle(asked)
+
+    made.handle = fail
+    with made.client() as wire, made.client() as other:
+        wire.send(request("GET", "/exit"))
+        assert wire.ended()
+        assert ask(other, "/next") == b"/next"
+    assert wait_until(lambda: len(made.gone) == 2)
