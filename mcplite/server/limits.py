@@ -72,8 +72,10 @@ class Limits:
     backlog: int = 128
     #: Seconds without progress in sending a response before the connection is closed.
     write_seconds: float = 30.0
-    #: Sessions at once; opening one more is answered with 503. A session occupies no thread.
+    #: Sessions at once; one more ends the one that has been idle for longest. A session occupies no thread.
     sessions: int = 1000
+    #: Seconds after ``initialize`` within which a session's client must send something; clients confirm at once.
+    session_unused_seconds: float = 30.0
     #: Seconds without requests and streams after which a session expires.
     session_idle_seconds: float = 1800.0
     #: Seconds after which a session expires in any case.

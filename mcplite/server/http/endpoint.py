@@ -197,8 +197,6 @@ class Endpoint:
         self.enter()
         headers: List[Tuple[str, str]] = []
         persistent = self._rules.sessions
-        if persistent and not self.sessions.room():
-            return self.error_response(_busy(decision.message, "too many sessions are open"))
         opened = (open_session(self.runtime, self._store, request.principal, self.sessions.now, request.sender)
                   if persistent else create_session_for_one_message(self.runtime, None, request.sender))
         stream = EventStream(opened.streams)
@@ -213,8 +211,8 @@ class Endpoint:
             opened.streams.priming = revision.priming_event
             kept = self.sessions.add(opened)
             if not kept:
-                opened.end("too many sessions are open")
-                return self.error_response(_busy(decision.message, "too many sessions are open"))
+                opened.end("all sessions are in use")
+                return self.error_response(_busy(decision.message, "too many sessions are in use"))
             headers.append(("Mcp-Session-Id", opened.id))
         if not kept:
             opened.end("the session was for one message")  # a refused initialize leaves no session behind (SEC-53)
@@ -378,6 +376,15 @@ class Endpoint:
         table = SessionTable(self.limits)
         self._tables.append(table)
         return table
+
+    def sweep(self) -> bool:
+        """Let go of what has expired; return whether anything is kept that can expire.
+
+        A host without a thread for it need not call this: then what has expired goes when the next session is used.
+        """
+        for table in self._tables:
+            table.sweep()
+        return any(map(len, self._tables))
 
     def enter(self) -> None:
         """Enter the lifespan, before the first client is served. Idempotent."""

@@ -46,15 +46,12 @@ class LegacySSE:
             return endpoint.error_response(method_not_allowed(request, "GET"))
         if not accepts(request.headers.get("accept"), "text/event-stream"):
             return endpoint.error_response(Rejection(406, "a GET needs 'Accept: text/event-stream'"))
-        busy = Rejection(503, "Server busy: too many sessions are open; try again later", SERVER_BUSY,
-                         headers=[("Retry-After", "1")])
-        if not table.room():
-            return endpoint.error_response(busy)
         endpoint.enter()
         session = open_session(endpoint.runtime, None, request.principal, table.now, request.sender)
         if not table.add(session):
-            session.end("too many sessions are open")
-            return endpoint.error_response(busy)
+            session.end("all sessions are in use")
+            return endpoint.error_response(Rejection(503, "Server busy: too many sessions are in use; try again later",
+                                                     SERVER_BUSY, headers=[("Retry-After", "1")]))
         path = f"{request.mount}{self._post_path}?session_id={session.id}"
         session.streams.common.send_event(encode_event(path.encode("ascii"), event="endpoint"))  # LSSE-02
         response = endpoint.open_stream(request, session.streams.common.attach,

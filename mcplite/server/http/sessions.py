@@ -1,12 +1,9 @@
-"""HTTP sessions: their creation, and the table that finds them by id.
-
-Sessions are expired when the table is used; no thread watches them.
-"""
+"""HTTP sessions: their creation, and the table that finds them by id."""
 
 import secrets
 import threading
 import time
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, Optional
 
 from ...errors import ConnectionClosed
 from ...rpc.interfaces import Channel
@@ -18,11 +15,16 @@ from ..limits import Limits
 from ..runtime.runtime import Runtime
 from ..sessions.legacy import LegacySession
 from ..sessions.opening import create_session
+from ..shares import Shares
 from .event_store import EventStore
 from .session_ids import ClientDescription
 from .streams import StreamSet
 
 __all__ = ["HTTPSession", "SessionTable", "StreamsChannel", "create_session_for_one_message", "open_session"]
+
+#: Seconds between two searches for sessions that have expired.
+_SWEEP_SECONDS = 1.0
+_EXPIRED = "the session has expired"
 
 
 class StreamsChannel(Channel):
@@ -65,6 +67,8 @@ class HTTPSession:
         self.streams = streams
         self.opened = now
         self.touched = now
+        #: Whether the client has sent anything since the session began.
+        self.used = False
 
     @property
     def busy(self) -> bool:
@@ -76,8 +80,15 @@ class HTTPSession:
         self.peer.close(ConnectionClosed(why))
 
 
+def _is_busy(session: HTTPSession) -> bool:
+    return session.busy
+
+
 class SessionTable:
     """Sessions by id.
+
+    When there are too many, an idle session makes room for a new one (:class:`Shares`). Expired ones are ended by
+    :meth:`sweep`, which is part of each access and, in our own HTTP server, of the poller's sweep.
 
     :param clock: returns seconds.
     """
@@ -85,9 +96,13 @@ class SessionTable:
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits = limits
         self._clock = clock
+        self._sweep_seconds = min(_SWEEP_SECONDS, limits.session_idle_seconds / 2, limits.session_unused_seconds / 2)
+        self._swept = clock()
         #: Guards ``_sessions``; held for dictionary work only.
         self._lock = threading.Lock()
+        #: In the order of their beginning.
         self._sessions: Dict[str, HTTPSession] = {}
+        self._shares: Shares[HTTPSession] = Shares(limits.sessions, busy=_is_busy, clock=clock)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -103,45 +118,51 @@ class SessionTable:
         return secrets.token_urlsafe(24)
 
     def add(self, session: HTTPSession) -> bool:
-        """Add a session; return False if there are too many."""
+        """Add a session; return False if there are too many that are all in use."""
+        self.sweep()
         with self._lock:
-            full = len(self._sessions) >= self._limits.sessions
-            if not full:
-                self._sessions[session.id] = session
-        return not full
+            self._sessions[session.id] = session  # before it can be chosen to make room for another one
+        going = self._shares.add(session, session.session.sender)
+        if going is None:
+            with self._lock:
+                del self._sessions[session.id]
+            return False
+        for old in going:
+            self.end(old, "the server needed the room for another client's session")
+        return True
 
-    def room(self) -> bool:
-        """Return whether there is room for one more session; end expired ones if necessary."""
-        if len(self._sessions) < self._limits.sessions:
-            return True
-        for session in self.expired():
-            self.end(session, "the session has expired")
-        return len(self._sessions) < self._limits.sessions
-
-    def expired(self) -> List[HTTPSession]:
-        """Return the sessions that have expired."""
-        with self._lock:
-            sessions = list(self._sessions.values())
-        return [session for session in sessions if self._has_expired(session)]
-
-    def _has_expired(self, session: HTTPSession) -> bool:
+    def sweep(self) -> None:
+        """End the sessions that have expired, at most once a second."""
         now, limits = self._clock(), self._limits
-        if now - session.opened > limits.session_seconds:
-            return True
-        return now - session.touched > limits.session_idle_seconds and not session.busy
+        if now - self._swept < self._sweep_seconds:
+            return
+        self._swept = now
+        expired = self._shares.idle(limits.session_unused_seconds, limits.session_idle_seconds)
+        with self._lock:
+            for session in self._sessions.values():
+                if now - session.opened <= limits.session_seconds:
+                    break  # the others began later
+                expired.append(session)
+        for session in expired:
+            self.end(session, _EXPIRED)
 
     def find(self, id: str, owner: Optional[str]) -> Optional[HTTPSession]:
         """Return a session; None if it is unknown, has ended, or has another owner, so that these look alike."""
+        self.sweep()
         session = self._sessions.get(id)
         if session is None or session.owner != owner:
             return None
         if session.peer.closed:
             self.end(session, "the session has ended")
             return None
-        if self._has_expired(session):
-            self.end(session, "the session has expired")
+        now, limits = self._clock(), self._limits
+        idle_seconds = limits.session_idle_seconds if session.used else limits.session_unused_seconds
+        if now - session.opened > limits.session_seconds or (
+                now - session.touched > idle_seconds and not session.busy):
+            self.end(session, _EXPIRED)
             return None
-        session.touched = self._clock()
+        session.used, session.touched = True, now
+        self._shares.use(session)
         return session
 
     def end(self, session: HTTPSession, why: str) -> None:
@@ -149,15 +170,15 @@ class SessionTable:
         with self._lock:
             if self._sessions.pop(session.id, None) is None:
                 return
+        self._shares.remove(session)
         session.end(why)
 
     def close(self, why: str) -> None:
         """End all sessions."""
         with self._lock:
             sessions = list(self._sessions.values())
-            self._sessions.clear()
         for session in sessions:
-            session.end(why)
+            self.end(session, why)
 
 
 def open_session(runtime: Runtime, store: Optional[EventStore], principal: Optional[Principal], now: float,

@@ -57,7 +57,7 @@ class HTTPServer:
         warning = warning_of(runtime, host)
         if warning is not None:
             _log.warning("%s", warning)
-        self._poller = Poller(self.limits.idle_seconds, self._on_closed)
+        self._poller = Poller(self.limits.idle_seconds, self._on_closed, self._sweep)
         self._poller.add_listener(self._listener, self._accept)
         #: Guards the two fields below; held for set operations only. close() waits on it for the last connection to end.
         self._changed = threading.Condition()
@@ -121,6 +121,10 @@ class HTTPServer:
         except OSError as error:
             _log.debug("the connection of %s ended: %s", address[0], error)
         self._poller.park(connection)
+
+    def _sweep(self) -> bool:
+        """Let go of what has expired; return whether anything is left that can expire."""
+        return self.endpoint.sweep() or bool(self._connections)
 
     def _on_closed(self, connection: Connection) -> None:
         with self._changed:

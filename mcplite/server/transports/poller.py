@@ -46,19 +46,29 @@ _END_SECONDS = 5.0
 _WAKE_AGAIN_SECONDS = 0.1
 
 
+def _nothing_expires() -> bool:
+    return False
+
+
 class Poller:
     """The connections of one server that wait for a request.
 
     :param idle_seconds: after which an idle connection is closed.
     :param on_closed: called with each connection after it was closed.
+    :param sweep: called by the leader about once a second, to let go of what has expired; returns whether there is
+        anything left that can expire. While there is not, and no connection is parked, the leader sleeps.
     """
 
-    def __init__(self, idle_seconds: float, on_closed: Callable[[Connection], object]) -> None:
+    def __init__(self, idle_seconds: float, on_closed: Callable[[Connection], object],
+                 sweep: Callable[[], bool] = _nothing_expires) -> None:
         self._idle_seconds = idle_seconds
         #: Only for its threads, a few of which are kept for a while between two tasks.
         self._threads = Workers(1, 0, "mcplite connection", keep=_KEEP_THREADS)
         self._pause = min(_SWEEP_SECONDS, idle_seconds)
         self._on_closed = on_closed
+        self._on_sweep = sweep
+        #: Whether there may be anything that can expire besides parked connections. Set when a connection is parked.
+        self._expiring = False
         self._selector = selectors.DefaultSelector()
         #: Whether a running select() does not see what is registered meanwhile, so that it must be woken.
         self._needs_wakeup = not hasattr(self._selector, "fileno")
@@ -216,7 +226,7 @@ class Poller:
             try:
                 while not self._closing:
                     pause = (_ACCEPT_PAUSE_SECONDS if self._resume_accepting is not None else
-                             self._pause if self._idle else None)
+                             self._pause if self._idle or self._expiring else None)
                     for key, _ in self._selector.select(pause):
                         if type(key.data) is not Connection:
                             try:
@@ -332,6 +342,14 @@ class Poller:
                 self._unregister(connection)
         for connection in expired:
             self._close(connection)
+        self._expiring = False  # first: a connection may be parked meanwhile
+        try:
+            expiring = self._on_sweep()
+        except Exception:
+            self._faults.note("what has expired could not be let go")
+            expiring = True
+        if expiring:
+            self._expiring = True
 
     # --- with the lock held -----------------------------------------------------------------------------
 
@@ -343,6 +361,7 @@ class Poller:
             self._faults.note("a connection cannot be waited for, and is closed")
             return False
         self._idle[connection.sock] = connection
+        self._expiring = True
         return True
 
     def _unregister(self, connection: Connection) -> None:

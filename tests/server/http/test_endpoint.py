@@ -382,9 +382,13 @@ def test_exceeded_limits_are_answered_with_503_and_retry_after():
     # REL-37
     limits = mcplite.Limits(sessions=2, streams=1, running_per_session=1, commit_seconds=0.01)
     endpoint = make(mcplite.Server("small", limits=limits))
-    one, two = Client(endpoint, elicitation={}), Client(endpoint)
+    one, two = Client(endpoint, elicitation={}), Client(endpoint, elicitation={})
+    used = [client.send(ask_tool("ask", id=9)) for client in (one, two)]
     full = endpoint.handle(request("POST", opening()))
     assert full.status == 503 and header(full, "Retry-After") == "1" and header(full, "Mcp-Session-Id") is None
+    for client, response in zip((one, two), used):
+        response.close()
+        client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 9}})
     stream = one.send(method="GET")
     assert two.send(method="GET").status == 503
     stream.close()

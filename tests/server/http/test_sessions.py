@@ -18,20 +18,98 @@ def opened(table, app, principal=None):
     return session
 
 
+def test_sessions_expire_with_the_sweep():
+    # SESS-18
+    limits = Limits(session_idle_seconds=100, session_seconds=150, session_unused_seconds=10)
+    app, clock = mcplite.Server("demo", limits=limits), Clock()
+    table = SessionTable(limits, clock)
+    unused, idle, used = opened(table, app), opened(table, app), opened(table, app)
+    clock.now += 9
+    assert table.find(idle.id, None) is idle and table.find(used.id, None) is used
+    clock.now += 2
+    table.sweep()
+    assert unused.peer.closed and len(table) == 2 and not idle.peer.closed
+    clock.now += 60
+    assert table.find(used.id, None) is used
+    clock.now += 40
+    table.sweep()
+    assert idle.peer.closed and len(table) == 1
+    clock.now += 40
+    table.sweep()
+    assert used.peer.closed and len(table) == 0  # no session lasts for ever, however busy
+    app.close()
+
+
 def test_sessions_expire_when_the_table_is_used():
-    limits = Limits(session_idle_seconds=10, session_seconds=50, sessions=2)
+    limits = Limits(session_idle_seconds=100, session_seconds=150, session_unused_seconds=10)
     app, clock = mcplite.Server("demo", limits=limits), Clock()
     table = SessionTable(limits, clock)
     one, two = opened(table, app), opened(table, app)
-    assert not table.room() and not table.add(open_session(app.runtime, None, None, clock.now))
-    clock.now += 9
-    assert table.find(one.id, None) is one
-    clock.now += 9
-    assert table.expired() == [two] and table.room() and len(table) == 1
-    for _ in range(4):
+    clock.now += 11
+    assert table.find(one.id, None) is None and len(table) == 0 and two.peer.closed
+    three = opened(table, app)
+    for _ in range(16):
         clock.now += 9
-        found = table.find(one.id, None)
-    assert found is None and one.peer.closed and len(table) == 0  # no session lasts for ever, however busy
+        assert table.find(three.id, None) is three
+    clock.now += 9
+    assert table.find(three.id, None) is None and three.peer.closed
+    one = opened(table, app)
+    clock.now += 11
+    opened(table, app)
+    assert one.peer.closed and len(table) == 1
+    app.close()
+
+
+def test_an_expired_session_is_not_found_between_two_sweeps():
+    # SEC-54
+    limits = Limits(session_idle_seconds=10.5, session_unused_seconds=10.2)
+    app, clock = mcplite.Server("demo", limits=limits), Clock()
+    table = SessionTable(limits, clock)
+    one, two = opened(table, app), opened(table, app)
+    table.find(two.id, None)
+    clock.now += 10.1
+    table.sweep()
+    clock.now += 0.2
+    assert table.find(one.id, None) is None and len(table) == 1
+    clock.now += 0.4
+    assert table.find(two.id, None) is None and len(table) == 0
+    app.close()
+
+
+def test_at_the_limit_the_session_that_was_idle_for_longest_ends():
+    # SESS-18, SEC-52
+    limits = Limits(sessions=4)
+    app, clock = mcplite.Server("demo", limits=limits), Clock()
+    table = SessionTable(limits, clock)
+    sessions = [opened(table, app) for _ in range(4)]
+    for session in sessions[1:]:
+        clock.now += 1
+        assert table.find(session.id, None)
+    body = sessions[1].streams.common.attach()
+    newer = [opened(table, app) for _ in range(2)]
+    # The first was never used; nor was the first newcomer.
+    assert [session.peer.closed for session in sessions + newer] == [True, False, False, False, True, False]
+    assert table.find(newer[1].id, None)
+    newest = opened(table, app)
+    assert sessions[2].peer.closed and not sessions[1].peer.closed and len(table) == 4
+    body.close()
+    opened(table, app)
+    assert newest.peer.closed
+    app.close()
+
+
+def test_another_sender_gets_a_session_although_one_uses_all():
+    limits = Limits(sessions=4)
+    app = mcplite.Server("demo", limits=limits)
+    table = SessionTable(limits)
+    sessions = [opened(table, app) for _ in range(4)]
+    bodies = [session.streams.common.attach() for session in sessions]
+    assert not table.add(open_session(app.runtime, None, None, table.now)) and len(table) == 4
+    other = open_session(app.runtime, None, None, table.now, "192.0.2.7")
+    assert table.add(other) and sessions[0].peer.closed and table.find(other.id, None) is other
+    for body in bodies:
+        body.close()
+    table.close("the end")
     app.close()
 
 
@@ -41,7 +119,7 @@ def test_a_session_with_a_get_stream_is_not_idle():
     table = SessionTable(limits, clock)
     session = opened(table, app)
     body = session.streams.common.attach()
-    clock.now += 11
+    clock.now += 31
     assert table.find(session.id, None) is session
     body.close()
     clock.now += 11

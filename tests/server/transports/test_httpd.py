@@ -363,18 +363,27 @@ def test_refused_bodies_leave_no_session(served, data, status):
 def test_a_flood_of_sessions(served):
     # SEC-52, SESS-18
     made = served(sessions=5)
-    with made.wire() as wire:
-        sessions = [begin(wire) for _ in range(5)]
-        before = threading.active_count()
+    with made.wire() as wire, contextlib.ExitStack() as streams:
+        for _ in range(3):
+            streams.enter_context(listen(made.port, begin(wire)))
+        used, before = begin(wire), threading.active_count()
         for _ in range(50):
+            assert wire.post(initialize()).status == 200
+            assert wire.post(PING, used).status == 200
+        assert len(made.http.endpoint.sessions) == 5 and threading.active_count() <= before + 4  # threads that are kept
+        with listen(made.port, used), listen(made.port, begin(wire)):
             reply = wire.post(initialize())
             assert (reply.status, reply.headers["retry-after"]) == (503, "1")
             assert reply.json["error"]["code"] == mcplite.errors.SERVER_BUSY
             assert reply.json["id"] == 0 and "mcp-session-id" not in reply.headers
-        assert len(made.http.endpoint.sessions) == 5 and threading.active_count() == before
-        assert all(wire.post(PING, session).status == 200 for session in sessions)
-        assert wire.ask("DELETE", headers={"Mcp-Session-Id": sessions[0]}).status == 204
-        begin(wire)  # there is room again
+
+
+def test_expired_sessions_are_let_go_without_traffic(served):
+    made = served(session_unused_seconds=0.3, idle_seconds=0.2)
+    with made.wire() as wire:
+        for _ in range(3):
+            wire.post(initialize())
+    assert wait_until(lambda: made.open == 0 and len(made.http.endpoint.sessions) == 0)
 
 
 def test_expired_sessions_make_room(served):
