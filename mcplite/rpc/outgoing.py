@@ -21,6 +21,8 @@ __all__ = ["Caller"]
 
 _log = logging.getLogger(__name__)
 _DIRECT = Delivery()
+#: How many of the latest calls that were given up are remembered.
+_MOST_GIVEN_UP = 1024
 
 
 class Caller:
@@ -37,9 +39,11 @@ class Caller:
         self._handler = handler
         self._reading = reading
         self._trace = trace
-        #: Guards ``_pending``, ``_next_id``, ``_error`` and what is counted as sent; held for dictionary work only.
+        #: Guards the next four, and what is counted as sent; held for dictionary work only.
         self._lock = threading.Lock()
         self._pending: Dict[int, Pending] = {}
+        #: The ids of calls that ended without their response, oldest first: the response may still come (CANC-03).
+        self._given_up: Dict[int, None] = {}
         self._next_id = 0
         self._error: Optional[Exception] = None
         self._clock = Clock()
@@ -115,6 +119,8 @@ class Caller:
                 self._reading.send(pending, data, max_timeout if timeout is None else timeout)
             self._wait(pending, cancel)
         except BaseException as error:
+            if pending.outcome is None:
+                self._expect_late_response(id)
             # Also for an exception from a signal handler: the response would reach no caller any more.
             if (cancel_notice and pending.outcome is None and self._error is None
                     and not isinstance(error, TransportError)):
@@ -161,6 +167,12 @@ class Caller:
                     raise RequestTimeout(
                         f"{self.name} did not answer {pending.method!r} (id {pending.id}) in time"
                         f" (timeout={pending.timeout!r} s){hint if self._last_invalid else ''}")
+
+    def _expect_late_response(self, id: int) -> None:
+        with self._lock:
+            self._given_up[id] = None
+            if len(self._given_up) > _MOST_GIVEN_UP:
+                del self._given_up[next(iter(self._given_up))]
 
     def _interrupt(self, pending: Pending) -> None:
         pending.interrupted = True

@@ -157,11 +157,13 @@ class Peer(Caller, MessageSink):
 
     def _on_response(self, message: Union[jsonrpc.Response, jsonrpc.Failure]) -> None:
         pending = self._pending.get(message.id) if type(message.id) is int else None
-        if pending is None:
+        if pending is not None:
+            pending.complete(message)
+        elif type(message.id) is int and self._given_up.pop(message.id, self) is None:
+            _log.debug("%s sent a response to a call that was given up: %s", self.name, jsonrpc.describe(message))
+        else:
             self.counters.refused += 1
             self._warnings.warning("%s sent a response to no pending call: %s", self.name, jsonrpc.describe(message))
-        else:
-            pending.complete(message)
 
     def _on_request(self, request: jsonrpc.Request, batch: Optional[BatchResponses], outlet: Optional[Outlet],
                     inline: bool, facts: Any) -> None:

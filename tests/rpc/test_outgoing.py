@@ -88,6 +88,45 @@ def test_a_timeout_sends_a_cancel_notice_and_a_late_response_is_dropped(talk):
     talk.say(reply(request, {}))
 
 
+def converse(talk):
+    """Make one call that succeeds, after all that was said before it."""
+    outcome = talk.call("x")
+    request = talk.hear()
+    while request["method"] != "x":
+        request = talk.hear()
+    talk.say(reply(request, {}))
+    assert outcome() == {}
+
+
+@pytest.mark.parametrize("end", ["timeout", "cancel", "cancel without a notice"])
+def test_a_response_to_a_call_that_was_given_up_is_no_fault_of_the_other_side(talk, caplog, end):
+    # CANC-03
+    token = CancelToken()
+    outcome = talk.call("slow", timeout=0.05 if end == "timeout" else None, cancel=token,
+                        delivery=Delivery(cancel_notice=end != "cancel without a notice"))
+    request = talk.hear()
+    if end != "timeout":
+        token.cancel("enough")
+    assert isinstance(outcome(), (RequestTimeout, Cancelled))
+    talk.say(reply(request, {}))
+    converse(talk)
+    assert talk.peer.counters.refused == 0 and caplog.text == ""
+    talk.say(reply(request, {}))  # a second response is one
+    converse(talk)
+    assert talk.peer.counters.refused == 1 and "no pending call" in caplog.text
+
+
+def test_the_latest_calls_that_were_given_up_are_remembered(talk):
+    silent = Delivery(cancel_notice=False)
+    for _ in range(1025):
+        with pytest.raises(RequestTimeout):
+            talk.peer.call("slow", timeout=1e-9, delivery=silent)
+    for id, refused in ((1025, 0), (2, 0), (1, 1)):
+        talk.say(reply({"id": id}, {}))
+        converse(talk)
+        assert talk.peer.counters.refused == refused
+
+
 def test_a_delivery_without_cancel_notice_sends_none(talk):
     outcome = talk.call("slow", timeout=0.05, delivery=Delivery(cancel_notice=False))
     talk.hear()
