@@ -24,6 +24,8 @@ class ChannelHooks:
     carries_beside = False
     #: Whether another channel like this one can be made once the other side has ended.
     restartable = False
+    #: How many bytes of the messages written were left unread by the other side when it ended; None if that is not known.
+    unread: Optional[int] = None
 
     def open(self) -> None:
         """Connect, if that may take so long that another thread closes the channel meanwhile.

@@ -11,6 +11,7 @@ from ...errors import (
     METHOD_NOT_FOUND,
     UNSUPPORTED_VERSION,
     Cancelled,
+    ConnectionClosed,
     HTTPStatusError,
     MCPError,
     ProtocolError,
@@ -37,6 +38,8 @@ _LEGACY_STATUSES = frozenset({400, 404, 405, 406, 415, 422})
 #: The same, for servers that fail at an unknown request; only with an error in JSON-RPC, which no gateway writes.
 _FAILURE_STATUSES = frozenset({500, 501})
 _MODERN = [revision for revision in REVISIONS if revision.modern]
+_PROBE = "server/discover"
+_TRACEBACK = "Traceback (most recent call last)"
 
 
 class NegotiationOptions(NamedTuple):
@@ -76,8 +79,10 @@ class Negotiation:
             self._prior = None
         self._open_timeout = options.open_timeout
         self._probe_timeout = min(options.probe_timeout, options.open_timeout)
-        #: Whether the probe may have made the server end.
-        self.probing = False
+        #: Whether the probe was sent, and a handshake may follow.
+        self._probing = False
+        #: Whether the server refused the handshake that followed.
+        self._refused = False
 
     def run(self) -> ClientSession:
         """Return the open session.
@@ -94,6 +99,27 @@ class Negotiation:
             if known is not None:
                 return known
         return self._probe()
+
+    def spoiled_by_probe(self, error: BaseException) -> bool:
+        """Whether another process of the server, which gets no probe, may accept the handshake (ERA-07).
+
+        :param error: with which :meth:`run` failed.
+        """
+        if not self._probing:
+            return False
+        if isinstance(error, ConnectionClosed):
+            return not self._ended_at_start(error)
+        return self._refused  # a bridge may have begun a session of its own for the probe
+
+    def _ended_at_start(self, error: ConnectionClosed) -> bool:
+        """Whether the server's process ended of itself, and not because of the probe."""
+        counters = self._connection.peer.counters
+        unread = self._connection.channel.unread
+        if unread is not None:
+            return unread >= counters.bytes_sent
+        # Servers that die of the probe may have a traceback too, but it shows what they did not understand.
+        silent = not counters.messages_received and not counters.refused
+        return bool(error.returncode) and silent and _TRACEBACK in error.stderr_tail and _PROBE not in error.stderr_tail
 
     def _modern(self, revision: Revision) -> ModernSession:
         return ModernSession(self._connection, revision, self._session_options)
@@ -125,7 +151,7 @@ class Negotiation:
         http = self._connection.channel.carries_beside
         both = self.era is None
         session = self._modern(self._pinned or _MODERN[-1])
-        self.probing = both
+        self._probing = both
         probe = _Probe(lambda cancel: self._discover(session, cancel))
         try:
             if both and not http:
@@ -144,6 +170,7 @@ class Negotiation:
         try:
             return self._shake_hands(probe.answered if silent else None)
         except (Cancelled, RemoteError, HTTPStatusError) as refusal:
+            self._refused = isinstance(refusal, RemoteError) and refusal.code not in MODERN_ERRORS
             if silent and not isinstance(refusal, HTTPStatusError):
                 # A late answer to the probe counts, unless the handshake succeeded first (ERA-06).
                 _log.info("%s was slow, and needs no handshake (%s)", self._connection.name, refusal)

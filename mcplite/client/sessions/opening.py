@@ -105,7 +105,7 @@ class SessionOpener:
 
     def _open(self, options: NegotiationOptions) -> ClientSession:
         """Open a session over a new channel, else over a fallback to the same server (LSSE-12, ERA-07)."""
-        channel = self._transport()
+        channel, restarted = self._transport(), False
         while True:
             self.channel = channel
             connection = negotiation = other = None
@@ -120,16 +120,18 @@ class SessionOpener:
                     connection.close()
                 else:
                     channel.close()
-                ended_by_probe = (isinstance(error, ConnectionClosed) and negotiation is not None and negotiation.probing
-                                  and channel.restartable and self._closed is None)
-                if not ended_by_probe:
+                spoiled = (channel.restartable and self._closed is None and negotiation is not None
+                           and negotiation.spoiled_by_probe(error))
+                if not spoiled:
                     only_modern = negotiation is not None and negotiation.era == "modern"
                     other = None if only_modern else self._alternative(channel, error)
                     if other is None:
+                        if restarted and type(error) is ConnectionClosed:
+                            raise _ended_twice(error) from error
                         raise
             if other is None:
-                _log.info("%s has ended at a request that it does not know; it is started again, for a handshake", channel.name)
-                other = self._transport()
+                _log.info("%s is started again, for a handshake without a request that it does not know", channel.name)
+                other, restarted = self._transport(), True
             channel, options = other, options._replace(era="legacy")
 
     def _alternative(self, channel: Channel, error: BaseException) -> Optional[Channel]:
@@ -147,3 +149,10 @@ class SessionOpener:
         except TransportError as failure:
             _log.debug("the fallback for %s failed: %s", channel.name, failure)
             return None
+
+
+def _ended_twice(error: ConnectionClosed) -> ConnectionClosed:
+    """Return the error for a server that was started twice and ended both times."""
+    text = (f"{error.args[0]}; it was started twice, since the first process had ended when it was asked for its revisions"
+            ' (era="legacy" starts it once)')
+    return ConnectionClosed(text, stderr_tail=error.stderr_tail, returncode=error.returncode)

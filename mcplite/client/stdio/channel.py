@@ -8,6 +8,7 @@ import atexit
 import contextlib
 import functools
 import os
+import sys
 import threading
 import warnings
 import weakref
@@ -95,6 +96,15 @@ class ChildChannel(PipeChannel):
 
     def closed_error(self) -> ConnectionClosed:
         """Return the error for a child that ended or closed its stdout, with its status and its stderr tail."""
+        # The lock keeps stdin open. A writer that waits for the ended child notices its end soon.
+        if self.unread is None and self._write_lock.acquire(timeout=_WRITE_SECONDS):
+            try:
+                self.unread = self._count_unread()
+            finally:
+                self._write_lock.release()
+        return self._exit_error()
+
+    def _exit_error(self) -> ConnectionClosed:
         status = self._child.wait_briefly()
         if status is None:
             text = f"{self.name} closed its stdout, so that it cannot answer any more, but still runs"
@@ -106,10 +116,25 @@ class ChildChannel(PipeChannel):
     def _broken(self, error: OSError) -> ConnectionClosed:
         if self._write_fd < 0:
             return ConnectionClosed(f"the connection to {self.name} was closed on this side")
+        if self.unread is None:
+            waiting = self._count_unread()
+            self.unread = None if waiting is None else waiting + len(self._unsent)
         if self._child.wait_briefly() is None:
             return ConnectionClosed(f"{self.name} closed its stdin, so that no more requests can be sent,"
                                     f" but still runs", stderr_tail=printable(self._child.stderr_tail[-_SHOWN:]))
-        return self.closed_error()
+        return self._exit_error()
+
+    def _count_unread(self) -> Optional[int]:
+        """Return how many bytes wait in the pipe to its stdin; called with the write lock held."""
+        if sys.platform != "linux" or self._write_fd < 0:
+            return None  # elsewhere the write end of a pipe does not tell
+        import fcntl
+        import termios
+
+        try:
+            return int.from_bytes(fcntl.ioctl(self._write_fd, termios.FIONREAD, bytes(4)), sys.byteorder)
+        except OSError:
+            return None
 
     def close(self) -> None:
         """End the child: close its stdin, wait, SIGTERM, wait, SIGKILL (STD-09); then free all resources.

@@ -4,6 +4,7 @@ import contextlib
 import json
 import logging
 import socket
+import sys
 import threading
 
 import pytest
@@ -98,15 +99,15 @@ class Children:
     """Starts a scripted server for each process that a client starts, and has the requests of all of them."""
 
     def __init__(self, notes):
-        self._notes = notes
+        self.notes = notes
 
     def connect(self, body, given=None, **options):
-        command = children.script(CHILD + body, str(self._notes), json.dumps(given or {}))
+        command = children.script(CHILD + body, str(self.notes), json.dumps(given or {}))
         return mcplite.connect(command, **{"timeout": LIMIT, "grace": LIMIT, **options})
 
     @property
     def saw(self):
-        return self._notes.read_text().split()
+        return self.notes.read_text().split()
 
 
 @pytest.fixture
@@ -169,7 +170,7 @@ run(react)"""
     assert child.saw == ["start", "server/discover", *HANDSHAKE, "tools/call"]
 
 
-def test_a_late_answer_to_the_probe_is_dropped(child):
+def test_a_late_answer_to_the_probe_is_dropped(child, caplog):
     body = """
 held = []
 def react(message):
@@ -183,9 +184,10 @@ run(react)"""
     with child.connect(body, {"discovered": discovered()}, probe_timeout=0.2) as client:
         assert works(client) and client.era == "legacy"  # ERA-06
     assert child.saw == ["start", "server/discover", *HANDSHAKE, "tools/call"]
+    assert caplog.text == ""  # it is the answer to a request of our own
 
 
-def test_a_slow_modern_server(child):
+def test_a_slow_modern_server(child, caplog):
     body = """
 held = []
 def react(message):
@@ -198,7 +200,9 @@ def react(message):
 run(react)"""
     with child.connect(body, {"discovered": discovered()}, probe_timeout=0.2) as client:
         assert works(client) and client.era == "modern"  # ERA-06: the late answer counts
+        assert client.counters.refused == 0
     assert child.saw == ["start", "server/discover", "initialize", "tools/call"]
+    assert caplog.text == ""  # the refusal of the handshake is the answer to a request of our own
 
 
 def test_a_slow_modern_server_that_ignores_the_handshake(child):
@@ -220,6 +224,39 @@ run(react)"""
 def test_the_refusal_of_the_handshake_is_raised_unchanged(child):
     with pytest.raises(mcplite.MethodNotFound):
         child.connect("run(lambda message: refuse(message, -32601))").open()
+    assert child.saw == ["start", "server/discover", "initialize", "start", "initialize"]
+
+
+@pytest.mark.parametrize("probe", ["refused", "answered with something else", "not answered"])
+def test_a_handshake_that_is_refused_after_the_probe_is_repeated_with_a_new_process(child, probe):
+    # So does a bridge that begins a session of its own for the first request, whatever that is.
+    body = """
+begun = []
+def react(message):
+    if message["method"] == "initialize" and begun:
+        refuse(message, -32600)
+        if given["probe"] == "not answered":
+            refuse(begun[0], -32600)
+        return
+    begun.append(message)
+    if message["method"] != "server/discover":
+        legacy(message)
+    elif given["probe"] != "not answered":
+        refuse(message, -32601) if given["probe"] == "refused" else result(message, {})
+run(react)"""
+    with child.connect(body, {"probe": probe}, probe_timeout=0.2 if probe == "not answered" else 5) as client:
+        assert works(client) and client.era == "legacy"  # ERA-07
+    assert child.saw == ["start", "server/discover", "initialize", "start", *HANDSHAKE, "tools/call"]
+
+
+@pytest.mark.parametrize("code, data", [(-32022, {"supported": ["2027-01-01"]}), (-32602, {"supported": ["2027-01-01"]})])
+def test_a_handshake_that_is_refused_for_its_revision_is_not_repeated(child, code, data):
+    body = """
+def react(message):
+    refuse(message, -32601) if message["method"] == "server/discover" else refuse(message, given["code"], given["data"])
+run(react)"""
+    with pytest.raises(UnsupportedVersion):
+        child.connect(body, {"code": code, "data": data}).open()
     assert child.saw == ["start", "server/discover", "initialize"]
 
 
@@ -242,9 +279,65 @@ run(react)"""
 
 
 def test_a_server_that_always_dies_is_restarted_once_only(child):
-    with pytest.raises(ConnectionClosed, match="not today"):
+    with pytest.raises(ConnectionClosed, match="not today") as caught:
         child.connect("run(lambda message: sys.exit('not today'))").open()
     assert child.saw == ["start", "server/discover", "start", "initialize"]
+    assert "was started twice" in str(caught.value) and caught.value.returncode == 1
+
+
+@pytest.mark.parametrize("end", ["sys.exit('not today')", "sys.exit(0)", "import no_such_module", "os.kill(os.getpid(), 9)",
+                                 "print('Usage: ...', flush=True); sys.exit(2)"])
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what was left unread in a pipe")
+def test_a_program_that_ends_at_its_start_is_started_once(child, end):
+    with pytest.raises(ConnectionClosed) as caught:
+        child.connect(f"note('start')\nif 1: {end}").open()
+    assert child.saw == ["start"] and "twice" not in str(caught.value)
+    if "not today" in end or "import" in end:
+        assert ("not today" if "not today" in end else "No module named 'no_such_module'") in str(caught.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what was left unread in a pipe")
+def test_a_program_that_ends_after_the_handshake_was_sent_is_started_once(child):
+    # It starts slowly and then fails: the pipe holds the probe and the handshake.
+    body = """
+note('start')
+while not os.path.exists(given["enough"]):
+    time.sleep(0.01)
+sys.exit('not today')
+"""
+    enough = child.notes.with_name("enough")
+    client = child.connect(body, {"enough": str(enough)}, probe_timeout=0.05)
+    outcome = []
+
+    def open_it():
+        try:
+            client.open()
+        except MCPError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=open_it)
+    thread.start()
+    assert children.wait_until(lambda: client.counters.messages_sent == 2)
+    enough.touch()
+    thread.join(LIMIT)
+    assert isinstance(outcome[0], ConnectionClosed) and "not today" in str(outcome[0])
+    assert child.saw == ["start"]
+
+
+@pytest.mark.parametrize("end, starts", [
+    ("raise ImportError('not today')", 1), ("raise KeyError(message['method'])", 2), ("sys.exit('not today')", 2),
+    ("print('Loading', flush=True); raise ImportError('not today')", 2), ("os.kill(os.getpid(), 9)", 2),
+    ("sys.stderr.write('Traceback (most recent call last)'); sys.exit(0)", 2),
+], ids=["an import that fails", "a traceback with the request", "no traceback", "noise before", "a signal", "status 0"])
+def test_without_sight_of_the_pipe_a_traceback_tells_of_a_failed_start(child, monkeypatch, end, starts):
+    # Old SDKs die of the probe with a traceback too, in which the request stands.
+    monkeypatch.setattr("mcplite.client.stdio.channel.ChildChannel._count_unread", lambda self: None)
+    with pytest.raises(ConnectionClosed):
+        child.connect(f"""
+def react(message):
+    {end}
+run(react)""").open()
+    assert child.saw.count("start") == starts
 
 
 @pytest.mark.parametrize("options, first", [
