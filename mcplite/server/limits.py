@@ -75,7 +75,7 @@ class Limits:
     #: Sessions at once; one more ends the one that has been idle for longest. A session occupies no thread.
     sessions: int = 1000
     #: Seconds after ``initialize`` within which a session's client must send something; clients confirm at once.
-    session_unused_seconds: float = 30.0
+    session_start_seconds: float = 30.0
     #: Seconds without requests and streams after which a session expires.
     session_idle_seconds: float = 1800.0
     #: Seconds after which a session expires in any case.

@@ -96,7 +96,7 @@ class SessionTable:
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits = limits
         self._clock = clock
-        self._sweep_seconds = min(_SWEEP_SECONDS, limits.session_idle_seconds / 2, limits.session_unused_seconds / 2)
+        self._sweep_seconds = min(_SWEEP_SECONDS, limits.session_idle_seconds / 2, limits.session_start_seconds / 2)
         self._swept = clock()
         #: Guards ``_sessions``; held for dictionary work only.
         self._lock = threading.Lock()
@@ -137,7 +137,7 @@ class SessionTable:
         if now - self._swept < self._sweep_seconds:
             return
         self._swept = now
-        expired = self._shares.idle(limits.session_unused_seconds, limits.session_idle_seconds)
+        expired = self._shares.idle(limits.session_start_seconds, limits.session_idle_seconds)
         with self._lock:
             for session in self._sessions.values():
                 if now - session.opened <= limits.session_seconds:
@@ -156,7 +156,7 @@ class SessionTable:
             self.end(session, "the session has ended")
             return None
         now, limits = self._clock(), self._limits
-        idle_seconds = limits.session_idle_seconds if session.used else limits.session_unused_seconds
+        idle_seconds = limits.session_idle_seconds if session.used else limits.session_start_seconds
         if now - session.opened > limits.session_seconds or (
                 now - session.touched > idle_seconds and not session.busy):
             self.end(session, _EXPIRED)

@@ -20,7 +20,7 @@ def opened(table, app, principal=None):
 
 def test_sessions_expire_with_the_sweep():
     # SESS-18
-    limits = Limits(session_idle_seconds=100, session_seconds=150, session_unused_seconds=10)
+    limits = Limits(session_idle_seconds=100, session_seconds=150, session_start_seconds=10)
     app, clock = mcplite.Server("demo", limits=limits), Clock()
     table = SessionTable(limits, clock)
     unused, idle, used = opened(table, app), opened(table, app), opened(table, app)
@@ -41,7 +41,7 @@ def test_sessions_expire_with_the_sweep():
 
 
 def test_sessions_expire_when_the_table_is_used():
-    limits = Limits(session_idle_seconds=100, session_seconds=150, session_unused_seconds=10)
+    limits = Limits(session_idle_seconds=100, session_seconds=150, session_start_seconds=10)
     app, clock = mcplite.Server("demo", limits=limits), Clock()
     table = SessionTable(limits, clock)
     one, two = opened(table, app), opened(table, app)
@@ -62,7 +62,7 @@ def test_sessions_expire_when_the_table_is_used():
 
 def test_an_expired_session_is_not_found_between_two_sweeps():
     # SEC-54
-    limits = Limits(session_idle_seconds=10.5, session_unused_seconds=10.2)
+    limits = Limits(session_idle_seconds=10.5, session_start_seconds=10.2)
     app, clock = mcplite.Server("demo", limits=limits), Clock()
     table = SessionTable(limits, clock)
     one, two = opened(table, app), opened(table, app)

@@ -379,7 +379,7 @@ def test_a_flood_of_sessions(served):
 
 
 def test_expired_sessions_are_let_go_without_traffic(served):
-    made = served(session_unused_seconds=0.3, idle_seconds=0.2)
+    made = served(session_start_seconds=0.3, idle_seconds=0.2)
     with made.wire() as wire:
         for _ in range(3):
             wire.post(initialize())
