@@ -2,7 +2,9 @@
 # for a release .[release].
 PYTHON ?= python3
 
-.PHONY: test cover lint types map docs bench vendor-check build release clean
+SECONDS ?= 60
+
+.PHONY: test cover fuzz lint types map docs bench vendor-check build release clean
 
 test:
 	$(PYTHON) -m pytest
@@ -10,6 +12,10 @@ test:
 # Child processes that are command lines are measured too.
 cover:
 	.ci/cover $(PYTHON) $(PYTHON) -m pytest
+
+# Coverage-guided fuzzing with the extra "fuzz", on Python 3.11: each target for SECONDS.
+fuzz:
+	$(PYTHON) -m tests.fuzz --seconds $(SECONDS)
 
 lint:
 	$(PYTHON) -m ruff check mcplite tests benchmarks examples docs

@@ -74,6 +74,8 @@ class Template:
         queries = [index for index, part in enumerate(self._parts) if isinstance(part, _Expression) and part.is_query]
         if queries and any(not (isinstance(part, _Expression) and part.is_query) for part in self._parts[queries[0]:]):
             raise ValueError(f"{text!r}: a query expression must come last")
+        if queries and "{?" in text and "?" in text[:text.index("{?")]:
+            raise ValueError(f"{text!r}: a URI has one '?'; behind it write {{&name}} in place of {{?name}}")
         for before, after in zip(self._parts, self._parts[1:]):
             if isinstance(before, _Expression) and isinstance(after, _Expression) and _is_unclear(before, after):
                 raise ValueError(f"{text!r}: put text between two expressions, so that it is clear where the first one ends")

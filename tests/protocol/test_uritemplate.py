@@ -43,6 +43,7 @@ def test_expansion(text, uri):
     ("{|a}", r"'\|a'"), ("{!a}", "'!a'"), ("{é}", "'é'"), ("{ a}", "' a'"),
     ("{a*}", "served only in"), ("{?a*}", "served only in"), ("{/a*,b}", "served only in"), ("{/a**}", r"'a\*\*'"),
     ("{a,b}", "one variable for each"), ("{+a,b}", "one variable for each"), ("{#a,b}", "one variable for each"),
+    ("x?y{?a}", r"one '\?'; behind it write {&name}"),
     ("{a}{a}", "put text between|comes twice"), ("{a}/{a}", "'a' comes twice"), ("{/a,a}", "'a' comes twice"),
     ("{?q}x", "must come last"), ("{?q}{/a}", "must come last"), ("{&q}/{a}", "must come last"),
     ("{a}{b}", "put text between"), ("{/a}{b}", "put text between"), ("{a}{+b}", "put text between"),
