@@ -4,7 +4,7 @@ PYTHON ?= python3
 
 SECONDS ?= 60
 
-.PHONY: test cover fuzz lint types map docs bench vendor-check build release clean
+.PHONY: test cover fuzz lint types map docs bench soak vendor-check build release clean
 
 test:
 	$(PYTHON) -m pytest
@@ -33,6 +33,10 @@ docs:
 
 bench:
 	$(PYTHON) -m benchmarks
+
+# An hour, at half a core; nothing may grow. ARGUMENTS are those of benchmarks/soak/__main__.py.
+soak:
+	$(PYTHON) -m benchmarks.soak $(ARGUMENTS)
 
 vendor-check:
 	$(PYTHON) -m pytest tests/test_vendored.py tests/test_imports.py tests/test_rooms.py

@@ -1,0 +1,187 @@
+"""One run of the soak: starts the server and the jobs, samples the processes, and looks at the end for what is left."""
+
+import collections
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Callable, Counter, Dict, List, Optional, Sequence, Tuple
+
+import psutil
+
+from .jobs import JOBS
+from .place import MARK, ROOT, Job, Place, Step
+from .proxy import CuttingProxy
+from .samples import Samples, Watched
+
+__all__ = ["Run"]
+
+#: Seconds that one step of a job, and the end of everything, may take; far more than they need.
+LIMIT = 120.0
+#: Errors whose text is kept.
+MOST_ERRORS = 50
+
+
+class Run:
+    """Starts everything with :meth:`start`; :meth:`look` takes samples; :meth:`stop` ends it, also when the start failed.
+
+    :param folder: for logs.
+    :param names: the jobs whose names contain one of these.
+    :param kept: seconds that the server keeps what clients do not come back for.
+    """
+
+    def __init__(self, folder: Path, names: Sequence[str], kept: float) -> None:
+        self._folder = folder
+        self._kept = kept
+        self.jobs = [job for job in JOBS if any(name in job.name for name in names)]
+        self.samples = Samples()
+        #: Guards the fields below.
+        self._lock = threading.Lock()
+        self.steps: Counter[str] = collections.Counter()
+        self.failed: Counter[str] = collections.Counter()
+        self.errors: List[str] = []
+        #: When the job's step began that is not over yet.
+        self._busy: Dict[str, float] = {}
+        self._watched: Dict[str, Watched] = {}
+        #: CPU seconds of the processes at the end.
+        self.cpu = 0.0
+        self._stopping = threading.Event()
+        self._threads: List[threading.Thread] = []
+        self._begun = time.monotonic()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._begun
+
+    # --- start ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the server and the jobs."""
+        self._driver_before = self._driver_holds()
+        log = self._folder / "server.log"
+        with open(log, "wb") as stderr:
+            self._server = subprocess.Popen(
+                [sys.executable, "-m", "benchmarks.soak.server", "http", str(self._kept)], cwd=str(ROOT),
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, encoding="utf-8")
+        assert self._server.stdout is not None
+        url = self._server.stdout.readline().strip()
+        if not url:
+            self._server.kill()
+            raise RuntimeError(f"the server did not start:\n{log.read_text('utf-8')}")
+        self._proxy = CuttingProxy(url, MARK.encode())
+        self._watch("server", self._server.pid, str(log))
+        self._watch("driver", os.getpid(), "")
+        self._server_before = self._watched["server"].held()
+        place = Place(url, self._proxy.url, self._folder, self._watch, self._note)
+        self._begun = time.monotonic()
+        for job in self.jobs:
+            # It ends with stop(), and blocks on the server's answers and on the pause between two steps.
+            thread = threading.Thread(target=self._work, args=(job, place), name=f"soak {job.name}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _watch(self, name: str, pid: int, log: str) -> None:
+        # A job that failed opens its connection again: the new process takes the old one's place.
+        with self._lock:
+            self._watched[name] = Watched(name, pid, log)
+
+    def _note(self, name: str, value: float) -> None:
+        with self._lock:
+            self.samples.add(name, self.elapsed, value)
+
+    # --- the jobs ---------------------------------------------------------------------------------------------------
+
+    def _work(self, job: Job, place: Place) -> None:
+        while not self._stopping.is_set():
+            self._busy[job.name] = time.monotonic()
+            try:
+                with job.open(place) as step:
+                    self._repeat(job, step)
+                    self._busy[job.name] = time.monotonic()  # the end of the block closes the job's client
+            except Exception:
+                self._fail(job.name, traceback.format_exc())
+                self._pause(job, time.monotonic() + job.every)
+        self._busy.pop(job.name, None)
+
+    def _repeat(self, job: Job, step: Step) -> None:
+        due = time.monotonic() + random.uniform(0, job.every)
+        while not self._pause(job, due):
+            self._busy[job.name] = time.monotonic()
+            step()
+            with self._lock:
+                self.steps[job.name] += 1
+            due = max(due + job.every, time.monotonic())
+
+    def _pause(self, job: Job, until: float) -> bool:
+        self._busy.pop(job.name, None)
+        return self._stopping.wait(max(0.0, until - time.monotonic()))
+
+    def _fail(self, what: str, text: str) -> None:
+        with self._lock:
+            self.failed[what] += 1
+            if len(self.errors) < MOST_ERRORS:
+                self.errors.append(f"{what}, after {self.elapsed:.0f} s: {text}")
+
+    # --- samples ----------------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Take a sample of each process, and note the jobs that hang."""
+        with self._lock:
+            for watched in self._watched.values():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    watched.look(self.samples, self.elapsed)
+            self.samples.add("driver: children", self.elapsed, len(psutil.Process().children()))
+        for name, since in list(self._busy.items()):
+            if time.monotonic() - since > LIMIT:
+                self._busy.pop(name, None)
+                self._fail(name, f"it hangs: a step takes more than {LIMIT:.0f} s")
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End the jobs and the server, and note what is left of them as errors."""
+        self._stopping.set()
+        until = time.monotonic() + LIMIT
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+            if thread.is_alive():
+                self._fail(thread.name, "it did not end")
+        if "server" in self._watched:
+            with contextlib.suppress(psutil.NoSuchProcess):  # its status says why
+                self.cpu = sum(self._watched[name].cpu() for name in ("server", "driver"))
+                self._settle("the server", self._watched["server"].held, self._server_before)
+            self._end_server()
+        here = psutil.Process()
+        self._settle("the driver", self._driver_holds, self._driver_before)
+        if here.children():
+            self._fail("the driver", f"children are left: {here.children()}")
+
+    def _end_server(self) -> None:
+        self._proxy.close()
+        assert self._server.stdin is not None and self._server.stdout is not None
+        self._server.stdin.close()
+        try:
+            status: Optional[int] = self._server.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            self._server.kill()
+            status = self._server.wait()
+        self._server.stdout.close()
+        if status != 0:
+            self._fail("the server", f"it ended with status {status}")
+
+    def _driver_holds(self) -> Tuple[int, int]:
+        return psutil.Process().num_fds(), threading.active_count()
+
+    def _settle(self, name: str, held: Callable[[], Tuple[int, int]], before: Tuple[int, int]) -> None:
+        until = time.monotonic() + LIMIT
+        while any(now > then for now, then in zip(held(), before)):
+            if time.monotonic() > until:
+                self._fail(name, f"it holds {held()} descriptors and threads, {before} before the jobs")
+                return
+            time.sleep(0.2)

@@ -1,0 +1,139 @@
+"""The soak works: every job runs, faults of the server are found, and a rise is told from noise; hours are ``make soak``."""
+
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+#: The soak waits half a minute at its end, until the idle threads of the pools have ended.
+LIMIT = 115
+posix_only = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
+
+
+@pytest.fixture(autouse=True)
+def checkout_on_the_path(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+@posix_only
+def test_every_job_runs_and_nothing_is_left(tmp_path):
+    report = tmp_path / "report.json"
+    command = [sys.executable, "-m", "benchmarks.soak", "--minutes", "0.15", "--leaks", "--report", str(report)]
+    ran = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT, encoding="utf-8")
+    assert ran.returncode == 0, ran.stdout[-6000:]
+    told = json.loads(report.read_text("utf-8"))
+    slow = {job.name for job in import_module("benchmarks.soak.jobs").JOBS if job.every > 5}
+    assert told["failed"] == {} and told["errors"] == []
+    assert [name for name, steps in told["steps"].items() if not steps and name not in slow] == []
+    watched = {name.partition(": ")[0] for name in told["samples"] if ": " in name}
+    assert watched == {"server", "driver", "child, handshake", "child, sessionless"}
+
+
+# --- drift ----------------------------------------------------------------------------------------------------
+
+
+def drift(values, allowed=0.02, grain=0.0):
+    samples = [(float(moment), value) for moment, value in enumerate(values)]
+    return import_module("benchmarks.soak.drift").drift_of("memory", "MiB", samples, 0.0, len(values), allowed, grain)
+
+
+@pytest.mark.parametrize("growth, flat", [(0.0, True), (0.0001, True), (0.0006, False), (-0.01, True)])
+def test_a_steady_rise_is_found_in_noise(growth, flat):
+    noise = random.Random(1)
+    assert drift([40 * (1 + growth * n / 2 + noise.uniform(-0.05, 0.05) * (n % 2)) for n in range(300)]).flat is flat
+
+
+def test_single_peaks_are_no_rise():
+    assert drift([40 if n % 7 else 90 for n in range(300)]).flat
+    assert drift([40] * 250 + [90] * 40 + [40] * 10).flat
+
+
+@pytest.mark.parametrize("more, flat", [(0, True), (1, True), (2, False)])
+def test_one_more_of_a_thing_that_is_counted_is_no_rise(more, flat):
+    assert drift([10] * 50 + [10 + more] * 100, grain=1).flat is flat
+
+
+def test_too_few_samples_are_not_judged():
+    assert drift([1] * 12) is None
+
+
+@pytest.mark.parametrize("minutes, warm_up", [(60, 600), (30, 600), (3, 60)])
+def test_the_warm_up_is_not_judged(minutes, warm_up):
+    assert import_module("benchmarks.soak.drift").warm_up(60 * minutes) == warm_up
+
+
+# --- faults ---------------------------------------------------------------------------------------------------
+
+
+def run_of(monkeypatch, folder, name, step):
+    """A run with one job of this name and step."""
+    driver = import_module("benchmarks.soak.driver")
+    place = import_module("benchmarks.soak.place")
+
+    @contextlib.contextmanager
+    def open(place):
+        yield step
+
+    monkeypatch.setattr(driver, "JOBS", (place.Job(name, 0.01, open),))
+    return driver, driver.Run(folder, [""], 5.0)
+
+
+@posix_only
+def test_a_wrong_answer_is_an_error_and_the_job_goes_on(monkeypatch, tmp_path):
+    enough, numbers = threading.Event(), iter(range(1000))
+
+    def step():
+        n = next(numbers)
+        if n == 5:
+            enough.set()
+        if n in (1, 3):
+            raise AssertionError("wanted '4', got '5'")
+
+    _, run = run_of(monkeypatch, tmp_path, "sums", step)
+    try:
+        run.start()
+        assert enough.wait(30)
+    finally:
+        run.stop()
+    assert run.failed == {"sums": 2} and run.steps["sums"] >= 3 and "wanted '4', got '5'" in run.errors[0]
+
+
+@posix_only
+def test_a_step_that_hangs_is_an_error(monkeypatch, tmp_path):
+    begun, released = threading.Event(), threading.Event()
+
+    def step():
+        begun.set()
+        released.wait(30)
+
+    driver, run = run_of(monkeypatch, tmp_path, "sums", step)
+    monkeypatch.setattr(driver, "LIMIT", 0.0)
+    try:
+        run.start()
+        assert begun.wait(30)
+        run.look()
+    finally:
+        monkeypatch.undo()
+        released.set()
+        run.stop()
+    assert run.failed == {"sums": 1} and "hangs" in run.errors[0]
+
+
+@posix_only
+def test_a_server_that_dies_is_an_error(monkeypatch, tmp_path):
+    _, run = run_of(monkeypatch, tmp_path, "sums", lambda: None)
+    try:
+        run.start()
+        run._server.kill()
+        run._server.wait(30)
+    finally:
+        run.stop()
+    assert run.failed["the server"] == 1 and "status -9" in run.errors[0]
