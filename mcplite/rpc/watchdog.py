@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Callable
 
-from .faults import FaultLog
+from .tracing import FaultLog
 
 __all__ = ["Watchdog"]
 

@@ -19,8 +19,8 @@ import threading
 import time
 from typing import Callable, Dict, List, Optional, Set
 
-from ...rpc.faults import FaultLog
 from ...rpc.threads import Workers
+from ...rpc.tracing import FaultLog
 from ...rpc.watchdog import Watchdog
 from ..http.messages import do_nothing
 from .connection import Connection

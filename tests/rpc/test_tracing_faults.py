@@ -3,7 +3,7 @@
 import logging
 import time
 
-from mcplite.rpc.faults import FaultLog
+from mcplite.rpc.tracing import FaultLog
 
 
 class Clock:
