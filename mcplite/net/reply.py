@@ -129,4 +129,5 @@ class Reply:
         """End the response; its connection is closed if the body was not read to its end. Idempotent."""
         if not self._over:
             self._over = True
+            self._exchange.detach()  # an interrupt must not strike a socket that is closed
             self._raw.close()

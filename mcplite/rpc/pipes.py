@@ -3,8 +3,19 @@
 A read waits in ``poll`` for data, for a wake-up or for the end of the other process, so that a
 caller can read with a deadline, and another thread can interrupt it. Where pipes
 cannot be polled (Windows) the channel is not ``interruptible`` and reads block.
+
+The rule for descriptors, here and wherever two threads may touch one: the number of a closed descriptor belongs to the
+next file that any thread opens, so a late read or write would take from that file, or damage it. Therefore
+
+- each descriptor is written and closed under one lock, or is used by one thread, which closes it when it leaves;
+- a thread that ends a connection notes the end, wakes that thread, and closes the descriptor itself only if that thread is
+  not inside;
+- the number is replaced when it is closed, so that a second close finds nothing.
+
+A socket object keeps the rule by itself but for an instant inside its calls: its number is -1 once it is closed.
 """
 
+import errno
 import os
 import select
 import threading
@@ -22,28 +33,37 @@ __all__ = ["PipeChannel"]
 _CHUNK_BYTES = 65536
 #: Seconds after which a writer that waits for a full pipe checks whether the channel was closed.
 _SLICE_SECONDS = 0.2
+#: Faults of the system that pass, and how often in a row they are waited out.
+_PASSING = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.ENOBUFS})
+_MOST_PASSING = 20
+_PASSING_SECONDS = 0.05
 
 
 class PipeChannel(Channel):
     """Carries messages as lines over a pair of descriptors, which the channel owns and closes.
 
     :param read_fd: where messages come from.
-    :param write_fd: where messages go; set non-blocking first if ``nonblocking`` is true.
+    :param write_fd: where messages go; set non-blocking before, writes can time out.
     :param name: how errors name the peer.
     :param line_limit: bytes that one incoming message may have.
     :param watch_fd: becomes readable when the other process ends (a pidfd); None for none.
-    :param nonblocking: whether the write end does not block, so that writes can time out.
     """
 
     def __init__(self, read_fd: int, write_fd: int, *, name: str, line_limit: int,
-                 watch_fd: Optional[int] = None, nonblocking: bool = False) -> None:
+                 watch_fd: Optional[int] = None) -> None:
         self.name = name
         self._read_fd, self._write_fd, self._watch_fd = read_fd, write_fd, watch_fd
-        self._nonblocking = nonblocking
         self._lines = LineBuffer(line_limit)
         self._closed = False
-        #: Guards the one transition of ``_closed``; held for an assignment.
-        self._close_lock = threading.Lock()
+        #: Guards ``_closed``, ``_read_side`` and the wake-up pipe's write end; held for an assignment, for the one byte of a
+        #: wake-up, and while that end is closed. A signal handler may wake in the middle of a wake-up, so it can be nested.
+        self._close_lock = threading.RLock()
+        #: Whether a thread is inside :meth:`read`; it closes what it reads if the channel is closed meanwhile.
+        self._reading = False
+        #: What that thread uses; empty once it is closed.
+        self._read_side = [fd for fd in (read_fd, watch_fd) if fd is not None]
+        #: Set when the write end is to be closed, by the thread that ends a write if one is in progress.
+        self._input_over = False
         self._ended: Optional[ConnectionClosed] = None
         #: Keeps one message whole on the descriptor; held while it is written.
         self._write_lock = threading.Lock()
@@ -61,6 +81,7 @@ class PipeChannel(Channel):
                     poll.register(fd, select.POLLIN)
 
             self._poll = poll
+            self._read_side.append(self._wake_read)
 
     @property
     def buffered(self) -> bool:
@@ -73,44 +94,58 @@ class PipeChannel(Channel):
     def read(self, timeout: Optional[float] = None) -> Optional[bytes]:
         lines = self._lines
         deadline: Optional[Deadline] = None
-        while True:
-            line = lines.first()
-            if lines.oversize and lines.take_oversize():
-                raise ProtocolError(f"{self.name} sent a line of more than {lines.limit} bytes; it was dropped")
-            if line is not None:
-                return line
-            if lines.ended and self._ended is None:
-                self._ended = self.closed_error()
-            if self._closed:
-                raise ConnectionClosed(f"the connection to {self.name} was closed on this side")
-            if self._ended is not None:
-                raise self._ended
-            if self._poll is not None:
-                if timeout is not None:
-                    # One deadline for all chunks: otherwise a peer that sends byte by byte could keep a caller without limit.
-                    if deadline is None:
-                        deadline = Deadline(timeout)
-                    else:
-                        timeout = deadline.remaining() or 0.0
-                ready = self._poll.poll(None if timeout is None else timeout * 1000)
-                if not ready:
-                    return None
-                if len(ready) > 1 or ready[0][0] != self._read_fd:
-                    fds = [fd for fd, _ in ready]
-                    if self._wake_read in fds:
-                        self._drain_wake()
-                        return None
-                    if self._read_fd not in fds:
-                        # The process has ended and its pipe is empty, though a grandchild may hold it open (REL-03).
-                        self._ended = self.closed_error()
+        faults = 0
+        self._reading = True
+        try:
+            while True:
+                line = lines.first()
+                if lines.oversize and lines.take_oversize():
+                    raise ProtocolError(f"{self.name} sent a line of more than {lines.limit} bytes; it was dropped")
+                if line is not None:
+                    return line
+                if lines.ended and self._ended is None:
+                    self._ended = self.closed_error()
+                if self._closed:
+                    raise ConnectionClosed(f"the connection to {self.name} was closed on this side")
+                if self._ended is not None:
+                    raise self._ended
+                try:
+                    if self._poll is not None:
+                        if timeout is not None:
+                            # One deadline for all chunks: otherwise a peer that sends byte by byte could keep a caller
+                            # without limit.
+                            if deadline is None:
+                                deadline = Deadline(timeout)
+                            else:
+                                timeout = deadline.remaining() or 0.0
+                        ready = self._poll.poll(None if timeout is None else timeout * 1000)
+                        if not ready:
+                            return None
+                        if len(ready) > 1 or ready[0][0] != self._read_fd:
+                            fds = [fd for fd, _ in ready]
+                            if self._wake_read in fds:
+                                if self._closed:
+                                    continue
+                                self._drain_wake()
+                                return None
+                            if self._read_fd not in fds:
+                                # The process has ended and its pipe is empty, though a grandchild may hold it open (REL-03).
+                                self._ended = self.closed_error()
+                                continue
+                    # One call into C: a signal handler that raises on this thread (Ctrl-C in a caller that
+                    # reads its own response) runs before or after it, so no byte is taken and then lost.
+                    lines.arrived.extend(map(os.read, (self._read_fd,), (_CHUNK_BYTES,)))
+                except OSError as error:
+                    faults += 1
+                    if error.errno in _PASSING and faults < _MOST_PASSING:
+                        time.sleep(_PASSING_SECONDS)
                         continue
-            try:
-                # One call into C: a signal handler that raises on this thread (Ctrl-C in a caller that
-                # reads its own response) runs before or after it, so no byte is taken and then lost.
-                lines.arrived.extend(map(os.read, (self._read_fd,), (_CHUNK_BYTES,)))
-            except OSError as error:
-                self._ended = self.closed_error()
-                self._ended.__cause__ = error
+                    self._ended = self.closed_error()
+                    self._ended.__cause__ = error
+        finally:
+            self._reading = False
+            if self._closed:
+                self._close_read_side()
 
     def consume(self) -> None:
         self._lines.drop()
@@ -130,6 +165,8 @@ class PipeChannel(Channel):
             raise
         finally:
             self._write_lock.release()
+            if self._input_over:
+                self.close_input(0)
 
     def _flush(self, deadline: Optional[Deadline]) -> None:
         # Called with the write lock held. The number of bytes written is stored inside the same call into C,
@@ -170,14 +207,13 @@ class PipeChannel(Channel):
             time.sleep(min(pause, 0.01))
 
     def wake(self) -> None:
-        if self.interruptible and not self._closed:
-            try:
-                os.write(self._wake_write, b"\0")
-            except BlockingIOError:
-                return  # the pipe is full: the reader has pending wake-ups already
-            except OSError:
+        if self.interruptible:
+            with self._close_lock:
                 if not self._closed:
-                    raise
+                    try:
+                        os.write(self._wake_write, b"\0")
+                    except BlockingIOError:
+                        return  # the pipe is full: the reader has pending wake-ups already
 
     def _drain_wake(self) -> None:
         try:
@@ -188,11 +224,13 @@ class PipeChannel(Channel):
     def close_input(self, timeout: float) -> None:
         """Close the write end: the peer reads the end of its input.
 
-        :param timeout: seconds to wait for a write in progress.
+        :param timeout: seconds to wait for a write in progress; one that takes longer closes the write end when it is over.
         """
+        self._input_over = True
         locked = self._write_lock.acquire(timeout=timeout)
         try:
-            if self._write_fd >= 0 and (locked or not self._nonblocking):
+            # Where reads cannot be interrupted (Windows), writes cannot either: closing is all that can end them.
+            if self._write_fd >= 0 and (locked or not self.interruptible):
                 fd, self._write_fd = self._write_fd, -1
                 os.close(fd)
         finally:
@@ -200,15 +238,19 @@ class PipeChannel(Channel):
                 self._write_lock.release()
 
     def close(self) -> None:
-        """Close every descriptor; no thread may be inside :meth:`read` any more."""
+        """Close every descriptor, those in use by another thread as soon as it has left."""
         with self._close_lock:
             if self._closed:
                 return
             self._closed = True
+            if self.interruptible:
+                os.close(self._wake_write)  # which wakes the thread that reads, and cannot be missed
         self.close_input(timeout=2 * _SLICE_SECONDS)
-        os.close(self._read_fd)
-        if self._watch_fd is not None:
-            os.close(self._watch_fd)
-        if self.interruptible:
-            os.close(self._wake_read)
-            os.close(self._wake_write)
+        if not (self._reading and self.interruptible):
+            self._close_read_side()
+
+    def _close_read_side(self) -> None:
+        with self._close_lock:
+            fds, self._read_side = self._read_side, []
+        for fd in fds:
+            os.close(fd)

@@ -21,7 +21,7 @@ class Pair:
         self.read_fd, theirs_out = os.pipe()
         theirs_in, self.write_fd = os.pipe()
         ours_in, ours_out = self.read_fd, self.write_fd
-        if options.get("nonblocking"):
+        if options.pop("nonblocking", False):
             os.set_blocking(ours_out, False)
         self.channel = PipeChannel(ours_in, ours_out, name="them", line_limit=options.pop("line_limit", 1 << 20), **options)
         self.theirs_out, self.theirs_in = theirs_out, theirs_in

@@ -62,12 +62,11 @@ class ChildChannel(PipeChannel):
         self._once = threading.Lock()
         self._closer: Optional[int] = None
         self._done = threading.Event()
-        nonblocking = hasattr(os, "set_blocking")  # Windows cannot, before Python 3.12
-        if nonblocking:
+        if hasattr(os, "set_blocking"):  # Windows cannot, before Python 3.12
             os.set_blocking(child.stdin, False)
         try:
             super().__init__(child.stdout, child.stdin, name=child.name, line_limit=line_limit,
-                             watch_fd=child.exit_fd, nonblocking=nonblocking)
+                             watch_fd=child.exit_fd)
         except BaseException:
             child.kill()
             for fd in (child.stdin, child.stdout, child.exit_fd):
@@ -186,6 +185,8 @@ class ChildChannel(PipeChannel):
         """
         self.name = f"{self.name}, which belongs to process {self._child.owner},"
         self._closed = True
+        self._read_side = []  # closed below
+        self._close_lock = threading.RLock()
         self._write_lock = threading.Lock()
         self._once = threading.Lock()
         self._once.acquire()

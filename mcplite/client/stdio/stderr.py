@@ -98,7 +98,7 @@ class StderrPump:
         self._fd = fd
         self._sink = sink
         self._name = name
-        #: Guards ``_tail``; held while a chunk is added or the tail is copied.
+        #: Guards ``_tail`` and ``_stop_write``; held while a chunk is added or the tail is copied, and for an assignment.
         self._lock = threading.Lock()
         self._tail = bytearray()
         self._finished = threading.Event()
@@ -129,8 +129,9 @@ class StderrPump:
 
     def stop(self, timeout: float) -> None:
         """Make the thread read what has arrived, and end; wait for it up to *timeout* seconds."""
-        if self._stop_write >= 0:
+        with self._lock:
             fd, self._stop_write = self._stop_write, -1
+        if fd >= 0:
             os.close(fd)
         if threading.get_ident() != self._thread.ident:
             self._finished.wait(timeout)

@@ -6,6 +6,7 @@
 import logging
 import select
 import socket
+import threading
 from typing import Callable, Optional
 
 from ..http.messages import do_nothing
@@ -36,6 +37,9 @@ class ClientSocket:
         self.sock = sock
         self.remote = remote
         self._write_seconds = write_seconds
+        #: Held by what another thread may do to the socket, and while it is closed: a socket that was just closed must
+        #: not be shut down, since its number may belong to another by then.
+        self._lock = threading.Lock()
         self._timeout: Optional[float] = -1.0
         #: Bytes that were received and not used yet.
         self.buffer = bytearray()
@@ -129,13 +133,15 @@ class ClientSocket:
     def shut(self, how: int) -> None:
         """Shut down one direction or both, from any thread: a blocked read or write returns."""
         try:
-            self.sock.shutdown(how)
+            with self._lock:
+                self.sock.shutdown(how)
         except OSError as error:
             _log.debug("the connection of %s was closed already: %s", self.remote, error)
 
     def close(self) -> None:
         """Close the socket; idempotent."""
-        self.sock.close()
+        with self._lock:
+            self.sock.close()
 
 
 def _readable(sock: socket.socket) -> bool:
