@@ -52,7 +52,6 @@ TESTED_ELSEWHERE = {
     "rpc/interfaces": "abstract classes: test_channels.py and test_reading.py",
     "server/catalog/checks": "tests/server/catalog/test_registry.py, through registration",
     "server/functions/nodes": "dataclasses: test_schemas.py and test_scalars.py",
-    "server/handling/back_channel": "tests/server/handling/test_asker.py",
     "server/http/legacy_sse": "tests/behaviour, over HTTP with SSE, and tests/client/http/test_legacy_sse.py",
     "server/runtime/states": "tests/server/handling/test_replay.py and tests/fuzz/test_states.py",
     "server/runtime/waiting": "tests/server/handling/test_wait.py",

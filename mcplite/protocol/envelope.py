@@ -12,7 +12,7 @@ from ..errors import InvalidParams, ProtocolError, UnsupportedVersion
 from ..revisions import JUNE_2025, NOVEMBER_2025, Revision
 from ..types import ClientCapabilities, Implementation
 from . import codec
-from .jsonio import memory_size
+from .jsonio import first_members
 
 __all__ = [
     "Envelope", "LOG_LEVEL", "SERVER_INFO", "SUBSCRIPTION", "VERSION", "bounded_capabilities", "bounded_info",
@@ -170,20 +170,9 @@ def bounded_capabilities(declared: ClientCapabilities) -> ClientCapabilities:
         flags: Optional[Dict[str, Any]] = getattr(declared, field.name)
         known = _KNOWN_FLAGS.get(field.name)
         if flags is not None:
-            kept[field.name] = _first_settings(flags) if known is None else {
+            kept[field.name] = first_members(flags, _MAX_SETTINGS) if known is None else {
                 name: flags[name] if isinstance(flags[name], bool) else {} for name in known if name in flags}
     return ClientCapabilities(**kept)
-
-
-def _first_settings(settings: Dict[str, Any]) -> Dict[str, Any]:
-    left = _MAX_SETTINGS
-    kept: Dict[str, Any] = {}
-    for name, value in settings.items():
-        left -= memory_size([name, value], left)
-        if left < 0:
-            break
-        kept[name] = value
-    return kept
 
 
 def claims(params: Optional[Mapping[str, Any]]) -> bool:

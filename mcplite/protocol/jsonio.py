@@ -13,7 +13,8 @@ from typing import Any, Callable, Dict, List, Tuple
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR
 
-__all__ = ["DEFAULT_LIMITS", "DuplicateKey", "JSONLimits", "TooLarge", "TooMany", "encode_json", "load", "memory_size"]
+__all__ = ["DEFAULT_LIMITS", "DuplicateKey", "JSONLimits", "TooLarge", "TooMany", "encode_json", "first_members", "load",
+           "memory_size"]
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,18 @@ def memory_size(value: Any, most: int) -> int:
         elif type(item) is list:
             waiting.extend(item)
     return size
+
+
+def first_members(value: Dict[str, Any], most: int) -> Dict[str, Any]:
+    """Return the first members of an object, as many as take *most* bytes of memory."""
+    left = most
+    kept: Dict[str, Any] = {}
+    for name, item in value.items():
+        left -= memory_size([name, item], left)
+        if left < 0:
+            break
+        kept[name] = item
+    return kept
 
 
 # --- writing --------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .base64url import base64url_decode, base64url_encode
 
-__all__ = ["Journal", "bound_to", "digest", "open_sealed", "seal"]
+__all__ = ["Journal", "bound_to", "digest", "open_sealed", "request_params", "seal"]
 
 _DIGEST = 32
 
@@ -57,8 +57,12 @@ def digest(value: Any) -> str:
 
 def bound_to(server: str, principal: Optional[str], method: str, params: Mapping[str, Any]) -> str:
     """Return the context that a state is bound to: server, principal, method and params (MRTR-14, MRTR-16)."""
-    return digest([server, principal, method,
-                   {name: value for name, value in params.items() if name not in _RETRY_PARAMS}])
+    return digest([server, principal, method, request_params(params)])
+
+
+def request_params(params: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return the params that a request and its retries have in common."""
+    return {name: value for name, value in params.items() if name not in _RETRY_PARAMS}
 
 
 class Journal:

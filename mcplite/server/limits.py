@@ -27,9 +27,12 @@ class Limits:
     queued: int = 4096
     #: Seconds to wait for the answer to a question to the client's user; people answer slowly.
     ask_seconds: float = 600.0
-    #: Handlers that wait for a client to return with answers (from July 2026 on), each on a thread. One more is refused.
+    #: Handlers that wait for the answers of their clients, each on a thread: over HTTP, and in July 2026 on a pipe too. For
+    #: one more the oldest of the sender with the most is cancelled.
     waiting_calls: int = 256
-    #: The same for one principal, where clients are authenticated.
+    #: Bytes of memory that their params and threads take.
+    waiting_bytes: int = 32 << 20
+    #: Those of one principal from July 2026 on, where clients are authenticated; for one more its oldest is cancelled.
     waiting_per_principal: int = 32
     #: Seconds that such a handler waits; the user may need time to think. In a fleet: how long a requestState is valid.
     waiting_seconds: float = 600.0

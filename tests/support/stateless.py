@@ -98,12 +98,12 @@ class Web(Pipe):
         self.endpoint = make_endpoint(mcp.runtime, **options)
         self.status = None
 
-    def respond(self, request, principal=None, **changed):
+    def respond(self, request, principal=None, network="", **changed):
         body = encode(request)
         given = {**headers(request), **{name.replace("_", "-"): value for name, value in changed.items()}}
         return self.endpoint.handle(HTTPRequest(
             "POST", "/mcp", Headers([pair for pair in given.items() if pair[1] is not None]), read=lambda limit: body,
-            principal=principal))
+            principal=principal, network=network))
 
     def send(self, request, principal=None):
         response = self.respond(request, principal)

@@ -6,9 +6,11 @@ A module of its own because it is loaded by the first handler that asks a legacy
 from typing import Any, Dict, List, Mapping
 
 from ...errors import MissingCapability, ProtocolError
+from ...protocol.jsonio import memory_size
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
 from ...types import Root
+from ..runtime.waiting import WaitingCall
 from .asker import Asker, EncodedQuestion
 from .questions import ListRoots, Question
 from .session import KnownRoots, Session
@@ -54,6 +56,18 @@ class BackChannelAsker(Asker):
         super()._require(method, capability, mode)
 
     def _call(self, asked: EncodedQuestion) -> Dict[str, Any]:
+        incoming, session = self._incoming, self._session
+        if not session.sender:
+            return self._request(asked)  # a pipe has one client
+        # Over HTTP a client may start calls that ask and leave, as often as it likes.
+        waiting, size = session.runtime.waiting, memory_size(incoming.params, session.limits.waiting_bytes)
+        handle = waiting.add(WaitingCall(session.sender_of(incoming), size, incoming.peer, incoming.token.cancel))
+        try:
+            return self._request(asked)
+        finally:
+            waiting.remove(handle)
+
+    def _request(self, asked: EncodedQuestion) -> Dict[str, Any]:
         incoming = self._incoming
         result = self._session.peer.call(asked.method, asked.params, timeout=self._session.limits.ask_seconds,
                                          cancel=incoming.token, delivery=Delivery(incoming.outlet))

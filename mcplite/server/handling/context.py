@@ -9,6 +9,8 @@ import threading
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
+from ...protocol.jsonio import first_members
+from ...protocol.state import request_params
 from ...rpc.cancel import CancelToken
 from ...rpc.incoming import Incoming
 from ...types import (
@@ -34,6 +36,8 @@ __all__ = ["CURRENT", "Context", "LEVELS"]
 
 #: The syslog levels, least urgent first (LOG-02).
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+#: Bytes of memory of the params that a context keeps while its handler waits.
+_SHORT_PARAMS = 4096
 _RANK = {level: rank for rank, level in enumerate(LEVELS)}
 
 #: The context of the handler that runs on this thread; read by the logging handler.
@@ -149,6 +153,16 @@ class Context:
         """Answer a later request instead: the client has sent it with the answers to a question."""
         incoming.take_over(self.incoming)
         self.session, self.incoming = session, incoming
+        self.params = {name: value for name, value in incoming.params.items() if name not in ("inputResponses", "requestState")}
+
+    def forget_request(self) -> None:
+        """Keep of the request no more than its short params, while the handler waits for the client's next request.
+
+        That request brings the same params again.
+        """
+        incoming = self.incoming
+        self.params = incoming.params = first_members(request_params(incoming.params), _SHORT_PARAMS)
+        self.session.forget_request()
 
     # --- cancellation -----------------------------------------------------------------------------
 

@@ -203,6 +203,7 @@ def _get_prompt(context: Context, target: Target) -> Result:
         raise InvalidParams(f"Unknown prompt: {name[:200]}{suggestions(name, known)}")
     arguments = _strings(params, "arguments")
     kwargs = _bind_arguments(lambda: entry.function.bind(arguments))
+    del params  # a handler may wait for minutes, and the context forgets them then
 
     def get() -> GetPromptResult:
         value = call_until_complete(context, entry.function, kwargs)

@@ -106,6 +106,9 @@ class Session:
         facts: Optional[RequestFacts] = incoming.facts
         return self.sender if facts is None else facts.sender
 
+    def forget_request(self) -> None:
+        """Keep of the present request no more than a session keeps of its client, while a handler waits."""
+
     def throttle(self) -> Throttle:
         """Return a new throttle for the progress or the log messages of one request."""
         rate = self.limits.messages_per_second

@@ -52,6 +52,7 @@ def run_tool(context: Context, target: Target) -> Dict[str, Any]:
         if context.session.revision.bad_arguments == "error":
             raise InvalidParams(text) from error
         return _error(context, text)
+    del params, arguments  # a handler may wait for minutes, and the context forgets them then
     if entry.timeout is None:
         return _run(context, name, function, kwargs)
     text = f"Tool {name} did not finish within {entry.timeout:g} s"

@@ -10,7 +10,8 @@ import time
 from typing import Any, Dict, Mapping, Optional
 
 from ...errors import Cancelled
-from ...protocol.state import bound_to
+from ...protocol.jsonio import memory_size
+from ...protocol.state import bound_to, request_params
 from ...rpc.incoming import Incoming
 from ..runtime.waiting import WaitingCall
 from .asker import Asker, EncodedQuestion, input_required, read_answers
@@ -71,9 +72,11 @@ class _Suspension:
         """
         context = self._context
         incoming, session, token = context.incoming, context.session, context.token
-        waiting = session.runtime.waiting
-        handle = waiting.add(WaitingCall(_request_digest(session, incoming), session.owner, incoming.peer, self._read,
-                                         self._continue_handler, token.cancel))
+        waiting, most = session.runtime.waiting, session.limits.waiting_bytes
+        handle = waiting.add(WaitingCall(
+            session.sender_of(incoming), memory_size(request_params(incoming.params), most), incoming.peer, self._cancel,
+            session.owner, _request_digest(session, incoming), self._read, self._continue_handler))
+        context.forget_request()
         uncancel = token.add_callback(self._woken.set)
         try:
             if session.peer.closed:
@@ -86,12 +89,16 @@ class _Suspension:
             uncancel()
             left = waiting.remove(handle)
         if not left:
-            self._woken.wait()  # the client has returned at this moment, and its thread is about to continue this one
+            self._woken.wait()  # by the thread of a client that has returned at this moment, or needs the room
         elif not token.cancelled:
             token.cancel("the client did not come back with the answers to its questions")
         if token.cancelled or self._answers is None:
             raise Cancelled(token.reason)
         return self._answers
+
+    def _cancel(self, reason: str) -> None:
+        self._context.token.cancel(reason)
+        self._woken.set()
 
     def _read(self, responses: Mapping[str, Any]) -> Dict[str, Any]:
         return read_answers(self._asked, responses)

@@ -10,8 +10,12 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from ...errors import SERVER_BUSY, InvalidParams, RemoteError
 from ..limits import Limits
+from ..shares import Shares
 
 __all__ = ["WaitingCall", "WaitingCalls", "refused_state"]
+
+#: Bytes that the thread of a waiting handler takes.
+_THREAD_BYTES = 32_768
 
 
 def refused_state() -> InvalidParams:
@@ -22,33 +26,46 @@ def refused_state() -> InvalidParams:
     return InvalidParams("Invalid or expired requestState: send the request again without it")
 
 
+def _read_nothing(responses: Dict[str, Any]) -> Dict[str, Any]:
+    raise refused_state()
+
+
+def _continue_nothing(session: Any, incoming: Any, answers: Dict[str, Any]) -> None:
+    raise refused_state()
+
+
 class WaitingCall(NamedTuple):
     """One handler that waits for its client.
 
-    :param bound: a digest of the request and the client that may use the handle.
-    :param owner: the key of the principal, for its limit; None without authentication.
+    :param sender: whose share it counts to.
+    :param size: the bytes of memory of what its request has brought.
     :param peer: the connection of the request.
+    :param cancel: called with a reason if the client cannot return, or another one needs the room.
+    :param owner: the key of the principal, for its limit; None without authentication.
+    :param bound: a digest of the request and the client that may use the handle; empty if no request may.
     :param read: converts the client's answers; raises InvalidParams if one is not valid.
     :param continue_call: called with the session, the request and the answers; continues the handler.
-    :param cancel: called with a reason if the client cannot return.
     """
 
-    bound: str
-    owner: Optional[str]
+    sender: str
+    size: int
     peer: object
-    read: Callable[[Dict[str, Any]], Dict[str, Any]]
-    continue_call: Callable[[Any, Any, Dict[str, Any]], object]
     cancel: Callable[[str], object]
+    owner: Optional[str] = None
+    bound: str = ""
+    read: Callable[[Dict[str, Any]], Dict[str, Any]] = _read_nothing
+    continue_call: Callable[[Any, Any, Dict[str, Any]], object] = _continue_nothing
 
 
 class WaitingCalls:
     """The handlers of one server that wait for their clients, by handle.
 
-    A handle can be used once (MRTR-17).
+    A handle can be used once (MRTR-17). At a limit the oldest waiting handler of the sender with the most is cancelled.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._shares: "Shares[str]" = Shares(limits.waiting_calls, limits.waiting_bytes)
         #: Guards ``_calls``; held for dictionary operations only.
         self._lock = threading.Lock()
         self._calls: Dict[str, WaitingCall] = {}
@@ -59,19 +76,32 @@ class WaitingCalls:
     def add(self, call: WaitingCall) -> str:
         """Add a call and return its handle.
 
-        :raises RemoteError: too many wait already.
+        :raises RemoteError: what it keeps is larger than all waiting calls together may be.
         """
         handle = secrets.token_urlsafe(24)
         with self._lock:
-            full = len(self._calls) >= self._limits.waiting_calls or (
-                call.owner is not None and sum(other.owner == call.owner for other in self._calls.values())
-                >= self._limits.waiting_per_principal)
-            if not full:
-                self._calls[handle] = call
-        if full:
-            raise RemoteError("Server busy: too many calls wait for answers of their clients; try again later",
-                              code=SERVER_BUSY)
+            # Before its share is counted: from then on another thread may remove it.
+            self._calls[handle] = call
+            going = self._beyond_principal(call.owner)
+        evicted = self._shares.add(handle, call.sender, call.size + _THREAD_BYTES)
+        if evicted is None:
+            self.remove(handle)
+            raise RemoteError("Server busy: the arguments of this call are too large to be kept until its questions are"
+                              " answered", code=SERVER_BUSY)
+        for old in going + evicted:
+            with self._lock:
+                gone = self._calls.pop(old, None)
+            self._shares.remove(old)
+            if gone is not None:
+                gone.cancel("the server needed the room for the questions of other calls")
         return handle
+
+    def _beyond_principal(self, owner: Optional[str]) -> List[str]:
+        """Return the oldest handles of a principal, as many as it has too many."""
+        if owner is None:
+            return []
+        handles = [handle for handle, call in self._calls.items() if call.owner == owner]
+        return handles[:max(0, len(handles) - self._limits.waiting_per_principal)]
 
     def find(self, handle: str, bound: str) -> Optional[WaitingCall]:
         """Return the call of a handle, if this request may use it; it stays in the table."""
@@ -81,7 +111,9 @@ class WaitingCalls:
     def remove(self, handle: str) -> bool:
         """Remove a handle; False if it was removed before."""
         with self._lock:
-            return self._calls.pop(handle, None) is not None
+            removed = self._calls.pop(handle, None) is not None
+        self._shares.remove(handle)
+        return removed
 
     def cancel(self, peer: object, reason: str) -> None:
         """Cancel the calls of a connection that has ended."""

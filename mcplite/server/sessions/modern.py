@@ -96,6 +96,10 @@ class ModernSession(Session):
     def client_capabilities(self) -> ClientCapabilities:  # type: ignore[override]
         return bounded_capabilities(self._envelope.capabilities)
 
+    def forget_request(self) -> None:
+        self._envelope.forget_meta()
+        self.given = _NOTHING
+
     def wants_log(self, level: str) -> bool:
         wanted = self._envelope.log_level
         return wanted is not None and rank(level) >= rank(wanted)

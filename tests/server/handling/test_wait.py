@@ -232,25 +232,82 @@ def test_a_handler_is_cancelled_if_its_client_does_not_return():
     web.close()
 
 
-def test_the_limit_of_waiting_calls():
+def test_above_the_limit_of_waiting_calls_the_oldest_is_cancelled():
     desk = Desk(waiting_calls=2)
     web = Web(desk.mcp)
-    states = [web.result(book()) for _ in range(2)]
-    assert web.error(book())["code"] == SERVER_BUSY and web.status == 503
-    assert desk.ended.get(timeout=LIMIT) is mcplite.RemoteError
-    second = web.result(again(book(), states[0]))
-    assert web.result(again(book(), second))["resultType"] == "complete"
-    assert web.result(book())["resultType"] == "input_required"
+    states = [web.result(book()) for _ in range(3)]
+    assert desk.ended.get(timeout=LIMIT) is mcplite.Cancelled and len(desk.mcp.runtime.waiting) == 2
+    assert web.error(again(book(), states[0])) == REFUSED
+    for state in states[1:]:
+        second = web.result(again(book(), state))
+        assert web.result(again(book(), second))["resultType"] == "complete"
     web.close()
 
 
-def test_the_limit_of_waiting_calls_of_one_principal():
+def test_one_sender_cannot_keep_all_waiting_calls_from_others():
+    desk = Desk(waiting_calls=4)
+    web = Web(desk.mcp)
+    first = web.send(book(), principal=BOB)[0]["result"]
+    for _ in range(20):
+        assert web.send(book(), principal=ADA)[0]["result"]["resultType"] == "input_required"
+    second = web.send(again(book(), first), principal=BOB)[0]["result"]
+    assert web.send(again(book(), second), principal=BOB)[0]["result"]["resultType"] == "complete"
+    for _ in range(17):
+        assert desk.ended.get(timeout=LIMIT) is mcplite.Cancelled
+    assert len(desk.mcp.runtime.waiting) == 3
+    web.close()
+
+
+def test_above_the_limit_of_one_principal_its_oldest_is_cancelled():
     desk = Desk(waiting_per_principal=1)
     web = Web(desk.mcp)
-    assert "result" in web.send(book(), principal=ADA)[0]
-    assert web.send(book(), principal=ADA)[0]["error"]["code"] == SERVER_BUSY
-    assert "result" in web.send(book(), principal=BOB)[0]
-    assert "result" in web.send(book())[0] and "result" in web.send(book())[0]
+    others = [web.send(book(), principal=BOB)[0], web.send(book())[0], web.send(book())[0]]
+    states = [web.send(book(), principal=ADA)[0]["result"] for _ in range(2)]
+    assert desk.ended.get(timeout=LIMIT) is mcplite.Cancelled
+    assert web.send(again(book(), states[0]), principal=ADA)[0]["error"] == REFUSED
+    assert "result" in web.send(again(book(), states[1]), principal=ADA)[0]
+    assert all("result" in other for other in others) and len(desk.mcp.runtime.waiting) == 4
+    web.close()
+
+
+def test_waiting_calls_take_a_limited_amount_of_memory():
+    desk = Desk(waiting_bytes=1_000_000)
+    web = Web(desk.mcp)
+    requests = [call("book", {"guest": letter * 300_000}, capabilities=ASKED) for letter in "abcdef"]
+    states = [web.result(request) for request in requests]
+    for _ in range(4):
+        assert desk.ended.get(timeout=LIMIT) is mcplite.Cancelled
+    assert len(desk.mcp.runtime.waiting) == 2
+    second = web.result(again(requests[-1], states[-1]))
+    assert web.result(again(requests[-1], second))["content"][0]["text"].startswith("fff")
+    assert web.error(call("book", {"guest": "x" * 1_000_001}, capabilities=ASKED))["code"] == SERVER_BUSY and web.status == 503
+    assert desk.ended.get(timeout=LIMIT) is mcplite.RemoteError
+    web.close()
+
+
+def test_a_waiting_call_keeps_short_params_and_no_metadata():
+    desk, long = Desk(), "x" * 100_000
+    contexts = []
+
+    def remember(context, proceed):
+        contexts.append((context, dict(context.params), context.meta))
+        result = proceed()
+        contexts.append((context, dict(context.params), context.meta))
+        return result
+
+    mcp = mcplite.Server("desk", middleware=[remember])
+    mcp.add_tool(desk.mcp.registry.get("tools", "other").function.function, name="other")
+    web = Web(mcp)
+    for guest, kept in (("Ada", {"name": "other", "arguments": {"guest": "Ada"}}), (long, {"name": "other"})):
+        request = call("other", {"guest": guest}, info={"name": long, "version": "1"}, more=long,
+                       capabilities={"elicitation": {}})
+        first = web.result(request)
+        context, params, meta = contexts.pop()
+        assert params["arguments"] == {"guest": guest} and meta["more"] == long
+        assert context.params == context.incoming.params == kept and context.meta == {}
+        assert context.client_info.name == "x" * 256 and context.can_elicit
+        assert web.result(again(request, first))["content"][0]["text"] == "accept"
+        assert contexts.pop() == (context, params, meta), "the client's next request brings them again"
     web.close()
 
 
