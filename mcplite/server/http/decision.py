@@ -35,10 +35,11 @@ class Preflight:
 
 @dataclass
 class StartSession:
-    """Start a session with this ``initialize`` request."""
+    """Start a session with this ``initialize`` request, or start ``session`` over."""
 
     data: bytes
     message: jsonrpc.Message
+    session: Optional[HTTPSession] = None
     #: Only requests that may need an entry are looked up.
     target = None
 
@@ -236,7 +237,8 @@ def _decide_post(request: HTTPRequest, rules: Rules) -> Decision:
     if rules.modern and (not rules.legacy or named.modern or kind is jsonrpc.Request and (
             envelopes.claims(message.params) or named.session is None and message.method in rules.modern_methods)):
         return _decide_sessionless(request, data, message, rules)
-    if kind is jsonrpc.Request and message.method == "initialize" and named.session is None:
+    initializes = kind is jsonrpc.Request and message.method == "initialize"
+    if initializes and (named.session is None or rules.mode == "stateless"):
         refused = _version(named, rules)
         return refused if isinstance(refused, Rejection) else StartSession(data, message)
     session: Optional[HTTPSession] = None
@@ -251,6 +253,8 @@ def _decide_post(request: HTTPRequest, rules: Rules) -> Decision:
         if isinstance(described, Rejection):
             return replace(described, id=id)
         client, revision = described, described.revision
+    if initializes:
+        return StartSession(data, message, session)
     if kind is jsonrpc.Request:
         return ServeInSession(data, message, session, client, rules.resolve(message.method, message.params))
     if kind is not jsonrpc.Batch:

@@ -194,6 +194,8 @@ class Endpoint:
     # --- POST -------------------------------------------------------------------------------------------
 
     def _start_session(self, request: HTTPRequest, decision: StartSession) -> HTTPResponse:
+        if decision.session is not None:
+            return self._start_over(request, decision, decision.session)
         self.enter()
         headers: List[Tuple[str, str]] = []
         persistent = self._rules.sessions
@@ -217,6 +219,13 @@ class Endpoint:
         if not kept:
             opened.end("the session was for one message")  # a refused initialize leaves no session behind (SEC-53)
         return self._answered(stream, headers)
+
+    def _start_over(self, request: HTTPRequest, decision: StartSession, session: HTTPSession) -> HTTPResponse:
+        stream = EventStream(session.streams)
+        session.peer.receive(decision.data, decision.message, stream,
+                             facts=RequestFacts(request.principal, None, request.sender))
+        session.streams.priming = session.session.revision.priming_event
+        return self._answered(stream, [("Mcp-Session-Id", session.id)])
 
     def _serve_in_session(self, request: HTTPRequest, decision: ServeInSession) -> HTTPResponse:
         session = decision.session

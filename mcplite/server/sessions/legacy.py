@@ -35,6 +35,9 @@ _STATEFUL_METHODS = frozenset({"logging/setLevel", "resources/subscribe", "resou
 class LegacySession(Session, OpenSession, MessageHandler):
     """One client of the handshake era, from its ``initialize`` to the end of its connection.
 
+    A second ``initialize`` starts it over: the client's description, the revision, the log level, the subscriptions and
+    the roots are those of the new handshake. Requests in progress go on.
+
     Its state is the client's own: nothing of it is shared with another session (LOG-05, SAFE-16).
     """
 
@@ -211,8 +214,8 @@ class LegacySession(Session, OpenSession, MessageHandler):
     # --- the handshake ----------------------------------------------------------------------------------
 
     def _initialize(self, incoming: Incoming) -> None:
-        if self.agreed is not None:
-            incoming.fail(INVALID_REQUEST, "this session is initialized already")
+        if incoming.batch is not None:
+            incoming.fail(INVALID_REQUEST, "'initialize' must not be in an array of messages")
             return
         params = incoming.params
         asked = params.get("protocolVersion")
@@ -228,12 +231,27 @@ class LegacySession(Session, OpenSession, MessageHandler):
         revision = find_revision(asked)
         if revision is None or revision.modern:
             revision = NEWEST_LEGACY  # LIFE-10, LIFE-11
+        if self.agreed is not None:
+            self._start_over()
         self.client_capabilities, self.client_info = capabilities, info
         self._declare()
         result = self._catalog.describe(revision, self.persistent)
         self.revision = self.agreed = revision
         _log.info("client %.200r speaks %s", info.name, revision)
         incoming.respond(result)
+
+    def _start_over(self) -> None:
+        """Forget the state of the client so far, which has sent another ``initialize``.
+
+        It may be another client of the same bridge. Requests in progress go on and are answered, since the one who sent them
+        may still wait.
+        """
+        with self._lock:
+            self._ready = False
+            self._level = _DEFAULT_LEVEL
+            self._subscriptions, self._subscribed_bytes = {}, 0
+        self._roots.forget()
+        _log.info("a client begins the session again")
 
     def _declare(self) -> None:
         self._declared = {kind for kind in ("tools", "resources", "prompts") if self._catalog.offers(kind)}

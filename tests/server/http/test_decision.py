@@ -137,7 +137,7 @@ def test_bodies_that_are_not_messages(body, status, close):
 
 
 @pytest.mark.parametrize("given, body, kind", [
-    (JSON, INITIALIZE, StartSession), (IN_SESSION, INITIALIZE, ServeInSession), (IN_SESSION, PING, ServeInSession),
+    (JSON, INITIALIZE, StartSession), (IN_SESSION, PING, ServeInSession),
     (IN_SESSION, NOTIFICATION, AcceptMessage), (IN_SESSION, RESPONSE, AcceptMessage),
     ({**IN_SESSION, "MCP-Protocol-Version": NEWEST_LEGACY.name}, PING, ServeInSession),
 ])
@@ -145,6 +145,19 @@ def test_messages_of_a_session(given, body, kind):
     decided = decide("POST", given, body)
     assert type(decided) is kind
     assert kind is StartSession or decided.session.revision is NEWEST_LEGACY and decided.client is None
+
+
+@pytest.mark.parametrize("mode", ["sessions", "self-contained", "stateless"])
+def test_a_second_initialize_starts_the_session_over(mode):
+    decided = decide("POST", IN_SESSION, INITIALIZE, mode=mode)
+    assert type(decided) is StartSession
+    # Only a stored session lasts: the other modes begin a new one.
+    assert (decided.session is not None) == (mode == "sessions")
+    unknown = decide("POST", {**JSON, "Mcp-Session-Id": "unknown"}, INITIALIZE, mode=mode)
+    if mode == "stateless":
+        assert type(unknown) is StartSession
+    else:
+        assert (unknown.status, unknown.id) == (404, INITIALIZE["id"])
 
 
 @pytest.mark.parametrize("given, body, status, id", [

@@ -468,6 +468,33 @@ def test_a_question_without_a_session_fails_with_advice():
     endpoint.close(0.1)
 
 
+def test_a_second_initialize_within_a_session(endpoint):
+    # As the official SDK for Python has it: the session is the same, its client and revision are those of the new handshake.
+    client = Client(endpoint, STREAMABLE[0])
+    again = client.send(opening(STREAMABLE[-1], elicitation={}))
+    assert again.status == 200 and body(again)["result"]["protocolVersion"] == STREAMABLE[-1]
+    assert header(again, "Mcp-Session-Id") == client.headers["mcp_session_id"]
+    assert client.send({"jsonrpc": "2.0", "method": "notifications/initialized"}).status == 202
+    assert body(client.send(ask_tool("can")))["result"]["structuredContent"] == {"result": True}
+    stream = client.send(ask_tool("report", token=1))
+    assert events(stream, 1)[0][1] is None, "the empty event of the new revision"
+    refused = client.send(call("initialize"))
+    assert refused.status == 200 and body(refused)["error"]["code"] == -32602
+    assert client.send(opening(), mcp_session_id="x" * 40).status == 404
+    assert client.send(opening(STREAMABLE[-1]), mcp_protocol_version=STREAMABLE[1]).status == 400  # HDR-08
+    assert body(client.send(ask_tool("add", {"a": 1, "b": 2})))["result"]["structuredContent"] == {"result": 3}
+
+
+def test_a_second_initialize_within_a_fleet_gives_another_session_id():
+    endpoint = make(mcplite.Server("fleet", fleet=True, state_keys=[KEY]))
+    client = Client(endpoint)
+    again = client.send(opening(elicitation={}))
+    assert again.status == 200 and header(again, "Mcp-Session-Id") not in (None, client.headers["mcp_session_id"])
+    client.headers["mcp_session_id"] = header(again, "Mcp-Session-Id")
+    assert body(client.send(call("ping")))["result"] == {}
+    endpoint.close(0.1)
+
+
 def test_any_process_of_a_fleet_serves_any_client():
     one, two = (make(mcplite.Server("fleet", fleet=True, state_keys=[KEY])) for _ in range(2))
     client = Client(one, principal="ada", elicitation={})

@@ -44,9 +44,81 @@ def test_before_the_handshake_only_ping_is_answered(connect, server):
     assert client.result("ping") == {}
     assert client.error("tools/list")["code"] == -32600
     client.initialize()
-    assert client.error("initialize", {"protocolVersion": NAMES[-1], "capabilities": {},
-                                       "clientInfo": {"name": "x", "version": "1"}})["code"] == -32600
     assert client.result("ping") == {}
+
+
+def handshake(name, revision=NAMES[-1], **capabilities):
+    return {"protocolVersion": revision, "capabilities": capabilities, "clientInfo": {"name": name, "version": "1"}}
+
+
+def test_a_second_handshake_starts_the_session_over(connect, server):
+    # A bridge may make a handshake of its own and pass on its client's; and it may have several clients.
+    seen = []
+
+    @server.tool()
+    def look(ctx: Context) -> list:
+        ctx.debug("looking")
+        seen.append((ctx.session.client_info.name, ctx.can_elicit, [root.uri for root in ctx.list_roots()]))
+        return []
+
+    server.add_resource("note://one", lambda: "1", name="note")
+    client = connect(server, revision=None)
+    client.result("initialize", handshake("bridge", NAMES[1], roots={}))
+    client.notify("notifications/initialized")
+    client.result("logging/setLevel", {"level": "debug"})
+    client.result("resources/subscribe", {"uri": "note://one"})
+
+    def look_with_roots(uri):
+        id = client.start("tools/call", {"name": "look"})
+        asked = client.request_from_server()
+        assert asked["method"] == "roots/list"
+        client.respond(asked, {"roots": [{"uri": uri}]})
+        client.answer(id)
+
+    look_with_roots("file:///one")
+    assert [message["params"]["data"] for message in client.others] == ["looking"]
+    client.others.clear()
+
+    result = client.result("initialize", handshake("client", NAMES[3], roots={}, elicitation={}))
+    assert result["protocolVersion"] == NAMES[3]
+    server.add_tool(lambda: 1, name="new")  # the handshake is not complete, so the client is told nothing
+    assert client.result("ping") == {} and client.others == []
+    client.notify("notifications/initialized")
+    server.resource_updated("note://one")
+    look_with_roots("file:///two")
+    assert client.others == [], "the log level and the subscription are those of the client before"
+    assert seen == [("bridge", False, ["file:///one"]), ("client", True, ["file:///two"])]
+    assert len(server.sessions) == 1
+    client.result("resources/subscribe", {"uri": "note://one"})
+    server.resource_updated("note://one")
+    assert client.receive()["params"] == {"uri": "note://one"}
+
+
+def test_a_request_in_progress_is_answered_after_a_second_handshake(connect, server):
+    inside, go = threading.Event(), threading.Event()
+
+    @server.tool()
+    def slow() -> str:
+        inside.set()
+        assert go.wait(20)
+        return "done"
+
+    client = connect(server)
+    id = client.start("tools/call", {"name": "slow"})
+    assert inside.wait(20)
+    client.initialize()
+    go.set()
+    assert client.answer(id)["result"]["content"][0]["text"] == "done"
+
+
+def test_a_second_handshake_that_is_refused_changes_nothing(connect, server):
+    client = connect(server, NAMES[2])
+    client.result("logging/setLevel", {"level": "error"})
+    session, = server.sessions
+    for params in ({}, {**handshake("x"), "capabilities": None}):
+        assert client.error("initialize", params)["code"] == -32602
+    assert session.initialized and session.revision.name == NAMES[2] and session.client_info.name == "raw"
+    assert session.wants_log("error") and not session.wants_log("info")
 
 
 def test_an_empty_server_declares_nothing(connect, server):
@@ -178,7 +250,7 @@ def test_batches_are_answered_only_where_they_exist(connect, server):
             client.send([{"jsonrpc": "2.0", "method": "notifications/x"}])
             client.send([])
             assert client.receive()["error"]["code"] == -32600
-            client.send([{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}])
+            client.send([{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": handshake("x")}])
             assert client.receive()[0]["error"]["code"] == -32600
         else:
             assert answer["error"]["code"] == -32600 and answer.get("id") is None
