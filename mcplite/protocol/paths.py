@@ -17,8 +17,8 @@ def safe_join(root: str, relative: str) -> str:
     """Return the real path of *relative* below *root* (RSRC-23).
 
     It refuses ``..`` in any spelling, absolute paths, drive letters, NUL, names that Windows takes for devices or
-    silently changes, and symbolic links that lead outside. The returned path is the one that was checked, so that
-    check and use cannot differ.
+    silently changes, and symbolic links that lead outside. Links are resolved in the path that is returned. Another program
+    may put new ones there before the path is used; a server's files are opened without following those.
 
     :param relative: with ``/`` between names; percent escapes are decoded by the caller.
     :raises ValueError: the path leaves *root* or cannot be trusted to stay.

@@ -323,7 +323,7 @@ class Server:
 
     def add_directory(self, uri: str, path: str, *, name: Optional[str] = None, title: Optional[str] = None,
                       description: Optional[str] = None, scopes: Scopes = ()) -> None:
-        """Serve the files below a directory; nothing outside of it can be read (RSRC-23).
+        """Serve the files below a directory, up to ``Limits.file_bytes`` each; nothing outside of it can be read (RSRC-23).
 
         :param uri: of the directory, such as ``file:///srv/maps``.
         :param path: of the directory on this machine.
@@ -335,7 +335,7 @@ class Server:
         """
         from .catalog.directory import Directory
 
-        directory = Directory(uri, path)
+        directory = Directory(uri, path, self.limits.file_bytes)
         template = uri.rstrip("/") + "/{+path}"
         self.add_resource(template, directory.read, name=name or directory.name, title=title,
                           description=description or f"Files below {uri}", scopes=scopes)

@@ -4,11 +4,11 @@
 """
 
 import os
-from typing import Any, List
+from typing import Any
 
-from ...errors import RegistrationError, ResourceNotFound
-from ...protocol.paths import safe_join
+from ...errors import InvalidParams, RegistrationError, ResourceNotFound
 from ...types import TextResourceContents
+from .files import FileTooLarge, NotBelow, read_below
 
 __all__ = ["Directory"]
 
@@ -18,10 +18,12 @@ class Directory:
 
     :param uri: of the directory.
     :param path: of the directory on this machine.
+    :param limit: bytes that a file may have to be read.
     :raises RegistrationError: there is no such directory.
     """
 
-    def __init__(self, uri: str, path: str) -> None:
+    def __init__(self, uri: str, path: str, limit: int) -> None:
+        self._limit = limit
         self._uri = uri.rstrip("/")
         self._root = os.path.abspath(path)
         if not os.path.isdir(self._root):
@@ -29,24 +31,24 @@ class Directory:
         self.name = os.path.basename(self._root) or "files"
 
     def read(self, path: str) -> Any:
-        """Return a file's contents, or a listing for a directory."""
+        """Return a file's contents, or a listing for a directory.
+
+        :raises ResourceNotFound: there is no such file below the directory, or it may not be read.
+        :raises InvalidParams: it is larger than the server reads.
+        """
+        uri = f"{self._uri}/{path}"
         try:
-            target = safe_join(self._root, path)
-        except ValueError as error:
-            raise ResourceNotFound(f"Resource not found: {self._uri}/{path[:200]}",
-                                   data={"uri": f"{self._uri}/{path}"}) from error
-        if os.path.isdir(target):
-            names: List[str] = sorted(name + ("/" if os.path.isdir(os.path.join(target, name)) else "")
-                                      for name in os.listdir(target))
+            found = read_below(self._root, path, self._limit)
+        except NotBelow:
+            raise ResourceNotFound(f"Resource not found: {self._uri}/{path[:200]}", data={"uri": uri}) from None
+        except FileTooLarge as error:
+            raise InvalidParams(f"{self._uri}/{path[:200]} has {error.size} bytes; this server reads files of up to"
+                                f" {self._limit} bytes", data={"uri": uri, "size": error.size, "limit": self._limit}) from None
+        if isinstance(found, list):
             # A file name that is not valid text would not be valid JSON for strict readers.
-            text = "\n".join(names).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-            return [TextResourceContents(uri=f"{self._uri}/{path}", mime_type="inode/directory", text=text)]
-        if not os.path.isfile(target):
-            raise ResourceNotFound(f"Resource not found: {self._uri}/{path[:200]}",
-                                   data={"uri": f"{self._uri}/{path}"})
-        with open(target, "rb") as file:
-            data = file.read()
+            text = "\n".join(found).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+            return [TextResourceContents(uri=uri, mime_type="inode/directory", text=text)]
         try:
-            return data.decode("utf-8")
+            return found.decode("utf-8")
         except UnicodeDecodeError:
-            return data
+            return found

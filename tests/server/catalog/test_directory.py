@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from mcplite.errors import RegistrationError, ResourceNotFound
+from mcplite.errors import InvalidParams, RegistrationError, ResourceNotFound
 from mcplite.server.catalog.directory import Directory
 
 
@@ -18,7 +18,7 @@ def maps(tmp_path):
     (root / "c.bin").write_bytes(b"\xff\0")
     (root / "empty").write_bytes(b"")
     (tmp_path / "secret").write_text("secret")
-    return Directory("file:///srv/maps/", str(root))
+    return Directory("file:///srv/maps/", str(root), 1000)
 
 
 @pytest.mark.parametrize("path, content", [("a.txt", "text"), ("north/b.txt", "grüße"), ("c.bin", b"\xff\0"), ("empty", ""),
@@ -73,11 +73,11 @@ def test_names_that_are_not_utf8_can_be_listed(maps, tmp_path):
 @pytest.mark.parametrize("path", ["no such place", __file__])
 def test_the_directory_must_exist(path):
     with pytest.raises(RegistrationError, match=r"^add_directory\('file:///x'\): .* is not a directory$"):
-        Directory("file:///x", path)
+        Directory("file:///x", path, 1000)
 
 
 def test_its_name_is_the_folders(maps):
-    assert maps.name == "maps" and Directory("file:///", os.path.abspath(os.sep)).name == "files"
+    assert maps.name == "maps" and Directory("file:///", os.path.abspath(os.sep), 1000).name == "files"
 
 
 def test_it_is_served_by_a_template(connect, server, maps, tmp_path):
@@ -88,3 +88,31 @@ def test_it_is_served_by_a_template(connect, server, maps, tmp_path):
     assert client.result("resources/read", {"uri": "file:///srv/maps/north/b.txt"})["contents"][0]["text"] == "grüße"
     for uri in ("file:///srv/maps/../secret", "file:///srv/maps/%2e%2e/secret", "file:///srv/maps/x"):
         assert "error" in client.ask("resources/read", {"uri": uri})
+
+
+def test_a_file_over_the_limit_is_refused_with_its_size(maps, tmp_path):
+    (tmp_path / "maps" / "large").write_bytes(b"x" * 1001)
+    (tmp_path / "maps" / "fits").write_bytes(b"x" * 1000)
+    with pytest.raises(InvalidParams, match=r"^file:///srv/maps/large has 1001 bytes; this server reads files of up to 1000"):
+        maps.read("large")
+    assert maps.read("fits") == "x" * 1000
+
+
+def test_the_limit_is_the_servers(tmp_path):
+    import mcplite
+
+    (tmp_path / "a").write_bytes(b"12345")
+    server = mcplite.Server("small", limits=mcplite.Limits(file_bytes=4))
+    server.add_directory("file:///a", str(tmp_path))
+    with mcplite.connect(server) as client, pytest.raises(InvalidParams, match="up to 4 bytes"):
+        client.read_resource("file:///a/a")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX only")
+def test_an_error_of_the_system_on_the_way_is_no_traceback(maps, tmp_path, monkeypatch):
+    def refuse(path):
+        raise OSError(40, "Too many levels of symbolic links")
+
+    monkeypatch.setattr(os.path, "realpath", refuse)
+    with pytest.raises(ResourceNotFound):
+        maps.read("a.txt")

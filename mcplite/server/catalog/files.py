@@ -1,0 +1,174 @@
+"""Reads a file or a listing below a directory, whatever happens to links and names meanwhile.
+
+:class:`~.directory.Directory` uses it. A path that was checked may lead elsewhere a moment later, when another program has
+replaced a name by a link, so what is checked here is the file that was opened.
+"""
+
+import errno
+import os
+import stat
+import sys
+from typing import Iterator, List, Union
+
+from ...protocol.paths import safe_join
+
+__all__ = ["FileTooLarge", "NotBelow", "read_below"]
+
+#: Names that change between the check and the opening are looked at again, so often.
+_ATTEMPTS = 3
+#: What the system says of a path that leads to no file of ours.
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.EINVAL,
+                     errno.EISDIR, errno.ENXIO, errno.ENODEV})
+
+
+class NotBelow(Exception):
+    """There is no such file or directory below the directory, or none that may be read."""
+
+
+class FileTooLarge(Exception):
+    """The file has more bytes than are read.
+
+    :param size: its size in bytes, as far as it is known.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"the file has {size} bytes")
+        self.size = size
+
+
+def read_below(root: str, relative: str, limit: int) -> Union[bytes, List[str]]:
+    """Return a file's bytes, or the sorted names in a directory; those of directories end with a slash.
+
+    Links that stay below *root* are followed.
+
+    :param relative: with ``/`` between names.
+    :param limit: bytes that the file may have.
+    :raises NotBelow: there is no such regular file or directory below *root*, or it may not be read.
+    :raises FileTooLarge: it has more bytes.
+    :raises OSError: the system fails: it has no descriptor left, or the disk cannot be read.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            real_root = os.path.realpath(root)
+            return _read(real_root, safe_join(real_root, relative), limit)
+        except (ValueError, NotBelow) as error:
+            raise NotBelow(relative[:200]) from error
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                raise
+            # A name may have become a link since it was resolved, as an update by renaming does.
+            if attempt == _ATTEMPTS - 1 or error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                raise NotBelow(relative[:200]) from error
+    raise NotBelow(relative[:200])
+
+
+def _contents(fd: int, limit: int) -> bytes:
+    """Return what an open file holds."""
+    size = os.fstat(fd).st_size
+    if size > limit:
+        raise FileTooLarge(size)
+    with open(fd, "rb", closefd=False) as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise FileTooLarge(len(data))  # it has grown meanwhile, or is one whose size the system does not tell
+    return data
+
+
+if sys.platform == "win32":
+    import ctypes
+    import msvcrt
+    from ctypes import wintypes
+
+    _READ, _SHARE_READ_WRITE, _OPEN_EXISTING, _DIRECTORIES_TOO = 0x80000000, 0x3, 3, 0x02000000
+    _NO_HANDLE = ctypes.c_void_p(-1).value
+    _LONGEST_PATH = 32768
+
+    def _read(real_root: str, target: str, limit: int) -> Union[bytes, List[str]]:
+        # Opened first, and compared afterwards. While it is open without FILE_SHARE_DELETE, neither it nor a directory above
+        # it can be renamed.
+        kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+        kernel.CreateFileW.restype = ctypes.c_void_p
+        kernel.CreateFileW.argtypes = [wintypes.LPCWSTR, wintypes.DWORD, wintypes.DWORD, ctypes.c_void_p, wintypes.DWORD,
+                                       wintypes.DWORD, ctypes.c_void_p]
+        kernel.GetFinalPathNameByHandleW.argtypes = [ctypes.c_void_p, wintypes.LPWSTR, wintypes.DWORD, wintypes.DWORD]
+        handle = kernel.CreateFileW(target, _READ, _SHARE_READ_WRITE, None, _OPEN_EXISTING, _DIRECTORIES_TOO, None)
+        if handle == _NO_HANDLE:
+            raise ctypes.WinError(ctypes.get_last_error())
+        fd = -1
+        try:
+            buffer = ctypes.create_unicode_buffer(_LONGEST_PATH)
+            if not kernel.GetFinalPathNameByHandleW(handle, buffer, _LONGEST_PATH, 0):
+                raise ctypes.WinError(ctypes.get_last_error())
+            if not is_below(buffer.value, real_root):
+                raise NotBelow(target)
+            if os.path.isdir(target):
+                return sorted(name + ("/" if os.path.isdir(os.path.join(target, name)) else "") for name in os.listdir(target))
+            fd = msvcrt.open_osfhandle(handle, os.O_RDONLY | os.O_BINARY)
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise NotBelow(target)
+            return _contents(fd, limit)
+        finally:
+            if fd >= 0:
+                os.close(fd)
+            else:
+                kernel.CloseHandle(ctypes.c_void_p(handle))
+
+else:
+
+    def _read(real_root: str, target: str, limit: int) -> Union[bytes, List[str]]:
+        fd = _open_below(real_root, _names(real_root, target))
+        try:
+            mode = os.fstat(fd).st_mode
+            if stat.S_ISDIR(mode):
+                return sorted(name + ("/" if _is_directory(name, fd) else "") for name in os.listdir(fd))
+            if not stat.S_ISREG(mode):
+                raise NotBelow(target)
+            return _contents(fd, limit)
+        finally:
+            os.close(fd)
+
+    def _names(real_root: str, target: str) -> List[str]:
+        relative = os.path.relpath(target, real_root)
+        return [] if relative == os.curdir else relative.split(os.sep)
+
+    def _open_below(real_root: str, names: List[str]) -> int:
+        """Open one name after another, each in the directory that was opened before, and none that is a link."""
+        # O_NONBLOCK, so that a named pipe does not wait for its other end. O_PATH needs no permission to list a directory.
+        last = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        between = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(real_root, between if names else last)
+        for name, flags in _with_flags(names, between, last):
+            try:
+                opened = os.open(name, flags, dir_fd=fd)
+            finally:
+                os.close(fd)
+            fd = opened
+        return fd
+
+    def _with_flags(names: List[str], between: int, last: int) -> Iterator["tuple[str, int]"]:
+        for position, name in enumerate(names, 1):
+            yield name, last if position == len(names) else between
+
+    def _is_directory(name: str, fd: int) -> bool:
+        try:
+            return stat.S_ISDIR(os.stat(name, dir_fd=fd).st_mode)
+        except OSError:
+            return False  # a link to nothing, or a name that is gone by now
+
+
+def is_below(final: str, real_root: str) -> bool:
+    r"""Whether a path as Windows reports it for an open file, such as ``\\?\C:\maps\a.txt``, is *real_root* or below it.
+
+    Only the text is compared: the names on the way may have changed since the file was opened.
+    """
+    plain = [_plain(path) for path in (final, real_root)]
+    return plain[0] == plain[1] or plain[0].startswith(plain[1].rstrip("\\") + "\\")
+
+
+def _plain(path: str) -> str:
+    path = path.replace("/", "\\")
+    if path.upper().startswith("\\\\?\\UNC\\"):
+        path = "\\\\" + path[8:]
+    elif path.startswith("\\\\?\\"):
+        path = path[4:]
+    return path.lower()
