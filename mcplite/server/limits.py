@@ -71,7 +71,8 @@ class Limits:
     body_seconds: float = 30.0
     #: The lowest rate of a request body, in bytes a second, after the first five seconds.
     body_rate: int = 1024
-    #: Connections at once; one more is answered with 503. A connection occupies a thread while its request takes long.
+    #: Connections at once; one more closes the one that has been idle for longest, and is answered with 503 if none is
+    #: idle. A connection occupies a thread while its request takes long.
     connections: int = 256
     #: Connections in the listening socket's queue.
     backlog: int = 128

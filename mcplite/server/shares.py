@@ -16,8 +16,6 @@ Item = TypeVar("Item", bound=Hashable)
 _PART = 4
 #: Seconds that a new item has for its first use, before it goes ahead of older ones.
 _FIRST_USE_SECONDS = 5.0
-#: Seconds after a use in which further uses are not noted, so that a use costs no lock.
-_COARSE_SECONDS = 0.1
 
 
 def sender_at(address: str) -> str:
@@ -74,7 +72,7 @@ class Shares(Generic[Item]):
     reached, the sender with the most loses an idle item: one that was never used, else the one that has been idle for
     longest. What is in use is taken only from a sender that has a quarter of the limit or more, for another that has
     less. So a single sender can have all there is, and gives way when others come; where all clients have one address,
-    behind a reverse proxy, the oldest idle item goes.
+    behind a reverse proxy, the oldest idle item goes, and where none is idle, the oldest that lasts.
 
     The caller ends what goes, without a lock of its own that this object's callers hold::
 
@@ -87,14 +85,17 @@ class Shares(Generic[Item]):
     :param most: items at once.
     :param most_bytes: of all items together; None for no limit.
     :param busy: returns whether an item is in use, so that it is not idle. Called with the lock held: it must only read.
+    :param lasting: returns whether an item in use stays so until one side ends it, such as an event stream: rather than
+        that a newcomer finds no room, the oldest of these goes. Called like *busy*.
     :param clock: returns seconds.
     """
 
-    def __init__(self, most: int, most_bytes: Optional[int] = None, busy: Callable[[Item], bool] = _never,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, most: int, most_bytes: Optional[int] = None, *, busy: Callable[[Item], bool] = _never,
+                 lasting: Callable[[Item], bool] = _never, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = most
         self._most_bytes = most_bytes
         self._busy = busy
+        self._lasting = lasting
         self._clock = clock
         #: Guards the fields below; held for dictionary work only.
         self._lock = threading.Lock()
@@ -138,7 +139,7 @@ class Shares(Generic[Item]):
         with self._lock:
             self._put(item, _KeptItem(sender, size, self._clock()))
             while self._over():
-                victim = self._choose(sender, item)
+                victim = self._choose(self._shares[sender], item)
                 if victim is None:
                     self._take(item)
                     for old, entry in reversed(taken):
@@ -161,7 +162,7 @@ class Shares(Generic[Item]):
             self._bytes += size - entry.bytes
             entry.bytes = size
             while self._over():
-                victim = self._choose(entry.sender, None)
+                victim = self._choose(self._shares[entry.sender])
                 if victim is None:
                     victim = item
                 going.append(victim)
@@ -170,10 +171,21 @@ class Shares(Generic[Item]):
                     break
         return going
 
+    def make_room(self) -> Optional[Item]:
+        """Remove the item that would go for another one, if it is idle, and return it."""
+        with self._lock:
+            victim = self._choose(None)
+            if victim is not None:
+                self._take(victim)
+            return victim
+
     def use(self, item: Item) -> None:
-        """Note that an item is used now; ignored once it was removed."""
+        """Note that an item is used now; ignored once it was removed.
+
+        What is used often need not be noted each time: a tenth of a second changes little in the order.
+        """
         entry, now = self._entries.get(item), self._clock()
-        if entry is None or (entry.used and now - entry.touched < _COARSE_SECONDS):
+        if entry is None:
             return
         with self._lock:
             if item in self._entries:
@@ -243,36 +255,52 @@ class Shares(Generic[Item]):
     def _over(self) -> bool:
         return len(self._entries) > self._most or (self._most_bytes is not None and self._bytes > self._most_bytes)
 
-    def _choose(self, sender: str, newcomer: Optional[Item]) -> Optional[Item]:
-        """Return what goes for an item of *sender*; None if nothing can."""
+    def _choose(self, own: "Optional[_Share[Item]]", newcomer: Optional[Item] = None) -> Optional[Item]:
+        """Return what goes; None if nothing can.
+
+        :param own: the share of the sender that needs the room; None if any may.
+        :param newcomer: the item that needs it, if that is new.
+        """
         by_bytes, limit = False, self._most
         if self._most_bytes is not None and self._bytes > self._most_bytes:
             by_bytes, limit = True, self._most_bytes
-        own = self._shares[sender]
         levels: Dict[int, List[_Share[Item]]] = {}
         for share in self._shares.values():
             load = share.bytes if by_bytes else share.count
-            if load >= (own.bytes if by_bytes else own.count):
+            if own is None or load >= (own.bytes if by_bytes else own.count):
                 levels.setdefault(load, []).append(share)
+        if not levels:
+            return None
+
+        def idle(item: Item, entry: _KeptItem) -> bool:
+            return item is not newcomer and (entry.bytes > 0 or not by_bytes) and not self._busy(item)
+
+        def lasting(item: Item, entry: _KeptItem) -> bool:
+            return item is not newcomer and not by_bytes and self._lasting(item)
+
+        victim = self._oldest(levels, own, idle)
+        if victim is not None or own is None:
+            return victim
+        most = max(levels)
+        if own not in levels[most] and most * _PART >= limit:
+            return next((item for items in (levels[most][0].unused, levels[most][0].used) for item, entry in items.items()
+                         if entry.bytes or not by_bytes), None)
+        return self._oldest(levels, own, lasting)
+
+    def _oldest(self, levels: "Dict[int, List[_Share[Item]]]", own: "Optional[_Share[Item]]",
+                fits: Callable[[Item, _KeptItem], bool]) -> Optional[Item]:
+        """Return the oldest item that fits, of the senders with the most."""
         for load in sorted(levels, reverse=True):
             # Among equals the sender loses an item of its own, so that two of them do not take turns.
-            for shares in ([own] if own in levels[load] else [], levels[load]):
-                found = [victim for victim in (self._oldest_idle(share, newcomer, by_bytes) for share in shares)
-                         if victim is not None]
+            for shares in ([own] if own is not None and own in levels[load] else [], levels[load]):
+                found = [item for item in (self._oldest_of(share, fits) for share in shares) if item is not None]
                 if found:
                     return min(found, key=lambda item: self._entries[item].touched)
-        most = max(levels)
-        if own in levels[most] or most * _PART < limit:
-            return None
-        return next((item for items in (levels[most][0].unused, levels[most][0].used) for item, entry in items.items()
-                     if entry.bytes or not by_bytes), None)
+        return None
 
-    def _oldest_idle(self, share: "_Share[Item]", newcomer: Optional[Item], by_bytes: bool) -> Optional[Item]:
-        def oldest(items: "OrderedDict[Item, _KeptItem]") -> Optional[Item]:
-            return next((item for item, entry in items.items() if item is not newcomer
-                         and (entry.bytes or not by_bytes) and not self._busy(item)), None)
-
-        unused, used = oldest(share.unused), oldest(share.used)
+    def _oldest_of(self, share: "_Share[Item]", fits: Callable[[Item, _KeptItem], bool]) -> Optional[Item]:
+        unused, used = (next((item for item, entry in items.items() if fits(item, entry)), None)
+                        for items in (share.unused, share.used))
         if unused is None or used is None:
             return used if unused is None else unused
         waited = self._clock() - share.unused[unused].touched

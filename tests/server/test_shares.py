@@ -157,3 +157,19 @@ def test_the_idle_ones_are_named_by_how_long_they_were_not_used():
 ])
 def test_the_sender_at_an_address(address, sender):
     assert sender_at(address) == sender
+
+
+def test_what_lasts_goes_before_a_newcomer_is_refused():
+    shares = Shares(4, busy=lambda item: item != "c1", lasting=lambda item: item in ("a2", "a3"), clock=Clock())
+    for item in ("a1", "a2", "a3", "c1"):
+        shares.add(item, item[0])
+    assert shares.add("a4", "a") == ["a2"]  # not c's idle one, since c has less
+    assert shares.add("a5", "a") == ["a3"] and shares.add("a6", "a") is None
+
+
+def test_room_is_made_for_a_sender_who_is_not_known_yet():
+    shares = filled(10, "abaa", busy=lambda item: item == "a1")
+    assert shares.make_room() == "a2" and shares.make_room() == "a3" and shares.make_room() == "b1"
+    assert shares.make_room() is None and shares.items() == ["a1"]
+    assert Shares(1).make_room() is None
+

@@ -45,13 +45,16 @@ class Wire:
     """One connection.
 
     :param small: has the kernel take little before it makes the server wait.
+    :param source: the address that the client has; another one is another client to the server.
     """
 
-    def __init__(self, port, host="127.0.0.1", small=False):
+    def __init__(self, port, host="127.0.0.1", small=False, source=None):
         self.sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         self.sock.settimeout(LIMIT)
         if small:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        if source is not None:
+            self.sock.bind((source, 0))
         self.sock.connect((host, port))
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""

@@ -277,7 +277,8 @@ class Endpoint:
         stream = EventStream(self._sessionless_streams)
         # H26-10: closing the response stream cancels the call.
         stream.on_hang_up = lambda: peer.drop_incoming(id, client, "the client has closed the connection")
-        if message.method == "subscriptions/listen":
+        if message.method == "subscriptions/listen" and stream.first is not None:
+            stream.first.lasting = True
             _end_at_expiry(stream.first, request, lambda: self.runtime.subscriptions.end(peer, client))
         inline = request.inline and decision.target.may_run_inline
         peer.receive(decision.data, message, stream, inline, facts=client)
@@ -361,7 +362,7 @@ class Endpoint:
         if body is None:
             self._count_closed_stream()
             return self.error_response(Rejection(400, _EVENT_NOT_KEPT))
-        body.disconnected = request.disconnected
+        body.disconnected, body.lasting = request.disconnected, True
         _end_at_expiry(body, request)
 
         def closed() -> None:

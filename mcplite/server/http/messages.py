@@ -93,6 +93,8 @@ class StreamingBody:
 
     #: Whether the piece returned last is the final one, so that the end of the response can be sent with it.
     last: bool = False
+    #: Whether the response lasts until one side ends it, and the client begins another one then.
+    lasting: bool = False
 
     @property
     def complete(self) -> bool:

@@ -24,6 +24,8 @@ __all__ = ["HTTPSession", "SessionTable", "StreamsChannel", "create_session_for_
 
 #: Seconds between two searches for sessions that have expired.
 _SWEEP_SECONDS = 1.0
+#: Seconds after a use of a session was noted in which further ones are not.
+_NOTE_SECONDS = 0.1
 _EXPIRED = "the session has expired"
 
 
@@ -69,6 +71,8 @@ class HTTPSession:
         self.touched = now
         #: Whether the client has sent anything since the session began.
         self.used = False
+        #: When a use was last noted.
+        self.noted = now
 
     @property
     def busy(self) -> bool:
@@ -161,8 +165,10 @@ class SessionTable:
                 now - session.touched > idle_seconds and not session.busy):
             self.end(session, _EXPIRED)
             return None
-        session.used, session.touched = True, now
-        self._shares.use(session)
+        session.touched = now
+        if not session.used or now - session.noted >= _NOTE_SECONDS:
+            session.used, session.noted = True, now
+            self._shares.use(session)
         return session
 
     def end(self, session: HTTPSession, why: str) -> None:

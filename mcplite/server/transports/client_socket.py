@@ -45,6 +45,8 @@ class ClientSocket:
         self.buffer = bytearray()
         #: Whether the serving thread may block.
         self.may_block = True
+        #: Whether a whole request is being served, so that the connection is not idle; false while its body is awaited.
+        self.busy = False
         #: Called before the first operation that blocks while ``may_block`` is False.
         self.before_blocking: Callable[[], object] = do_nothing
 

@@ -33,6 +33,8 @@ _REASONS: Dict[int, str] = {status.value: status.phrase for status in HTTPStatus
 _BODILESS = frozenset({204, 304})
 #: Seconds that a thread of its own waits for the next request before the connection can be parked.
 _PARK_AFTER_SECONDS = 1.0
+#: Seconds after a response was noted in which further ones are not.
+_NOTE_SECONDS = 0.1
 Watch = Callable[[socket.socket, Callable[[], object]], Callable[[], object]]
 
 
@@ -42,6 +44,10 @@ class Parked(Exception):
 
 def _never() -> bool:
     return False
+
+
+def _ignore(connection: "Connection") -> None:
+    """The default of ``on_served``."""
 
 
 def _do_not_watch(sock: socket.socket, on_disconnect: Callable[[], object]) -> Callable[[], object]:
@@ -78,6 +84,11 @@ class Connection:
         self._may_park: Callable[[], bool] = _never
         #: Whether it waits for a request, so that closing it loses nothing.
         self.idle = True
+        #: Whether the response that is being sent lasts until one side ends it.
+        self.lasting = False
+        #: Called with this connection after a response, unless it was called a moment ago.
+        self.on_served: Callable[[Connection], object] = _ignore
+        self._noted = float("-inf")
         #: When it was parked, or last served by the leader.
         self.since = 0.0
         #: A cache, since clients repeat their headers: the last head as bytes, and parsed.
@@ -85,6 +96,11 @@ class Connection:
         self._head: Optional[RequestHead] = None
         #: A cache: the time of the last response in seconds, and as text.
         self._second, self._time = 0, ""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a whole request is being served; false while the connection waits for a head or a body."""
+        return self._client.busy
 
     def serve(self) -> bool:
         """Serve requests on this thread, which may block, until the connection can be parked (True) or is closed (False)."""
@@ -169,6 +185,7 @@ class Connection:
             self._client.send_all(_plain(error.status, str(error)))
             return False
         started = time.monotonic()
+        self._client.busy = True
         body = RequestBody(self._client, head, plan, self._limits)
         request = HTTPRequest(head.method, head.path, head.headers, head.query, read=body.read, remote=self._remote,
                               network=self.sender, port=self._port, disconnected=self._client.disconnected, inline=True)
@@ -182,6 +199,10 @@ class Connection:
             # Without the query, which may hold secrets.
             _access.info("%s %s %.200r %d %.1f ms", self._remote, head.method, head.path, response.status,
                          (time.monotonic() - started) * 1000)
+        self._client.busy = False
+        if started - self._noted >= _NOTE_SECONDS:
+            self._noted = started
+            self.on_served(self)
         return again and not self._closing()
 
     def _read_head(self) -> Optional[RequestHead]:
@@ -282,6 +303,7 @@ class Connection:
             unwatch: Callable[[], object] = do_nothing  # all pieces are there, so this does not wait for more
         else:
             self._client.allow_blocking_send()
+            self.lasting = body.lasting
             unwatch = self._watch(self._client.sock, body.stop)
         try:
             for piece in body:
@@ -295,6 +317,7 @@ class Connection:
             if chunked:
                 self._client.send_all(b"0\r\n\r\n")
         finally:
+            self.lasting = False
             unwatch()
 
     def _linger(self) -> None:

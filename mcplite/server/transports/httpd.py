@@ -11,9 +11,11 @@ import threading
 from typing import Any, List, Optional, Sequence, Set
 
 from ...protocol.http.wellknown import is_loopback
+from ...rpc.tracing import RateLog
 from ..http import make_endpoint
 from ..http.origins import LOOPBACK
 from ..runtime.runtime import Runtime
+from ..shares import Shares
 from .connection import Connection
 from .poller import Poller
 from .signals import StopRequest, stop_signals
@@ -25,6 +27,8 @@ _FULL = (b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: t
          b"Connection: close\r\n\r\ntoo many open connections\n")
 #: Seconds that connections get to send the rest of their responses when the server stops, after the handlers' grace.
 _FLUSH_SECONDS = 1.0
+#: Connections that are accepted before those that wait for a request have their turn.
+_ACCEPT_AT_ONCE = 32
 
 
 class HTTPServer:
@@ -62,9 +66,14 @@ class HTTPServer:
         #: Guards the two fields below; held for set operations only. close() waits on it for the last connection to end.
         self._changed = threading.Condition()
         self._connections: Set[Connection] = set()
+        #: Those of them that count to the limit: not those that were told to make room and have not closed yet.
+        self._shares: Shares[Connection] = Shares(self.limits.connections, busy=lambda connection: connection.busy,
+                                                  lasting=lambda connection: connection.lasting)
         #: Set under the lock above; connections read it without.
         self._closing = threading.Event()
         self._started = False
+        #: For what clients can cause.
+        self._warn = RateLog(_log, 1)
 
     @property
     def port(self) -> int:
@@ -90,15 +99,22 @@ class HTTPServer:
         self.close()
 
     def _accept(self) -> bool:
-        if not self._closing.is_set():
+        # Several at once, since each turn of the leader may bring as many that have something to say.
+        for _ in range(_ACCEPT_AT_ONCE):
+            if self._closing.is_set():
+                return True
             try:
                 sock, address = self._listener.accept()
             except BlockingIOError:
-                return True  # the client disconnected before it was accepted
+                return True  # there is no other, or its client disconnected before it was accepted
             except OSError as error:
-                # Most likely there are no free descriptors: open connections carry on, new ones wait.
-                _log.warning("no connection could be accepted: %s", error)
-                return False
+                # Most likely there are no free descriptors: the connection that has been idle for longest makes room.
+                # Without one, open connections carry on, and new ones wait.
+                self._warn.warning("no connection could be accepted: %s", error)
+                idle = self._shares.make_room()
+                if idle is not None:
+                    idle.hang_up()
+                return idle is not None
             try:
                 self._add_connection(sock, address)
             except BaseException:
@@ -109,13 +125,18 @@ class HTTPServer:
     def _add_connection(self, sock: socket.socket, address: Any) -> None:
         connection = Connection(sock, address[:2], self.endpoint.handle, self.limits,
                                 self._closing.is_set, self._poller.watch, self._port)
+        going = self._shares.add(connection, connection.sender)
         with self._changed:
-            full = len(self._connections) >= self.limits.connections or self._closing.is_set()
-            if not full:
+            accepted = going is not None and not self._closing.is_set()
+            if accepted:
                 self._connections.add(connection)
-        if full:
+        if going is None or not accepted:
+            self._shares.remove(connection)
             _refuse_connection(sock)
             return
+        for idle in going:
+            idle.hang_up()  # its thread, or the leader, notices and closes it
+        connection.on_served = self._shares.use
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:
@@ -127,6 +148,7 @@ class HTTPServer:
         return self.endpoint.sweep() or bool(self._connections)
 
     def _on_closed(self, connection: Connection) -> None:
+        self._shares.remove(connection)
         with self._changed:
             self._connections.discard(connection)
             self._changed.notify_all()

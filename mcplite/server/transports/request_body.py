@@ -54,7 +54,9 @@ class RequestBody:
         if head.version == (1, 1) and (head.headers.get("expect") or "").lower() == "100-continue" and not buffer:
             client.send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._started = time.monotonic()
+        client.busy = False
         body = self._read_chunks(limit) if plan is None else self._read_length(plan)
+        client.busy = True
         self.unread = False
         return body
 

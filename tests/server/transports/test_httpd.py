@@ -396,21 +396,91 @@ def test_expired_sessions_make_room(served):
         assert 404 in [wire.post(PING, session).status for session in old]
 
 
-def test_too_many_connections(served):
+def slow_head(made, stack):
+    return stack.enter_context(made.wire()).send(b"POST /mcp HTTP/1.1\r\n")
+
+
+def slow_body(made, stack):
+    return stack.enter_context(made.wire()).send(request(headers={"Content-Type": "application/json", "Accept": BOTH,
+                                                                  "Content-Length": "100"}) + b"{")
+
+
+def silent(made, stack):
+    return stack.enter_context(made.wire())
+
+
+def idle(made, stack):
+    wire = stack.enter_context(made.wire())
+    begin(wire)
+    return wire
+
+
+@pytest.mark.parametrize("occupy", [silent, slow_head, slow_body, idle])
+def test_connections_that_wait_for_their_client_make_room(served, occupy):
+    made = served(connections=3, idle_seconds=1000, header_seconds=1000, body_seconds=1000, body_rate=0.001)
+    with contextlib.ExitStack() as stack:
+        wires = [occupy(made, stack) for _ in range(20)]
+        with made.wire() as wire:
+            session = begin(wire)
+            assert wire.post(PING, session).status == 200
+            assert all(old.ended() for old in wires[:18])
+        assert wait_until(lambda: made.open <= 3)
+
+
+def test_a_connection_that_was_used_stays_longer_than_one_that_was_not(served):
     made = served(connections=3)
     with contextlib.ExitStack() as stack:
-        wires = [stack.enter_context(made.wire()) for _ in range(3)]
-        assert wait_until(lambda: made.open == 3)
+        used = idle(made, stack)
+        wires = [silent(made, stack) for _ in range(5)]
+        assert wires[0].ended() and used.post(initialize()).status == 200
+
+
+def test_connections_with_requests_in_progress_make_no_room_for_the_same_client(served):
+    made = served(connections=3)
+    with contextlib.ExitStack() as stack:
+        session = begin(stack.enter_context(made.wire()))
+        for number in range(3):
+            stack.enter_context(made.wire()).send(post(call("held", id=number), session))
+            made.wait_started()
         for _ in range(5):
             with made.wire() as extra:
                 reply = extra.reply()  # without being asked: the client may be slow to say what it wants
                 assert (reply.status, reply.headers["retry-after"], reply.headers["connection"]) == (503, "1", "close")
                 assert extra.ended()
-        begin(wires[0])
-        wires[1].close()
-        assert wait_until(lambda: made.open == 2)
+        made.go.set()
+        assert wait_until(lambda: not any(connection.busy for connection in made.http._open_connections()))
         with made.wire() as wire:
             begin(wire)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux has all of 127.0.0.0/8")
+def test_connections_with_requests_in_progress_make_room_for_another_client(served):
+    made = served(connections=4)
+    with contextlib.ExitStack() as stack:
+        session = begin(stack.enter_context(made.wire()))
+        wires = []
+        for number in range(4):
+            wires.append(stack.enter_context(made.wire()).send(post(call("held", id=number), session)))
+            made.wait_started()
+        with made.wire(source="127.0.0.2") as other:
+            begin(other)
+        assert wires[0].ended()
+        made.go.set()
+        assert [wire.reply().status for wire in wires[1:]] == [200, 200, 200]
+
+
+def test_streams_leave_room_for_calls(served):
+    made = served(connections=4, streams=100)
+    with contextlib.ExitStack() as stack:
+        control = stack.enter_context(made.wire())
+        streams = []
+        for _ in range(4):
+            streams.append(stack.enter_context(listen(made.port, begin(control))))
+        session = begin(stack.enter_context(made.wire()))
+        with made.wire() as wire:
+            assert wire.post(PING, session).status == 200
+        streams[0].rest()  # which ends
+        assert not made.http.endpoint.sessions.find(session, None).peer.closed
 
 
 def test_too_many_streams(served):
@@ -666,6 +736,17 @@ def test_accepting_is_retried_after_a_failure(caplog):
     assert broken.failures == []
     record, = caplog.records
     assert "no connection could be accepted" in record.getMessage() and "Too many open files" in record.getMessage()
+
+
+def test_a_connection_is_closed_for_a_new_one_when_there_are_no_descriptors():
+    with mcplite.serve(Server("tired")) as made, Wire(made.port) as idle, Wire(made.port) as used:
+        begin(used)
+        assert wait_until(lambda: len(made._connections) == 2)
+        made._listener = Broken(made._listener, [OSError(errno.EMFILE, "Too many open files")])
+        with Wire(made.port) as wire:
+            begin(wire)
+            assert idle.ended()
+        begin(used)
 
 
 def test_a_connection_without_a_thread_is_served_by_the_leader(served, monkeypatch, caplog):
