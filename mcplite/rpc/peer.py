@@ -159,6 +159,8 @@ class Peer(Caller, MessageSink):
         pending = self._pending.get(message.id) if type(message.id) is int else None
         if pending is not None:
             pending.complete(message)
+        elif self.closed:
+            _log.debug("%s sent a response after the end: %s", self.name, jsonrpc.describe(message))
         elif type(message.id) is int and self._given_up.pop(message.id, self) is None:
             _log.debug("%s sent a response to a call that was given up: %s", self.name, jsonrpc.describe(message))
         else:
@@ -191,6 +193,8 @@ class Peer(Caller, MessageSink):
             finally:
                 self._workers.release_place()
         elif not self._workers.submit(lambda: incoming.run(task)):
+            if self.closed:
+                incoming.cancel("the connection is over")  # with which the threads may have ended
             incoming.fail(SERVER_BUSY, "Server busy: too many requests are waiting; try again later")
 
     def _reject(self, invalid: jsonrpc.Invalid, batch: Optional[BatchResponses] = None,

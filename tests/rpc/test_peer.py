@@ -116,3 +116,17 @@ def test_a_shared_peer_keeps_the_ids_of_its_senders_apart(make, shared, answers)
     heard = [talk.hear() for answer in answers if answer is not None]
     assert sorted(message["result"]["who"] for message in heard) == [answer["who"] for answer in answers if answer]
     assert shared or (refused["id"] == 1 and "error" in refused)
+
+
+def test_what_arrives_after_the_end_is_neither_answered_nor_warned_about(make, caplog):
+    talk = make(serving=True)
+    outcome = talk.call("x")
+    id = talk.hear()["id"]
+    talk.peer.close()
+    assert isinstance(outcome(), ConnectionClosed)
+    talk.peer._workers.stop()
+    sent = talk.peer.counters.messages_sent
+    for data in (b'{"jsonrpc":"2.0","id":%d,"result":{}}' % id, b'{"jsonrpc":"2.0","id":5,"method":"late"}'):
+        talk.peer.receive(data, jsonrpc.parse(data), inline=False)
+    assert talk.peer.in_flight == 0 and talk.peer.counters.messages_sent == sent
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]

@@ -167,8 +167,7 @@ class Runtime:
             return list(self._sessions)
 
     def session_opened(self, session: OpenSession) -> None:
-        """Add a session, until :meth:`session_closed`."""
-        self.enter()
+        """Add a session whose opener has called :meth:`enter`, until :meth:`session_closed`."""
         with self._lock:
             self._sessions.append(session)
 

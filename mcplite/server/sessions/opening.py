@@ -41,10 +41,17 @@ def create_session(runtime: Runtime, channel: Channel, on_close: Optional[Callab
     :param persistent: whether the session outlives one message, so that its client gets notifications.
     :param may_be_sessionless: whether the channel may carry sessionless requests, too.
     """
-    session = LegacySession(runtime, on_close, persistent)
-    handler = PipeHandler(runtime, session) if may_be_sessionless or not runtime.catalog.speaks_legacy else session
-    peer = _peer(runtime, channel, handler)
-    session.peer = handler.peer = peer
+    if persistent:
+        runtime.enter()  # first: the last user of the runtime, who may leave at this moment, ends its threads
+    try:
+        session = LegacySession(runtime, on_close, persistent)
+        handler = PipeHandler(runtime, session) if may_be_sessionless or not runtime.catalog.speaks_legacy else session
+        peer = _peer(runtime, channel, handler)
+        session.peer = handler.peer = peer
+    except BaseException:
+        if persistent:
+            runtime.leave()
+        raise
     if persistent:
         runtime.session_opened(session)
     return session, peer

@@ -6,6 +6,7 @@ import pytest
 
 from mcplite.rpc.channels import MemoryChannel
 from mcplite.server import Server
+from mcplite.server.sessions import opening
 from mcplite.server.sessions.opening import create_session, create_sessionless_peer, serve_channel
 from tests.support.stateless import message
 
@@ -52,3 +53,32 @@ def test_one_peer_answers_all_clients_without_a_session(runtime):
     ours.write(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}')
     assert b'"error"' in ours.read(20)
     peer.close()
+
+
+def test_a_client_that_comes_while_the_last_one_leaves_has_threads(runtime, monkeypatch):
+    """The last client's end stops the threads, and must not stop those of a client that is just being opened."""
+    ours, theirs = MemoryChannel.pair()
+    first = serve_channel(runtime, theirs)
+    create_peer = opening._peer
+
+    def leave_meanwhile(*arguments, **options):
+        peer = create_peer(*arguments, **options)
+        first.close()
+        return peer
+
+    monkeypatch.setattr(opening, "_peer", leave_meanwhile)
+    ours, theirs = MemoryChannel.pair()
+    second = serve_channel(runtime, theirs)
+    assert second._workers.submit(lambda: None)
+    second.close()
+    assert not second._workers.submit(lambda: None)
+
+
+def test_a_client_that_cannot_be_opened_leaves_the_server(runtime, monkeypatch):
+    def fail(*arguments, **options):
+        raise MemoryError
+
+    monkeypatch.setattr(opening, "_peer", fail)
+    with pytest.raises(MemoryError):
+        create_session(runtime, MemoryChannel.pair()[0])
+    assert runtime._users == 0
