@@ -124,7 +124,8 @@ def test_what_arrives_after_the_end_is_neither_answered_nor_warned_about(make, c
     id = talk.hear()["id"]
     talk.peer.close()
     assert isinstance(outcome(), ConnectionClosed)
-    talk.peer._workers.stop()
+    talk.handler.task = lambda incoming: incoming.respond({})
+    talk.workers.stop()
     sent = talk.peer.counters.messages_sent
     for data in (b'{"jsonrpc":"2.0","id":%d,"result":{}}' % id, b'{"jsonrpc":"2.0","id":5,"method":"late"}'):
         talk.peer.receive(data, jsonrpc.parse(data), inline=False)
