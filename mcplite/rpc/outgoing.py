@@ -47,8 +47,8 @@ class Caller:
         self._next_id = 0
         self._error: Optional[Exception] = None
         self._clock = Clock()
-        #: Why the last invalid input was refused: a hint for calls that get no response.
-        self._last_invalid = ""
+        #: When the last invalid input came, and why it was refused: a hint for calls that get no response.
+        self._last_invalid = (-1.0, "")
         self.counters = Counters()
 
     @property
@@ -87,7 +87,9 @@ class Caller:
         :param max_timeout: seconds in all, whatever the progress.
         :param cancel: a token that ends the wait.
         :param on_progress: called with the params of each progress notification, on this thread, in
-            order, all of them before this method returns.
+            order, all of them before this method returns. When it is slower than they come, and more than a thousand of
+            them or a megabyte wait, the newest stands for those before it. Those that wait at the end of *max_timeout*
+            or when *cancel* is cancelled are dropped.
         :param delivery: how the request travels.
         :raises RemoteError: the peer answered with an error.
         :raises ProtocolError: the peer's response broke the rules.
@@ -150,23 +152,31 @@ class Caller:
     def _wait(self, pending: Pending, cancel: Optional[CancelToken]) -> None:
         progress = pending.progress
         while pending.outcome is None or progress:
-            if progress:
-                pending.deliver_progress()
-                continue
             # Reset before the token is checked: a cancel in between sets it again.
             pending.interrupted = False
             if cancel is not None:
                 cancel.check()
+            if progress:
+                # One at a time, since a callback may be slow and the limits hold meanwhile (REL-60).
+                if not pending.out_of_time:
+                    pending.deliver_progress()
+                elif pending.outcome is None:
+                    raise self._overdue(pending)
+                else:
+                    return
+                continue
             if self._error is not None and pending.outcome is None:
                 raise copy.copy(self._error)
             self._reading.wait(pending)
             if pending.outcome is None and not progress:
                 remaining = pending.remaining()
                 if remaining is not None and remaining <= 0:
-                    hint = f"; it did send something that is not a message: {self._last_invalid[:200]}"
-                    raise RequestTimeout(
-                        f"{self.name} did not answer {pending.method!r} (id {pending.id}) in time"
-                        f" (timeout={pending.timeout!r} s){hint if self._last_invalid else ''}")
+                    raise self._overdue(pending)
+
+    def _overdue(self, pending: Pending) -> RequestTimeout:
+        at, invalid = self._last_invalid
+        hint = f"; it did send something that is not a message: {invalid[:200]}" if at >= pending.begun else ""
+        return RequestTimeout(f"{self.name} did not answer {pending.method!r} {pending.overdue()}{hint}")
 
     def _expect_late_response(self, id: int) -> None:
         with self._lock:
@@ -181,7 +191,8 @@ class Caller:
             self._reading.interrupt(pending)
 
     def _send_cancel_notice(self, pending: Pending, error: BaseException, outlet: Optional[Outlet]) -> None:
-        reason = str(error) if isinstance(error, (Cancelled, RequestTimeout)) else "the caller was interrupted"
+        reason = (f"no answer {pending.overdue()}" if isinstance(error, RequestTimeout)
+                  else str(error) if isinstance(error, Cancelled) else "the caller was interrupted")
         notice = self._handler.cancel_notice(pending.id, reason)
         if notice is None:
             return
@@ -213,15 +224,16 @@ class Caller:
         else:
             self._channel.write_beside(data, beside, timeout)
 
-    def progress(self, token: Any, params: Dict[str, Any]) -> bool:
+    def progress(self, token: Any, params: Dict[str, Any], size: int = 0) -> bool:
         """Pass a progress notification to the call with this id; False if there is none.
 
         :param token: as the other side sent it, of any type.
+        :param size: of the message, in bytes.
         """
         pending = self._pending.get(token) if type(token) is int else None
         if pending is None or pending.progress is None:
             return False
-        pending.add_progress(params)
+        pending.add_progress(params, size)
         return True
 
     @contextlib.contextmanager

@@ -200,7 +200,7 @@ class Peer(Caller, MessageSink):
     def _reject(self, invalid: jsonrpc.Invalid, batch: Optional[BatchResponses] = None,
                 outlet: Optional[Outlet] = None) -> None:
         self.counters.refused += 1
-        self._last_invalid = invalid.message
+        self._last_invalid = self._clock.now(), invalid.message
         if invalid.answers:
             pending = self._pending.get(invalid.id) if type(invalid.id) is int else None
             if pending is not None:

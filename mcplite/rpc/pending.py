@@ -8,13 +8,15 @@ import logging
 import threading
 import time
 from collections import deque
-from typing import Any, Callable, Deque, Dict, Optional
+from typing import Any, Callable, Deque, Dict, Optional, Tuple
 
 __all__ = ["Clock", "Pending"]
 
 _log = logging.getLogger(__name__)
-#: Progress notifications that are kept for a slow callback; beyond it the oldest is dropped (SEC-38).
-_PROGRESS_LIMIT = 16_384
+#: Progress notifications, and their bytes, that are kept for a slow callback; beyond it the newest takes the place of the
+#: one before it (SEC-38). One is kept whatever its size.
+_MOST_PROGRESS = 1000
+_MOST_PROGRESS_BYTES = 1 << 20
 
 
 class Clock:
@@ -62,8 +64,8 @@ class Pending:
     :param max_timeout: seconds in all, whatever the progress; None for no such limit.
     """
 
-    __slots__ = ("id", "method", "on_progress", "progress", "clock", "timeout", "limit", "end",
-                 "beside", "outcome", "interrupted", "_event")
+    __slots__ = ("id", "method", "on_progress", "progress", "clock", "timeout", "max_timeout", "begun", "limit", "end",
+                 "beside", "outcome", "interrupted", "_progressed", "_progress_bytes", "_event")
 
     def __init__(self, id: int, method: str, clock: Clock, timeout: Optional[float],
                  max_timeout: Optional[float], on_progress: Optional[Callable[[Dict[str, Any]], object]]) -> None:
@@ -71,16 +73,22 @@ class Pending:
         self.method = method
         self.clock = clock
         self.timeout = timeout
+        self.max_timeout = max_timeout
+        #: When the call began; only with one of the two limits.
+        self.begun = 0.0
         #: When the call ends whatever the progress, and when it ends unless there is some.
         self.limit: Optional[float] = None
         self.end: Optional[float] = None
         if timeout is not None or max_timeout is not None:
-            now = clock.now()
+            now = self.begun = clock.now()
             self.limit = None if max_timeout is None else now + max_timeout
             self.end = self._end_from(now)
         self.on_progress = on_progress
-        self.progress: Optional[Deque[Dict[str, Any]]] = (
-            None if on_progress is None else deque(maxlen=_PROGRESS_LIMIT))
+        #: The progress notifications that the callback has not been given, each with its size in bytes.
+        self.progress: Optional[Deque[Tuple[Dict[str, Any], int]]] = None if on_progress is None else deque()
+        #: Whether there was any progress, and the bytes of what is kept.
+        self._progressed = False
+        self._progress_bytes = 0
         #: What goes beside the message, on a channel that carries it.
         self.beside: Any = None
         #: The message or the exception that ended the call; None while it runs.
@@ -106,21 +114,60 @@ class Pending:
         if event is not None:
             event.set()
 
-    def add_progress(self, params: Dict[str, Any]) -> None:
-        """Keep a progress notification for the callback, and restart the timeout (TIME-04)."""
-        if self.progress is not None:
-            self.progress.append(params)
-            if self.timeout is not None:
-                self.end = self._end_from(self.clock.now())
-            self.wake()
+    def add_progress(self, params: Dict[str, Any], size: int = 0) -> None:
+        """Keep a progress notification for the callback, and restart the timeout (TIME-04).
+
+        :param size: of the message, in bytes.
+        """
+        progress = self.progress
+        if progress is None:
+            return
+        if len(progress) >= _MOST_PROGRESS or self._progress_bytes + size > _MOST_PROGRESS_BYTES:
+            try:
+                self._progress_bytes -= progress.pop()[1]
+            except IndexError:
+                self._progress_bytes = 0  # the callback has been given the last one meanwhile
+        progress.append((params, size))
+        self._progress_bytes += size
+        self._progressed = True
+        if self.timeout is not None:
+            self.end = self._end_from(self.clock.now())
+        self.wake()
 
     def deliver_progress(self) -> None:
-        """Call the progress callback, on the calling thread, for everything that was kept."""
-        while self.progress and self.on_progress is not None:
-            try:
-                self.on_progress(self.progress.popleft())
-            except Exception:
-                _log.exception("the progress callback of %r failed", self.method)
+        """Call the progress callback, on the calling thread, for the oldest notification that is kept.
+
+        The timeout is about the silence of the other side, so the time that the callback takes does not count for it.
+        """
+        progress, on_progress = self.progress, self.on_progress
+        if not progress or on_progress is None:
+            return
+        try:
+            params, size = progress.popleft()
+        except IndexError:
+            return  # the reading thread is just replacing it
+        self._progress_bytes = max(self._progress_bytes - size, 0) if progress else 0
+        begun = self.clock.now()
+        left = None if self.end is None else self.end - begun
+        try:
+            on_progress(params)
+        except Exception:
+            _log.exception("the progress callback of %r failed", self.method)
+        if left is not None and self.end is not None and self.timeout is not None:
+            self.end = max(self.end, self.clock.now() + left)
+            if self.limit is not None:
+                self.end = min(self.end, self.limit)
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether ``max_timeout`` has passed."""
+        return self.limit is not None and self.clock.now() >= self.limit
+
+    def overdue(self) -> str:
+        """Return which of the limits has passed, with its value, as the end of a sentence."""
+        if self.timeout is None or (self.out_of_time and (self._progressed or self.timeout != self.max_timeout)):
+            return f"within {self.max_timeout:g} s in all (max_timeout)"
+        return f"within {self.timeout:g} s{' of its last progress' if self._progressed else ''} (timeout)"
 
     def remaining(self) -> Optional[float]:
         """Return the seconds until the call times out; None if it never does."""

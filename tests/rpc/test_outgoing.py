@@ -217,3 +217,131 @@ def test_a_message_that_is_not_json_is_not_sent(talk):
     outcome = talk.call("x")
     talk.say(reply(talk.hear(), {}))
     assert outcome() == {}
+
+
+# --- slow callbacks of progress -------------------------------------------------------------------------
+
+
+class SlowCallback:
+    """A progress callback that blocks from its second report on until the test lets it go, once for each."""
+
+    def __init__(self):
+        self.seen, self.entered, self.go = [], threading.Semaphore(0), threading.Semaphore(0)
+
+    def __call__(self, params):
+        self.seen.append(params["n"])
+        self.entered.release()
+        assert self.go.acquire(timeout=20)
+
+
+def reports(talk, id, count):
+    talk.handler.on_notification = lambda message: talk.peer.progress(id, message.params)
+    for number in range(count):
+        talk.say({"jsonrpc": "2.0", "method": "p", "params": {"n": number}})
+
+
+def arrived(talk, count):
+    end = time.monotonic() + 20
+    while talk.peer.counters.messages_received < count:
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_cancel_holds_while_progress_waits(talk, answered):
+    slow, token, id = SlowCallback(), CancelToken(), talk.peer.new_id()
+    outcome = talk.call("slow", id=id, cancel=token, on_progress=slow)
+    request = talk.hear()
+    reports(talk, id, 20)
+    assert slow.entered.acquire(timeout=20)
+    if answered:
+        talk.say(reply(request, {}))
+    token.cancel("enough")
+    slow.go.release()
+    assert isinstance(outcome(), Cancelled)
+    assert slow.seen == [0]
+
+
+def test_the_maximum_holds_while_progress_waits(talk):
+    slow, id = SlowCallback(), talk.peer.new_id()
+    outcome = talk.call("slow", id=id, timeout=20, max_timeout=1.0, on_progress=slow)
+    talk.hear()
+    reports(talk, id, 20)
+    assert slow.entered.acquire(timeout=20)
+    time.sleep(1.05)
+    slow.go.release()
+    error = outcome()
+    assert isinstance(error, RequestTimeout) and "within 1 s in all (max_timeout)" in str(error)
+    assert slow.seen == [0]
+
+
+def test_an_answer_in_time_is_returned_although_the_callback_was_slow(talk):
+    slow, id = SlowCallback(), talk.peer.new_id()
+    outcome = talk.call("slow", id=id, timeout=20, max_timeout=1.5, on_progress=slow)
+    request = talk.hear()
+    reports(talk, id, 20)
+    assert slow.entered.acquire(timeout=20)
+    talk.say(reply(request, {"done": True}))
+    arrived(talk, 21)
+    time.sleep(1.6)
+    slow.go.release()
+    assert outcome() == {"done": True}
+    assert slow.seen == [0]
+
+
+def test_the_time_of_a_callback_is_no_silence_of_the_server(talk):
+    slow, id = SlowCallback(), talk.peer.new_id()
+    outcome = talk.call("slow", id=id, timeout=1.0, max_timeout=60, on_progress=slow)
+    request = talk.hear()
+    reports(talk, id, 1)
+    assert slow.entered.acquire(timeout=20)
+    time.sleep(1.1)
+    talk.say(reply(request, {"done": True}))
+    slow.go.release()
+    assert outcome() == {"done": True}
+
+
+# --- what a timeout says --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limits, text", [
+    (dict(timeout=0.05), "did not answer 'slow' within 0.05 s (timeout)"),
+    (dict(timeout=0.05, max_timeout=5), "did not answer 'slow' within 0.05 s (timeout)"),
+    (dict(max_timeout=0.05), "did not answer 'slow' within 0.05 s in all (max_timeout)"),
+    (dict(timeout=5, max_timeout=0.05), "did not answer 'slow' within 0.05 s in all (max_timeout)"),
+])
+def test_a_timeout_names_the_limit_that_ended_the_call(talk, limits, text):
+    outcome = talk.call("slow", **limits)
+    talk.hear()
+    assert text in str(outcome())
+    assert talk.hear()["params"]["reason"] == text.replace("did not answer 'slow'", "no answer")
+
+
+def test_a_timeout_after_progress_says_so(talk):
+    id, seen = talk.peer.new_id(), threading.Event()
+    outcome = talk.call("slow", id=id, timeout=1.0, max_timeout=60, on_progress=lambda params: seen.set())
+    talk.hear()
+    reports(talk, id, 1)
+    assert seen.wait(20)
+    assert "within 1 s of its last progress (timeout)" in str(outcome())
+
+
+def test_progress_that_went_on_until_the_maximum_is_reported_as_the_maximum(talk):
+    id = talk.peer.new_id()
+    outcome = talk.call("slow", id=id, timeout=5.0, max_timeout=0.3, on_progress=lambda params: None)
+    talk.hear()
+    while talk.peer.progress(id, {}):
+        time.sleep(0.01)
+    assert "within 0.3 s in all (max_timeout)" in str(outcome())
+
+
+def test_a_bad_line_is_named_by_the_calls_it_came_during_and_not_to_the_server(talk):
+    talk.handler.answers_invalid_input = lambda: False
+    outcome = talk.call("slow", timeout=1.0)
+    talk.hear()
+    talk.say(b"Listening on port 8000")
+    assert "not a message: Parse error" in str(outcome())
+    assert talk.hear()["params"]["reason"] == "no answer within 1 s (timeout)"
+    outcome = talk.call("slow", timeout=0.05)
+    talk.hear()
+    assert "not a message" not in str(outcome())

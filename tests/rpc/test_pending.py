@@ -58,3 +58,31 @@ def test_the_remaining_time_has_a_minimum_while_the_clock_is_paused(monkeypatch)
     clock.resume()
     now[0] = 200.0
     assert pending.remaining() < 0
+
+
+def delivered(pending):
+    while pending.progress:
+        pending.deliver_progress()
+
+
+def test_reports_beyond_a_thousand_are_folded_into_the_latest():
+    seen = []
+    pending = Pending(1, "x", Clock(), None, None, seen.append)
+    for number in range(5000):
+        pending.add_progress({"n": number})
+    delivered(pending)
+    assert [params["n"] for params in seen] == [*range(999), 4999]
+
+
+def test_reports_beyond_the_bytes_are_folded_into_the_latest():
+    seen = []
+    pending = Pending(1, "x", Clock(), None, None, seen.append)
+    for _ in range(2):
+        seen.clear()
+        for number in range(50):
+            pending.add_progress({"n": number}, 300_000)
+        delivered(pending)
+        assert [params["n"] for params in seen] == [0, 1, 49]
+    pending.add_progress({"n": 50}, 50 << 20)
+    delivered(pending)
+    assert seen[2:] == [{"n": 49}, {"n": 50}]

@@ -50,7 +50,8 @@ def time_limits(timeout: Optional[float], max_timeout: Optional[float],
                 defaults: Tuple[Optional[float], Optional[float]]) -> Tuple[Optional[float], Optional[float]]:
     """Return ``timeout`` and ``max_timeout`` of a call: those of the caller, else the client's defaults.
 
-    A value of the caller wins over a default of the other: a given timeout may exceed the default maximum.
+    A value of the caller wins over a default of the other: a given timeout may exceed the default maximum. A timeout beyond
+    the maximum is None, so that an error names the limit that holds.
 
     :raises ValueError: one of them is not positive.
     """
@@ -63,7 +64,7 @@ def time_limits(timeout: Optional[float], max_timeout: Optional[float],
     if seconds is None and max_timeout is DEFAULT:
         return None, None  # without a timeout, the default maximum does not hold either
     if most is not None and seconds is not None and most < seconds:
-        return (seconds, seconds) if max_timeout is DEFAULT else (most, most)
+        return (seconds, seconds) if max_timeout is DEFAULT else (None, most)
     return seconds, most
 
 

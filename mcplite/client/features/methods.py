@@ -357,18 +357,21 @@ class Features(ABC):
     def _walk(self, page: Callable[..., Any], member: str, options: Dict[str, Any]) -> List[Any]:
         # One deadline for all pages (TIME-01), since the server decides on their number.
         session = self._open_session()
-        most = options.get("max_timeout", self._max_timeout)
-        seconds = options.get("timeout", self._timeout)
+        _, most = time_limits(options.get("timeout", DEFAULT), options.get("max_timeout", DEFAULT),
+                              (self._timeout, self._max_timeout))
         deadline = Deadline(most)
 
         def next_page(cursor: Optional[str]) -> Any:
             left = deadline.remaining()
             if left is None:
                 return page(cursor, **options)
-            if left <= 0:
-                raise RequestTimeout(f"{session.name}: not all pages of its {member} came within {most:g} s"
-                                     f" (max_timeout)")
-            return page(cursor, **{**options, "timeout": left if seconds is None else min(seconds, left)})
+            try:
+                if left > 0:
+                    return page(cursor, **{**options, "max_timeout": left})
+            except RequestTimeout:
+                if not deadline.expired:
+                    raise
+            raise RequestTimeout(f"{session.name}: not all pages of its {member} came within {most:g} s (max_timeout)")
 
         try:
             return walk(next_page, member, session.name)

@@ -19,6 +19,7 @@ from ...errors import (
     MethodNotFound,
     ProtocolError,
     RemoteError,
+    RequestTimeout,
 )
 from ...revisions import Revision
 from ...rpc.cancel import CancelToken
@@ -70,6 +71,7 @@ class InputRounds:
         :raises ProtocolError: the server asks a forbidden question, or too many.
         :raises Cancelled: the caller has cancelled the call, or the user has refused an answer.
         :raises InternalError: a handler of this program has failed.
+        :raises RequestTimeout: the server did not answer a request in time.
         :raises ConnectionClosed: the client was closed meanwhile.
         """
         method, pause = call.method, _FIRST_PAUSE_SECONDS
@@ -92,7 +94,13 @@ class InputRounds:
                 params["requestState"] = state  # MRTR-24 to MRTR-26
             left = None if call.max_timeout is None else max(call.max_timeout - spent, 0.001)
             begun = self._now()
-            result = send(call._replace(params=params, max_timeout=left))
+            try:
+                result = send(call._replace(params=params, max_timeout=left))
+            except RequestTimeout as error:
+                if call.max_timeout is None or spent + self._now() - begun < call.max_timeout:
+                    raise
+                raise RequestTimeout(f"{self._name} did not answer {method!r} within {call.max_timeout:g} s in all, without"
+                                     " the time of its questions (max_timeout)") from error
             spent += self._now() - begun
         if result.get("resultType") != "input_required":
             return result

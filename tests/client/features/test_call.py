@@ -11,8 +11,9 @@ from mcplite.client.features.call import DEFAULT, Call, check_positive, progress
     (DEFAULT, 100, (60, 100)),
     (10, 20, (10, 20)),
     (400, DEFAULT, (400, 400)),  # the given timeout exceeds the default maximum
-    (DEFAULT, 5, (5, 5)),
-    (20, 5, (5, 5)),
+    (DEFAULT, 5, (None, 5)),  # the maximum is the limit that holds, and that an error names
+    (20, 5, (None, 5)),
+    (5, 5, (5, 5)),
     (None, DEFAULT, (None, None)),
     (None, 5, (None, 5)),
     (DEFAULT, None, (60, None)),

@@ -242,7 +242,7 @@ def test_all_pages_together_have_one_deadline():
         return {"tools": [], "nextCursor": str(next(numbers))}
 
     with Fake({"tools/list": slow}) as fake, fake.connect() as client:
-        with pytest.raises(RequestTimeout):
+        with pytest.raises(RequestTimeout, match=r"all pages of its tools came within 0[.]5 s \(max_timeout\)"):
             client.list_tools(max_timeout=0.5)  # TIME-01
         assert 1 < fake.methods().count("tools/list") < 100
 

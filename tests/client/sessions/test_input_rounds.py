@@ -390,7 +390,7 @@ def test_the_time_of_all_rounds_is_bounded():
         return asking({"q": elicit()})
 
     with Script(DONE, **{"tools/call": slow}) as script, script.connect(elicitation_handler=named) as client:
-        with pytest.raises(mcplite.RequestTimeout):
+        with pytest.raises(mcplite.RequestTimeout, match=r"within 2 s in all.*\(max_timeout\)"):
             call(client, timeout=2, max_timeout=2)
         assert 1 < len(script.calls) < 10  # each came in time, all together did not
 
