@@ -27,6 +27,8 @@ __all__ = ["Adapter", "DirectSender"]
 _IDLE_CONNECTIONS = 100
 #: Of all headers of a response.
 _HEADER_BYTES = 65_536
+#: Responses with a status of 1xx before the answer.
+_INTERIM_RESPONSES = 20
 
 
 class ThreadState(threading.local):
@@ -85,7 +87,12 @@ class _Response(http.client.HTTPResponse):
             return  # its stubs do not know that they are None at first
         version, status, reason = self._read_status()
         headers = self._read_headers()
-        while status == 100:
+        interim = 0
+        while 100 <= status < 200 and status != http.client.SWITCHING_PROTOCOLS:
+            # RFC 9110, section 15.2: any number of interim responses may come first; their headers are not the answer's.
+            interim += 1
+            if interim > _INTERIM_RESPONSES:
+                raise http.client.HTTPException(f"more than {_INTERIM_RESPONSES} interim responses came before the answer")
             version, status, reason = self._read_status()
             headers = self._read_headers()
         self.code = self.status = status

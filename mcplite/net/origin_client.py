@@ -6,6 +6,7 @@ first how long it may block (TIME-01). The client's channels and its OAuth reque
 """
 
 import copy
+import time
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
 from urllib.parse import urljoin, urlsplit
 
@@ -29,6 +30,8 @@ __all__ = ["OriginClient"]
 _MOST_REDIRECTS = 5
 #: For each of the addresses that a name has.
 _CONNECT_SECONDS = 10.0
+#: Seconds by which the wait for a connection may end before the deadline that it was cut to, as clocks and timers differ.
+_LATE_SECONDS = 0.02
 
 
 class OriginClient:
@@ -152,7 +155,7 @@ class OriginClient:
             token, token_headers = self._tokens.authorization_headers(method, url, exchange)
             request.headers.update(token_headers)
         # The exchange bounds reads and writes; connecting is the one step that it cannot.
-        remaining = exchange.remaining()
+        remaining = _check_time(exchange)
         connect = connect_seconds or (_CONNECT_SECONDS if remaining is None else min(remaining, _CONNECT_SECONDS))
         thread = self._adapter.thread
         thread.exchange = exchange
@@ -166,6 +169,7 @@ class OriginClient:
         except (self._direct.error, OSError, ValueError) as error:  # those of requests are OSErrors
             if exchange.interrupted:
                 raise Stopped from error
+            _check_time(exchange, _LATE_SECONDS)
             raise TransportError(f"cannot reach {shown(url)}: {_explain(error)}") from error
         finally:
             thread.exchange = None
@@ -228,6 +232,20 @@ class OriginClient:
         self._adapter.close()
         if self._owns_session:
             self._session.close()
+
+
+def _check_time(exchange: Exchange, late: float = 0.0) -> Optional[float]:
+    """Return the seconds until the deadline of an exchange; None without one.
+
+    :param late: seconds that are no time any more: they are waited for first.
+    :raises Stopped: the deadline has passed; or the error that the exchange has for it.
+    """
+    remaining = exchange.remaining()
+    if remaining is None or remaining > late:
+        return remaining
+    time.sleep(max(remaining, 0.0))
+    exchange.next_timeout()
+    raise Stopped
 
 
 def _authentication(auth: Any) -> Any:

@@ -157,7 +157,7 @@ class Caller:
             if cancel is not None:
                 cancel.check()
             if progress:
-                # One at a time, since a callback may be slow and the limits hold meanwhile (REL-60).
+                # One at a time, since a callback may be slow and the limits hold meanwhile.
                 if not pending.out_of_time:
                     pending.deliver_progress()
                 elif pending.outcome is None:

@@ -1,5 +1,6 @@
 """Connections that are checked before they are made, and clocks that are paused while a person is asked."""
 
+import contextlib
 import shutil
 import socket
 import ssl
@@ -9,9 +10,10 @@ import pytest
 
 import mcplite
 from mcplite.net.adapter import Adapter
-from mcplite.net.exchange import Exchange
+from mcplite.net.exchange import Exchange, Stopped
 from mcplite.net.origin_client import OriginClient
 from mcplite.net.settings import HTTPSettings
+from mcplite.rpc.deadline import Deadline
 from tests.support.webscript import WebScript
 
 LIMIT = 30
@@ -223,3 +225,86 @@ def test_the_clock_resumes_when_the_person_gives_up():
 def test_an_exchange_without_a_clock_is_not_paused():
     with Exchange(lambda: 1.0).paused():
         pass
+
+
+# --- interim responses, and deadlines before there is a connection ------------------------------------------
+
+
+def answering(head):
+    def respond(request, answer):
+        answer.raw(head + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhere")
+
+    return respond
+
+
+@pytest.mark.parametrize("interim", [
+    b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 102 Processing\r\n\r\n",
+    b"HTTP/1.1 103 Early Hints\r\nLink: </x>; rel=preload\r\nContent-Length: 99\r\n\r\n", b"HTTP/1.1 199 Other\r\n\r\n",
+    b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n" * 10])
+def test_interim_responses_before_the_answer_are_skipped(interim):
+    with WebScript(answering(interim)) as script:
+        assert get(script.url, None) == b"here"
+
+
+@pytest.mark.parametrize("interim, text", [
+    (b"HTTP/1.1 102 Processing\r\n\r\n" * 21, "more than 20 interim responses"),
+    (b"HTTP/1.1 100 Continue\r\n\r\n" * 21, "more than 20 interim responses")])
+def test_interim_responses_without_an_end_are_an_error(interim, text):
+    with WebScript(answering(interim)) as script:
+        with pytest.raises(mcplite.TransportError, match=text):
+            get(script.url, None)
+
+
+def test_switching_protocols_is_an_answer():
+    with WebScript(lambda request, answer: answer.raw(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")) as script:
+        client = OriginClient(script.url)
+        reply = client.send(Exchange(lambda: 1.0), "GET", None, {})
+        assert reply.status == 101
+        reply.close()
+        client.close()
+
+
+def test_a_pause_after_interim_responses_ends_with_the_deadline():
+    def drip(request, answer):
+        answer.raw(b"HTTP/1.1 102 Processing\r\n\r\n" * 3)
+        answer.hold()
+
+    deadline = Deadline(0.3)
+
+    def next_timeout():
+        if deadline.expired:
+            raise Stopped
+        return 0.05
+
+    with WebScript(drip) as script:
+        client = OriginClient(script.url)
+        with pytest.raises(Stopped):
+            client.send(Exchange(next_timeout, deadline.remaining), "GET", None, {})
+        client.close()
+
+
+@pytest.mark.parametrize("left", [0.0, -0.00002, -5.0])
+def test_a_deadline_that_has_passed_ends_the_request_before_the_connection(left):
+    with WebScript(answering(b"")) as script:
+        client = OriginClient(script.url)
+        with pytest.raises(Stopped):
+            client.send(Exchange(lambda: 1.0, lambda: left), "GET", None, {})
+        client.close()
+        assert not script.requests
+
+
+def test_a_deadline_that_passes_while_the_connection_is_made_is_no_failure_of_the_server():
+    # A listener whose queue is full: the connection is not made, and not refused.
+    with socket.socket() as listener, contextlib.ExitStack() as others:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            other = others.enter_context(socket.socket())
+            other.setblocking(False)
+            other.connect_ex(listener.getsockname())
+        client = OriginClient(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp")
+        deadline = Deadline(0.2)
+        with pytest.raises(Stopped):
+            client.send(Exchange(lambda: 1.0, deadline.remaining), "GET", None, {})
+        assert deadline.expired
+        client.close()

@@ -1,4 +1,5 @@
 import json
+import time
 
 import pytest
 from hypothesis import given, strategies as st
@@ -47,6 +48,37 @@ def test_duplicate_names_are_returned():
 def test_deep_nesting_is_an_error():
     with pytest.raises(TransportError):
         value("[" * 200_000)
+
+
+@pytest.mark.parametrize("piece", ["/*", '\\"', "*/*", "/", '"', "/*/"])
+def test_text_without_an_end_takes_linear_time(piece):
+    def seconds(count):
+        begun = time.process_time()
+        to_json('{"a": "' + piece * count)
+        to_json('{"a": /*' + piece * count)
+        return time.process_time() - begun
+
+    short = min(seconds(5_000) for _ in range(3))
+    # Forty times the text: forty times the time, and not 1,600 times.
+    assert seconds(200_000) < max(short, 0.001) * 400
+
+
+@pytest.mark.parametrize("text", ["{} /*", "/*", "{} /*/", "{} /* *", '{} "', '{"a": "\\'])
+def test_what_has_no_end_stays_invalid(text):
+    assert to_json(text) == text
+    with pytest.raises(TransportError, match="^settings[.]json: line [12] column"):
+        value(text)
+
+
+@pytest.mark.parametrize("number", ["9" * 5_000, "-" + "9" * 5_000])
+def test_a_number_that_is_too_long_is_an_error_of_the_file(number):
+    with pytest.raises(TransportError, match="^settings[.]json is not usable JSON: an integer has more than 4300 digits"):
+        value('{"a": ' + number + "}")
+
+
+def test_many_duplicate_names_take_linear_time():
+    names = [f'"n{number % 50_000}": 0' for number in range(100_000)]
+    assert len(parse("{" + ", ".join(names) + "}", "x")[1]) == 50_000
 
 
 JSON = st.recursive(

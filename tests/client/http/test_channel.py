@@ -778,3 +778,36 @@ def test_cookies_are_not_kept(script):
         client.ping()
         client.ping()
     assert not any("cookie" in request.headers for request in script.requests)
+
+
+# --- timeouts that end before there is a connection ---------------------------------------------------------
+
+
+def test_the_shortest_timeouts_are_timeouts(script):
+    with connect(script) as client:
+        for step in range(100):
+            with pytest.raises(mcplite.RequestTimeout):
+                client.ping(timeout=(step + 1) * 1e-6)
+            with pytest.raises(mcplite.RequestTimeout):
+                client.request("ping", timeout=1e-6, max_timeout=(step + 1) * 1e-6)
+
+
+def test_short_timeouts_are_timeouts_under_many_threads(script):
+    others = []
+
+    def call():
+        for _ in range(8):
+            try:
+                client.ping(timeout=0.01)
+            except mcplite.RequestTimeout:
+                pass
+            except Exception as error:
+                others.append(error)
+
+    with connect(script) as client:
+        threads = [threading.Thread(target=call) for _ in range(64)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(2 * LIMIT)
+    assert not others, others[:3]
