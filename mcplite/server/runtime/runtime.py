@@ -113,7 +113,9 @@ class Runtime:
         with self._lock:
             if self._workers is None or self._pid != os.getpid():
                 self._pid = os.getpid()
-                self._workers = Workers(self.limits.running, self.limits.queued, "mcplite worker")
+                limits = self.limits
+                self._workers = Workers(limits.running, limits.queued, "mcplite worker",
+                                        running_bytes=limits.running_bytes, queued_bytes=limits.queued_bytes)
             return self._workers
 
     def enter(self) -> None:
