@@ -35,16 +35,18 @@ class Peer(Caller, MessageSink):
     :param limits: bounds on incoming JSON.
     :param trace: called with "->" or "<-" and the bytes of each message.
     :param shared: whether it speaks for many clients, each of which has request ids of its own.
+    :param warnings: takes warnings about what the other side sends; one object for many peers bounds them together. By
+        default one of its own.
     """
 
     def __init__(self, channel: Channel, handler: MessageHandler, *, workers: Workers, serving: bool = False,
                  limits: jsonrpc.JSONLimits = jsonrpc.DEFAULT_LIMITS, trace: Optional[Trace] = None,
-                 shared: bool = False) -> None:
+                 shared: bool = False, warnings: Optional[RateLog] = None) -> None:
         self._workers = workers
         self._serving = serving
         self._limits = limits
         self._shared = shared
-        self._warnings = RateLog(_log)
+        self._warnings = warnings or RateLog(_log)
         self._in_flight: Dict[Any, Incoming] = {}
         self._ended = threading.Event()
         reading: Optional[Reading] = channel.create_reading(self._parse_and_route, self._fail, workers)
