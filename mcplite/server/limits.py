@@ -76,6 +76,9 @@ class Limits:
     body_seconds: float = 30.0
     #: The lowest rate of a request body, in bytes a second, after the first five seconds.
     body_rate: int = 1024
+    #: Bytes of all request bodies that are read or served at once, with what they are decoded to. At the limit the oldest
+    #: unfinished one is refused with 503. A few large ones at a time are normal, hundreds are not.
+    body_bytes_at_once: int = 64 << 20
     #: Connections at once; one more closes the one that has been idle for longest, and is answered with 503 if none is
     #: idle. A connection occupies a thread while its request takes long.
     connections: int = 256
