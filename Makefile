@@ -4,7 +4,7 @@ PYTHON ?= python3
 
 SECONDS ?= 60
 
-.PHONY: test cover fuzz lint types map docs bench soak vendor-check build release clean
+.PHONY: test cover fuzz lint types map docs bench soak chaos vendor-check build release clean
 
 test:
 	$(PYTHON) -m pytest
@@ -37,6 +37,11 @@ bench:
 # An hour, at half a core; nothing may grow. ARGUMENTS are those of benchmarks/soak/__main__.py.
 soak:
 	$(PYTHON) -m benchmarks.soak $(ARGUMENTS)
+
+# Signals, cut networks, full disks and ambiguous requests, for a quarter of an hour. It needs root and what
+# tests/interop/install.sh installs; without them parts are skipped.
+chaos:
+	MCPLITE_CHAOS=whole $(PYTHON) -m pytest -s tests/chaos tests/interop/test_fronts.py
 
 vendor-check:
 	$(PYTHON) -m pytest tests/test_vendored.py tests/test_imports.py tests/test_rooms.py

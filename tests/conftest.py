@@ -20,7 +20,7 @@ from hypothesis import settings
 from tests.support import wire
 
 #: Variables that are for the tests themselves.
-TEST_SETTINGS = {"MCPLITE_INTEROP", "MCPLITE_SCHEMAS"}
+TEST_SETTINGS = {"MCPLITE_CHAOS", "MCPLITE_CHAOS_SEED", "MCPLITE_INTEROP", "MCPLITE_SCHEMAS"}
 #: Seconds for threads and children that are ending.
 PATIENCE = 5
 

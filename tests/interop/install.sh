@@ -74,8 +74,21 @@ install_chromium() {
     fi
 }
 
+# For the tests with proxies in front of a server.
+install_fronts() {
+    if PATH=$PATH:/usr/sbin type nginx haproxy >/dev/null 2>&1; then return; fi
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        echo "installing nginx and haproxy"
+        apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nginx haproxy \
+            >/dev/null
+    else
+        echo "no nginx or no haproxy, and no right to install them: the tests with proxies will be skipped" >&2
+    fi
+}
+
 mkdir -p "$home"
 install_chromium
+install_fronts
 python=$(find_python)
 venv mcp2 mcp==2.3.0
 venv mcp1 mcp==1.30.0

@@ -177,29 +177,36 @@ class _InputBody:
 
     def _read_length(self, source: Any, size: int) -> bytes:
         data = b""
-        try:
-            while len(data) < size:
-                piece = source.read(size - len(data))
-                if not piece:
-                    break
-                data = data + piece if data else piece
-        except OSError as error:
-            raise UnreadableBody(400, f"the body could not be read: {error}") from error
+        while len(data) < size:
+            piece = _read_piece(source, size - len(data))
+            if not piece:
+                break
+            data = data + piece if data else piece
         if len(data) < size:
             raise UnreadableBody(400, "the body ended early")
         return data
 
     def _read_to_end(self, source: Any, limit: int) -> bytes:
         data = bytearray()
-        try:
-            while len(data) <= limit:
-                piece = source.read(min(65_536, limit + 1 - len(data)))
-                if not piece:
-                    return bytes(data)
-                data += piece
-        except OSError as error:
-            raise UnreadableBody(400, f"the body could not be read: {error}") from error
+        while len(data) <= limit:
+            piece = _read_piece(source, min(65_536, limit + 1 - len(data)))
+            if not piece:
+                return bytes(data)
+            data += piece
         raise UnreadableBody(413, f"the body has more than {limit} bytes")
+
+
+def _read_piece(source: Any, size: int) -> bytes:
+    """Return the next bytes of a body; b"" at its end.
+
+    :raises UnreadableBody: the connection broke, or the host refuses what the client sent, by an exception of its own.
+    """
+    try:
+        return source.read(size)  # type: ignore[no-any-return]
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise UnreadableBody(400, f"the body could not be read: {str(error)[:200] or type(error).__name__}") from error
 
 
 def _disconnected(environ: Environ) -> Callable[[], bool]:

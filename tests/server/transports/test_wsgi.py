@@ -208,6 +208,10 @@ class Input:
 BODY = json.dumps(initialize()).encode()
 
 
+class HostError(Exception):
+    """An error of a WSGI server about a request."""
+
+
 @pytest.mark.parametrize("pieces",
                          [[BODY], [BODY[:10], BODY[10:]], [bytes([byte]) for byte in BODY], [BODY + b"GET / HTTP/1.1"]])
 def test_a_body_in_pieces(app, pieces):
@@ -230,14 +234,22 @@ def test_a_body_without_a_length(app, pieces):
     ("-1", [b"x"], 400), ("+5", [b"x"], 400), ("1_0", [b"x"], 400), ("5, 5", [b"x"], 400), ("\xb2", [b"x"], 400),
     ("1" * 16, [b"x"], 400), ("1001", [b"x"], 413), ("999999999999999", [b"x"], 413), ("0", [], 400), ("", [b"x"], 400),
     (None, [b"x" * 400, b"x" * 601], 413), (None, [b"{", OSError("reset")], 400),
+    # Hosts have exceptions of their own for what a client does: gunicorn's for chunks and trailers are no OSError.
+    ("10", [b"12345", HostError("no chunk")], 400), (None, [b"{", HostError("no chunk")], 400), (None, [HostError()], 400),
 ])
-def test_bodies_that_cannot_be_read(app, length, pieces, status):
+def test_bodies_that_cannot_be_read(app, caplog, length, pieces, status):
     # SEC-03, SEC-08, SEC-09, SEC-16
     chunked = {"HTTP_TRANSFER_ENCODING": "chunked", "wsgi.input_terminated": True} if length is None else {}
     app = app(make(limits=Limits(message_bytes=1000)))
     answer = Answer(app, b"", checked=False, CONTENT_LENGTH=length, **chunked, **{"wsgi.input": Input(*pieces)})
     assert (answer.status, answer.json["error"]["code"] < 0) == (status, True)
     assert len(app.endpoint.sessions) == 0  # SEC-53
+    assert not caplog.records  # a client could fill the log with them
+
+
+def test_a_host_without_memory_is_no_fault_of_the_client(app, caplog):
+    answer = Answer(app(), b"", checked=False, CONTENT_LENGTH="10", **{"wsgi.input": Input(MemoryError())})
+    assert answer.status == 500 and "MemoryError" in caplog.text
 
 
 # --- who is asking -------------------------------------------------------------------------------------------
