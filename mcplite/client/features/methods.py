@@ -296,10 +296,10 @@ class Features(ABC):
         :raises InvalidParams: there is no such prompt, or an argument is missing.
         """
         session = self._require("prompts", "prompts/get")
-        params: Dict[str, Any] = {"name": name}
-        if arguments is not None:
-            params["arguments"] = {key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-                                   for key, value in arguments.items()}
+        # Always there, as for tools: many servers check it against a schema that requires an object.
+        params: Dict[str, Any] = {"name": name, "arguments": {
+            key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            for key, value in (arguments or {}).items()}}
         return self._read(GetPromptResult, self.request("prompts/get", params, **options), session, "prompts/get")
 
     def complete(self, *, argument: str, value: str, prompt: Optional[str] = None, resource: Optional[str] = None,

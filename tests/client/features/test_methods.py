@@ -332,7 +332,7 @@ def test_arguments_of_prompts_become_strings():
             assert fake.got("prompts/get")["params"] == {"name": "p", "arguments": {
                 "a": "x", "b": "3", "c": "true", "d": "1.5", "e": '[1, "\u00e9"]', "f": "null"}}  # PRMT-17
             client.get_prompt("p")
-            assert fake.got("prompts/get", 2)["params"] == {"name": "p"}
+            assert fake.got("prompts/get", 2)["params"] == {"name": "p", "arguments": {}}
             with pytest.raises(TypeError):
                 client.get_prompt("p", {"a": object()})
 
