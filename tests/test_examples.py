@@ -186,7 +186,7 @@ def test_pool_makes_a_hundred_calls(tmp_path):
 def test_embedded_is_its_own_client():
     lines = run("embedded.py").splitlines()
     assert lines[0] == "['unpaid', 'ship']"
-    assert lines[1] == "[{'id': 2, 'item': 'coffee', 'paid': False}]"
+    assert lines[1] == "{'result': [{'id': 2, 'item': 'coffee', 'paid': False}]}"
     assert lines[2:] == ["shipped tea", "shipped coffee", "2 shipped; unpaid() is still a plain function: []"]
 
 
@@ -194,7 +194,7 @@ def test_a_page_and_tools_share_a_guest_book():
     assert (EXAMPLES / "web.py").exists()
     command = [sys.executable, "-m", "waitress", "--threads=16", "--listen=127.0.0.1:PORT", "web:app"]
     with serving(command, EXAMPLES) as url, mcplite.connect(url + "mcp") as client:
-        assert client.call_tool("sign", {"name": "Ada", "text": "<b>lovely</b>"}).structured_content == 1
+        assert client.call_tool("sign", {"name": "Ada", "text": "<b>lovely</b>"}).structured_content == {"result": 1}
         assert requests.get(url).text == "<p>Ada: &lt;b&gt;lovely&lt;/b&gt;</p>"
         assert client.call_tool("read").structured_content == {"Ada": "<b>lovely</b>"}
 

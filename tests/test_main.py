@@ -183,7 +183,7 @@ def test_call_prints_the_content(run, target, words, printed):
 
 def test_call_as_json(run, target):
     status, out, _ = run("call", target, "add", "a=2", "--json")
-    assert (status, json.loads(out)["structuredContent"]) == (0, 3)
+    assert (status, json.loads(out)["structuredContent"]) == (0, {"result": 3})
 
 
 def test_options_may_stand_between_the_words(run, target):
@@ -259,7 +259,7 @@ def test_env_and_cwd_are_the_servers(run, target, tmp_path):
 def test_roots(run, target, tmp_path):
     (tmp_path / "two").mkdir()
     status, out, _ = run("call", target, "roots", "--json", "--root", str(tmp_path), "--root", str(tmp_path / "two"))
-    assert json.loads(out)["structuredContent"] == [tmp_path.as_uri(), (tmp_path / "two").as_uri()]
+    assert json.loads(out)["structuredContent"]["result"] == [tmp_path.as_uri(), (tmp_path / "two").as_uri()]
 
 
 def test_log_level_shows_the_servers_messages_on_stderr(run, target):

@@ -38,6 +38,7 @@ from .catalog.checks import (
 from .catalog.hints import CacheHint
 from .catalog.registry import PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry, check_name, checked_meta
 from .functions.function import compile_function
+from .functions.returns import StructuredOutput
 from .handling.context import Context
 from .limits import Limits
 from .runtime.runtime import Fleet, OpenSession, Runtime
@@ -205,7 +206,7 @@ class Server:
 
     def add_tool(self, function: Callable[..., Any], *, name: Optional[str] = None, title: Optional[str] = None,
                  description: Optional[str] = None, input_schema: Optional[Dict[str, Any]] = None,
-                 output_schema: Optional[Dict[str, Any]] = None, structured_output: Optional[bool] = None,
+                 output_schema: Optional[Dict[str, Any]] = None, structured_output: StructuredOutput = None,
                  annotations: Union[None, ToolAnnotations, Dict[str, Any]] = None,
                  icons: Optional[Sequence[Union[Icon, Dict[str, Any]]]] = None,
                  meta: Optional[Dict[str, Any]] = None, timeout: Optional[float] = None, scopes: Scopes = ()) -> None:
@@ -216,8 +217,10 @@ class Server:
         :param description: for the model; by default the docstring's text.
         :param input_schema: a JSON Schema of the arguments, in place of the annotations.
         :param output_schema: a JSON Schema of the structured result, in place of the return annotation.
-        :param structured_output: False sends text only; True insists on structured content; None decides
-            by the return annotation.
+        :param structured_output: None decides by the return annotation, False sends text only, True insists on
+            structured content. A value that is not an object, such as a number or a list, is structured as
+            ``{"result": value}``; "bare" insists, too, and sends the value itself to clients of a revision that allows
+            that, from July 2026 on, of whom some refuse it.
         :param annotations: hints such as ``{"readOnlyHint": True}``.
         :param icons: as :class:`Icon` objects or dicts.
         :param meta: the definition's ``_meta``.

@@ -35,6 +35,11 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
+@mcp.tool(structured_output="bare")
+def moons() -> List[str]:
+    return ["Phobos"]
+
+
 @mcp.tool()
 def echo(text: str) -> str:
     return text

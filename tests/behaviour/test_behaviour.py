@@ -41,8 +41,16 @@ def test_lists(client):
 def test_results(client, revision):
     result = client.call_tool("add", {"a": 2, "b": 3})
     assert result.text == "5" and not result.is_error
-    wrapped = 5 if revision == MODERN else {"result": 5}
-    assert result.structured_content == (wrapped if revision in ELICITATION else None)
+    assert result.structured_content == ({"result": 5} if revision in ELICITATION else None)
+    bare = client.call_tool("moons").structured_content
+    assert bare == (["Phobos"] if revision == MODERN else {"result": ["Phobos"]} if revision in ELICITATION else None)
+    schemas = {tool.name: tool.output_schema for tool in client.list_tools()}
+    listed = {"type": "array", "items": {"type": "string"}}
+    if revision in ELICITATION:
+        assert schemas["add"] == {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}
+        assert (schemas["moons"] if revision == MODERN else schemas["moons"]["properties"]["result"]) == listed
+    else:
+        assert schemas["add"] is schemas["moons"] is None
     assert client.call_tool("echo", {"text": "grüß 🎈\n\u2028\0"}).text == "grüß 🎈\n\u2028\0"
     assert client.read_resource("memo://greeting").contents[0].text == "hello"
     assert client.read_resource("memo://Ada/length").contents[0].text == "3"

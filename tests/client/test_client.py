@@ -256,7 +256,7 @@ def test_our_server_as_a_child(tmp_path):
                       "    return a + b\n\nif __name__ == '__main__':\n    mcp.run()\n")
     root = str(Path(mcplite.__file__).resolve().parent.parent)
     with mcplite.connect([sys.executable, str(script)], env={"PYTHONPATH": root}, timeout=LIMIT) as client:
-        assert client.call_tool("add", {"a": 2, "b": 3}).structured_content == 5
+        assert client.call_tool("add", {"a": 2, "b": 3}).structured_content == {"result": 5}
         assert "adder.py" in repr(client)
 
 

@@ -18,7 +18,7 @@ def test_a_server_in_this_process():
 
     with mcplite.connect(server, timeout=LIMIT) as client:
         assert client.server_info.name == "here" and "'here'" in repr(client)
-        assert client.call_tool("where").structured_content != threading.get_ident()
+        assert client.call_tool("where").structured_content != {"result": threading.get_ident()}
         assert len(server.sessions) == 1
     server.close()
     assert server.sessions == []

@@ -75,11 +75,8 @@ class Trial:
     def data(self, name):
         """Return a tool's structured result, which is there from June 2025 on and is also the text."""
         data = json.loads(self.text(name))
-        if self.revision >= JULY:
-            assert self.report[name]["structuredContent"] == data
-        elif self.revision >= JUNE:
-            structured = self.report[name]["structuredContent"]
-            assert structured == data or structured == {"result": data}
+        if self.revision >= JUNE:
+            assert self.report[name]["structuredContent"] == (data if isinstance(data, dict) else {"result": data})
         else:
             assert "structuredContent" not in self.report[name]
         return data
@@ -551,7 +548,7 @@ def test_the_client_of_fastmcp(installed, everything_served, tmp_path, mode, rev
     assert report["point"] == {"x": 3, "y": 4}
     assert report["fail"] == {"error": "ToolError", "message": "it went wrong"}
     assert report["no_tool"] == {"error": "MCPError", "message": "Unknown tool: no_such_tool"}
-    assert report["count"] == (3 if revision >= JULY else {"result": 3})
+    assert report["count"] == {"result": 3}
     assert report["progress"] == [[n, 3, f"at {n}"] for n in range(1, 4)]
     assert report["logs"] == ["error", "critical", "alert", "emergency"]
     assert report["book"]["name"] == "Ada" and report["visit"] == "accept"

@@ -74,7 +74,7 @@ def client(folder, *arguments, **options):
 def test_each_form_of_a_target_is_served_and_nothing_else_is_on_stdout(folder, target):
     with client(folder, target) as connected:
         assert connected.server_info.name == "weather"
-        assert connected.call_tool("add", {"a": 2, "b": 3}).structured_content == 5
+        assert connected.call_tool("add", {"a": 2, "b": 3}).structured_content == {"result": 5}
         assert connected.last_error is None
     for line in ("printed at import", "written at import", "a child at import", "printed by a tool"):
         assert line in connected.stderr_tail
@@ -86,7 +86,7 @@ def test_the_functions_of_a_module_without_a_server(folder, options, name):
         assert connected.server_info.name == name
         assert connected.instructions == "Small tools."
         assert [tool.name for tool in connected.list_tools()] == ["double"]
-        assert connected.call_tool("double", {"a": 21}).structured_content == 42
+        assert connected.call_tool("double", {"a": 21}).structured_content == {"result": 42}
     assert "not served:  bare: it has no annotations" in connected.stderr_tail
 
 

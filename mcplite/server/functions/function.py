@@ -16,7 +16,7 @@ from ...protocol.schema.validation import Validator, check_schema
 from .docstrings import Documentation, parse
 from .members import NOTHING
 from .nodes import Mismatch, Node
-from .returns import Output, compile_output
+from .returns import Output, StructuredOutput, compile_output
 from .schemas import Schemas, as_default, described_schema, unwrap_annotated
 from .signature import MISSING, Parameter, Signature, inner_of, is_plain, name_of, read_signature, refuse_async, target_of
 
@@ -251,7 +251,7 @@ def _unknown(name: str, known: List[str]) -> str:
 
 def compile_function(function: Callable[..., Any], *, name: Optional[str] = None, description: Optional[str] = None,
                      input_schema: Optional[Dict[str, Any]] = None, output_schema: Optional[Dict[str, Any]] = None,
-                     structured_output: Optional[bool] = None, kind: str = "tool") -> Function:
+                     structured_output: StructuredOutput = None, kind: str = "tool") -> Function:
     """Return the compiled form of a handler.
 
     With *input_schema* the arguments are checked against it and passed by name, unconverted. A function whose only
@@ -276,7 +276,7 @@ def compile_function(function: Callable[..., Any], *, name: Optional[str] = None
     plan = _plan(signature, Schemas(where), kind, raw=input_schema is not None)
     given = None if input_schema is None else _given_schema(plan, signature, input_schema, where)
     output = (compile_output(signature.returns, output_schema, structured_output, where) if kind == "tool"
-              else Output(None, None, False))
+              else Output())
     return Function(function, label, description, plan, given, output)
 
 

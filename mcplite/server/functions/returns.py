@@ -3,7 +3,7 @@
 import collections.abc
 import inspect
 import typing
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Literal, Optional, Union
 
 from ...errors import RegistrationError
 from ...protocol.schema.validation import Validator, check_schema
@@ -13,8 +13,10 @@ from .media import Audio, Image
 from .scalars import SIMPLE
 from .schemas import UNIONS, Schemas, unwrap_annotated
 
-__all__ = ["Output", "compile_output"]
+__all__ = ["Output", "StructuredOutput", "compile_output"]
 
+#: What ``structured_output=`` of a tool may be.
+StructuredOutput = Union[None, bool, Literal["bare"]]
 _TEXT = (None, type(None), str, bytes)
 _LISTS = (list, tuple, collections.abc.Sequence, collections.abc.Iterable)
 _BARE = (inspect.Parameter.empty, *_TEXT, Any, object, dict, set, *_LISTS)
@@ -24,24 +26,21 @@ class Output:
     """The declared output of a tool.
 
     :param schema: of the structured result, an object; None if no schema is declared.
-    :param bare: the schema of the value itself, if the value is not an object. In the revisions that require an
-        object, the structured result is then ``{"result": value}``.
+    :param wrapped: whether the structured result is ``{"result": value}``, since the value is not an object.
     :param off: whether structured content is switched off.
     :param exact: a type whose instances always fit the schema, so that they are not checked.
+    :param bare: the schema of a wrapped value itself, which then is the structured result in the revisions that allow it;
+        None wraps it in all of them.
     """
 
-    def __init__(self, schema: Optional[Dict[str, Any]], bare: Optional[Dict[str, Any]], off: bool,
-                 exact: Optional[type] = None) -> None:
+    def __init__(self, schema: Optional[Dict[str, Any]] = None, *, wrapped: bool = False, off: bool = False,
+                 exact: Optional[type] = None, bare: Optional[Dict[str, Any]] = None) -> None:
         self.schema = schema
-        self.bare = bare
+        self.wrapped = wrapped
         self.off = off
         self.exact = exact
+        self.bare = bare
         self._validator = None if schema is None else Validator(schema)
-
-    @property
-    def wrapped(self) -> bool:
-        """Whether the structured result is ``{"result": value}``."""
-        return self.bare is not None
 
     def schema_for(self, revision: Revision) -> Optional[Dict[str, Any]]:
         """Return the schema to declare in a revision."""
@@ -63,29 +62,33 @@ class Output:
         return [] if self._validator is None else self._validator.problems(structured)
 
 
-def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured: Optional[bool], where: str) -> Output:
+def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured: StructuredOutput, where: str) -> Output:
     """Return the output that a return annotation, or *schema* instead of it, declares.
 
     :param structured: None decides by the annotation: objects and plain data are structured, text and content are
-        not. True requires a schema, False switches structured content off.
+        not. True requires a schema, False switches structured content off. "bare" is True, and does not wrap a value
+        that is not an object, in the revisions that allow that.
     :param where: names the tool in errors.
     :raises RegistrationError: the schema is not valid, or *structured* is True and the annotation declares none.
     """
+    if structured not in (None, True, False, "bare"):
+        raise RegistrationError(f"{where}: structured_output is True, False, 'bare' or None, not {structured!r}")
     if structured is False:
         if schema is not None:
             raise RegistrationError(f"{where}: structured_output=False and output_schema contradict each other")
-        return Output(None, None, True)
+        return Output(off=True)
+    bare = structured == "bare"
     if schema is not None:
         check_schema(schema, what=f"{where}: output_schema")
-        return Output(schema, None, False) if schema.get("type") == "object" else _wrapping(schema)
+        return Output(schema) if schema.get("type") == "object" else _wrapping(schema, bare)
     if annotation in (int, float, bool) and type(annotation) is type:
         node = SIMPLE[annotation]
-        return _wrapping(node.schema, annotation)
+        return _wrapping(node.schema, bare, annotation)
     base, _ = unwrap_annotated(annotation)
     if structured is None and (_is_bare(base) or _has_content(base)):
-        return Output(None, None, False)
+        return Output()
     if structured and (base is inspect.Parameter.empty or _has_content(base)):
-        raise RegistrationError(f"{where}: structured_output=True needs a return annotation of plain data, such as a"
+        raise RegistrationError(f"{where}: structured_output={structured!r} needs a return annotation of plain data, such as a"
                                 f" dataclass, or output_schema=")
     schemas = Schemas(where, returned=True)
     try:
@@ -93,24 +96,27 @@ def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured
     except RegistrationError:
         if structured:
             raise
-        return Output(None, None, False)
+        return Output()
     built = dict(node.schema)
     if "$ref" in built:
         # Older clients expect "properties" at the top level.
         built = {**schemas.definitions[built.pop("$ref").rpartition("/")[2]], **built}
     if schemas.definitions:
         built["$defs"] = schemas.definitions
-    return Output(built, None, False) if built.get("type") == "object" else _wrapping(built)
+    return Output(built) if built.get("type") == "object" else _wrapping(built, bare)
 
 
-def _wrapping(schema: Dict[str, Any], exact: Optional[type] = None) -> Output:
-    """Return the output for a value that is not an object, which older clients get as ``{"result": value}``."""
+def _wrapping(schema: Dict[str, Any], bare: bool, exact: Optional[type] = None) -> Output:
+    """Return the output for a value that is not an object, which clients get as ``{"result": value}``.
+
+    :param bare: whether they get the value itself in the revisions that allow it.
+    """
     inner = {key: value for key, value in schema.items() if key not in ("$defs", "$schema")}
     wrapped: Dict[str, Any] = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
     for key in ("$defs", "$schema"):  # references are resolved from the top level
         if key in schema:
             wrapped[key] = schema[key]
-    return Output(wrapped, dict(schema), False, exact)
+    return Output(wrapped, wrapped=True, exact=exact, bare=dict(schema) if bare else None)
 
 
 def _is_bare(annotation: Any) -> bool:

@@ -101,10 +101,10 @@ def test_the_next_call_starts_a_dead_server_again(mortal):
     ended = []
     with mcplite.connect(command, env=env, timeout=LIMIT, on_disconnect=ended.append) as client:
         client.set_log_level("debug")
-        first = client.call_tool("pid").structured_content
+        first = client.call_tool("pid").text
         die(client)
         with ThreadPoolExecutor(8) as pool:
-            pids = set(pool.map(lambda n: client.call_tool("pid").structured_content, range(16)))
+            pids = set(pool.map(lambda n: client.call_tool("pid").text, range(16)))
         assert len(pids) == 1 and first not in pids and client.state == "open"
         assert len(ended) == 1 and client.era == "modern"
 

@@ -180,16 +180,35 @@ def test_structured_content_can_be_required(annotation, schema):
     assert (compiled.schema, compiled.wrapped) == (wrapped(schema), True)
 
 
+@pytest.mark.parametrize("annotation, schema", [
+    (str, {"type": "string"}), (list, {"type": "array"}), (int, INTEGER), (List[int], {"type": "array", "items": INTEGER}),
+    (Optional[Day], None)], ids=str)
+def test_bare_output_requires_structured_content_and_does_not_wrap_it(annotation, schema):
+    compiled = output(annotation, structured="bare")
+    assert compiled.wrapped and compiled.schema_for(NEWEST) == compiled.bare
+    assert schema is None or compiled.bare == schema
+    assert compiled.schema_for(NEWEST_LEGACY)["required"] == ["result"]
+
+
+@pytest.mark.parametrize("structured", [True, "bare"])
 @pytest.mark.parametrize("annotation, schema", [(dict, {"type": "object"}), (Day, DAY)])
-def test_a_required_object_is_not_wrapped(annotation, schema):
-    compiled = output(annotation, structured=True)
-    assert (compiled.schema, compiled.wrapped) == (schema, False)
+def test_a_required_object_is_not_wrapped(annotation, schema, structured):
+    compiled = output(annotation, structured=structured)
+    assert (compiled.schema, compiled.wrapped, compiled.bare) == (schema, False, None)
 
 
+@pytest.mark.parametrize("structured", ["wrapped", "", 2, []])
+def test_an_unknown_choice_of_structured_content_is_refused(structured):
+    assert refusal(int, structured=structured) == (
+        f"tool 'it': structured_output is True, False, 'bare' or None, not {structured!r}")
+
+
+@pytest.mark.parametrize("structured", [True, "bare"])
 @pytest.mark.parametrize("annotation", [EMPTY, Image, List[TextContent], CallToolResult, bytes])
-def test_structured_output_true_needs_a_suitable_annotation(annotation):
-    assert refusal(annotation, structured=True) == (
-        "tool 'it': structured_output=True needs a return annotation of plain data, such as a dataclass, or output_schema=")
+def test_required_structured_content_needs_a_suitable_annotation(annotation, structured):
+    assert refusal(annotation, structured=structured) == (
+        f"tool 'it': structured_output={structured!r} needs a return annotation of plain data, such as a dataclass,"
+        " or output_schema=")
 
 
 def test_structured_output_true_reports_the_reason():
@@ -221,9 +240,23 @@ def test_a_schema_that_cannot_be_used_is_refused(schema, structured, message):
 @pytest.mark.parametrize("schema",
                          [{"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}}, {},
                           {"type": "string"}])
-def test_other_values_are_wrapped_for_older_clients(schema):
+def test_other_values_are_wrapped_in_every_revision(schema):
     # TOOL-40
     compiled = output(EMPTY, schema)
+    assert compiled.schema_for(NEWEST) == compiled.schema_for(NEWEST_LEGACY) == compiled.schema
+    assert compiled.schema["required"] == ["result"]
+    check_schema(compiled.schema, what="it")
+    for value in ({"result": [1]}, {"result": None}):
+        assert compiled.value_for(value, NEWEST) == compiled.value_for(value, NEWEST_LEGACY) == value
+        assert compiled.value_for(value, find_revision("2025-03-26")) is None
+
+
+@pytest.mark.parametrize("schema",
+                         [{"type": "array", "items": {"$ref": "#/$defs/n"}, "$defs": {"n": {"type": "integer"}}}, {},
+                          {"type": "string"}])
+def test_bare_values_are_wrapped_for_older_clients(schema):
+    # TOOL-40, TOOL-41
+    compiled = output(EMPTY, schema, "bare")
     assert compiled.schema_for(NEWEST) == schema
     wrapped = compiled.schema_for(NEWEST_LEGACY)
     assert wrapped["type"] == "object" and wrapped["required"] == ["result"]
