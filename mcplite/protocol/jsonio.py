@@ -13,8 +13,10 @@ from typing import Any, Callable, Dict, List, Tuple
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR
 
-__all__ = ["DEFAULT_LIMITS", "DuplicateKey", "JSONLimits", "TooLarge", "TooMany", "encode_json", "first_members", "load",
-           "memory_size"]
+__all__ = [
+    "DEFAULT_LIMITS", "DuplicateKey", "JSONLimits", "TooLarge", "TooMany", "encode_json", "estimate_memory", "first_members",
+    "load", "memory_size",
+]
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,16 @@ def memory_size(value: Any, most: int) -> int:
         elif type(item) is list:
             waiting.extend(item)
     return size
+
+
+def estimate_memory(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> int:
+    """Return about how much memory a JSON text takes, with its value, which is not below what is really taken by much.
+
+    It takes far less time than parsing: a few passes in C.
+    """
+    wide = not data.isascii() or b"\\u" in data  # one character can make all others of its string as wide
+    elements = data.count(b",") + data.count(b"{") + data.count(b"[")
+    return (5 if wide else 2) * len(data) + 120 * min(elements, 2 * limits.elements)
 
 
 def first_members(value: Dict[str, Any], most: int) -> Dict[str, Any]:

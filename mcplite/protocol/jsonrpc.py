@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any, Dict, List, Optional, Union
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR
-from .jsonio import DEFAULT_LIMITS, DuplicateKey, JSONLimits, TooLarge, TooMany, encode_json, load
+from .jsonio import DEFAULT_LIMITS, DuplicateKey, JSONLimits, TooLarge, TooMany, encode_json, estimate_memory, load
 from .show import quoted
 
 __all__ = [
     "Batch", "DEFAULT_LIMITS", "Encoded", "Failure", "Id", "Invalid", "JSONLimits", "Message", "Notification",
-    "Request", "Response", "describe", "dump", "parse",
+    "Request", "Response", "describe", "dump", "estimate_memory", "parse",
 ]
 
 Id = Union[int, str]

@@ -6,14 +6,15 @@ The peer creates an :class:`Incoming` for each request; the handlers of both sid
 
 import logging
 import threading
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Hashable, List, Optional
 
-from ..errors import INTERNAL_ERROR, Cancelled, RemoteError, RequestTimeout, TransportError
+from ..errors import INTERNAL_ERROR, SERVER_BUSY, Cancelled, RemoteError, RequestTimeout, TransportError
 from ..protocol import jsonrpc
 from .cancel import CancelToken
+from .fair_queue import Task
 from .interfaces import MessageSink, Outlet
 
-__all__ = ["BatchResponses", "Incoming", "MessageHandler"]
+__all__ = ["BatchResponses", "Incoming", "MessageFacts", "MessageHandler"]
 
 _log = logging.getLogger(__name__)
 _NO_PARAMS: Dict[str, Any] = {}
@@ -45,7 +46,16 @@ class BatchResponses:
             return b"[" + b",".join(self._responses) + b"]" if self._responses else b""
 
 
-class Incoming:
+class MessageFacts:
+    """What a transport knows of a message beside it."""
+
+    __slots__ = ()
+
+    #: Whose share it counts to; empty on a pipe.
+    sender: str
+
+
+class Incoming(Task):
     """A request in progress. It is answered exactly once, or not at all if it was cancelled.
 
     :param peer: sends its messages.
@@ -53,13 +63,14 @@ class Incoming:
     :param batch: collects its response, if it came in an array.
     :param outlet: where its messages go; None is the channel.
     :param facts: what the transport knows of it beside the message, as given to :meth:`Peer.receive`.
+    :param size: the bytes of memory that the message takes, if that is much; else 0.
     """
 
-    __slots__ = ("peer", "key", "id", "method", "params", "batch", "outlet", "facts", "successor", "original", "_lock",
-                 "_order", "_token", "_done", "_cancelled", "_reason")
+    __slots__ = ("peer", "key", "id", "method", "params", "batch", "outlet", "facts", "handler", "successor", "original",
+                 "size", "_lock", "_order", "_token", "_done", "_cancelled", "_reason")
 
     def __init__(self, peer: MessageSink, key: Any, request: jsonrpc.Request, batch: Optional[BatchResponses] = None,
-                 outlet: Optional[Outlet] = None, facts: Any = None) -> None:
+                 outlet: Optional[Outlet] = None, facts: Any = None, size: int = 0) -> None:
         self.peer = peer
         self.key = key
         self.id = request.id
@@ -68,6 +79,9 @@ class Incoming:
         self.batch = batch
         self.outlet = outlet
         self.facts = facts
+        self.size = size
+        #: What :meth:`execute` runs, while this request waits for a place.
+        self.handler: Optional[Callable[[], object]] = None
         #: The latest request that the handler of this one answers, after it has answered this one.
         self.successor: Optional[Incoming] = None
         #: The request that the handler was started for. It alone knows the latest successor: those in between are
@@ -82,6 +96,28 @@ class Incoming:
         self._done = False
         self._cancelled = False
         self._reason: Optional[str] = None
+
+    # --- among the tasks of a pool --------------------------------------------------------------------
+
+    @property
+    def sender(self) -> str:
+        facts: Optional[MessageFacts] = self.facts
+        return "" if facts is None else facts.sender
+
+    @property
+    def connection(self) -> Hashable:
+        return self.peer
+
+    def execute(self) -> None:
+        handler, self.handler = self.handler, None
+        assert handler is not None
+        self.run(handler)
+
+    def refuse(self) -> None:
+        self.handler = None
+        self.fail(SERVER_BUSY, "Server busy: too many requests are waiting; try again later")
+
+    # --- while it is in progress ----------------------------------------------------------------------
 
     @property
     def token(self) -> CancelToken:

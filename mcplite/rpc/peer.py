@@ -8,7 +8,7 @@ import logging
 import threading
 from typing import Any, ContextManager, Dict, List, Optional, Union
 
-from ..errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, SERVER_BUSY, ConnectionClosed, ProtocolError
+from ..errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ConnectionClosed, ProtocolError
 from ..protocol import jsonrpc
 from .incoming import BatchResponses, Incoming, MessageHandler
 from .interfaces import Channel, MessageSink, Outlet, Reading
@@ -20,6 +20,8 @@ from .tracing import RateLog, Trace
 __all__ = ["Peer"]
 
 _log = logging.getLogger(__name__)
+#: Bytes of a message that does not count as small: what it takes in memory is estimated.
+_MUCH = 16_384
 
 
 class Peer(Caller, MessageSink):
@@ -33,16 +35,18 @@ class Peer(Caller, MessageSink):
     :param limits: bounds on incoming JSON.
     :param trace: called with "->" or "<-" and the bytes of each message.
     :param shared: whether it speaks for many clients, each of which has request ids of its own.
+    :param warnings: takes warnings about what the other side sends; one object for many peers bounds them together. By
+        default one of its own.
     """
 
     def __init__(self, channel: Channel, handler: MessageHandler, *, workers: Workers, serving: bool = False,
                  limits: jsonrpc.JSONLimits = jsonrpc.DEFAULT_LIMITS, trace: Optional[Trace] = None,
-                 shared: bool = False) -> None:
+                 shared: bool = False, warnings: Optional[RateLog] = None) -> None:
         self._workers = workers
         self._serving = serving
         self._limits = limits
         self._shared = shared
-        self._warnings = RateLog(_log)
+        self._warnings = warnings or RateLog(_log)
         self._in_flight: Dict[Any, Incoming] = {}
         self._ended = threading.Event()
         reading: Optional[Reading] = channel.create_reading(self._parse_and_route, self._fail, workers)
@@ -74,12 +78,19 @@ class Peer(Caller, MessageSink):
         incoming = self._in_flight.get((facts, id) if self._shared else id)
         if incoming is not None:
             incoming.fail(code, message)
+            self._forget_queued(incoming)
 
     def drop_incoming(self, id: Union[int, str], facts: Any, reason: str) -> None:
         """Cancel a request in progress whose client has disconnected; *facts* as given to :meth:`receive`."""
         incoming = self._in_flight.get((facts, id))
         if incoming is not None:
             incoming.cancel(reason)
+            self._forget_queued(incoming)
+
+    def _forget_queued(self, incoming: Incoming) -> None:
+        """Let a request that needs no handler any more leave the queue, where it would keep its params until its turn."""
+        if self._workers.discard(incoming):
+            incoming.execute()
 
     def suspended(self) -> ContextManager[None]:
         """Return a block in which the current thread waits for something other than a response.
@@ -122,12 +133,15 @@ class Peer(Caller, MessageSink):
         counters = self.counters
         counters.messages_received += 1
         counters.bytes_received += len(data)
+        size = 0
+        if len(data) >= _MUCH and facts is not None:
+            size = jsonrpc.estimate_memory(data, self._limits)
         if type(message) is jsonrpc.Batch:
-            self._receive_batch(message, outlet, facts)
+            self._receive_batch(message, outlet, facts, size)
         else:
-            self._route(message, None, outlet, inline, facts)
+            self._route(message, None, outlet, inline, facts, size)
 
-    def _receive_batch(self, batch: jsonrpc.Batch, outlet: Optional[Outlet], facts: Any) -> None:
+    def _receive_batch(self, batch: jsonrpc.Batch, outlet: Optional[Outlet], facts: Any, size: int) -> None:
         if not self._handler.accepts_batches():
             self._reject(jsonrpc.Invalid(None, INVALID_REQUEST, "arrays of messages are not part of this revision"),
                          outlet=outlet)
@@ -136,12 +150,12 @@ class Peer(Caller, MessageSink):
                        for item in batch.items)
         responses = BatchResponses(expected)
         for item in batch.items:
-            self._route(item, responses, outlet, False, facts)
+            self._route(item, responses, outlet, False, facts, size // len(batch.items))
         if not expected and outlet is not None:
             outlet.finish(None)
 
     def _route(self, message: Any, batch: Optional[BatchResponses], outlet: Optional[Outlet], inline: bool,
-               facts: Any = None) -> None:
+               facts: Any = None, size: int = 0) -> None:
         kind = type(message)
         if kind is jsonrpc.Response or kind is jsonrpc.Failure:
             self._on_response(message)
@@ -151,7 +165,7 @@ class Peer(Caller, MessageSink):
             except Exception:
                 _log.exception("notification %s of %s failed", jsonrpc.describe(message), self.name)
         elif kind is jsonrpc.Request:
-            self._on_request(message, batch, outlet, inline, facts)
+            self._on_request(message, batch, outlet, inline, facts, size)
         else:
             self._reject(message, batch, outlet)
 
@@ -168,9 +182,9 @@ class Peer(Caller, MessageSink):
             self._warnings.warning("%s sent a response to no pending call: %s", self.name, jsonrpc.describe(message))
 
     def _on_request(self, request: jsonrpc.Request, batch: Optional[BatchResponses], outlet: Optional[Outlet],
-                    inline: bool, facts: Any) -> None:
+                    inline: bool, facts: Any, size: int) -> None:
         key = (facts, request.id) if self._shared else request.id
-        incoming = Incoming(self, key, request, batch, outlet, facts)
+        incoming = Incoming(self, key, request, batch, outlet, facts, size)
         with self._lock:
             duplicate = key in self._in_flight
             if not duplicate:
@@ -187,15 +201,17 @@ class Peer(Caller, MessageSink):
             return
         if task is None:
             return
-        if self._serving and inline and self._workers.reserve_place():
+        if self._serving and inline and self._workers.reserve_place(incoming):
             try:
                 incoming.run(task)
             finally:
                 self._workers.release_place()
-        elif not self._workers.submit(lambda: incoming.run(task)):
+            return
+        incoming.handler = task
+        if not self._workers.enqueue(incoming):
             if self.closed:
                 incoming.cancel("the connection is over")  # with which the threads may have ended
-            incoming.fail(SERVER_BUSY, "Server busy: too many requests are waiting; try again later")
+            incoming.refuse()
 
     def _reject(self, invalid: jsonrpc.Invalid, batch: Optional[BatchResponses] = None,
                 outlet: Optional[Outlet] = None) -> None:

@@ -11,16 +11,31 @@ import threading
 import traceback
 from collections import deque
 from queue import Empty, SimpleQueue
-from typing import Callable, Deque, Iterator, List, Optional, Set
+from typing import Callable, Deque, Dict, Hashable, Iterator, List, Optional
 
 from .deadline import Deadline
+from .fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, Task
 
 __all__ = ["Mailbox", "Workers"]
 
-Task = Callable[[], object]
+_Run = Callable[[], object]
 _log = logging.getLogger(__name__)
+#: One place for so many is kept besides, for senders of whom no task runs while others occupy all places.
+_PER_SPARE_PLACE = 8
 #: Seconds for which an idle thread of a pool is kept.
 _IDLE_SECONDS = 30.0
+
+
+class _PlainTask(Task):
+    __slots__ = ("execute", "size")
+
+    def __init__(self, run: _Run) -> None:
+        self.execute = run  # type: ignore[method-assign]
+        self.size = 0
+
+
+def _do_nothing() -> None:
+    """What runs on a place that was reserved without a task."""
 
 
 class Workers:
@@ -30,17 +45,24 @@ class Workers:
     response releases its place meanwhile (:meth:`suspended`), so waiting tasks never keep others from running, and
     a pool of one place cannot deadlock on nested questions.
 
+    While tasks wait, a place goes to the sender of whom the fewest run. An eighth as many places are kept besides, which
+    are taken only while all others are: by senders, and the first half also by connections, of whom no task runs. So a
+    sender may have all places, and others are served all the same.
+
     :param places: how many tasks run at once.
     :param queue_limit: how many more may wait for a place.
     :param name: the threads' name, for debuggers and for :meth:`stuck`.
     :param keep: how many idle threads are kept for a while; None for all.
+    :param running_bytes: of memory that running tasks may keep; others wait. One that keeps more runs alone.
+    :param queued_bytes: of memory that waiting tasks may keep.
     """
 
-    def __init__(self, places: int, queue_limit: int, name: str, keep: Optional[int] = None) -> None:
+    def __init__(self, places: int, queue_limit: int, name: str, keep: Optional[int] = None,
+                 running_bytes: Optional[int] = None, queued_bytes: Optional[int] = None) -> None:
         if places < 1 or queue_limit < 0:
             raise ValueError("places must be at least 1 and queue_limit at least 0")
         self._places = places
-        self._queue_limit = queue_limit
+        self._spare = places // _PER_SPARE_PLACE
         self._name = name
         self._keep = keep
         #: Guards every field below; held for list and dictionary work, and while a thread is started.
@@ -52,23 +74,32 @@ class Workers:
         self._suspended = 0
         #: Tasks that have waited and now need a place again.
         self._returning = 0
-        self._queue: Deque[Task] = deque()
+        self._queue = FairQueue(queue_limit, queued_bytes)
+        self._most_bytes = running_bytes
+        self._bytes = 0
         self._idle = 0
         self._stopped = False
         self._draining = False
-        self._busy: Set[int] = set()
+        #: The running tasks, by the thread's identity; by themselves until their thread has begun.
+        self._busy: Dict[Hashable, Task] = {}
         #: What idle threads sleep on: each item is a task to run; None ends a thread.
-        self._handoff: "SimpleQueue[Optional[Task]]" = SimpleQueue()
+        self._handoff: "SimpleQueue[Optional[_Run]]" = SimpleQueue()
         #: Whether the current thread holds a place.
         self._mine = threading.local()
 
-    def reserve_place(self) -> bool:
-        """Reserve a place for the current thread; False if none is free or other tasks wait for it."""
+    def reserve_place(self, task: Optional[Task] = None) -> bool:
+        """Reserve a place for the current thread; False if none is free or other tasks wait for it.
+
+        :param task: what the thread will run there.
+        """
+        task = task or _PlainTask(_do_nothing)
         with self._lock:
-            if self._running >= self._places or self._queue or self._returning or self._stopped:
+            if self._running >= self._places or self._queue.count or self._returning or self._stopped or (
+                    task.size and not self._fits(task)):
                 return False
             self._running += 1
-            self._busy.add(threading.get_ident())
+            self._bytes += task.size
+            self._busy[threading.get_ident()] = task
         self._mine.place = True
         return True
 
@@ -76,26 +107,44 @@ class Workers:
         """Release the current thread's place; the next queued task gets it."""
         self._mine.place = False
         with self._lock:
-            self._busy.discard(threading.get_ident())
+            self._bytes -= self._busy.pop(threading.get_ident()).size
             self._running -= 1
             self._pass_on()
 
-    def submit(self, task: Task) -> bool:
-        """Run *task* on a thread of the pool as soon as there is a place.
+    def submit(self, run: _Run) -> bool:
+        """Run a function on a thread of the pool as soon as there is a place; see :meth:`enqueue`."""
+        return self.enqueue(_PlainTask(run))
 
-        :returns: False if the queue is full, the pool is stopped, or the system has no thread for it.
+    def enqueue(self, task: Task) -> bool:
+        """Execute *task* on a thread of the pool as soon as there is a place.
+
+        If the queue is full, the sender with the most waiting tasks loses one: its latest, which is refused.
+
+        :returns: False if that is this task, the pool is stopped, or the system has no thread for it.
         """
         with self._lock:
-            if self._stopped or len(self._queue) >= self._queue_limit + self._places - self._running:
+            if self._stopped:
                 return False
-            self._queue.append(task)
-            self._pass_on()
-            if not self._running and self._queue and self._queue[-1] is task:
-                self._queue.pop()  # there is no thread for it, and no running task that would pass a place on
-                return False
-        return True
+            at_once = not self._queue.count and not self._returning and self._running < self._places and self._fits(task)
+            if at_once and self._begin(task):
+                return True
+            if at_once and not self._running:
+                return False  # there is no thread for it, and no running task that would pass a place on
+            self._queue.add(task)
+            if not at_once:
+                self._pass_on()
+            refused = self._queue.excess(task) if self._queue.count else []
+        for other in refused:
+            if other is not task:
+                other.refuse()
+        return task not in refused
 
-    def spawn(self, task: Task) -> None:
+    def discard(self, task: Task) -> bool:
+        """Remove a task that waits for a place; False if it does not, or not any more."""
+        with self._lock:
+            return self._queue.discard(task)
+
+    def spawn(self, task: _Run) -> None:
         """Run *task* on a thread of the pool at once, without a place."""
         with self._lock:
             if self._idle > 0:
@@ -112,6 +161,7 @@ class Workers:
             return
         with self._lock:
             self._suspended += 1
+            task = self._busy[threading.get_ident()]
         self.release_place()
         try:
             yield
@@ -124,7 +174,8 @@ class Workers:
                 finally:
                     self._returning -= 1
                     self._running += 1
-                    self._busy.add(threading.get_ident())
+                    self._bytes += task.size
+                    self._busy[threading.get_ident()] = task
                     self._pass_on()  # there may be a place for a new task as well
             self._mine.place = True
 
@@ -135,7 +186,7 @@ class Workers:
         """
         with self._changed:
             self._draining = True
-            return self._changed.wait_for(lambda: not self._running and not self._queue
+            return self._changed.wait_for(lambda: not self._running and not self._queue.count
                                           and not (waiting and (self._suspended or self._returning)), deadline.remaining())
 
     def stop(self) -> None:
@@ -162,30 +213,63 @@ class Workers:
             logger.warning("a handler is still running at the end, in %s", where)
 
     def _pass_on(self) -> None:
-        # Called with the lock held. Suspended tasks that return go first.
+        # Called with the lock held. Suspended tasks that return go first, but not on spare places.
         if self._returning:
             self._changed.notify_all()
-        elif self._queue and self._running < self._places:
-            task = self._queue.popleft()
-            self._running += 1
-            try:
-                self._start(task)
-            except RuntimeError as error:
-                # The system gives no more threads: the next thread that releases a place tries again (REL-39).
-                _log.warning("a task of %s waits: %s", self._name, error)
-                self._running -= 1
-                self._queue.appendleft(task)
-        elif not self._running and self._draining:
+        while self._queue.count:
+            task = self._next()
+            if task is None:
+                break
+            if not self._begin(task):
+                self._queue.add(task, first=True)
+                break
+        if not self._running and self._draining:
             self._changed.notify_all()
+
+    def _begin(self, task: Task) -> bool:
+        """Start a task; False if the system has no thread for it. Called with the lock held."""
+        self._running += 1
+        self._bytes += task.size
+        self._busy[task] = task
+        try:
+            self._start(task)
+            return True
+        except RuntimeError as error:
+            # The next thread that releases a place tries again (REL-39).
+            _log.warning("a task of %s waits: %s", self._name, error)
+            self._running -= 1
+            self._bytes -= self._busy.pop(task).size
+            return False
+
+    def _next(self) -> Optional[Task]:
+        """Take the next task that may run from the queue, if any; called with the lock held."""
+        open_to = EVERYONE
+        if self._running >= self._places:
+            left = self._places + self._spare - self._running
+            if left <= 0:
+                return None
+            open_to = IDLE_CONNECTIONS if 2 * left > self._spare + 1 else IDLE_SENDERS
+        elif self._returning:
+            return None
+        return self._queue.take(self._busy.values(), open_to, self._fits)
+
+    def _fits(self, task: Task) -> bool:
+        """Whether the task's memory may be in use besides that of the running ones; called with the lock held."""
+        size, most = task.size, self._most_bytes
+        if not size or most is None or not self._bytes or self._bytes + size <= most:
+            return True
+        # A quarter more is for senders who keep none.
+        return self._bytes + size <= most + most // 4 and not any(
+            other.size and other.sender == task.sender for other in self._busy.values())
 
     def _start(self, task: Task) -> None:
         # Called with the lock held; the task's place is reserved already.
         def placed() -> None:
             self._mine.place = True
             with self._lock:
-                self._busy.add(threading.get_ident())
+                self._busy[threading.get_ident()] = self._busy.pop(task)
             try:
-                self._run_logged(task)
+                self._run_logged(task.execute)
             finally:
                 self.release_place()
 
@@ -195,14 +279,14 @@ class Workers:
         else:
             threading.Thread(target=self._work, args=(placed,), name=self._name, daemon=True).start()
 
-    def _run_logged(self, task: Task) -> None:
+    def _run_logged(self, task: _Run) -> None:
         try:
             task()
         except BaseException:
             # SystemExit and KeyboardInterrupt too: a task must not end the thread (REL-58).
             _log.exception("a task of %s failed", self._name)
 
-    def _work(self, task: Optional[Task]) -> None:
+    def _work(self, task: Optional[_Run]) -> None:
         # The life of a pool thread: started by spawn or with a task; ended by stop or by half a minute without
         # a task. It blocks on the handoff queue and on whatever the task blocks on.
         while task is not None:
@@ -238,14 +322,14 @@ class Mailbox:
         self._limit = limit
         #: Guards the fields below; the thread waits on it for callbacks or for the end.
         self._changed = threading.Condition()
-        self._queue: Deque[Task] = deque()
+        self._queue: Deque[_Run] = deque()
         self._thread: Optional[threading.Thread] = None
         self._stopped = False
         self._running = False
         #: How many callbacks were dropped because the queue was full.
         self.dropped = 0
 
-    def post(self, task: Task) -> None:
+    def post(self, task: _Run) -> None:
         """Run *task* after everything posted before it; ignored once stopped."""
         with self._changed:
             if self._stopped:

@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional, Tuple, Union
 
 __all__ = ["Counters", "FaultLog", "RateLog", "Trace", "mask", "trace_for"]
 
@@ -52,34 +52,45 @@ class Counters:
 class RateLog:
     """Passes warnings on to a logger until there are too many of them in one second.
 
+    For what a peer can cause. What has different causes has different objects, so that one flood hides no other warning.
+
     :param logger: where the lines go.
-    :param per_second: how many lines a second may carry; default 10.
+    :param most: how many lines a period may carry; default 10.
+    :param seconds: the period; default 1.
     """
 
-    def __init__(self, logger: logging.Logger, per_second: int = 10) -> None:
+    def __init__(self, logger: logging.Logger, most: int = 10, seconds: float = 1.0) -> None:
         self._logger = logger
-        self._per_second = per_second
+        self._most = most
+        self._seconds = seconds
         #: Guards the three counters below; held for assignments only.
         self._lock = threading.Lock()
-        self._second = -1
+        self._period = -1
         self._lines = 0
         self._held_back = 0
 
     def warning(self, message: str, *arguments: object) -> None:
-        """Log one line, or count it as held back."""
-        second = int(time.monotonic())
+        """Log one line as a warning, or count it as held back."""
+        self._write(logging.WARNING, message, arguments)
+
+    def error(self, message: str, *arguments: object) -> None:
+        """Log one line as an error, or count it as held back."""
+        self._write(logging.ERROR, message, arguments)
+
+    def _write(self, level: int, message: str, arguments: Tuple[object, ...]) -> None:
+        period = int(time.monotonic() / self._seconds)
         with self._lock:
             held_back = 0
-            if second != self._second:
-                self._second, self._lines = second, 0
+            if period != self._period:
+                self._period, self._lines = period, 0
                 held_back, self._held_back = self._held_back, 0
             self._lines += 1
-            if self._lines > self._per_second:
+            if self._lines > self._most:
                 self._held_back += 1
                 return
         if held_back:
-            self._logger.warning("%d more warnings like these were held back", held_back)
-        self._logger.warning(message, *arguments)
+            self._logger.log(level, "%d more warnings like these were held back", held_back)
+        self._logger.log(level, message, *arguments)
 
 
 class FaultLog:

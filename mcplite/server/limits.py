@@ -21,10 +21,15 @@ class Limits:
     json_elements: int = 100_000
     #: Messages of one batch (March 2025 only).
     batch: int = 50
-    #: Handlers that run at once, each on a thread; further requests are queued.
+    #: Handlers that run at once, each on a thread; further requests are queued. While all places are taken, an eighth more is
+    #: there for senders, and half of that for HTTP sessions, of which no handler runs.
     running: int = 64
+    #: Estimated bytes of memory of the requests over HTTP above 16 KiB whose handlers run; further ones are queued.
+    running_bytes: int = 64 << 20
     #: Queued requests; one more is answered with "Server busy". A pipe has one sender, which may send many before it reads.
     queued: int = 4096
+    #: The same bytes of those that are queued.
+    queued_bytes: int = 32 << 20
     #: Seconds to wait for the answer to a question to the client's user; people answer slowly.
     ask_seconds: float = 600.0
     #: Handlers that wait for the answers of their clients, each on a thread: over HTTP, and in July 2026 on a pipe too. For
@@ -71,6 +76,9 @@ class Limits:
     body_seconds: float = 30.0
     #: The lowest rate of a request body, in bytes a second, after the first five seconds.
     body_rate: int = 1024
+    #: Bytes of all request bodies that are read or served at once, with what they are decoded to. At the limit the oldest
+    #: unfinished one is refused with 503. A few large ones at a time are normal, hundreds are not.
+    body_bytes_at_once: int = 64 << 20
     #: Connections at once; one more closes the one that has been idle for longest, and is answered with 503 if none is
     #: idle. A connection occupies a thread while its request takes long.
     connections: int = 256

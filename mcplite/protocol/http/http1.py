@@ -20,6 +20,10 @@ _LENGTH = re.compile(r"[0-9]{1,15}")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?")
 #: Bytes of one line with a chunk's size and its extensions.
 _CHUNK_LINE = 256
+#: Chunks of one body: each costs time, and a sender of many tiny ones wants just that.
+_MOST_CHUNKS = 65_536
+#: The target of a request to a proxy, which any server must understand (RFC 9112, section 3.2.2).
+_ABSOLUTE = re.compile(r"https?://([^/?#@]+)(?=[/?]|$)", re.IGNORECASE)
 
 
 class BadRequest(Exception):
@@ -64,7 +68,6 @@ class RequestHead:
         self.keep_alive = _keep_alive(version, headers)
         path, _, self.query = target.partition("?")
         if not path.startswith("/") and path != "*":
-            # The absolute form, for proxies; the Host header names the same host.
             path = "/" + path.partition("://")[2].partition("/")[2]
         #: The decoded path, without the query.
         self.path = path if "%" not in path else unquote_to_bytes(path).decode("utf-8", "replace")
@@ -126,8 +129,12 @@ def parse_head(block: bytes, limits: HeadLimits) -> RequestHead:
     hosts = len(headers.all("host"))
     if hosts > 1 or (not hosts and version == (1, 1)):
         raise BadRequest(400, "a request must have exactly one Host header")
-    if not (target.startswith("/") or target == "*" or target.lower().startswith(("http://", "https://"))):
-        raise BadRequest(400, f"malformed request target: {target[:60]!r}")
+    if not (target.startswith("/") or target == "*"):
+        absolute = _ABSOLUTE.match(target)
+        if absolute is None:
+            raise BadRequest(400, f"malformed request target: {target[:60]!r}")
+        # The target's authority counts, whatever Host says (RFC 9112, section 3.2.2).
+        headers = Headers([("host", absolute.group(1)), *((name, value) for name, value in pairs if name.lower() != "host")])
     return RequestHead(method, target, version, headers)
 
 
@@ -171,6 +178,7 @@ class ChunkedDecoder:
         self._limit = limit
         self._buffer = bytearray()
         self._total = 0
+        self._chunks = 0
         #: Bytes left of the current chunk; None between chunks.
         self._left: Optional[int] = None
         #: Whether the body has ended.
@@ -224,6 +232,9 @@ class ChunkedDecoder:
         self._total += size
         if self._total > self._limit:
             raise BadRequest(413, f"the body has more than {self._limit} bytes")
+        self._chunks += 1
+        if self._chunks > _MOST_CHUNKS:
+            raise BadRequest(413, f"the body has more than {_MOST_CHUNKS} chunks")
         if size:
             del self._buffer[:len(line) + 2]
             self._left = size

@@ -25,6 +25,8 @@ _TOKEN = re.compile(r" +([A-Za-z0-9\-._~+/]+=*)")
 _MAX_HEADER_CHARACTERS = 8000
 #: Shorter pieces of a token are not masked in logs: they are of no use to an attacker.
 _SHORTEST_MASKED = 12
+#: Seconds between two lines of the log, with a traceback, about a verifier that fails.
+_FAILURE_SECONDS = 10.0
 
 
 class Refused(Exception):
@@ -120,6 +122,7 @@ class BearerAuth:
         self.repeat_granted = repeat_granted
         self._clock = clock
         self._warn = RateLog(_log)
+        self._failures = RateLog(_log, 1, _FAILURE_SECONDS)
 
     def __repr__(self) -> str:
         return f"<BearerAuth of {type(self._verify).__name__}, issuers {list(self.issuers)}, resource {self.resource!r}>"
@@ -151,13 +154,13 @@ class BearerAuth:
             if isinstance(error, OSError):
                 self._warn.warning("a token could not be verified: %s", _masked(token, f"{type(error).__name__}: {error}"))
                 raise Refused(503, "", "the token cannot be verified at present; try again later") from None
-            _log.error("a token could not be verified:\n%s", _masked(token, traceback.format_exc()))
+            self._failures.error("a token could not be verified:\n%s", _masked(token, traceback.format_exc()))
             raise Refused(500, "", "Internal error") from None
         if found is None:
             raise _invalid("the token is not valid")
         if not isinstance(found, Principal):
-            _log.error("the verifier %s returned %s instead of a Principal or None", type(self._verify).__name__,
-                       type(found).__name__)
+            self._failures.error("the verifier %s returned %s instead of a Principal or None", type(self._verify).__name__,
+                                 type(found).__name__)
             raise Refused(500, "", "Internal error")
         return found
 

@@ -114,5 +114,5 @@ class Introspection:
                              scopes=scopes if isinstance(scopes, (str, list)) else (), expires_at=answer.get("exp"),
                              claims=answer)
         except (TypeError, ValueError) as error:
-            _log.warning("a token was refused, since the introspection endpoint's answer is not valid: %s", error)
+            self._warn.warning("a token was refused, since the introspection endpoint's answer is not valid: %s", error)
             return None

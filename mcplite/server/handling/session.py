@@ -10,7 +10,7 @@ from typing import Any, Callable, List, Optional
 from ...errors import METHOD_NOT_FOUND, RemoteError
 from ...protocol.jsonio import memory_size
 from ...revisions import Revision
-from ...rpc.incoming import Incoming
+from ...rpc.incoming import Incoming, MessageFacts
 from ...rpc.peer import Peer
 from ...types import ClientCapabilities, Implementation, Root
 from ..auth.principals import Principal
@@ -51,7 +51,7 @@ class Throttle:
         return True
 
 
-class RequestFacts:
+class RequestFacts(MessageFacts):
     """The facts of one HTTP request that its handler needs: principal, target and sender.
 
     :param principal: the authenticated sender, if any.

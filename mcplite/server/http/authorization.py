@@ -14,6 +14,7 @@ from ...protocol import jsonrpc
 from ...protocol.http.challenges import write_challenge
 from ...protocol.http.headers import parse_host
 from ...protocol.http.wellknown import PROTECTED_RESOURCE, base_of
+from ...rpc.tracing import RateLog
 from ..auth.principals import Principal, all_scopes, least_scopes
 from ..catalog.targets import Target
 from ..runtime.runtime import Runtime
@@ -42,6 +43,7 @@ class Authorization:
         self._catalog = runtime.catalog
         self._origins = origins
         self._path = path
+        self._warn = RateLog(_log, 1)
         auth = self._auth = runtime.auth
         if auth is not None and auth.issuers and auth.resource is None and not origins.loopback_only:
             raise ValueError("clients must be told which URL their tokens are for; give BearerAuth(...,"
@@ -112,8 +114,8 @@ class Authorization:
         id = message.id if type(message) is jsonrpc.Request else None
         text = f"this requires the scopes: {' '.join(needed)}"
         if principal is None:
-            _log.error("a request that requires the scopes %s was refused, since requests are not authenticated: give the"
-                       " server auth=, or use a host that authenticates", " ".join(needed))
+            self._warn.error("a request that requires the scopes %s was refused, since requests are not authenticated: give the"
+                             " server auth=, or use a host that authenticates", " ".join(needed))
             return Rejection(403, text, id=id)
         _log.info("a request of %r was refused: it requires the scopes %s, and has %s", principal.subject, " ".join(needed),
                   " ".join(sorted(principal.scopes)) or "none")

@@ -22,7 +22,7 @@ from .sessions import HTTPSession
 
 __all__ = [
     "AcceptMessage", "Decision", "EndSession", "NotifySessionless", "OpenGetStream", "Preflight", "ResumeStream", "Rules",
-    "ServeInSession", "ServeSessionless", "StartSession", "decide", "method_not_allowed", "unreadable",
+    "ServeInSession", "ServeSessionless", "StartSession", "decide", "method_not_allowed", "unread", "unreadable",
 ]
 
 
@@ -227,7 +227,7 @@ def _decide_post(request: HTTPRequest, rules: Rules) -> Decision:
     try:
         data = request.read(rules.body_bytes)
     except UnreadableBody as error:
-        return Rejection(error.status, str(error), close=True)
+        return unread(error)
     message: Any = jsonrpc.parse(data, rules.json)
     kind = type(message)
     if kind is jsonrpc.Invalid:
@@ -298,6 +298,11 @@ def _decide_batch(data: bytes, batch: jsonrpc.Batch, session: Optional[HTTPSessi
 def method_not_allowed(request: HTTPRequest, allowed: str) -> Rejection:
     """Return the refusal of a request whose HTTP method the path does not offer."""
     return Rejection(405, f"{request.method[:20]} is not offered here", headers=[("Allow", allowed)], close=True)
+
+
+def unread(error: UnreadableBody) -> Rejection:
+    """Return the refusal of a request whose body was not read."""
+    return Rejection(error.status, str(error), headers=[("Retry-After", "1")] if error.status == 503 else [], close=True)
 
 
 def unreadable(invalid: jsonrpc.Invalid) -> Rejection:

@@ -15,6 +15,7 @@ from ...protocol.http.headers import check_header
 from ...revisions import Revision
 from ...rpc.deadline import Deadline
 from ...rpc.peer import Peer
+from ...rpc.tracing import FaultLog, RateLog
 from ..handling.session import RequestFacts
 from ..runtime.runtime import Runtime
 from ..sessions.modern import SessionlessClient
@@ -81,6 +82,7 @@ class Endpoint:
         self.origins = OriginPolicy(allowed_hosts, allowed_origins)
         self.authorization = Authorization(runtime, self.origins, self.path)
         limits = self.limits = runtime.limits
+        self._warn, self._faults = RateLog(_log, 1), FaultLog(_log)
         self._store = event_store or MemoryEventStore(limits)
         self._tables: List[SessionTable] = []
         self.sessions = self.add_table()
@@ -123,8 +125,11 @@ class Endpoint:
         """
         try:
             response = self._handle(request)
+        except MemoryError:
+            self._warn.warning("a request of %s was refused for want of memory", request.remote)
+            response = self.error_response(_busy(None, "it has no memory"), request)
         except Exception:
-            _log.exception("%s %s failed", request.method, request.path)
+            self._faults.note("%s %.200r failed", request.method, request.path)
             response = self.error_response(Rejection(500, "Internal error", INTERNAL_ERROR, close=True), request)
         origin = request.headers.get("origin")
         if origin is not None:

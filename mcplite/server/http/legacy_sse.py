@@ -12,7 +12,7 @@ from ...protocol import jsonrpc
 from ...protocol.http.headers import accepts, media_type
 from ...protocol.http.sse import encode_event
 from ..handling.session import RequestFacts
-from .decision import method_not_allowed, unreadable
+from .decision import method_not_allowed, unread, unreadable
 from .endpoint import Endpoint
 from .messages import HTTPRequest, HTTPResponse, Rejection, UnreadableBody
 from .sessions import open_session
@@ -74,7 +74,7 @@ class LegacySSE:
         try:
             data = request.read(endpoint.limits.message_bytes)
         except UnreadableBody as error:
-            return endpoint.error_response(Rejection(error.status, str(error), close=True))
+            return endpoint.error_response(unread(error))
         message = jsonrpc.parse(data, endpoint.runtime.json_limits)
         if isinstance(message, jsonrpc.Invalid):
             return endpoint.error_response(unreadable(message))

@@ -13,6 +13,7 @@ from ...protocol import jsonrpc
 from ...protocol.methods import RESOURCE_UPDATED
 from ...rpc.peer import Peer
 from ...rpc.threads import Workers
+from ...rpc.tracing import RateLog
 from ..auth.principals import Principal
 from ..catalog.catalog import Catalog
 from ..limits import Limits
@@ -81,6 +82,8 @@ class Runtime:
         self._on_roots_changed = on_roots_changed
         #: The limits of incoming JSON.
         self.json_limits = jsonrpc.JSONLimits(nesting=limits.json_nesting, elements=limits.json_elements, batch=limits.batch)
+        #: For what clients send, of all their connections together.
+        self.warnings = RateLog(_log)
         #: Guards the fields below; held for list and dictionary operations, and while a lifespan is entered or left.
         self._lock = threading.RLock()
         self._sessions: List[OpenSession] = []
@@ -113,7 +116,9 @@ class Runtime:
         with self._lock:
             if self._workers is None or self._pid != os.getpid():
                 self._pid = os.getpid()
-                self._workers = Workers(self.limits.running, self.limits.queued, "mcplite worker")
+                limits = self.limits
+                self._workers = Workers(limits.running, limits.queued, "mcplite worker",
+                                        running_bytes=limits.running_bytes, queued_bytes=limits.queued_bytes)
             return self._workers
 
     def enter(self) -> None:

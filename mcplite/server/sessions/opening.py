@@ -68,7 +68,7 @@ def _peer(runtime: Runtime, channel: Channel, handler: MessageHandler, shared: b
     from ...rpc.tracing import trace_for  # with the first client
 
     return Peer(channel, handler, workers=runtime.workers, serving=True, trace=trace_for(runtime.debug, channel.name),
-                limits=runtime.json_limits, shared=shared)
+                limits=runtime.json_limits, shared=shared, warnings=runtime.warnings)
 
 
 class SessionlessHandler(MessageHandler):

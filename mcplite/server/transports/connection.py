@@ -13,11 +13,12 @@ from http import HTTPStatus
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from ...protocol.http.http1 import BadRequest, HeadLimits, RequestHead, body_plan, find_head, parse_head
+from ...rpc.tracing import FaultLog
 from ..http.messages import HTTPRequest, HTTPResponse, StreamingBody, do_nothing
 from ..limits import Limits
 from ..shares import sender_at
 from .client_socket import ClientGone, ClientSocket
-from .request_body import RequestBody
+from .request_body import BodyBudget, RequestBody
 
 __all__ = ["Connection"]
 
@@ -63,11 +64,12 @@ class Connection:
     :param closing: returns whether the server is stopping, so that the current response is the last.
     :param watch: calls a function when the client closes a socket; returns a function that stops watching.
     :param port: that the connection arrived at, if it is known.
+    :param budget: of the request bodies of all connections; by default one of its own.
     """
 
     def __init__(self, sock: socket.socket, address: Tuple[str, int], handle: Callable[[HTTPRequest], HTTPResponse],
                  limits: Limits, closing: Callable[[], bool], watch: Watch = _do_not_watch,
-                 port: Optional[int] = None) -> None:
+                 port: Optional[int] = None, budget: Optional[BodyBudget] = None) -> None:
         #: The socket, for the poller.
         self.sock = sock
         #: Whose share the connection counts to.
@@ -79,11 +81,14 @@ class Connection:
         self._closing = closing
         self._watch = watch
         self._port = port
+        self._budget = budget or BodyBudget(limits)
         self._head_limits = HeadLimits(limits.header_line_bytes, limits.header_bytes, limits.headers)
         #: Whether the connection may be parked between requests.
         self._may_park: Callable[[], bool] = _never
         #: Whether it waits for a request, so that closing it loses nothing.
         self.idle = True
+        #: Takes what fails here and is no client's fault; the server's, whose connections share it.
+        self.faults = FaultLog(_log)
         #: Whether the response that is being sent lasts until one side ends it.
         self.lasting = False
         #: Called with this connection after a response, unless it was called a moment ago.
@@ -151,7 +156,7 @@ class Connection:
             _log.debug("the connection of %s ended: %s", self._remote, error)
         except Exception:
             # A response that cannot be sent, or a stream that fails. Part of it may be sent already, so only closing is left.
-            _log.exception("a response to %s failed", self._remote)
+            self.faults.note("a response to %s failed", self._remote)
         return False
 
     def receive_pending(self) -> None:
@@ -186,13 +191,14 @@ class Connection:
             return False
         started = time.monotonic()
         self._client.busy = True
-        body = RequestBody(self._client, head, plan, self._limits)
+        body = RequestBody(self._client, head, plan, self._limits, self._budget, self.sender)
         request = HTTPRequest(head.method, head.path, head.headers, head.query, read=body.read, remote=self._remote,
                               network=self.sender, port=self._port, disconnected=self._client.disconnected, inline=True)
         response = self._handle(request)
         try:
             again = self._respond(head, body, response)
         finally:
+            body.close()
             if response.streaming:
                 response.close()
         if _access.isEnabledFor(logging.INFO):

@@ -11,13 +11,14 @@ import threading
 from typing import Any, List, Optional, Sequence, Set
 
 from ...protocol.http.wellknown import is_loopback
-from ...rpc.tracing import RateLog
+from ...rpc.tracing import FaultLog, RateLog
 from ..http import make_endpoint
 from ..http.origins import LOOPBACK
 from ..runtime.runtime import Runtime
 from ..shares import Shares
 from .connection import Connection
 from .poller import Poller
+from .request_body import BodyBudget
 from .signals import StopRequest, stop_signals
 
 __all__ = ["HTTPServer", "serve_http", "serve_until_stopped", "warning_of"]
@@ -71,9 +72,10 @@ class HTTPServer:
                                                   lasting=lambda connection: connection.lasting)
         #: Set under the lock above; connections read it without.
         self._closing = threading.Event()
+        self._budget = BodyBudget(self.limits)
         self._started = False
         #: For what clients can cause.
-        self._warn = RateLog(_log, 1)
+        self._warn, self._faults = RateLog(_log, 1), FaultLog(_log)
 
     @property
     def port(self) -> int:
@@ -124,7 +126,7 @@ class HTTPServer:
 
     def _add_connection(self, sock: socket.socket, address: Any) -> None:
         connection = Connection(sock, address[:2], self.endpoint.handle, self.limits,
-                                self._closing.is_set, self._poller.watch, self._port)
+                                self._closing.is_set, self._poller.watch, self._port, self._budget)
         going = self._shares.add(connection, connection.sender)
         with self._changed:
             accepted = going is not None and not self._closing.is_set()
@@ -136,7 +138,7 @@ class HTTPServer:
             return
         for idle in going:
             idle.hang_up()  # its thread, or the leader, notices and closes it
-        connection.on_served = self._shares.use
+        connection.on_served, connection.faults = self._shares.use, self._faults
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError as error:

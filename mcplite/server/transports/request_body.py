@@ -1,70 +1,148 @@
 """Reads the body of one request from its socket, within limits of size and time.
 
-:mod:`.connection` makes one for each request; the endpoint reads it only when the headers were accepted.
+:mod:`.connection` makes one for each request; the endpoint reads it only when the headers were accepted. The bodies of
+all connections share one budget, since unfinished ones would otherwise fill the memory.
 """
 
 import socket
+import sys
 import time
-from typing import Optional
+from typing import List, Optional
 
 from ...protocol.http.http1 import BadRequest, ChunkedDecoder, RequestHead
 from ..http.messages import UnreadableBody
 from ..limits import Limits
-from .client_socket import ClientSocket
+from ..shares import Shares
+from .client_socket import ClientGone, ClientSocket
 
-__all__ = ["RequestBody"]
+__all__ = ["BodyBudget", "RequestBody"]
 
 _PIECE = 65_536
 #: Seconds after which the rate of a body is checked.
 _RATE_AFTER_SECONDS = 5.0
+#: Bytes of a body that arrived whole and counts to no budget; as many of all connections are little.
+_SMALL_BYTES = 4096
+#: Bytes that an object, an array or one of their members takes when it is decoded, roughly.
+_ELEMENT_BYTES = 64
+_REFUSED = "the request bodies of all clients together are too large; try again later"
+
+
+class BodyBudget:
+    """The bodies that are read and served at once, bounded in bytes.
+
+    At the limit the oldest unfinished body of the client with the most is refused.
+
+    :param limits: of the server.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.shares: Shares[RequestBody] = Shares(sys.maxsize, limits.body_bytes_at_once,
+                                                  busy=lambda body: body.complete)
 
 
 class RequestBody:
     """The unread body of a request.
 
     :param plan: its length in bytes; None if it is chunked.
+    :param budget: of all connections.
+    :param sender: whose share the body counts to.
     """
 
-    __slots__ = ("_client", "_head", "_plan", "_limits", "_started", "_bytes", "unread")
+    __slots__ = ("_client", "_head", "_plan", "_limits", "_shares", "_sender", "_counted", "_refused", "_started", "_bytes",
+                 "complete", "unread")
 
-    def __init__(self, client: ClientSocket, head: RequestHead, plan: Optional[int], limits: Limits) -> None:
+    def __init__(self, client: ClientSocket, head: RequestHead, plan: Optional[int], limits: Limits, budget: BodyBudget,
+                 sender: str) -> None:
         self._client = client
         self._head = head
         self._plan = plan
         self._limits = limits
+        self._shares = budget.shares
+        self._sender = sender
+        #: Whether the body counts to the budget, until :meth:`close`.
+        self._counted = False
+        #: Whether the budget had no more room for it.
+        self._refused = False
         self._started = 0.0
         self._bytes = 0
+        #: Whether the body was read, and its request is being served.
+        self.complete = False
         #: Whether part of the body may still follow on the socket, so that it cannot be reused.
         self.unread = plan != 0
 
     def read(self, limit: int) -> bytes:
         """Return the whole body.
 
-        :raises UnreadableBody: it has more than *limit* bytes, comes too slowly, or does not match the headers.
+        :raises UnreadableBody: it has more than *limit* bytes, comes too slowly, does not match the headers, or there is
+            no memory for it.
         """
         plan, client, head = self._plan, self._client, self._head
         if plan is not None and plan > limit:
             raise UnreadableBody(413, f"the body has {plan} bytes; the limit is {limit}")
         buffer = client.buffer
-        if plan is not None and len(buffer) >= plan:
+        whole = plan is not None and len(buffer) >= plan
+        if plan is not None and whole and plan <= _SMALL_BYTES:
             body = bytes(buffer[:plan])
             del buffer[:plan]
             self.unread = False
             return body
-        if head.version == (1, 1) and (head.headers.get("expect") or "").lower() == "100-continue" and not buffer:
-            client.send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
-        self._started = time.monotonic()
-        client.busy = False
-        body = self._read_chunks(limit) if plan is None else self._read_length(plan)
-        client.busy = True
+        try:
+            if not whole:
+                self._count(0)
+                if (head.version == (1, 1) and (head.headers.get("expect") or "").lower() == "100-continue"
+                        and not buffer):
+                    client.send_all(b"HTTP/1.1 100 Continue\r\n\r\n")
+                self._started = time.monotonic()
+                client.busy = False
+            body = self._read_chunks(limit) if plan is None else self._read_length(plan)
+            client.busy = self.complete = True
+            elements = body.count(b",") + body.count(b"[") + body.count(b"{")
+            self._count(2 * len(body) + _ELEMENT_BYTES * min(elements, self._limits.json_elements))
+        except MemoryError:
+            raise UnreadableBody(503, "the server has no memory for the body; try again later") from None
+        except (OSError, ClientGone) as error:
+            raise UnreadableBody(400, f"the client left in the middle of the body: {error}") from error
         self.unread = False
         return body
 
+    def close(self) -> None:
+        """Note that the request was answered."""
+        if self._counted:
+            self._shares.remove(self)
+
+    def refuse(self) -> None:
+        """Make room for another body, from any thread: stop reading this one; a request in progress loses its client."""
+        self._refused = True
+        self._client.shut(socket.SHUT_RDWR if self.complete else socket.SHUT_RD)
+
+    def _count(self, size: int) -> None:
+        """Set the bytes that count to the budget.
+
+        :raises UnreadableBody: there is no room for them.
+        """
+        going: Optional[List[RequestBody]]
+        if self._counted:
+            going = self._shares.resize(self, size)
+        else:
+            going = self._shares.add(self, self._sender, size)
+            self._counted = True
+        for body in going or ():
+            if body is not self:
+                body.refuse()
+        if going is None or self in going:
+            raise UnreadableBody(503, _REFUSED)
+
     def _read_length(self, plan: int) -> bytes:
-        body, self._client.buffer = self._client.buffer, bytearray()
-        while len(body) < plan:
-            body += self._receive(min(plan - len(body), 1 << 20))
-        return bytes(body)
+        buffer = self._client.buffer
+        if len(buffer) > plan:
+            body = bytes(buffer[:plan])
+            del buffer[:plan]
+            return body
+        self._client.buffer = bytearray()
+        while len(buffer) < plan:
+            buffer += self._receive(min(plan - len(buffer), 1 << 20))
+            self._count(len(buffer))
+        return bytes(buffer)
 
     def _read_chunks(self, limit: int) -> bytes:
         decoder = ChunkedDecoder(limit)
@@ -75,6 +153,7 @@ class RequestBody:
                 body += decoder.feed(data)
                 if decoder.done:
                     break
+                self._count(len(body))
                 data = self._receive(_PIECE)
         except BadRequest as error:
             raise UnreadableBody(error.status, str(error)) from error
@@ -86,6 +165,8 @@ class RequestBody:
             data = self._client.recv(size, self._left())
         except socket.timeout:
             return b""  # the next call of _left() checks the time
+        if self._refused:
+            raise UnreadableBody(503, _REFUSED)
         if not data:
             raise UnreadableBody(400, "the body ended early")
         self._bytes += len(data)

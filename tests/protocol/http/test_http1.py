@@ -3,9 +3,12 @@
 The strict parser is held against the rules once more, written byte by byte.
 """
 
+import re
+
 import pytest
 from hypothesis import example, given, strategies as st
 
+from mcplite.protocol.http import http1
 from mcplite.protocol.http.http1 import BadRequest, ChunkedDecoder, HeadLimits, RequestHead, body_plan, find_head, parse_head
 
 LIMITS = HeadLimits()
@@ -60,8 +63,12 @@ def by_the_rules(data, limits):
         return None
     if not target or any(not 0x21 <= byte <= 0x7E for byte in target):
         return None
-    if target[:1] != b"/" and target != b"*" and target[:7].lower() != b"http://" and target[:8].lower() != b"https://":
-        return None
+    authority = None
+    if target[:1] != b"/" and target != b"*":
+        scheme, _, rest = target.partition(b"://")
+        authority = re.split(b"[/?]", rest)[0]
+        if scheme.lower() not in (b"http", b"https") or not authority or b"@" in authority or b"#" in authority:
+            return None
     if version not in (b"HTTP/1.0", b"HTTP/1.1"):
         return None
     fields = []
@@ -75,6 +82,8 @@ def by_the_rules(data, limits):
     hosts = sum(name == "host" for name, _ in fields)
     if hosts > 1 or (hosts == 0 and version == b"HTTP/1.1"):
         return None
+    if authority is not None:
+        fields = [("host", authority.decode()), *(field for field in fields if field[0] != "host")]
     text = method.decode(), target.decode(), (1, int(version[-1:])), fields
     return text, data[end + 4:]
 
@@ -152,6 +161,20 @@ def test_the_fields_of_a_parsed_head():
 def test_targets(target, path, query):
     head = head_of(f"GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")
     assert (head.target, head.path, head.query) == (target, path, query)
+
+
+@pytest.mark.parametrize("target, host", [
+    ("http://evil.example/mcp", "evil.example"), ("https://[::1]:80?q", "[::1]:80"), ("HTTP://H", "H"), ("/mcp", "good"),
+])
+def test_the_authority_of_the_target_counts_over_the_host_header(target, host):
+    head = head_of(f"GET {target} HTTP/1.1\r\nX-A: 1\r\nHost: good\r\nX-B: 2\r\n\r\n")
+    assert head.headers.get("host") == host and head.headers.all("host") == [host]
+    assert head.headers.get("x-a") == "1" and head.headers.get("x-b") == "2"
+
+
+@pytest.mark.parametrize("target", ["http://", "http:///mcp", "http://user@h/", "http://h#f", "http:/h", "https:h"])
+def test_an_absolute_target_has_an_authority_without_a_user(target):
+    assert status_of(head_of, f"GET {target} HTTP/1.1\r\nHost: good\r\n\r\n") == 400
 
 
 @pytest.mark.parametrize("line, status", [
@@ -368,6 +391,13 @@ def test_malformed_chunks(data):
 def test_a_body_that_says_that_it_is_too_long_is_not_read(data):
     # SEC-09
     assert decode([data]) == ("bad", 413)
+
+
+def test_a_body_has_a_limited_number_of_chunks(monkeypatch):
+    # SEC-09
+    monkeypatch.setattr(http1, "_MOST_CHUNKS", 100)
+    assert decode([b"1\r\nx\r\n" * 99 + b"0\r\n\r\n"]) == ("body", b"x" * 99, b"")
+    assert decode([b"1\r\nx\r\n" * 101]) == ("bad", 413)
 
 
 def test_a_body_of_just_the_limit():

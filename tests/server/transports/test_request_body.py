@@ -11,7 +11,8 @@ from mcplite.protocol.http.http1 import RequestHead
 from mcplite.server.http.messages import UnreadableBody
 from mcplite.server.transports import request_body
 from mcplite.server.transports.client_socket import ClientSocket
-from mcplite.server.transports.request_body import RequestBody
+from mcplite.server.transports.request_body import BodyBudget, RequestBody
+from tests.support.children import wait_until
 
 LIMIT = 1000
 
@@ -25,11 +26,12 @@ def ends():
         yield here, there
 
 
-def body_of(sock, plan, *, buffered=b"", version=(1, 1), headers=(), **limits):
+def body_of(sock, plan, *, buffered=b"", version=(1, 1), headers=(), budget=None, sender="a test", **limits):
     client = ClientSocket(sock, "a test", 30)
     client.buffer += buffered
     head = RequestHead("POST", "/", version, Headers(headers))
-    return RequestBody(client, head, plan, mcplite.Limits(**limits)), client
+    bounds = mcplite.Limits(**limits)
+    return RequestBody(client, head, plan, bounds, budget or BodyBudget(bounds), sender), client
 
 
 @pytest.mark.parametrize("buffered, sent", [(b"hello", b""), (b"hel", b"lo"), (b"", b"hello")])
@@ -100,3 +102,92 @@ def test_a_client_that_waits_for_permission_gets_it(ends, version, headers, buff
     ends[1].setblocking(False)
     with pytest.raises(BlockingIOError):
         ends[1].recv(100)
+
+
+def read_in_thread(body, limit):
+    """Begin to read a body; return a function that waits for the end, and returns the body or the error."""
+    found = []
+
+    def read():
+        try:
+            found.append(body.read(limit))
+        except UnreadableBody as error:
+            found.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+
+    def result():
+        thread.join(30)
+        assert not thread.is_alive()
+        return found[0]
+
+    return result
+
+
+@pytest.mark.parametrize("plan", [60_000, None])
+def test_unfinished_bodies_have_a_budget(ends, plan):
+    budget = BodyBudget(mcplite.Limits(body_bytes_at_once=100_000))
+    first, _ = body_of(ends[0], plan, budget=budget, sender="one")
+    here, there = socket.socketpair()
+    with here, there:
+        second, _ = body_of(here, 60_000, budget=budget, sender="one")
+        ends[1].sendall(b"ea60\r\n" * (plan is None) + b"x" * 50_000)
+        one = read_in_thread(first, 60_000)
+        assert wait_until(lambda: budget.shares.bytes == 50_000)
+        there.sendall(b"x" * 59_000)
+        two = read_in_thread(second, 60_000)
+        refused = one()
+        assert refused.status == 503 and "too large" in str(refused) and first.unread
+        assert wait_until(lambda: budget.shares.bytes == 59_000)
+        there.sendall(b"x" * 1000)
+        refused = two()  # decoded it takes twice as much
+        assert refused.status == 503 and budget.shares.bytes == 0
+    for body in (first, second):
+        body.close()
+
+
+def test_a_body_counts_until_its_request_was_answered(ends):
+    budget = BodyBudget(mcplite.Limits(body_bytes_at_once=30_000))
+    body, _ = body_of(ends[0], 10_000, buffered=b"x" * 10_000, budget=budget)
+    assert body.read(10_000) == b"x" * 10_000 and budget.shares.bytes == 20_000
+    here, there = socket.socketpair()
+    with here, there:
+        other, _ = body_of(here, 10_000, buffered=b"x" * 10_000, budget=budget, sender="a test")
+        with pytest.raises(UnreadableBody) as caught:
+            other.read(10_000)
+        assert caught.value.status == 503 and ends[0].fileno() >= 0
+        body.close()
+        again, _ = body_of(here, 10_000, buffered=b"x" * 10_000, budget=budget, sender="a test")
+        assert again.read(10_000) and not again.unread
+        again.close()
+    assert budget.shares.bytes == 0
+
+
+def test_small_bodies_that_arrive_whole_count_to_no_budget(ends):
+    body, _ = body_of(ends[0], 4096, buffered=b"x" * 4096, body_bytes_at_once=1)
+    assert body.read(LIMIT * 5) == b"x" * 4096
+    body, _ = body_of(ends[0], 4097, buffered=b"x" * 4097, body_bytes_at_once=1)
+    with pytest.raises(UnreadableBody):
+        body.read(LIMIT * 5)
+
+
+def test_many_small_values_count_as_what_they_are_decoded_to(ends):
+    budget = BodyBudget(mcplite.Limits())
+    body, _ = body_of(ends[0], 5000, buffered=b"[1," + b"[]," * 1665 + b"1]", budget=budget)
+    assert body.read(5000) and budget.shares.bytes > 5000 * 2 + 64 * 3000
+    body.close()
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError("reset"), MemoryError()])
+def test_a_client_that_leaves_or_a_lack_of_memory_is_no_fault(ends, monkeypatch, error):
+    body, client = body_of(ends[0], 5)
+
+    def recv(size, seconds):
+        raise error
+
+    monkeypatch.setattr(client, "recv", recv)
+    with pytest.raises(UnreadableBody) as caught:
+        body.read(LIMIT)
+    assert caught.value.status == (503 if isinstance(error, MemoryError) else 400) and body.unread
+    body.close()

@@ -1,0 +1,160 @@
+"""The queue of tasks that wait for a place of a pool: fair to those who sent them, and bounded in number and in bytes.
+
+:class:`Workers` fills and empties it, with its own lock held. A module of its own so that the choice of the next task can be
+read without the threads.
+"""
+
+from collections import Counter, deque
+from typing import Callable, Collection, Deque, Dict, Hashable, List, Optional, Tuple
+
+__all__ = ["EVERYONE", "FairQueue", "IDLE_CONNECTIONS", "IDLE_SENDERS", "Task"]
+
+EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS = range(3)
+
+
+class Task:
+    """A task of a pool."""
+
+    __slots__ = ()
+
+    #: The bytes of memory that it keeps, if that is much; else 0.
+    size: int
+
+    @property
+    def sender(self) -> str:
+        """Who has sent it; empty for a task that has no part in fairness, such as any on a pipe, which has one sender."""
+        return ""
+
+    @property
+    def connection(self) -> Hashable:
+        """What it came on; a sender may have several."""
+        return None
+
+    def execute(self) -> object:
+        """Run, on a thread of the pool."""
+        raise NotImplementedError
+
+    def refuse(self) -> None:
+        """Called in place of :meth:`execute` if the task is dropped from a full queue."""
+
+
+Line = Tuple[str, Hashable]
+
+
+def _line_of(task: Task) -> Line:
+    return task.sender, task.connection
+
+
+class FairQueue:
+    """Tasks that wait, in one line for each connection. Not thread-safe: its owner locks.
+
+    The next task is one of the sender with the fewest running ones, and of the connection with the fewest among those.
+
+    :param most: how many tasks may wait.
+    :param most_bytes: how many bytes of memory they may keep; None for no limit.
+    """
+
+    def __init__(self, most: int, most_bytes: Optional[int] = None) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        #: The connection served last comes last.
+        self._lines: Dict[Line, Deque[Task]] = {}
+        #: How many wait; an attribute, since the pool asks with each task.
+        self.count = 0
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def add(self, task: Task, first: bool = False) -> None:
+        """Add a task; call :meth:`excess` when those that can be started are.
+
+        :param first: whether it has been taken before, and goes to the front.
+        """
+        line = self._lines.setdefault(_line_of(task), deque())
+        if first:
+            line.appendleft(task)
+        else:
+            line.append(task)
+        self.count += 1
+        self._bytes += task.size
+
+    def discard(self, task: Task) -> bool:
+        """Remove a task; False if it does not wait."""
+        line = self._lines.get(_line_of(task), ())
+        if not isinstance(line, deque) or task not in line:
+            return False
+        line.remove(task)
+        self._removed(task, line)
+        return True
+
+    def clear(self) -> None:
+        """Drop all tasks."""
+        self._lines.clear()
+        self.count = self._bytes = 0
+
+    def excess(self, newest: Task) -> List[Task]:
+        """Remove and return the tasks that are too many: the newest one if its sender has most, else the last of who has.
+
+        :param newest: the task that was added last.
+        """
+        gone: List[Task] = []
+        while self.count > self._most or (self._most_bytes is not None and self._bytes > self._most_bytes):
+            by_bytes = self.count <= self._most
+            loads: Dict[str, int] = {}
+            for (sender, _), line in self._lines.items():
+                loads[sender] = loads.get(sender, 0) + (sum(task.size for task in line) if by_bytes else len(line))
+            most = max(loads, key=lambda sender: (loads[sender], sender == newest.sender))
+            victim = newest if most == newest.sender else next(
+                task for key, line in reversed(list(self._lines.items())) if key[0] == most
+                for task in reversed(line) if task.size or not by_bytes)
+            gone.append(victim)
+            if not self.discard(victim):
+                break
+            if victim is newest:
+                break
+        return gone
+
+    def take(self, running: Collection[Task], open_to: int, fits: Callable[[Task], bool]) -> Optional[Task]:
+        """Remove and return the next task that may run; None if none may.
+
+        :param running: the tasks that run.
+        :param open_to: whose tasks may run: ``EVERYONE``, ``IDLE_CONNECTIONS`` or ``IDLE_SENDERS``, which have none that runs.
+        :param fits: returns whether the memory of a task may be in use besides that of the running ones.
+        """
+        if open_to == EVERYONE and len(self._lines) == 1:
+            task = next(filter(fits, next(iter(self._lines.values()))), None)
+        else:
+            task = self._choose(running, open_to, fits)
+        if task is None:
+            return None
+        key = _line_of(task)
+        line = self._lines[key]
+        line.remove(task)
+        self._removed(task, line)
+        if line:
+            self._lines[key] = self._lines.pop(key)
+        return task
+
+    def _choose(self, running: Collection[Task], open_to: int, fits: Callable[[Task], bool]) -> Optional[Task]:
+        connections = Counter(_line_of(task) for task in running)
+        senders: Dict[str, int] = Counter()
+        for (sender, _), count in connections.items():
+            senders[sender] += count
+        best: Optional[Task] = None
+        least = 0, 0
+        for key, line in self._lines.items():
+            load = senders.get(key[0], 0), connections.get(key, 0)
+            if open_to != EVERYONE and (not key[0] or load[1] or load[0] and open_to == IDLE_SENDERS):
+                continue
+            if best is None or load < least:
+                task = next(filter(fits, line), None)
+                if task is not None:
+                    best, least = task, load
+        return best
+
+    def _removed(self, task: Task, line: Deque[Task]) -> None:
+        self.count -= 1
+        self._bytes -= task.size
+        if not line:
+            del self._lines[_line_of(task)]
