@@ -25,7 +25,7 @@ from .table import as_json, as_table, drifts_of
 SAMPLE, PROGRESS, REPORT = 5.0, 60.0, 300.0
 #: Seconds that the server keeps threads and connections for clients that do not come back: in a run of seconds, and in one
 #: of some minutes.
-KEPT = 5.0, 20.0
+KEPT = 10.0, 20.0
 
 
 def watch(run: Run, seconds: float, report: Optional[Path], ended: threading.Event) -> None:

@@ -164,6 +164,8 @@ class Run:
 
     def _end_server(self) -> None:
         self._proxy.close()
+        if self.steps["cut streams"] > 1 and not self._proxy.cuts:
+            self._fail("cut streams", "none was cut")
         assert self._server.stdin is not None and self._server.stdout is not None
         self._server.stdin.close()
         try:

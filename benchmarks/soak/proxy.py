@@ -7,6 +7,9 @@ from typing import Optional, Set, Tuple
 
 __all__ = ["CuttingProxy"]
 
+#: The end of a response in chunks.
+LAST_CHUNK = b"\r\n0\r\n\r\n"
+
 
 class CuttingProxy:
     """Listens on a port of its own, and passes bytes on to one server and back.
@@ -69,7 +72,9 @@ class CuttingProxy:
                     break
                 sink.sendall(data)
                 seen = seen[-100:] + data
-                if mark is not None and mark in seen and seen.rstrip(b"\r\n") != seen:
+                if seen.endswith(LAST_CHUNK):
+                    seen = b""  # a response that is whole is not cut: its connection may be in use again
+                if mark is not None and mark in seen and seen.endswith(b"\n"):
                     with self._lock:
                         self.cuts += 1
                     break

@@ -15,7 +15,7 @@ import mcplite
 KEPT = float(sys.argv[2])
 
 mcp = mcplite.Server("soak", limits=mcplite.Limits(
-    session_idle_seconds=20, store_seconds=20, waiting_seconds=KEPT, ask_seconds=KEPT, idle_seconds=KEPT))
+    session_idle_seconds=20, store_seconds=20, waiting_seconds=KEPT, idle_seconds=KEPT))
 #: Which calls were cancelled; an entry is removed when it is asked for. Guarded by the condition.
 stopped: Dict[str, bool] = {}
 changed = threading.Condition()
