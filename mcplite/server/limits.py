@@ -94,7 +94,8 @@ class Limits:
     session_idle_seconds: float = 1800.0
     #: Seconds after which a session expires in any case.
     session_seconds: float = 86_400.0
-    #: GET streams at once, and as many subscription streams without a session. Each occupies a thread.
+    #: GET streams at once, and as many subscription streams without a session; one more ends the oldest. Each occupies a
+    #: thread.
     streams: int = 256
     #: Seconds of silence on an event stream before a comment is sent as keep-alive.
     keep_alive_seconds: float = 15.0

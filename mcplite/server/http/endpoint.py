@@ -20,6 +20,7 @@ from ..handling.session import RequestFacts
 from ..runtime.runtime import Runtime
 from ..sessions.modern import SessionlessClient
 from ..sessions.opening import create_sessionless_peer
+from ..shares import Shares
 from .authorization import Authorization
 from .decision import (
     AcceptMessage,
@@ -105,8 +106,8 @@ class Endpoint:
         #: The peer of all sessionless clients; created for the first request.
         self._sessionless_peer: Optional[Peer] = None
         self._sessionless_streams = StreamSet("", None, limits)
-        #: The number of open GET streams.
-        self._open_streams = 0
+        #: The open GET streams.
+        self._open_streams: Shares[EventBody] = Shares(limits.streams)
         #: Held while the lifespan is entered, so that no request is served before.
         self._entering = threading.Lock()
         self._entered = False
@@ -202,6 +203,7 @@ class Endpoint:
         if decision.session is not None:
             return self._start_over(request, decision, decision.session)
         self.enter()
+        self.sweep()
         headers: List[Tuple[str, str]] = []
         persistent = self._rules.sessions
         opened = (open_session(self.runtime, self._store, request.principal, self.sessions.now, request.sender)
@@ -352,34 +354,26 @@ class Endpoint:
 
     def open_stream(self, request: HTTPRequest, attach: Callable[[], Optional[EventBody]],
                     on_close: Callable[[], object] = do_nothing) -> HTTPResponse:
-        """Return the response to a GET: an event stream, unless too many are open.
+        """Return the response to a GET: an event stream. If too many are open, the oldest one ends.
 
         :param attach: returns the body; None if its events are not kept any more.
         :param on_close: called when the response has ended.
         """
-        with self._lock:
-            full = self._open_streams >= self.limits.streams
-            if not full:
-                self._open_streams += 1
-        if full:
-            return self.error_response(_busy(None, "too many streams are open"))
         body = attach()
         if body is None:
-            self._count_closed_stream()
             return self.error_response(Rejection(400, _EVENT_NOT_KEPT))
+        for old in self._open_streams.add(body, request.sender) or ():
+            old.stop()
+        open_streams, stream = self._open_streams, body
         body.disconnected, body.lasting = request.disconnected, True
         _end_at_expiry(body, request)
 
         def closed() -> None:
-            self._count_closed_stream()
+            open_streams.remove(stream)
             on_close()
 
         body.on_close = closed
         return HTTPResponse(200, list(_EVENTS), body, streaming=True)
-
-    def _count_closed_stream(self) -> None:
-        with self._lock:
-            self._open_streams -= 1
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -399,7 +393,7 @@ class Endpoint:
         """
         for table in self._tables:
             table.sweep()
-        return any(map(len, self._tables))
+        return self._store.sweep() or any(map(len, self._tables))
 
     def enter(self) -> None:
         """Enter the lifespan, before the first client is served. Idempotent."""

@@ -3,18 +3,22 @@
 :mod:`.streams` writes and reads the store. A user who wants events to outlive the process passes a store of their own.
 """
 
+import sys
 import threading
 import time
-from collections import OrderedDict, deque
-from typing import Callable, Deque, List, Optional, Tuple
+from collections import deque
+from typing import Callable, Deque, Dict, List, Optional, Tuple
 
 from ..limits import Limits
+from ..shares import Shares
 
 __all__ = ["EventStore", "MemoryEventStore"]
 
 #: Bytes that an event and a stream cost besides their content, roughly, so that many small ones are bounded as well.
 _EVENT_COST = 200
 _STREAM_COST = 1000
+#: Seconds between two searches for streams whose last event is too old.
+_SWEEP_SECONDS = 1.0
 
 
 class EventStore:
@@ -36,20 +40,33 @@ class EventStore:
         """Drop a stream, if it is there."""
         raise NotImplementedError
 
+    def append_for(self, sender: str, stream: str, number: int, event: bytes) -> None:
+        """Store an event that counts to a sender's share: its principal or remote address. By default :meth:`append`."""
+        self.append(stream, number, event)
+
+    def sweep(self) -> bool:
+        """Let go of what has expired; called about once a second while the method returns True, and now and then besides.
+
+        :returns: whether anything is left that can expire. By default False.
+        """
+        return False
+
 
 class _Log:
     __slots__ = ("events", "bytes", "dropped", "touched")
 
-    def __init__(self) -> None:
+    def __init__(self, dropped: int) -> None:
         self.events: Deque[Tuple[int, bytes]] = deque()
         self.bytes = _STREAM_COST
         #: The number of the last event that was dropped.
-        self.dropped = 0
+        self.dropped = dropped
         self.touched = 0.0
 
 
 class MemoryEventStore(EventStore):
     """Keeps events in this process, within ``stream_events``, ``stream_bytes``, ``store_bytes`` and ``store_seconds``.
+
+    When all events together are too large, the sender with the most loses its stream with the oldest last event.
 
     :param clock: returns seconds.
     """
@@ -57,37 +74,43 @@ class MemoryEventStore(EventStore):
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits = limits
         self._clock = clock
-        #: Guards the two fields below.
+        #: Guards ``_logs`` and what is in them.
         self._lock = threading.Lock()
-        #: In the order of their last events, oldest first.
-        self._logs: "OrderedDict[str, _Log]" = OrderedDict()
-        self._bytes = 0
+        self._logs: Dict[str, _Log] = {}
+        #: The names of the streams. A stream that is chosen to go is removed here first, and from ``_logs`` a moment later.
+        self._shares: Shares[str] = Shares(sys.maxsize, limits.store_bytes, clock=clock)
+        self._swept = clock()
+
+    def __len__(self) -> int:
+        return len(self._logs)
 
     def append(self, stream: str, number: int, event: bytes) -> None:
-        limits, now = self._limits, self._clock()
+        self.append_for("", stream, number, event)
+
+    def append_for(self, sender: str, stream: str, number: int, event: bytes) -> None:
+        limits = self._limits
+        self.sweep()
         with self._lock:
             log = self._logs.get(stream)
+            new = log is None
             if log is None:
-                log = self._logs[stream] = _Log()
                 # The stream is new, or was dropped: then its earlier events are missing.
-                log.dropped = number - 1
-                self._bytes += log.bytes
-            else:
-                self._logs.move_to_end(stream)
-            log.touched = now
+                log = self._logs[stream] = _Log(number - 1)
+            log.touched = self._clock()
             log.events.append((number, event))
             log.bytes += len(event) + _EVENT_COST
-            self._bytes += len(event) + _EVENT_COST
             while len(log.events) > limits.stream_events or (log.bytes > limits.stream_bytes and len(log.events) > 1):
                 oldest, dropped = log.events.popleft()
                 log.dropped = oldest
                 log.bytes -= len(dropped) + _EVENT_COST
-                self._bytes -= len(dropped) + _EVENT_COST
-            while len(self._logs) > 1:
-                name, first = next(iter(self._logs.items()))
-                if self._bytes <= limits.store_bytes and now - first.touched <= limits.store_seconds:
-                    break
-                self._drop(name)
+            size = log.bytes
+        going: Optional[List[str]]
+        if new:
+            going = self._shares.add(stream, sender, size)
+        else:
+            going = self._shares.resize(stream, size)
+        self._shares.use(stream)
+        self._drop([stream] if going is None else going)
 
     def after(self, stream: str, number: int) -> Optional[List[bytes]]:
         with self._lock:
@@ -99,9 +122,23 @@ class MemoryEventStore(EventStore):
             return [event for at, event in log.events if at > number]
 
     def forget(self, stream: str) -> None:
-        with self._lock:
-            if stream in self._logs:
-                self._drop(stream)
+        if stream in self._logs:
+            self._shares.remove(stream)
+            self._drop([stream])
 
-    def _drop(self, stream: str) -> None:
-        self._bytes -= self._logs.pop(stream).bytes
+    def sweep(self) -> bool:
+        now = self._clock()
+        if now - self._swept < _SWEEP_SECONDS:
+            return bool(self._logs)
+        self._swept = now
+        expired = self._shares.idle(self._limits.store_seconds, self._limits.store_seconds)
+        for stream in expired:
+            self._shares.remove(stream)
+        self._drop(expired)
+        return bool(self._logs)
+
+    def _drop(self, streams: List[str]) -> None:
+        if streams:
+            with self._lock:
+                for stream in streams:
+                    self._logs.pop(stream, None)

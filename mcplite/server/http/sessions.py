@@ -197,7 +197,7 @@ def open_session(runtime: Runtime, store: Optional[EventStore], principal: Optio
     :param sender: whose share it counts to.
     """
     id = SessionTable.new_id()
-    streams = StreamSet(id, store, runtime.limits)
+    streams = StreamSet(id, store, runtime.limits, sender)
     session, peer = create_session(runtime, StreamsChannel(streams), may_be_sessionless=False)
     session.principal, session.sender = principal, sender
     return HTTPSession(id, None if principal is None else principal.key, session, peer, streams, now)

@@ -26,6 +26,8 @@ _PROBE_SECONDS = 5.0
 _SOON_SECONDS = 0.5
 #: Finished streams of one session that can still be resumed; beyond that the oldest is dropped.
 _FINISHED = 64
+#: The common stream of a session keeps this part of the limit while the client does not read it.
+_WITHOUT_READER = 64
 
 
 class StreamSet:
@@ -33,10 +35,12 @@ class StreamSet:
 
     :param key: names the session in the store.
     :param store: keeps events for resumption; None if streams cannot be resumed.
+    :param sender: whose share the events count to.
     """
 
-    def __init__(self, key: str, store: Optional[EventStore], limits: Limits) -> None:
+    def __init__(self, key: str, store: Optional[EventStore], limits: Limits, sender: str = "") -> None:
         self.key = key
+        self.sender = sender
         self.store = store
         self.limits = limits
         #: Whether a stream begins with an empty event, so that it can be resumed before its first message (HTTP-15).
@@ -220,7 +224,7 @@ class EventStream(Outlet):
         self._event += 1
         event = encode_event(data, None if store is None else self._id())
         if store is not None:
-            store.append(self._streams.name(self._number or 0), self._event, event)
+            store.append_for(self._streams.sender, self._streams.name(self._number or 0), self._event, event)
         if self._body is not None or self._common:
             self._queue.append(event)
             self._queued += len(event)
@@ -231,7 +235,9 @@ class EventStream(Outlet):
     def _make_room(self, size: int) -> None:
         limits = self._streams.limits
         deadline: Optional[float] = None
-        while self._queue and (len(self._queue) >= limits.unread_messages or self._queued + size > limits.unread_bytes):
+        # A session without a reader may never have one, and a client can have a thousand of them.
+        most = limits.unread_bytes // (_WITHOUT_READER if self._common and self._body is None else 1)
+        while self._queue and (len(self._queue) >= limits.unread_messages or self._queued + size > most):
             if self._common:
                 # Notifications must not block on one client: a slow reader is cut off, and can resume the stream. Without
                 # a reader, the oldest message is dropped.

@@ -63,12 +63,22 @@ def test_old_events_are_dropped():
     kept, clock = store(store_seconds=60)
     fill(kept, "a", 1)
     clock.now = 59
-    assert kept.after("a", 0)
+    assert kept.after("a", 0) and kept.sweep()
     clock.now = 61
     assert kept.after("a", 0) is None
     fill(kept, "b", 1)
-    fill(kept, "c", 1)
-    assert "a" not in kept._logs
+    assert len(kept) == 1
+    clock.now = 122
+    assert not kept.sweep() and len(kept) == 0
+
+
+def test_the_sender_with_the_most_loses_its_oldest_stream():
+    kept, _ = store(store_bytes=10_000)
+    for sender, stream in (("x", "quiet"), ("y", "a"), ("y", "b"), ("y", "c"), ("y", "d")):
+        kept.append_for(sender, stream, 1, b"x" * 1000)
+    assert kept.after("quiet", 0) and kept.after("a", 0) is None and kept.after("d", 0)
+    kept.append_for("x", "huge", 1, b"x" * 10_000)
+    assert kept.after("huge", 0) is None and kept.after("quiet", 0) and kept.after("d", 0)
 
 
 def test_the_size_of_the_store_is_exact():
@@ -76,9 +86,10 @@ def test_the_size_of_the_store_is_exact():
     for round in range(5):
         for stream in "abcdefgh":
             fill(kept, stream, 3, 500, first=1 + 3 * round)
-    for stream in list(kept._logs):
+    assert len(kept) and kept._shares.bytes <= 20_000
+    for stream in "abcdefgh":
         kept.forget(stream)
-    assert kept._bytes == 0
+    assert kept._shares.bytes == len(kept) == 0
 
 
 def test_a_custom_store_has_three_methods():
@@ -86,3 +97,7 @@ def test_a_custom_store_has_three_methods():
                  lambda: EventStore().forget("a")):
         with pytest.raises(NotImplementedError):
             call()
+    given = []
+    own = type("Own", (EventStore,), {"append": lambda self, *event: given.append(event)})()
+    own.append_for("a sender", "a", 1, b"x")
+    assert given == [("a", 1, b"x")] and own.sweep() is False
