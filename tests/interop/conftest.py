@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+import urllib.parse
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,13 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 HERE = Path(__file__).resolve().parent
 #: Seconds; a loaded machine starts node slowly.
 LIMIT = 60
+#: Makes a server in JavaScript say where it listens, which it does not for "any free port".
+TELL = """import http from "node:http";
+const listen = http.Server.prototype.listen;
+http.Server.prototype.listen = function (...given) {
+    this.on("listening", () => console.log(`http://127.0.0.1:${this.address().port}/`));
+    return listen.apply(this, given);
+};"""
 
 
 class Installed:
@@ -36,6 +44,16 @@ class Installed:
         """Return the command of a server in JavaScript; *options* are for node."""
         self._need_node()
         return ["node", *options, self._need("node", f"node_modules/@modelcontextprotocol/{package}/dist/index.js")]
+
+    @property
+    def tells(self):
+        """Options of node for a server that is to say where it listens."""
+        return ["--import", "data:text/javascript," + urllib.parse.quote(TELL)]
+
+    def bridge(self, path, *options):
+        """Return the command of a program among the bridges; *options* are for node."""
+        self._need_node()
+        return ["node", *options, self._need("bridges", f"node_modules/{path}")]
 
     def script(self, name, *arguments, environment="node"):
         """Return the command of a script of ours in JavaScript, which is told where the packages are."""

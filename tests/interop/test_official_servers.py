@@ -6,7 +6,6 @@ import json
 import queue
 import shutil
 import subprocess
-import urllib.parse
 from pathlib import Path
 
 import pytest
@@ -455,19 +454,10 @@ def test_a_server_that_knows_the_oldest_revision_only(installed, serving, transp
 # --- the reference servers ----------------------------------------------------------------------------
 
 
-#: Makes a server in JavaScript say where it listens, which it does not for "any free port".
-TELL = """import http from "node:http";
-const listen = http.Server.prototype.listen;
-http.Server.prototype.listen = function (...given) {
-    this.on("listening", () => console.log(`http://127.0.0.1:${this.address().port}/`));
-    return listen.apply(this, given);
-};"""
-
-
 @contextlib.contextmanager
 def everything_over(installed, serving, transport):
     """Give the server, and what to connect to."""
-    command = installed.node("server-everything", "--import", "data:text/javascript," + urllib.parse.quote(TELL))
+    command = installed.node("server-everything", *installed.tells)
     with serving([*command, {"http": "streamableHttp"}.get(transport, "sse")], PORT="0") as server:
         yield server, server.url + {"http": "mcp"}.get(transport, "sse")
 
