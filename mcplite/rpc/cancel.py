@@ -8,6 +8,7 @@ import threading
 from typing import Callable, Dict, Optional
 
 from ..errors import Cancelled
+from .tracing import PeerLog
 
 __all__ = ["CancelToken"]
 
@@ -18,9 +19,12 @@ class CancelToken:
     """Tells any number of threads, once, that they should stop.
 
     The callbacks run on the thread that cancels. One that raises is logged, and the others still run.
+
+    :param log: bounds the rate of these lines, where a peer can cause them; by default they are all written.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, log: Optional[PeerLog] = None) -> None:
+        self._log = log
         #: Guards ``_callbacks`` and the one transition of ``_event``; held for dictionary work only.
         self._lock = threading.Lock()
         self._event = threading.Event()
@@ -55,7 +59,10 @@ class CancelToken:
             try:
                 callback()
             except Exception:
-                _log.exception("a cancel callback failed")
+                if self._log is not None:
+                    self._log.failure(_log, "a cancel callback failed")
+                else:
+                    _log.exception("a cancel callback failed")
         return True
 
     def add_callback(self, callback: Callable[[], object]) -> Callable[[], None]:

@@ -124,7 +124,7 @@ class Incoming(Task):
         """The cancel token of this request; created on first use, since most handlers do not use it."""
         with self._lock:
             if self._token is None:
-                self._token = CancelToken()
+                self._token = CancelToken(self.peer.log)
                 if self._cancelled:
                     self._token.cancel(self._reason)
             return self._token
@@ -149,7 +149,7 @@ class Incoming(Task):
                 return
             self._cancelled, self._reason = True, reason
             token = self._token
-        _log.info("request %r (id %r) was cancelled: %.200r", self.method, self.id, reason)
+        self.peer.log.log(_log, logging.INFO, "request %r (id %r) was cancelled: %.200r", self.method, self.id, reason)
         if token is not None:
             token.cancel(reason)
 
@@ -177,7 +177,7 @@ class Incoming(Task):
         try:
             data = jsonrpc.dump(jsonrpc.Response(self.id, result))
         except (TypeError, ValueError) as error:
-            _log.error("the result of %r cannot be sent: %s", self.method, error)
+            self.peer.log.log(_log, logging.ERROR, "the result of %r cannot be sent: %s", self.method, error)
             self.fail(INTERNAL_ERROR, "Internal error: the result is not valid JSON")
             return
         self._answer(data, None)
@@ -187,7 +187,7 @@ class Incoming(Task):
         try:
             answer = jsonrpc.dump(jsonrpc.Failure(self.id, code, message, data))
         except (TypeError, ValueError) as error:
-            _log.error("the error data of %r cannot be sent: %s", self.method, error)
+            self.peer.log.log(_log, logging.ERROR, "the error data of %r cannot be sent: %s", self.method, error)
             answer = jsonrpc.dump(jsonrpc.Failure(self.id, code, message, None))
         self._answer(answer, code)
 
@@ -230,7 +230,7 @@ class Incoming(Task):
             self._latest._answer_cancelled()
         except BaseException:
             # SystemExit and KeyboardInterrupt too: a handler must not end the thread or the server.
-            _log.exception("the handler of %r failed", self.method)
+            self.peer.log.failure(_log, "the handler of %r failed", self.method)
             self._latest.fail(INTERNAL_ERROR, "Internal error")
 
     @property

@@ -9,6 +9,7 @@ from typing import Any, Callable, ContextManager, NamedTuple, Optional
 
 from .pending import Pending
 from .threads import Workers
+from .tracing import PeerLog
 
 __all__ = ["Channel", "ChannelHooks", "Delivery", "MessageSink", "Outlet", "Reading"]
 
@@ -179,6 +180,9 @@ class Delivery(NamedTuple):
 
 class MessageSink:
     """The part of a peer that an incoming request uses: sending its notifications and its response."""
+
+    #: Takes what the other side causes.
+    log: PeerLog
 
     def send_message(self, data: bytes, outlet: Optional[Outlet] = None, wait: bool = True) -> bool:
         """Send one message; False if it was not sent.

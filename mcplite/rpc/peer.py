@@ -15,7 +15,7 @@ from .interfaces import Channel, MessageSink, Outlet, Reading
 from .outgoing import Caller
 from .reading import CallerReading, LeaderFollowerReading
 from .threads import Workers
-from .tracing import RateLog, Trace
+from .tracing import PeerLog, Trace
 
 __all__ = ["Peer"]
 
@@ -35,18 +35,17 @@ class Peer(Caller, MessageSink):
     :param limits: bounds on incoming JSON.
     :param trace: called with "->" or "<-" and the bytes of each message.
     :param shared: whether it speaks for many clients, each of which has request ids of its own.
-    :param warnings: takes warnings about what the other side sends; one object for many peers bounds them together. By
-        default one of its own.
+    :param log: takes what the other side causes; one object for many peers bounds it together. By default one of its own.
     """
 
     def __init__(self, channel: Channel, handler: MessageHandler, *, workers: Workers, serving: bool = False,
                  limits: jsonrpc.JSONLimits = jsonrpc.DEFAULT_LIMITS, trace: Optional[Trace] = None,
-                 shared: bool = False, warnings: Optional[RateLog] = None) -> None:
+                 shared: bool = False, log: Optional[PeerLog] = None) -> None:
         self._workers = workers
         self._serving = serving
         self._limits = limits
         self._shared = shared
-        self._warnings = warnings or RateLog(_log)
+        self.log = log or PeerLog()
         self._in_flight: Dict[Any, Incoming] = {}
         self._ended = threading.Event()
         reading: Optional[Reading] = channel.create_reading(self._parse_and_route, self._fail, workers)
@@ -163,7 +162,7 @@ class Peer(Caller, MessageSink):
             try:
                 self._handler.on_notification(message)
             except Exception:
-                _log.exception("notification %s of %s failed", jsonrpc.describe(message), self.name)
+                self.log.failure(_log, "notification %s of %s failed", jsonrpc.describe(message), self.name)
         elif kind is jsonrpc.Request:
             self._on_request(message, batch, outlet, inline, facts, size)
         else:
@@ -179,7 +178,8 @@ class Peer(Caller, MessageSink):
             _log.debug("%s sent a response to a call that was given up: %s", self.name, jsonrpc.describe(message))
         else:
             self.counters.refused += 1
-            self._warnings.warning("%s sent a response to no pending call: %s", self.name, jsonrpc.describe(message))
+            self.log.log(_log, logging.WARNING, "%s sent a response to no pending call: %s", self.name,
+                         jsonrpc.describe(message))
 
     def _on_request(self, request: jsonrpc.Request, batch: Optional[BatchResponses], outlet: Optional[Outlet],
                     inline: bool, facts: Any, size: int) -> None:
@@ -196,7 +196,7 @@ class Peer(Caller, MessageSink):
         try:
             task = self._handler.on_request(incoming)
         except Exception:
-            _log.exception("request %r of %s failed", request.method, self.name)
+            self.log.failure(_log, "request %r of %s failed", request.method, self.name)
             incoming.fail(INTERNAL_ERROR, "Internal error")
             return
         if task is None:
@@ -223,7 +223,7 @@ class Peer(Caller, MessageSink):
                 pending.complete(ProtocolError(f"{self.name} answered {pending.method!r} with something that is not a"
                                                f" JSON-RPC response: {invalid.message}"))
                 return
-        self._warnings.warning("%s sent something that is not a message: %s", self.name, invalid.message)
+        self.log.log(_log, logging.WARNING, "%s sent something that is not a message: %s", self.name, invalid.message)
         # A client does not answer noise on a server's stdout (STD-25); a server says what was wrong.
         if invalid.answers or (invalid.code == PARSE_ERROR and not self._serving) or not self._handler.answers_invalid_input():
             return

@@ -15,6 +15,7 @@ from typing import Callable, Deque, Dict, Hashable, Iterator, List, Optional
 
 from .deadline import Deadline
 from .fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, Task
+from .tracing import RateLog
 
 __all__ = ["Mailbox", "Workers"]
 
@@ -65,6 +66,7 @@ class Workers:
         self._spare = places // _PER_SPARE_PLACE
         self._name = name
         self._keep = keep
+        self._warn = RateLog(_log)
         #: Guards every field below; held for list and dictionary work, and while a thread is started.
         self._lock = threading.Lock()
         #: Waited on by ``suspended`` (for a place) and by ``drain`` (for the end of all tasks).
@@ -236,7 +238,7 @@ class Workers:
             return True
         except RuntimeError as error:
             # The next thread that releases a place tries again (REL-39).
-            _log.warning("a task of %s waits: %s", self._name, error)
+            self._warn.warning("a task of %s waits: %s", self._name, error)
             self._running -= 1
             self._bytes -= self._busy.pop(task).size
             return False

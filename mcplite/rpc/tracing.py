@@ -8,12 +8,13 @@ import json
 import logging
 import os
 import re
+import sys
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Hashable, Optional, Tuple, Union
 
-__all__ = ["Counters", "FaultLog", "RateLog", "Trace", "mask", "trace_for"]
+__all__ = ["Counters", "FaultLog", "PeerLog", "RateLog", "Trace", "mask", "trace_for"]
 
 _log = logging.getLogger(__name__)
 _WORDS = "authorization|token|password|passwd|passphrase|secret|api_?-?key|private_?-?key|credential|cookie"
@@ -28,6 +29,10 @@ _SHOWN_CHARACTERS = 2000
 #: Bytes up to which a message is parsed. Longer ones are masked as text, and only as far as they are shown.
 _PARSED_BYTES = 256 << 10
 _VARIABLE = "MCPLITE_DEBUG"
+#: Lines about one cause in so many seconds, tracebacks of one place in so many, and causes that are told apart.
+_LINES, _LINES_SECONDS = 10, 10.0
+_TRACEBACKS, _TRACEBACKS_SECONDS = 5, 60.0
+_CAUSES = 1000
 #: Seconds of the pause after the first fault; doubled while faults follow one another, up to the longest.
 _PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.0
@@ -78,6 +83,15 @@ class RateLog:
         self._write(logging.ERROR, message, arguments)
 
     def _write(self, level: int, message: str, arguments: Tuple[object, ...]) -> None:
+        held_back = self.take()
+        if held_back is None:
+            return
+        if held_back:
+            self._logger.log(level, "%d more warnings like these were held back", held_back)
+        self._logger.log(level, message, *arguments)
+
+    def take(self) -> Optional[int]:
+        """Count one line; return how many were held back before it, or None if it is held back itself."""
         period = int(time.monotonic() / self._seconds)
         with self._lock:
             held_back = 0
@@ -87,10 +101,58 @@ class RateLog:
             self._lines += 1
             if self._lines > self._most:
                 self._held_back += 1
-                return
-        if held_back:
-            self._logger.log(level, "%d more warnings like these were held back", held_back)
-        self._logger.log(level, message, *arguments)
+                return None
+        return held_back
+
+
+class PeerLog:
+    """The log of what peers can cause, of all connections of a server together: each cause has a bounded rate of its own.
+
+    A cause is a logger and a text before its arguments are filled in; both stand in the code, so their number is bounded.
+    """
+
+    def __init__(self) -> None:
+        #: Guards ``_rates``; held for dictionary work only.
+        self._lock = threading.Lock()
+        self._rates: Dict[Hashable, RateLog] = {}
+
+    def log(self, logger: logging.Logger, level: int, message: str, *arguments: object) -> None:
+        """Write one line, or count it as held back: ten lines of one cause are written in ten seconds."""
+        if not logger.isEnabledFor(level):
+            return
+        held_back = self._rate((logger.name, message), logger, _LINES, _LINES_SECONDS).take()
+        if held_back is not None:
+            if held_back:
+                logger.log(level, "%d more lines like the next were held back", held_back)
+            logger.log(level, message, *arguments)
+
+    def failure(self, logger: logging.Logger, message: str, *arguments: object) -> None:
+        """Write a line about the exception that is being handled.
+
+        With a traceback it is written five times a minute for each place where such an exception is raised; beyond that,
+        with its text, as :meth:`log` does.
+        """
+        error, trace = sys.exc_info()[1:]
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        place = None if trace is None else (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+        if self._rate((message, type(error), place), logger, _TRACEBACKS, _TRACEBACKS_SECONDS).take() is not None:
+            logger.error(message, *arguments, exc_info=True)
+            return
+        try:
+            text = f"{type(error).__name__}: {str(error)[:200]}"
+        except Exception:
+            text = type(error).__name__  # its own __str__ fails
+        self.log(logger, logging.ERROR, message + ": %s", *arguments, text)
+
+    def _rate(self, cause: Hashable, logger: logging.Logger, most: int, seconds: float) -> RateLog:
+        with self._lock:
+            rate = self._rates.get(cause)
+            if rate is None:
+                if len(self._rates) >= _CAUSES:
+                    self._rates.clear()  # exceptions of code that is made at run time
+                rate = self._rates[cause] = RateLog(logger, most, seconds)
+            return rate
 
 
 class FaultLog:

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 from ...errors import InternalError, InvalidParams, MissingCapability, ProtocolError
 from ...protocol import codec, forms
 from ...revisions import Revision
+from ...rpc.tracing import PeerLog
 from ...types import (
     CreateMessageRequest,
     CreateMessageResult,
@@ -23,9 +24,12 @@ from ..functions.forms import form_type
 from .questions import Elicit, Elicited, ListRoots, Question, Sample
 from .session import Session
 
-__all__ = ["Asker", "EncodedQuestion", "InvalidAnswer", "NoAsker", "input_required", "read_answers"]
+__all__ = ["ABILITIES", "Asker", "EncodedQuestion", "InvalidAnswer", "NoAsker", "input_required", "read_answers"]
 
 _log = logging.getLogger(__name__)
+#: What a client must be able to do, for its user to read.
+ABILITIES = {"elicitation/create": "ask its user", "sampling/createMessage": "ask its language model",
+              "roots/list": "list its roots"}
 
 
 class InvalidAnswer(ProtocolError):
@@ -121,9 +125,11 @@ class Asker:
         if not self.can(method, mode):
             names = ".".join([*capability, *next(iter(capability.values()))])
             raise MissingCapability(
-                f"the client did not declare the capability {names!r}, so it cannot be asked ({method});"
-                " test ctx.can_elicit, ctx.can_sample or ctx.can_list_roots first",
+                f"this needs a client that can {ABILITIES[method]}: yours did not declare the capability {names!r}",
                 data={"requiredCapabilities": capability})
+
+    def _warn(self, message: str, *arguments: object) -> None:
+        self.session.runtime.log.log(_log, logging.WARNING, message, *arguments)
 
     def _elicit(self, question: Elicit) -> EncodedQuestion:
         self._require("elicitation/create", {"elicitation": {"form": {}} if self._revision.elicitation_modes else {}},
@@ -131,7 +137,7 @@ class Asker:
         form = form_type(question.schema)
         forms.check_form(form.schema)
         for name in forms.sensitive_names(form.schema):
-            _log.warning("the form field %r looks like a secret; ask for secrets by url= instead", name)  # ELIC-16
+            self._warn("the form field %r looks like a secret; ask for secrets by url= instead", name)  # ELIC-16
         request = ElicitRequest(message=question.message, requested_schema=forms.adapt_form(form.schema, self._revision))
 
         def read(answer: Dict[str, Any]) -> "Elicited[Any]":
@@ -153,7 +159,7 @@ class Asker:
             raise ValueError(f"a URL question needs an absolute http or https URL, not {url[:200]!r}")  # URLE-03
         host = rest.split("/", 1)[0].rsplit("@", 1)[-1]
         if scheme.lower() == "http" and not host.startswith(("localhost", "127.", "[::1]")):
-            _log.warning("URL questions should use https outside development: %.200r", host)  # URLE-19
+            self._warn("URL questions should use https outside development: %.200r", host)  # URLE-19
         self._require("elicitation/create", {"elicitation": {"url": {}}}, "url")
         identity = None
         if self._revision.elicitation_ids:
@@ -172,7 +178,7 @@ class Asker:
             raise ValueError(f"include_context must be 'none', 'thisServer' or 'allServers', not {context!r}")
         if context not in (None, "none") and self._revision.sampling_tools and not self.can(
                 "sampling/createMessage", "context"):
-            _log.warning("include_context=%r needs the client's sampling.context capability; it is left out", context)
+            self._warn("include_context=%r needs the client's sampling.context capability; it is left out", context)
             context = None
         request = CreateMessageRequest(
             messages=[_sampling_message(item) for item in question.messages], max_tokens=question.max_tokens,
@@ -197,9 +203,10 @@ def input_required(asked: Mapping[str, EncodedQuestion], state: str) -> Dict[str
     return {"resultType": "input_required", "inputRequests": requests, "requestState": state}
 
 
-def read_answers(asked: Mapping[str, EncodedQuestion], responses: Mapping[str, Any]) -> Dict[str, Any]:
+def read_answers(asked: Mapping[str, EncodedQuestion], responses: Mapping[str, Any], log: PeerLog) -> Dict[str, Any]:
     """Return the answers that fit their questions; the other questions have to be asked again (MRTR-20, MRTR-21).
 
+    :param log: takes the reasons.
     :raises InvalidParams: an answer has the wrong form for its question (MRTR-19).
     """
     answers = {}
@@ -208,7 +215,7 @@ def read_answers(asked: Mapping[str, EncodedQuestion], responses: Mapping[str, A
             try:
                 answers[key] = question.read(responses[key])
             except InvalidAnswer as error:
-                _log.warning("the client's answer to %.100r is asked for again: %s", key, error)
+                log.log(_log, logging.WARNING, "the client's answer to %.100r is asked for again: %s", key, error)
             except ProtocolError as error:
                 raise InvalidParams(f"params.inputResponses[{key[:100]!r}]: {error}") from error
     return answers
@@ -229,7 +236,7 @@ class NoAsker(Asker):
         return False
 
     def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
-        _log.error("a handler asked a client that cannot be asked: %s", self._why)
+        self.session.runtime.log.log(_log, logging.ERROR, "a handler asked a client that cannot be asked: %s", self._why)
         raise InternalError(f"the client cannot be asked: {self._why}")
 
 

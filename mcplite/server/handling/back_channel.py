@@ -11,7 +11,7 @@ from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
 from ...types import Root
 from ..runtime.waiting import WaitingCall
-from .asker import Asker, EncodedQuestion
+from .asker import ABILITIES, Asker, EncodedQuestion
 from .questions import ListRoots, Question
 from .session import KnownRoots, Session
 
@@ -49,9 +49,8 @@ class BackChannelAsker(Asker):
     def _require(self, method: str, capability: Dict[str, Any], mode: str = "") -> None:
         if not self.reachable:
             raise MissingCapability(
-                f"this client cannot be asked ({method}): the server keeps no sessions (stateless or fleet), and"
-                f" revision {self._revision} has no other way; serve it from one process without these"
-                " switches, or test ctx.can_elicit, ctx.can_sample or ctx.can_list_roots first",
+                f"this needs a client that can {ABILITIES[method]}, which takes a session in revision {self._revision}:"
+                " this server keeps none (it is stateless, or a fleet)",
                 data={"requiredCapabilities": capability})
         super()._require(method, capability, mode)
 

@@ -9,7 +9,7 @@ import copy
 import logging
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from ...errors import Cancelled, InternalError, InvalidParams, RemoteError, ResourceNotFound
+from ...errors import Cancelled, InternalError, InvalidParams, MissingCapability, RemoteError, ResourceNotFound
 from ...protocol import codec
 from ...types import CompleteResult, Completion, GetPromptResult, ReadResourceResult
 from ..catalog.registry import suggestions
@@ -17,7 +17,7 @@ from ..catalog.targets import Target
 from ..functions.function import BadArguments
 from ..functions.results import prompt_messages, resource_contents
 from .context import CURRENT, LEVELS, Context
-from .tools import call_until_complete, run_tool
+from .tools import UNASKABLE, call_until_complete, run_tool
 
 __all__ = ["answer_request", "dispatch"]
 
@@ -85,7 +85,7 @@ def dispatch(context: Context, target: Target) -> Result:
 def _own(context: Context, target: Target) -> Result:
     own = target.custom_handler
     assert own is not None
-    result = _guarded(context.method, lambda: own(context.params, context))
+    result = _guarded(context, context.method, lambda: own(context.params, context))
     return {} if result is None else codec.encode(result, context.session.revision)
 
 
@@ -108,19 +108,22 @@ def _strings(params: Mapping[str, Any], name: str) -> Dict[str, str]:
     return value
 
 
-def _guarded(what: str, run: Callable[[], Any]) -> Any:
+def _guarded(context: Context, what: str, run: Callable[[], Any]) -> Any:
     """Run a handler other than a tool's; unexpected exceptions become "Internal error" (SAFE-14)."""
     try:
         return run()
     except Cancelled:
         raise
     except RemoteError as error:
+        log = context.session.runtime.log
         if error.received:
-            _log.exception("%s failed", what)
+            log.failure(_log, "%s failed", what)
             raise InternalError("Internal error") from error
+        if isinstance(error, MissingCapability):
+            log.log(_log, logging.INFO, UNASKABLE, what, error)
         raise
     except Exception as error:
-        _log.exception("%s failed", what)
+        context.session.runtime.log.failure(_log, "%s failed", what)
         raise InternalError("Internal error") from error
 
 
@@ -151,7 +154,7 @@ def _read_resource(context: Context, target: Target) -> Result:
         kwargs = _bind_arguments(lambda: function.bind(values))
         return resource_contents(call_until_complete(context, function, kwargs), uri, mime_type)
 
-    contents = _guarded(f"resource {uri[:200]!r}", read)
+    contents = _guarded(context, f"resource {uri[:200]!r}", read)
     if not contents:
         # RSRC-19: an empty list would mean that the resource exists and is empty.
         raise _missing(context, uri)
@@ -211,7 +214,7 @@ def _get_prompt(context: Context, target: Target) -> Result:
             return copy.copy(value)
         return GetPromptResult(messages=prompt_messages(value), description=entry.prompt.description)
 
-    result = _guarded(f"prompt {name!r}", get)
+    result = _guarded(context, f"prompt {name!r}", get)
     revision = context.session.revision
     # Copies, since a handler may return the same object again, and a downgrade for an older client must not change it.
     result.messages = [copy.copy(message) for message in result.messages]
@@ -252,7 +255,7 @@ def _complete(context: Context, _: Target) -> Result:
         kwargs[names[1]] = filled
     if function.wants_context:
         kwargs[function.wants_context] = context
-    answer = _guarded(f"completion of {named!r}", lambda: function.function(**kwargs))
+    answer = _guarded(context, f"completion of {named!r}", lambda: function.function(**kwargs))
     return codec.encode(CompleteResult(completion=_capped(answer, context.session.limits.completions)),  # type: ignore[no-any-return]
                         context.session.revision)
 

@@ -5,7 +5,6 @@ its own because only the servers of a fleet load it.
 """
 
 import json
-import logging
 from typing import Any, Dict, Mapping, Optional
 
 from ...protocol.state import Journal, digest
@@ -14,8 +13,6 @@ from .context import Context
 from .questions import Question
 
 __all__ = ["HandlerEnded", "ReplayAsker"]
-
-_log = logging.getLogger(__name__)
 
 
 class HandlerEnded(BaseException):
@@ -44,8 +41,8 @@ class ReplayAsker(Asker):
         digest_of_questions = digest([[key, question.method, question.params] for key, question in asked.items()])
         if self._position < len(rounds) and rounds[self._position][0] != digest_of_questions:
             # The handler asks other questions than last time, so the recorded answers do not belong to them.
-            _log.warning("%r asks other questions than in its previous call: the earlier answers are dropped",
-                         self._context.method)
+            self._warn("%r asks other questions than in its previous call: the earlier answers are dropped",
+                       self._context.method)
             del rounds[self._position:]
             self._given = {}
         known: Dict[str, Any] = {}
@@ -54,7 +51,7 @@ class ReplayAsker(Asker):
         elif not named and not rounds:
             self._given = {}  # a first request cannot know the generated keys
         responses = {**known, **self._new(asked, known)}
-        answers = read_answers(asked, responses)
+        answers = read_answers(asked, responses, self.session.runtime.log)
         kept = {key: responses[key] for key in answers}
         rounds[self._position:] = [(digest_of_questions, kept), *rounds[self._position + 1:]]
         if len(answers) < len(asked):

@@ -5,14 +5,11 @@ waits for an answer.
 """
 
 import contextlib
-import logging
 import threading
 import time
 from typing import Callable, Iterator, Optional
 
 __all__ = ["Timeout"]
-
-_log = logging.getLogger(__name__)
 
 
 class Timeout:
@@ -22,15 +19,13 @@ class Timeout:
     token cancelled, and what it returns is dropped.
 
     :param seconds: how long the call may run.
-    :param method: the request's, for the log.
     :param respond: answers the request when the time is over.
     :param cancel: cancels the request then, with a reason.
     """
 
-    def __init__(self, seconds: float, method: str, respond: Callable[[], object], cancel: Callable[[str], object]) -> None:
+    def __init__(self, seconds: float, respond: Callable[[], object], cancel: Callable[[str], object]) -> None:
         self._seconds = seconds
         self._left = seconds
-        self._method = method
         self._respond = respond
         self._cancel = cancel
         self._started = 0.0
@@ -60,6 +55,5 @@ class Timeout:
             self.start()
 
     def _fire(self) -> None:
-        _log.warning("%r ran for more than its timeout of %g s", self._method, self._seconds)
         self._respond()
         self._cancel(f"timeout of {self._seconds:g} s")

@@ -17,10 +17,13 @@ from .context import Context
 from .questions import Elicit, InputRequired
 from .timeout import Timeout
 
-__all__ = ["run_tool", "call_until_complete"]
+__all__ = ["UNASKABLE", "call_until_complete", "run_tool"]
 
 _log = logging.getLogger(__name__)
 _ROUNDS = 10
+#: The line of the log for a handler that asked a client which cannot be asked.
+UNASKABLE = ("%s was not answered: %s; a handler that can do without asks ctx.can_elicit, ctx.can_sample or ctx.can_list_roots"
+             " first")
 
 
 class _Declined(Exception):
@@ -56,8 +59,13 @@ def run_tool(context: Context, target: Target) -> Dict[str, Any]:
     if entry.timeout is None:
         return _run(context, name, function, kwargs)
     text = f"Tool {name} did not finish within {entry.timeout:g} s"
-    timeout = context.timeout = Timeout(entry.timeout, context.method, lambda: context.respond(_error(context, text)),
-                                        lambda reason: context.token.cancel(reason))
+
+    def respond() -> None:
+        context.session.runtime.log.log(_log, logging.WARNING, "tool %r ran for more than its timeout of %g s", name,
+                                        entry.timeout)
+        context.respond(_error(context, text))
+
+    timeout = context.timeout = Timeout(entry.timeout, respond, lambda reason: context.token.cancel(reason))
     timeout.start()
     try:
         return _run(context, name, function, kwargs)
@@ -74,6 +82,7 @@ def _unknown(context: Context, name: Any) -> InvalidParams:
 
 
 def _run(context: Context, name: str, function: Function, kwargs: Dict[str, Any]) -> Dict[str, Any]:
+    log = context.session.runtime.log
     try:
         result = tool_result(call_until_complete(context, function, kwargs), function)
         revision = context.session.revision  # another one, if the handler has waited for an answer
@@ -92,18 +101,22 @@ def _run(context: Context, name: str, function: Function, kwargs: Dict[str, Any]
             raise
         return _error(context, error.message)
     except RemoteError as error:
-        if not error.received and (context.session.revision.capability_errors or not isinstance(error, MissingCapability)):
-            raise  # raised on purpose, for the client to read
-        _log.exception("tool %r failed", name)
-        return _failed(context, name, error)
+        if error.received:
+            log.failure(_log, "tool %r failed", name)
+            return _failed(context, name, error)
+        if isinstance(error, MissingCapability):
+            log.log(_log, logging.INFO, UNASKABLE, f"tool {name!r}", error)
+            if not context.session.revision.capability_errors:
+                return _error(context, error.message)
+        raise  # raised on purpose, for the client to read
     except ToolError as error:
         return _tool_error(context, name, error)
     except BadOutput as error:
         # TOOL-37: an invalid result is never sent as a valid one.
-        _log.error("tool %r returned what its output schema does not allow: %s", name, error)
+        log.log(_log, logging.ERROR, "tool %r returned what its output schema does not allow: %s", name, error)
         return _error(context, f"Tool {name} returned an invalid result: {error}")
     except Exception as error:
-        _log.exception("tool %r failed", name)
+        log.failure(_log, "tool %r failed", name)
         return _failed(context, name, error)
 
 
@@ -114,7 +127,7 @@ def _tool_error(context: Context, name: str, error: ToolError) -> Dict[str, Any]
     try:
         content = codec.downgrade(content_items(items), revision)
     except (TypeError, ValueError) as problem:
-        _log.exception("tool %r raised a ToolError whose content cannot be sent", name)
+        context.session.runtime.log.failure(_log, "tool %r raised a ToolError whose content cannot be sent", name)
         return _failed(context, name, problem)
     return codec.encode(CallToolResult(content=content, is_error=True), revision)  # type: ignore[no-any-return]
 

@@ -41,7 +41,7 @@ class WaitingAsker(Asker):
     def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
         missing = {key: self.prepare(question) for key, question in questions.items()}
         # A client may send answers by name in its first request, to questions that it expects.
-        answers = read_answers(missing, self._given) if named and self._given else {}
+        answers = read_answers(missing, self._given, self.session.runtime.log) if named and self._given else {}
         deadline = time.monotonic() + self.session.limits.waiting_seconds
         missing = {key: asked for key, asked in missing.items() if key not in answers}
         while missing:
@@ -101,7 +101,7 @@ class _Suspension:
         self._woken.set()
 
     def _read(self, responses: Mapping[str, Any]) -> Dict[str, Any]:
-        return read_answers(self._asked, responses)
+        return read_answers(self._asked, responses, self._context.session.runtime.log)
 
     def _continue_handler(self, session: Session, incoming: Incoming, answers: Dict[str, Any]) -> None:
         self._context.continue_with(session, incoming)

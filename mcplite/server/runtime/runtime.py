@@ -13,7 +13,7 @@ from ...protocol import jsonrpc
 from ...protocol.methods import RESOURCE_UPDATED
 from ...rpc.peer import Peer
 from ...rpc.threads import Workers
-from ...rpc.tracing import RateLog
+from ...rpc.tracing import PeerLog
 from ..auth.principals import Principal
 from ..catalog.catalog import Catalog
 from ..limits import Limits
@@ -82,8 +82,8 @@ class Runtime:
         self._on_roots_changed = on_roots_changed
         #: The limits of incoming JSON.
         self.json_limits = jsonrpc.JSONLimits(nesting=limits.json_nesting, elements=limits.json_elements, batch=limits.batch)
-        #: For what clients send, of all their connections together.
-        self.warnings = RateLog(_log)
+        #: Takes what clients cause, of all their connections together.
+        self.log = PeerLog()
         #: Guards the fields below; held for list and dictionary operations, and while a lifespan is entered or left.
         self._lock = threading.RLock()
         self._sessions: List[OpenSession] = []
@@ -202,7 +202,18 @@ class Runtime:
         """Pass a client's roots change on to the user's callback, on a worker."""
         callback = self._on_roots_changed
         if callback is not None:
-            self.workers.submit(lambda: callback(session))
+            self.notified("notifications/roots/list_changed", lambda: callback(session))
+
+    def notified(self, method: str, handler: Callable[[], object]) -> None:
+        """Run the user's handler of a notification on a worker."""
+
+        def run() -> None:
+            try:
+                handler()
+            except Exception:
+                self.log.failure(_log, "the handler of %r failed", method)
+
+        self.workers.submit(run)
 
     # --- calls that wait for their clients ----------------------------------------------------------------
 

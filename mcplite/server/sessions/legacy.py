@@ -200,7 +200,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         elif method != "notifications/progress":
             own = self._catalog.registry.notification(method)
             if own is not None:
-                self.runtime.workers.submit(lambda: own(params, self))
+                self.runtime.notified(method, lambda: own(params, self))
 
     def on_close(self, error: Exception) -> None:
         self._ready = False
@@ -237,7 +237,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         self._declare()
         result = self._catalog.describe(revision, self.persistent)
         self.revision = self.agreed = revision
-        _log.info("client %.200r speaks %s", info.name, revision)
+        self.runtime.log.log(_log, logging.INFO, "client %.200r speaks %s", info.name, revision)
         incoming.respond(result)
 
     def _start_over(self) -> None:

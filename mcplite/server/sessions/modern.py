@@ -136,8 +136,10 @@ class ModernSession(Session):
             return error
         if code in _RESERVED:
             # ERR-01, ERR-02, ERR-06: clients would take it for an error of the protocol.
-            _log.error("a handler raised the code %d, which is the protocol's own; use one outside of -32768 to -32000", code)
+            self.runtime.log.log(_log, logging.ERROR, "a handler raised the code %d, which is the protocol's own; use one"
+                                 " outside of -32768 to -32000", code)
             return InternalError(error.message, data=error.data)
         if code not in _OPEN and -32768 <= code <= -32000:
-            _log.warning("a handler raised the code %d; those from -32768 to -32000 are JSON-RPC's to define", code)  # ERR-04
+            self.runtime.log.log(_log, logging.WARNING, "a handler raised the code %d; those from -32768 to -32000 are"
+                                 " JSON-RPC's to define", code)  # ERR-04
         return error

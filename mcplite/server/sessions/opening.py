@@ -68,7 +68,7 @@ def _peer(runtime: Runtime, channel: Channel, handler: MessageHandler, shared: b
     from ...rpc.tracing import trace_for  # with the first client
 
     return Peer(channel, handler, workers=runtime.workers, serving=True, trace=trace_for(runtime.debug, channel.name),
-                limits=runtime.json_limits, shared=shared, warnings=runtime.warnings)
+                limits=runtime.json_limits, shared=shared, log=runtime.log)
 
 
 class SessionlessHandler(MessageHandler):
@@ -159,7 +159,7 @@ class SessionlessHandler(MessageHandler):
             return
         own = self.catalog.registry.notification(message.method)
         if own is not None:
-            self.runtime.workers.submit(lambda: own(params, None))
+            self.runtime.notified(message.method, lambda: own(params, None))
 
 
 class PipeHandler(SessionlessHandler):
