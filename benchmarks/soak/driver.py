@@ -17,7 +17,7 @@ import psutil
 from .jobs import JOBS
 from .place import MARK, ROOT, Job, Place, Step
 from .proxy import CuttingProxy
-from .samples import Samples, Watched
+from .samples import Samples, Watched, give_back
 
 __all__ = ["Run"]
 
@@ -132,6 +132,7 @@ class Run:
 
     def look(self) -> None:
         """Take a sample of each process, and note the jobs that hang."""
+        give_back()
         with self._lock:
             for watched in self._watched.values():
                 with contextlib.suppress(psutil.NoSuchProcess):
