@@ -73,7 +73,7 @@ class Server:
     :param icons: as :class:`Icon` objects or dicts (from November 2025 on).
     :param lifespan: a callable that takes the server and returns a context manager; it is entered before
         the first client is served and left after the last, and its value is ``ctx.lifespan``.
-    :param page_size: entries on one page of a list; default 1000.
+    :param page_size: entries on one page of a list; default 1000. Many clients never ask for the second page.
     :param declare: kinds ("tools", "resources", "prompts") that are declared to clients although nothing
         of the kind is registered yet.
     :param experimental: experimental capabilities, sent as they are.

@@ -74,7 +74,9 @@ def test_completers_take_one_or_two_parameters_and_are_unique():
 
 
 def test_names_are_unique_and_odd_ones_warned_about(caplog):
-    server = Server("x")
+    server = Server("Weather of Europe")
+    server.add_resource("file:///logs/app.log", lambda: "", name="Application Logs")
+    server.add_prompt(lambda: "x", name="Plan a trip")
     server.add_tool(lambda: None, name="get-alerts")
     assert not caplog.records
     server.add_tool(lambda: None, name="two words")

@@ -16,6 +16,8 @@ __all__ = ["Config", "ServerConfig", "entry", "load_config"]
 #: How hosts spell the types of transport.
 _TYPES = {"stdio": "stdio", "http": "http", "streamable-http": "http", "streamable_http": "http",
           "streamableHttp": "http", "sse": "sse"}
+#: The options by which uv, bun, yarn, pnpm and poetry are told the folder to work in.
+_FOLDER_OPTIONS = frozenset({"--directory", "--cwd", "--dir", "-C"})
 _SCRIPT = re.compile(r"\.(py|js|mjs|cjs|ts|sh|rb|php|jar)\Z")
 
 
@@ -220,7 +222,7 @@ def _doubts(server: ServerConfig) -> List[str]:
         found.append(f"command {command!r} has spaces and is taken for one program; arguments belong in 'args'")
     if server.cwd is not None and not os.path.isabs(server.cwd):
         found.append(f"cwd {server.cwd!r} is a relative path; write an absolute one")
-    if server.cwd is None:
+    if server.cwd is None and not _changes_folder(server.args):
         found += [f"argument {argument!r} looks like a relative path, whose meaning depends on where the host was"
                   f" started; write an absolute one, or set 'cwd'"
                   for argument in server.args
@@ -228,6 +230,15 @@ def _doubts(server: ServerConfig) -> List[str]:
     if "envFile" in server.extra:
         found.append("'envFile' is not read; put the variables into 'env'")
     return found
+
+
+def _changes_folder(args: Sequence[str]) -> bool:
+    """Whether a launcher such as uv is told the folder to work in, as an absolute path."""
+    for argument, value in zip(args, [*args[1:], ""]):
+        option, equals, rest = argument.partition("=")
+        if option in _FOLDER_OPTIONS and os.path.isabs(rest if equals else value):
+            return True
+    return False
 
 
 def entry(target: str, args: Sequence[str] = (), *, env: Optional[Mapping[str, str]] = None,

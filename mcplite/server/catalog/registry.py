@@ -236,15 +236,16 @@ class Registry:
 
 
 def check_name(kind: str, name: Any) -> str:
-    """Return *name* if it can name a tool or a prompt; log a warning if other implementations may reject it.
+    """Return *name* if it can name an entry; log a warning if it names a tool and other implementations may reject it.
+
+    Names of resources, prompts and servers are for people, and may be any text.
 
     :raises RegistrationError: it is not a text, or empty.
     """
     if not isinstance(name, str) or not name:
         raise RegistrationError(f"a {kind} needs a name; give name='...' (got {name!r})")
-    if len(name) > 128 or not _NAME_CHARACTERS.issuperset(name):
-        _log.warning("the %s name %.200r should have 1 to 128 characters from A-Z a-z 0-9 _ - .",  # TOOL-11, TOOL-12
-                     kind, name)
+    if kind == "tool" and (len(name) > 128 or not _NAME_CHARACTERS.issuperset(name)):  # TOOL-11, TOOL-12
+        _log.warning("the tool name %.200r should have 1 to 128 characters from A-Z a-z 0-9 _ - .", name)
     return name
 
 

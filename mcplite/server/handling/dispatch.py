@@ -154,7 +154,12 @@ def _read_resource(context: Context, target: Target) -> Result:
         kwargs = _bind_arguments(lambda: function.bind(values))
         return resource_contents(call_until_complete(context, function, kwargs), uri, mime_type)
 
-    contents = _guarded(context, f"resource {uri[:200]!r}", read)
+    try:
+        contents = _guarded(context, f"resource {uri[:200]!r}", read)
+    except ResourceNotFound as error:
+        if error.data is not None:
+            raise
+        raise ResourceNotFound(error.message, code=error.code, data={"uri": uri}) from error  # RSRC-15
     if not contents:
         # RSRC-19: an empty list would mean that the resource exists and is empty.
         raise _missing(context, uri)

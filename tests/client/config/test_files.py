@@ -162,6 +162,8 @@ def test_a_server_with_a_url_has_no_command():
     ({"command": "./bin/x"}, "command './bin/x' is a relative path"),
     ({"command": "x", "cwd": "sub"}, "cwd 'sub' is a relative path"),
     ({"command": "python", "args": ["server.py"]}, "argument 'server.py' looks like a relative path"),
+    ({"command": "uv", "args": ["--directory", "sub", "run", "server.py"]}, "argument 'server.py' looks like a relative path"),
+    ({"command": "uv", "args": ["--project", "/srv", "run", "server.py"]}, "argument 'server.py' looks like a relative path"),
     ({"command": "npx -y thing"}, "has spaces and is taken for one program"),
     ({"command": "x", "envFile": ".env"}, "'envFile' is not read"),
 ])
@@ -175,6 +177,9 @@ def test_warnings(raw, warning):
     {"command": "/usr/bin/python", "args": ["/srv/server.py", "--config=x.js"]},
     {"command": "python", "args": ["server.py"], "cwd": "/srv"},
     {"command": "/opt/my tools/x"},
+    {"command": "uv", "args": ["--directory", "/srv/weather", "run", "weather.py"]},
+    {"command": "uv", "args": ["--directory=/srv/weather", "run", "weather.py"]},
+    {"command": "bun", "args": ["--cwd", "/srv", "index.ts"]},
 ])
 def test_no_warnings(raw):
     assert one(raw).warnings == []

@@ -187,6 +187,13 @@ def test_odd_names_are_warned_about(name, caplog):
     assert "should have 1 to 128 characters" in caplog.text and "\n\n" not in caplog.text
 
 
+@pytest.mark.parametrize("kind", ["resource", "prompt", "server"])
+def test_names_of_other_entries_are_for_people(kind, caplog):
+    for name in ("Application Logs", "ä/ö", "x" * 129):
+        assert check_name(kind, name) == name
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("name", ["", None, 5, b"a"])
 def test_invalid_names_are_refused(name):
     with pytest.raises(RegistrationError) as caught:

@@ -102,6 +102,7 @@ def library():
                                                 types.BlobResourceContents("a://2", "AAA=")], name="several")
     server.add_resource("a://none", lambda: None, name="none")
     server.add_resource("a://gone", gone, name="gone")
+    server.add_resource("a://unnamed", unnamed, name="unnamed")
     server.add_resource("a://broken", lambda: 1 / 0, name="broken")
     server.add_resource("a://odd", lambda: object(), name="odd")
     server.add_resource("a://refused", refused, name="refused")
@@ -115,6 +116,14 @@ def library():
 
 def gone():
     raise ResourceNotFound("it moved", data={"uri": "a://gone"})
+
+
+#: A handler may raise the same object for any URI.
+UNNAMED = ResourceNotFound("nothing there")
+
+
+def unnamed():
+    raise UNNAMED
 
 
 def refused():
@@ -148,6 +157,8 @@ def test_errors_of_resources_read(connect, library, name):
 
     for uri in ("a://nothing", "a://none", "file:///etc/passwd", "https://169.254.169.254/", "javascript:alert(1)"):
         assert error(uri)["code"] == -32002 and error(uri)["data"] == {"uri": uri}
+    assert error("a://unnamed") == {"code": -32002, "message": "nothing there", "data": {"uri": "a://unnamed"}}
+    assert UNNAMED.data is None
     assert error("a://gone") == {"code": -32002, "message": "it moved", "data": {"uri": "a://gone"}}
     for uri in ("a://broken", "a://odd"):
         assert error(uri) == {"code": -32603, "message": "Internal error"}
