@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Type, Union
 from ..errors import ConnectionClosed
 from ..protocol.envelope import check_extension
 from ..revisions import Revision, find_revision
+from ..rpc.forks import foreign_error, new_event, new_lock, on_fork
 from ..rpc.interfaces import Channel
 from ..rpc.tracing import Counters, trace_for
 from ..types import Implementation, InitializeResult, ServerCapabilities
@@ -111,11 +112,11 @@ class Client(Features):
         self._handlers = Handlers(**handlers)
         self._custom: Dict[str, Callable[[Dict[str, Any]], Any]] = {}
         #: Guards ``_state`` and what comes with it; held for assignments only.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._state = "new"
         self._opening_thread: Optional[int] = None
         #: Set when opening has succeeded or failed.
-        self._opening_done = threading.Event()
+        self._opening_done = new_event()
         info = client_info or Implementation(name=__name__.partition(".")[0], version=__version__)
         self._opener = SessionOpener(
             transport, self._connect, NegotiationOptions(pinned, era, prior, open_timeout, probe_timeout),
@@ -125,6 +126,7 @@ class Client(Features):
                                             super().unsubscribe_resource)
         self._last_error: Optional[Exception] = None
         self._keepalive: Optional[KeepAlive] = None
+        on_fork(self, Client._let_go)
 
     # --- opening and closing ---------------------------------------------------------------------------------------
 
@@ -151,6 +153,10 @@ class Client(Features):
         if not self._end("open", None):
             self._opener.close()
             raise self._closed_error()
+        self._opened(session)
+        return self
+
+    def _opened(self, session: ClientSession) -> None:
         if self._ping_interval is not None:
             self._keepalive = KeepAlive(functools.partial(self.ping, timeout=self._ping_timeout),
                                         lambda: self.counters.messages_received, self._ping_failed,
@@ -158,7 +164,33 @@ class Client(Features):
             self._keepalive.start()
         _log.info("connected to %s, %s", session.name, session.revision.name)
         self._subscriptions.open_for_handlers(session, self._timeout)
-        return self
+
+    # --- forks -----------------------------------------------------------------------------------------------------
+
+    def _let_go(self, owner: int) -> None:
+        # In a forked process. What cannot be shared is opened there by the next call, if the transport allows it.
+        if self._state not in ("open", "connecting"):
+            return
+        channel = self._opener.channel
+        reopens = self._state == "open" and channel is not None and channel.reopens_after_fork
+        error = foreign_error(self._name, owner, "open a client in this process")
+        self._state = "inherited" if reopens else "closed"
+        self._last_error = None if reopens else error
+        self._keepalive = None
+        self._opening_done.set()
+        self._opener.let_go(None if reopens else error)
+        self._subscriptions.let_go(foreign_error(self._name, owner, "subscribe in this process"))
+
+    def _reopen(self) -> ClientSession:
+        session = self._opener.reopen()
+        with self._lock:
+            first = self._state == "inherited"
+            if first:
+                self._state = "open"
+        if first:
+            self._opened(session)
+            self._subscriptions.watch_again(session, self._timeout)
+        return session
 
     def _connect(self, channel: Channel) -> ServerConnection:
         return ServerConnection(channel, self._handlers, max_handlers=self._max_handlers,
@@ -237,7 +269,7 @@ class Client(Features):
         connection = self._opener.connection
         if self._state == "open" and connection is not None and connection.peer.closed:
             return "closed"
-        return self._state
+        return "open" if self._state == "inherited" else self._state
 
     @property
     def last_error(self) -> Optional[Exception]:
@@ -328,6 +360,8 @@ class Client(Features):
     def _open_session(self) -> ClientSession:
         if self._state != "open":
             self._wait_opened()
+            if self._state == "inherited":
+                return self._reopen()
         session = self._opener.session
         if session is None or self._state != "open":
             raise self._closed_error()

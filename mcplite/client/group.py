@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 
 from ..errors import MCPError, MethodNotFound, NotSupported, ResourceNotFound, TransportError
 from ..protocol.uritemplate import Template
+from ..rpc.forks import new_lock
 from ..types import CallToolResult, GetPromptResult, Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool
 from .client import Client
 from .config.files import Config, ServerConfig, load_config
@@ -56,7 +57,7 @@ class Group:
         self._separator = separator
         self._clients: Dict[str, Client] = {}
         #: Guards ``_errors``, ``_owners`` and ``_closed``; held for dictionary work only.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._closed = False
         self._errors: Dict[str, Exception] = dict(config.errors)
         #: The servers that list each URI, from the latest listing.

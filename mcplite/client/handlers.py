@@ -6,7 +6,6 @@ on which thread a handler runs.
 
 import logging
 import os
-import threading
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union, get_args
 
 from ..errors import USER_REJECTED, Cancelled, InternalError, InvalidParams, MethodNotFound, ProtocolError, RemoteError
@@ -15,6 +14,7 @@ from ..protocol.methods import RESOURCE_UPDATED
 from ..protocol.paths import check_root_uri, file_uri
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
+from ..rpc.forks import new_lock
 from ..types import (
     AudioContent,
     ClientCapabilities,
@@ -128,7 +128,7 @@ class Handlers:
         self._disconnect = on_disconnect
         self._experimental = experimental
         #: Guards ``_expected``; held for dictionary work only.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._expected: Dict[str, None] = {}
         #: The asking server; set when the session opens.
         self.server_info = Implementation(name="", version="")

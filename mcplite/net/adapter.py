@@ -18,10 +18,11 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError
 from urllib3.util import Timeout
 
+from ..rpc.forks import on_fork, release_socket, renew
 from .exchange import Exchange
 from .settings import Guard
 
-__all__ = ["Adapter", "DirectSender"]
+__all__ = ["Adapter", "DirectSender", "renew_connections"]
 
 #: How many idle connections are kept for later requests.
 _IDLE_CONNECTIONS = 100
@@ -136,6 +137,8 @@ class _ExchangeConnection:
     _dns_host: str
     port: int
     _exchange: Optional[Exchange] = None
+    #: Whether closing passes the socket on.
+    _passes_socket = False
     #: The head of a request with a body, until the body is sent as well; None outside of a request.
     _head: Optional[bytes] = None
 
@@ -162,6 +165,24 @@ class _ExchangeConnection:
     def connect(self) -> None:
         self._begin_exchange()  # a proxy's answer is read on the way
         super().connect()  # type: ignore[misc]
+        # A forked process must not read the answers of this one.
+        on_fork(self.sock, release_socket)
+        on_fork(self, _release_connection)
+
+    def getresponse(self) -> Any:
+        self._passes_socket = True  # to the response, if that ends with the connection
+        try:
+            return super().getresponse()  # type: ignore[misc]
+        finally:
+            self._passes_socket = False
+
+    def close(self) -> None:
+        sock = self.sock
+        if sock is not None and not self._passes_socket:
+            with contextlib.suppress(OSError):  # the server has closed it
+                # Past TLS; so that the server sees the end although a forked process may have a copy.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+        super().close()  # type: ignore[misc]
 
     def putrequest(self, *arguments: Any, **options: Any) -> Any:
         self._begin_exchange()
@@ -189,6 +210,11 @@ class _ExchangeConnection:
                 rest = rest[sock.send(rest):]
             except socket.timeout:
                 continue
+
+
+def _release_connection(connection: Any, owner: int) -> None:
+    """Take its socket from a connection in a forked process. Closing it could wait for a thread that reads its response."""
+    connection.sock = None
 
 
 class _PlainConnection(_ExchangeConnection, HTTPConnection):
@@ -250,6 +276,22 @@ class Adapter(HTTPAdapter):
     def send(self, request: Any, *arguments: Any, **options: Any) -> Any:
         self.thread.has_body = bool(request.body)
         return super().send(request, *arguments, **options)
+
+
+def renew_connections(adapter: HTTPAdapter, owner: int) -> None:
+    """Drop the idle connections of a user's adapter in a forked process, where its requests need connections of their own.
+
+    :param adapter: of ``requests``; a subclass may make its pools in another way.
+    """
+    for manager in [adapter.poolmanager, *adapter.proxy_manager.values()]:
+        for pool in list(manager.pools._container.values()):
+            renew(pool.pool.mutex)  # closing the pool, when it is garbage, takes it
+            for connection in pool.pool.queue:
+                if connection is not None and connection.sock is not None:
+                    release_socket(connection.sock)
+    state: Any = adapter
+    adapter.proxy_manager.clear()
+    adapter.init_poolmanager(state._pool_connections, state._pool_maxsize, block=state._pool_block)
 
 
 class DirectSender:

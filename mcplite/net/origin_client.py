@@ -15,6 +15,7 @@ from ..protocol.http.challenges import find_challenge, parse_challenges
 from ..protocol.http.headers import DEFAULT_PORTS, check_header
 from ..protocol.http.wellknown import covers, is_loopback
 from ..protocol.show import shown
+from ..rpc.forks import on_fork
 from ..version import __version__
 from .bearer import Bearer
 from .exchange import Exchange, Stopped
@@ -48,7 +49,7 @@ class OriginClient:
         from requests.adapters import HTTPAdapter
         from requests.utils import select_proxy
 
-        from .adapter import Adapter, DirectSender
+        from .adapter import Adapter, DirectSender, renew_connections
 
         self.origin = _origin(url)
         for name, value in (settings.headers or {}).items():
@@ -70,6 +71,8 @@ class OriginClient:
         adapter = self._session.get_adapter(url)
         # A session's adapter may be there for a purpose; the standard one only lacks what ours has.
         self._foreign_adapter = adapter if type(adapter) is not HTTPAdapter else None
+        if isinstance(self._foreign_adapter, HTTPAdapter):
+            on_fork(self._foreign_adapter, renew_connections)
         #: Gives tokens and deals with refusals, if ``auth`` is a token provider; else ``_auth`` is called with each request.
         self._tokens: Optional[TokenSource] = None
         self._auth: Any = None

@@ -4,10 +4,10 @@ Callers pass one to a call; handlers find theirs in the context.
 """
 
 import logging
-import threading
 from typing import Callable, Dict, Optional
 
 from ..errors import Cancelled
+from .forks import new_event, new_lock
 from .tracing import PeerLog
 
 __all__ = ["CancelToken"]
@@ -26,8 +26,8 @@ class CancelToken:
     def __init__(self, log: Optional[PeerLog] = None) -> None:
         self._log = log
         #: Guards ``_callbacks`` and the one transition of ``_event``; held for dictionary work only.
-        self._lock = threading.Lock()
-        self._event = threading.Event()
+        self._lock = new_lock()
+        self._event = new_event()
         self._callbacks: Dict[int, Callable[[], object]] = {}
         self._next = 0
         self._reason: Optional[str] = None

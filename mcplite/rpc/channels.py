@@ -4,13 +4,13 @@ Tests and in-process connections use :class:`MemoryChannel`; a user who has two 
 :class:`StreamChannel`. A transport of one's own is a subclass of :class:`~.interfaces.Channel`.
 """
 
-import threading
 from collections import deque
 from typing import Any, Deque, Optional, Tuple
 
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout
 from ..protocol.framing import LineBuffer
 from .deadline import Deadline
+from .forks import new_condition, new_lock
 from .interfaces import Channel
 
 __all__ = ["MemoryChannel", "StreamChannel"]
@@ -21,7 +21,7 @@ class _Queue:
 
     def __init__(self, limit: int) -> None:
         #: Guards all fields below; readers wait on it for messages, writers for room, both for the end.
-        self.changed = threading.Condition()
+        self.changed = new_condition()
         self.messages: Deque[bytes] = deque()
         self.limit = limit
         self.closed = False
@@ -115,7 +115,7 @@ class StreamChannel(Channel):
         self.name = name
         self._closed = False
         #: Keeps one message whole on the stream; held while it is written.
-        self._write_lock = threading.Lock()
+        self._write_lock = new_lock()
 
     @property
     def buffered(self) -> bool:

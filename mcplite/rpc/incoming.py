@@ -12,6 +12,7 @@ from ..errors import INTERNAL_ERROR, SERVER_BUSY, Cancelled, RemoteError, Reques
 from ..protocol import jsonrpc
 from .cancel import CancelToken
 from .fair_queue import Task
+from .forks import end_process
 from .interfaces import MessageSink, Outlet
 
 __all__ = ["BatchResponses", "Incoming", "MessageFacts", "MessageHandler"]
@@ -172,6 +173,11 @@ class Incoming(Task):
             return False  # a channel does not tell whether it would block
         return self.peer.send_message(jsonrpc.dump(jsonrpc.Notification(method, params)), self.outlet, False)
 
+    def let_go(self) -> None:
+        """Note in a forked process that the request belongs to another one, which answers it."""
+        self._lock, self._order = threading.Lock(), threading.Lock()
+        self._done, self.outlet = True, None
+
     def respond(self, result: Any) -> None:
         """Answer with a result; one that is not JSON becomes an internal error (REL-59)."""
         try:
@@ -228,10 +234,14 @@ class Incoming(Task):
             self._latest.fail(error.code, error.message, error.data)
         except Cancelled:
             self._latest._answer_cancelled()
-        except BaseException:
+        except BaseException as error:
+            if self.peer.foreign:
+                end_process(f"the handler of {self.method!r}", error)
             # SystemExit and KeyboardInterrupt too: a handler must not end the thread or the server.
             self.peer.log.failure(_log, "the handler of %r failed", self.method)
             self._latest.fail(INTERNAL_ERROR, "Internal error")
+        if self.peer.foreign:
+            end_process(f"the handler of {self.method!r}", None)
 
     @property
     def _latest(self) -> "Incoming":

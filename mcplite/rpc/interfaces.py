@@ -27,6 +27,8 @@ class ChannelHooks:
     restartable = False
     #: How many bytes of the messages written were left unread by the other side when it ended; None if that is not known.
     unread: Optional[int] = None
+    #: Whether a client that is used in a forked process opens another channel like this one there.
+    reopens_after_fork = False
 
     def open(self) -> None:
         """Connect, if that may take so long that another thread closes the channel meanwhile.
@@ -183,6 +185,8 @@ class MessageSink:
 
     #: Takes what the other side causes.
     log: PeerLog
+    #: Whether this process was forked from the one that has the connection.
+    foreign = False
 
     def send_message(self, data: bytes, outlet: Optional[Outlet] = None, wait: bool = True) -> bool:
         """Send one message; False if it was not sent.
@@ -232,6 +236,9 @@ class Reading:
 
     def done(self, pending: Pending) -> None:
         """Called when the call is over, with or without a response."""
+
+    def let_go(self) -> None:
+        """Called in a forked process: the connection belongs to another one, and no thread reads here."""
 
     def stop(self, timeout: float) -> bool:
         """Stop reading for good; return whether no thread reads any more, within *timeout* seconds."""

@@ -10,6 +10,7 @@ from typing import Any, ContextManager, Dict, List, Optional, Union
 
 from ..errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ConnectionClosed, ProtocolError
 from ..protocol import jsonrpc
+from .forks import foreign_error, on_fork
 from .incoming import BatchResponses, Incoming, MessageHandler
 from .interfaces import Channel, MessageSink, Outlet, Reading
 from .outgoing import Caller
@@ -54,6 +55,7 @@ class Peer(Caller, MessageSink):
         if reading is None:
             reading = CallerReading(channel, self._parse_and_route, self._fail, "mcplite reader")
         super().__init__(channel, handler, reading, trace)
+        on_fork(self, Peer._let_go)
 
     def start(self) -> None:
         """Start to read."""
@@ -295,6 +297,8 @@ class Peer(Caller, MessageSink):
         :param error: raised by the calls that wait; by default a ConnectionClosed that says which side closed.
         :param timeout: seconds to wait for the reading thread to leave the channel.
         """
+        if self.foreign:
+            return
         self._fail(error or ConnectionClosed(f"the connection to {self.name} was closed on this side"))
         if not self._channel.interruptible:
             # Only its end wakes the reading thread there, so waiting for that thread first would be in vain.
@@ -302,3 +306,17 @@ class Peer(Caller, MessageSink):
         if not self._reading.stop(timeout) and self._channel.interruptible:
             _log.warning("the reading thread of %s did not stop within %g s", self.name, timeout)
         self._channel.close()
+
+    def _let_go(self, owner: int) -> None:
+        # In a forked process: the other side must not notice it, and no call may wait for an answer that comes elsewhere.
+        self.foreign = True
+        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._ended.set()
+        instead = "only that process can reach it" if self._serving else "open one in this process"
+        error = self._error = self._error or foreign_error(self.name, owner, instead)
+        for pending in self._pending.values():
+            pending.outcome = pending.outcome or error
+        for incoming in self._in_flight.values():
+            incoming.let_go()
+        self._pending, self._in_flight = {}, {}
+        self._reading.let_go()

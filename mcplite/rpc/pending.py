@@ -10,6 +10,8 @@ import time
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Optional, Tuple
 
+from .forks import new_lock
+
 __all__ = ["Clock", "Pending"]
 
 _log = logging.getLogger(__name__)
@@ -24,7 +26,7 @@ class Clock:
 
     def __init__(self) -> None:
         #: Guards the three fields below; held for assignments only.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._pauses = 0
         self._since = 0.0
         self._lost = 0.0

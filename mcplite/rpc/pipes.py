@@ -15,16 +15,17 @@ next file that any thread opens, so a late read or write would take from that fi
 A socket object keeps the rule by itself but for an instant inside its calls: its number is -1 once it is closed.
 """
 
+import copy
 import errno
 import os
 import select
-import threading
 import time
 from typing import List, Optional
 
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout
 from ..protocol.framing import LineBuffer
 from .deadline import Deadline
+from .forks import foreign_error, new_lock, new_rlock, on_fork, release
 from .interfaces import Channel
 
 __all__ = ["PipeChannel"]
@@ -57,7 +58,7 @@ class PipeChannel(Channel):
         self._closed = False
         #: Guards ``_closed``, ``_read_side`` and the wake-up pipe's write end; held for an assignment, for the one byte of a
         #: wake-up, and while that end is closed. A signal handler may wake in the middle of a wake-up, so it can be nested.
-        self._close_lock = threading.RLock()
+        self._close_lock = new_rlock()
         #: Whether a thread is inside :meth:`read`; it closes what it reads if the channel is closed meanwhile.
         self._reading = False
         #: What that thread uses; empty once it is closed.
@@ -66,7 +67,7 @@ class PipeChannel(Channel):
         self._input_over = False
         self._ended: Optional[ConnectionClosed] = None
         #: Keeps one message whole on the descriptor; held while it is written.
-        self._write_lock = threading.Lock()
+        self._write_lock = new_lock()
         #: The rest of a message whose write timed out; it goes out before the next message.
         self._unsent = b""
         self._poll: "Optional[select.poll]" = None
@@ -82,6 +83,9 @@ class PipeChannel(Channel):
 
             self._poll = poll
             self._read_side.append(self._wake_read)
+        #: The error for every use in a forked process; None in the process that has the descriptors.
+        self._foreign: Optional[ConnectionClosed] = None
+        on_fork(self, lambda channel, owner: channel.let_go(owner))
 
     @property
     def buffered(self) -> bool:
@@ -90,6 +94,10 @@ class PipeChannel(Channel):
     def closed_error(self) -> ConnectionClosed:
         """Return the error for the end of the stream; a subclass may add details."""
         return ConnectionClosed(f"{self.name} closed the connection")
+
+    def _closed_here(self) -> ConnectionClosed:
+        """Return the error for the use of a channel that was closed on this side."""
+        return copy.copy(self._foreign) or ConnectionClosed(f"the connection to {self.name} was closed on this side")
 
     def read(self, timeout: Optional[float] = None) -> Optional[bytes]:
         lines = self._lines
@@ -106,7 +114,7 @@ class PipeChannel(Channel):
                 if lines.ended and self._ended is None:
                     self._ended = self.closed_error()
                 if self._closed:
-                    raise ConnectionClosed(f"the connection to {self.name} was closed on this side")
+                    raise self._closed_here()
                 if self._ended is not None:
                     raise self._ended
                 try:
@@ -178,7 +186,7 @@ class PipeChannel(Channel):
         try:
             while sent < total:
                 if self._closed:
-                    raise ConnectionClosed(f"the connection to {self.name} is closed")
+                    raise self._closed_here()
                 try:
                     written.extend(map(os.write, (self._write_fd,), (rest[sent:] if sent else rest,)))
                     sent = sum(written)
@@ -254,3 +262,22 @@ class PipeChannel(Channel):
             fds, self._read_side = self._read_side, []
         for fd in fds:
             os.close(fd)
+
+    def let_go(self, owner: int) -> None:
+        """Let go of every descriptor in a forked process.
+
+        :param owner: the id of the process that has the channel.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._foreign = foreign_error(self.name, owner, "open one in this process")
+        for fd in self._descriptors():
+            release(fd)
+
+    def _descriptors(self) -> List[int]:
+        """Return all descriptors that are open, the write end first."""
+        found = [self._write_fd, self._read_fd, self._watch_fd]
+        if self.interruptible:
+            found += [self._wake_read, self._wake_write]
+        return [fd for fd in found if fd is not None and fd >= 0]

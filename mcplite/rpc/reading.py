@@ -11,6 +11,7 @@ import threading
 from typing import Callable, ContextManager, Dict, List, Optional
 
 from ..errors import ConnectionClosed, ProtocolError
+from .forks import new_event, new_lock
 from .interfaces import Channel, Reading
 from .pending import Pending
 from .threads import Workers
@@ -49,11 +50,11 @@ class CallerReading(Reading):
         #: never leave the role taken without a holder.
         self._role: Dict[str, object] = {}
         #: Guards ``_waiting``; held for list work only.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._waiting: List[Pending] = []
         self._waits = 0
-        self._stop = threading.Event()
-        self._free = threading.Event()
+        self._stop = new_event()
+        self._free = new_event()
 
     def start(self) -> None:
         """Start the daemon thread. :meth:`stop` ends it; it blocks on the channel, or on its 20 ms tick."""
@@ -184,6 +185,11 @@ class CallerReading(Reading):
                 return False
         return True
 
+    def let_go(self) -> None:
+        self._stop.set()
+        self._waiting.clear()
+        self._role.clear()
+
 
 class _PooledReading(Reading):
     """What the strategies of a server share: a thread that waits gives its place in the pool back.
@@ -240,11 +246,11 @@ class LeaderFollowerReading(_PooledReading):
         self._refused = refused
         self._failed = failed
         #: Guards ``_leader`` and the watchdog's fields; held for assignments only.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._leader: Optional[int] = None
         self._watchdog = Watchdog(self._lock, _TICK_SECONDS, self._replace_leader)
-        self._stop = threading.Event()
-        self._ended = threading.Event()
+        self._stop = new_event()
+        self._ended = new_event()
 
     def start(self) -> None:
         """Start the first leader and the watchdog; both end with :meth:`stop` or with the channel."""
@@ -322,3 +328,7 @@ class LeaderFollowerReading(_PooledReading):
             if self._leader == threading.get_ident():
                 return True
         return self._ended.wait(timeout)
+
+    def let_go(self) -> None:
+        self._stop.set()
+        self._end()

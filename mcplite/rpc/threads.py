@@ -15,6 +15,7 @@ from typing import Callable, Deque, Dict, Hashable, Iterator, List, Optional
 
 from .deadline import Deadline
 from .fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, Task
+from .forks import new_condition, new_lock, on_fork
 from .tracing import RateLog
 
 __all__ = ["Mailbox", "Workers"]
@@ -68,9 +69,9 @@ class Workers:
         self._keep = keep
         self._warn = RateLog(_log)
         #: Guards every field below; held for list and dictionary work, and while a thread is started.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         #: Waited on by ``suspended`` (for a place) and by ``drain`` (for the end of all tasks).
-        self._changed = threading.Condition(self._lock)
+        self._changed = new_condition(self._lock)
         self._running = 0
         #: Tasks that wait for something, without a place.
         self._suspended = 0
@@ -88,6 +89,14 @@ class Workers:
         self._handoff: "SimpleQueue[Optional[_Run]]" = SimpleQueue()
         #: Whether the current thread holds a place.
         self._mine = threading.local()
+        on_fork(self, Workers._let_go)
+
+    def _let_go(self, owner: int) -> None:
+        # In a forked process: its threads are not there, but perhaps one that has just forked. It ends after its task.
+        self._stopped = True
+        self._queue.clear()
+        self._busy.clear()
+        self._running = self._suspended = self._returning = self._idle = 0
 
     def reserve_place(self, task: Optional[Task] = None) -> bool:
         """Reserve a place for the current thread; False if none is free or other tasks wait for it.
@@ -323,13 +332,19 @@ class Mailbox:
         self._name = name
         self._limit = limit
         #: Guards the fields below; the thread waits on it for callbacks or for the end.
-        self._changed = threading.Condition()
+        self._changed = new_condition()
         self._queue: Deque[_Run] = deque()
         self._thread: Optional[threading.Thread] = None
         self._stopped = False
         self._running = False
         #: How many callbacks were dropped because the queue was full.
         self.dropped = 0
+        on_fork(self, Mailbox._let_go)
+
+    def _let_go(self, owner: int) -> None:
+        # In a forked process: its thread is not there, unless it has just forked. It ends after its callback.
+        self._stopped, self._running = True, False
+        self._queue.clear()
 
     def post(self, task: _Run) -> None:
         """Run *task* after everything posted before it; ignored once stopped."""

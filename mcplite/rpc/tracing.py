@@ -9,10 +9,11 @@ import logging
 import os
 import re
 import sys
-import threading
 import time
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Hashable, Optional, Tuple, Union
+
+from .forks import new_lock
 
 __all__ = ["Counters", "FaultLog", "PeerLog", "RateLog", "Trace", "mask", "trace_for"]
 
@@ -69,7 +70,7 @@ class RateLog:
         self._most = most
         self._seconds = seconds
         #: Guards the three counters below; held for assignments only.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._period = -1
         self._lines = 0
         self._held_back = 0
@@ -113,7 +114,7 @@ class PeerLog:
 
     def __init__(self) -> None:
         #: Guards ``_rates``; held for dictionary work only.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._rates: Dict[Hashable, RateLog] = {}
 
     def log(self, logger: logging.Logger, level: int, message: str, *arguments: object) -> None:
@@ -170,7 +171,7 @@ class FaultLog:
         self._logger = logger
         self._pause = pause
         #: Guards the fields below; held for assignments only.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._last = self._logged = float("-inf")
         self._in_a_row = self._held_back = 0
 
@@ -279,7 +280,7 @@ class _File:
     def __init__(self, path: str) -> None:
         self._path = os.path.abspath(path)
         #: Keeps one line whole; held while it is written.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._failed = False
 
     def write(self, line: str) -> None:

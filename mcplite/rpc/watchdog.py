@@ -9,6 +9,7 @@ import threading
 import time
 from typing import Callable
 
+from .forks import new_event
 from .tracing import FaultLog
 
 __all__ = ["Watchdog"]
@@ -43,7 +44,7 @@ class Watchdog:
         self._count = 0
         self._asleep = False
         self._stopped = False
-        self._awake = threading.Event()
+        self._awake = new_event()
         self._faults = FaultLog(_log)
 
     def start(self) -> None:

@@ -4,10 +4,11 @@ Connections, sessions, streams, request bodies and waiting calls are each bounde
 so that all of them choose alike: at a limit the newcomer is served, and the oldest item of the sender with the most goes.
 """
 
-import threading
 import time
 from collections import OrderedDict
 from typing import Callable, Dict, Generic, Hashable, List, Optional, Tuple, TypeVar
+
+from ..rpc.forks import new_lock
 
 __all__ = ["Shares", "sender_at"]
 
@@ -98,7 +99,7 @@ class Shares(Generic[Item]):
         self._lasting = lasting
         self._clock = clock
         #: Guards the fields below; held for dictionary work only.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._entries: Dict[Item, _KeptItem] = {}
         self._shares: Dict[str, _Share[Item]] = {}
         self._bytes = 0

@@ -1,9 +1,9 @@
 """A transport that records every message that passes."""
 
 import json
-import threading
 from typing import Any, Dict, List, NamedTuple, Optional
 
+from ..rpc.forks import new_lock
 from ..rpc.interfaces import Channel
 
 __all__ = ["Recorded", "Recording"]
@@ -27,7 +27,7 @@ class Recording(Channel):
         self.name = channel.name
         self.interruptible = channel.interruptible
         #: Guards ``_messages``; held for list work only.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._messages: List[Recorded] = []
 
     @property

@@ -4,11 +4,11 @@ One cache belongs to one client, which acts for one user; nothing is shared betw
 """
 
 import json
-import threading
 import time
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from ...protocol.methods import LIST_CHANGES, RESOURCE_UPDATED
+from ...rpc.forks import new_lock
 
 __all__ = ["CACHEABLE", "Cache"]
 
@@ -33,7 +33,7 @@ class Cache:
         self._clock = clock
         #: Guards the three fields below; held for dictionary work only. They are the results as JSON with their ends, the
         #: number of characters of all, and the number of changes.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._kept: Dict[Tuple[str, str], Tuple[float, str]] = {}
         self._size = 0
         self._epoch = 0

@@ -1,11 +1,11 @@
 """Completer: completion for an input field; debounces, drops outdated requests and caches the answers."""
 
 import logging
-import threading
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from ...errors import Cancelled, RemoteError, RequestTimeout
 from ...rpc.cancel import CancelToken
+from ...rpc.forks import new_lock
 from .methods import Features
 
 __all__ = ["Completer"]
@@ -33,7 +33,7 @@ class Completer:
         self._pause = pause
         self._remembered = remembered
         #: Guards the two fields below; held for dictionary work only.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._answers: Dict[Tuple[object, ...], List[str]] = {}
         self._latest = CancelToken()
 

@@ -4,10 +4,10 @@ Listing tools fills it, and ``call_tool`` checks results by it. The validator lo
 """
 
 import logging
-import threading
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from ...errors import ProtocolError, RegistrationError
+from ...rpc.forks import new_lock
 from ...types import CallToolResult, Tool
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class OutputSchemas:
     def __init__(self, on: bool) -> None:
         self._on = on
         #: Guards the two fields below; readers need none, since the dictionary is replaced as a whole.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._schemas: Dict[str, _OutputSchema] = {}
         self._epoch = 0
 

@@ -5,13 +5,13 @@
 
 import contextlib
 import logging
-import threading
 from typing import Callable, Iterator, Mapping, Optional, Set
 
 from ...errors import ConnectionClosed, HTTPStatusError, RequestTimeout, TransportError
 from ...net.exchange import Exchange, Stopped
 from ...net.settings import HTTPSettings
 from ...rpc.deadline import Deadline
+from ...rpc.forks import new_lock, on_fork
 from ...rpc.interfaces import Channel
 from ...rpc.threads import Workers
 from .endpoint import HTTPEndpoint
@@ -44,6 +44,7 @@ class HTTPChannel(Channel):
 
     interruptible = True
     carries_beside = True
+    reopens_after_fork = True
 
     def __init__(self, url: str, settings: HTTPSettings = HTTPSettings(), *, line_limit: int = 16 << 20,
                  listen: bool = True) -> None:
@@ -54,10 +55,16 @@ class HTTPChannel(Channel):
         self._receive: Callable[[bytes], None] = _ignore
         self._workers: Optional[Workers] = None
         #: Guards the fields below; held for set work and assignments.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._exchanges: Set[Exchange] = set()
         self._get_stream: Optional[GetStream] = None
         self._closed = False
+        on_fork(self, HTTPChannel._let_go)
+
+    def _let_go(self, owner: int) -> None:
+        # In a forked process: the session and the listening thread belong to the other one.
+        self._closed, self._get_stream = True, None
+        self._exchanges.clear()
 
     @property
     def session_id(self) -> str:

@@ -4,7 +4,6 @@ One stream carries all that the server sends, the answers to what is posted else
 all callers, as with a pipe. When it ends, the connection is over (LSSE-10).
 """
 
-import threading
 from collections import deque
 from typing import Callable, Deque, Optional
 
@@ -16,6 +15,7 @@ from ...net.settings import HTTPSettings
 from ...protocol.http.sse import EventParser
 from ...protocol.show import shown
 from ...rpc.deadline import Deadline
+from ...rpc.forks import foreign_error, new_event, on_fork
 from ...rpc.interfaces import Channel
 from ...rpc.pending import Pending
 from ...rpc.reading import CallerReading
@@ -44,7 +44,7 @@ class SSEChannel(Channel):
         self.name = shown(url)
         self._parser = EventParser(line_limit)
         self._messages: Deque[bytes] = deque()
-        self._closed = threading.Event()
+        self._closed = new_event()
         #: The deadline of :meth:`open`; None afterwards.
         self._open_deadline: Optional[Deadline] = None
         self._stream = Exchange(self._next_timeout)
@@ -53,6 +53,12 @@ class SSEChannel(Channel):
         #: What ended the connection, for calls that come later.
         self._end_reason = f"the connection to {self.name} was closed on this side"
         self._reply: Optional[Reply] = None
+        on_fork(self, SSEChannel._let_go)
+
+    def _let_go(self, owner: int) -> None:
+        # In a forked process: the one stream belongs to the other one, and so do the answers on it.
+        self._end_reason = str(foreign_error(self.name, owner, "open one in this process"))
+        self._closed.set()
 
     def open(self) -> None:
         if self._reply is not None:

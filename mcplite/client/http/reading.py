@@ -13,6 +13,7 @@ from ...errors import AuthError, HTTPStatusError, ProtocolError, SessionLost, Tr
 from ...net.exchange import Exchange, Stopped
 from ...net.reply import Reply
 from ...protocol.methods import REPEATABLE
+from ...rpc.forks import new_condition
 from ...rpc.interfaces import Channel, Reading
 from ...rpc.pending import Pending
 from .endpoint import HTTPEndpoint
@@ -61,7 +62,7 @@ class HTTPReading(Reading):
         self._calls: Dict[int, _ResponseState] = {}
         self._stopped = False
         #: Guards ``_busy``, the number of threads in a read or a write; notified when it is zero, for :meth:`stop`.
-        self._idle = threading.Condition()
+        self._idle = new_condition()
         self._busy = 0
 
     # --- the caller's thread --------------------------------------------------------------------------

@@ -4,7 +4,6 @@ A grant keeps one :class:`~.access.ServerTokens` for each server. ``login``, ``l
 it without an MCP client, so the probe that shows whether a server requires a token stands here too.
 """
 
-import threading
 from typing import Dict, Optional, Sequence, Tuple, Union
 
 from ...errors import AuthError, TransportError
@@ -17,6 +16,7 @@ from ...protocol.http.headers import POST_HEADERS
 from ...protocol.http.wellknown import canonical
 from ...protocol.show import shown
 from ...rpc.deadline import Deadline
+from ...rpc.forks import new_lock
 from .access import ServerTokens
 from .discovery import AuthorizationServer, ProtectedResource, find_resource
 from .flow import TokenFlow
@@ -60,7 +60,7 @@ class Grant(TokenFlow, TokenProvider):
         self.store = MemoryStore() if store is None else store
         self.dpop = dpop
         #: Guards ``_servers``; held for dictionary work.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._servers: Dict[str, ServerTokens] = {}
 
     def __repr__(self) -> str:

@@ -5,13 +5,13 @@ apart from what the token is obtained for.
 """
 
 import contextlib
-import os
 import threading
 import time
 from typing import Callable, Iterator, Optional, Tuple
 
 from ...errors import AuthError
 from ...net.exchange import Exchange, Stopped
+from ...rpc.forks import on_fork
 from .stores.base import Store
 
 __all__ = ["TokenLock"]
@@ -34,12 +34,15 @@ class TokenLock:
         self._store, self._key, self._name = store, key, name
         #: Held by the thread that obtains a token, also while it asks a user; the others wait for it in slices.
         self._threads = threading.Lock()
-        #: The process of those threads: in one that is forked during a login, no thread would release the lock.
-        self._pid = os.getpid()
         #: How many attempts have failed, and the last one since there was a token: its aim, and its error. They change under
         #: the lock, and are read without it.
         self.failures = 0
         self._failure: Optional[Tuple[object, Exception]] = None
+        on_fork(self, TokenLock._let_go)
+
+    def _let_go(self, owner: int) -> None:
+        # In a process that is forked during a login, no thread would release the lock; the thread that forked may try to.
+        self._threads = threading.Lock()
 
     def on_success(self) -> None:
         """Note that there is a token, so that earlier failures are over."""
@@ -59,9 +62,8 @@ class TokenLock:
             aim = exchange  # its failure is its own: others may ask a user
         with contextlib.ExitStack() as waiting:
             waiting.enter_context(exchange.paused())  # another thread may be asking a person
-            if self._pid != os.getpid():
-                self._pid, self._threads = os.getpid(), threading.Lock()
-            while not self._threads.acquire(timeout=_SLICE_SECONDS):
+            threads = self._threads
+            while not threads.acquire(timeout=_SLICE_SECONDS):
                 exchange.next_timeout()
             try:
                 failure = self._failure
@@ -77,7 +79,7 @@ class TokenLock:
                     self.failures, self._failure = self.failures + 1, (aim, error)
                     raise
             finally:
-                self._threads.release()
+                threads.release()
 
     def _check(self, exchange: Exchange) -> Callable[[], None]:
         """Return what is called while another process holds the lock; that process may have been stopped meanwhile."""

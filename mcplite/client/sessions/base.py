@@ -79,7 +79,7 @@ class ClientSession(ConnectionHandler, FeatureSession):
         raise NotImplementedError
 
     def take_over(self, lost: "ClientSession") -> None:
-        """Take over the log level of *lost*, a session whose server has ended."""
+        """Take over what was set in *lost*, a session that has ended, or that of another process."""
 
     def _opened(self, result: InitializeResult) -> None:
         self._handlers.server_info = result.server_info

@@ -20,6 +20,7 @@ from ...protocol import codec
 from ...protocol.methods import REPEATABLE
 from ...revisions import LEGACY, Revision, find_revision
 from ...rpc.cancel import CancelToken
+from ...rpc.forks import new_event, new_lock
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
 from ...rpc.peer import Peer
@@ -43,7 +44,7 @@ class ServerState:
 
     def __init__(self) -> None:
         #: Guards the two fields below; held for assignments only.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._level: Optional[Dict[str, Any]] = None
         self._subscriptions: Dict[str, Dict[str, Any]] = {}
 
@@ -111,12 +112,12 @@ class LegacySession(ClientSession):
         self._rate = RateLimit(options.questions_per_minute)
         self._revision: Optional[Revision] = None
         #: Set when the handshake has succeeded or the connection has closed.
-        self._handshake_done = threading.Event()
+        self._handshake_done = new_event()
         #: The pause of the handler on the current thread.
         self._current = threading.local()
         self._server_state = ServerState()
         #: Held by the one thread that replaces a lost session, for as long as that takes; others wait for it.
-        self._renewing = threading.Lock()
+        self._renewing = new_lock()
         self._renewals = RateLimit(_RENEWALS)
         self._handshake: Callable[[], InitializeResult]
         connection.session = self
@@ -193,9 +194,17 @@ class LegacySession(ClientSession):
                                   session=lost, unserved=False)
             _log.info("%s has lost our session; a new one is opened", self.peer.name)
             self._handshake()
-            for method, params in self._server_state.requests():
-                self.peer.call(method, params, timeout=_HANDSHAKE_SECONDS)
+            self._restore()
         self.connection.note_change("notifications/tools/list_changed", {})  # the server may be another version now
+
+    def take_over(self, lost: ClientSession) -> None:
+        if isinstance(lost, LegacySession):
+            self._server_state = lost._server_state
+            self._restore()
+
+    def _restore(self) -> None:
+        for method, params in self._server_state.requests():
+            self.peer.call(method, params, timeout=_HANDSHAKE_SECONDS)
 
     def _refused(self, error: RemoteError, wanted: Revision) -> RemoteError:
         # LIFE-19: some servers refuse a revision with an error instead of answering with another.

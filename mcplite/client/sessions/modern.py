@@ -1,7 +1,6 @@
 """ModernSession: talks to a server without a handshake; each request identifies the client and stands for itself."""
 
 import logging
-import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ...errors import (
@@ -20,6 +19,7 @@ from ...protocol.http import routing_headers
 from ...protocol.methods import REPEATABLE
 from ...revisions import Revision, find_revision
 from ...rpc.cancel import CancelToken
+from ...rpc.forks import new_lock
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities, Tool
@@ -65,7 +65,7 @@ class ModernSession(ClientSession):
         #: The parameters of listed tools that travel in headers as well; replaced as a whole.
         self._marks: Dict[str, Sequence[routing_headers.Mark]] = {}
         #: Guards ``_marks`` and ``_subscribers``; held for dictionary work only.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         #: By the id of the ``subscriptions/listen`` request.
         self._subscribers: Dict[int, Subscriber] = {}
         connection.session = self

@@ -5,11 +5,11 @@ A module of its own, so that the client is about its callers, and a session abou
 
 import copy
 import logging
-import threading
 import time
 from typing import Callable, Optional
 
 from ...errors import AuthError, ConnectionClosed, TransportError
+from ...rpc.forks import new_lock
 from ...rpc.interfaces import Channel
 from .base import ClientSession, SessionOptions
 from .connection import ServerConnection
@@ -49,7 +49,9 @@ class SessionOpener:
         #: The error for every attempt to open after :meth:`close`; None before.
         self._closed: Optional[Exception] = None
         #: Held by the one thread that starts a server again, for as long as that takes.
-        self._restarting = threading.Lock()
+        self._restarting = new_lock()
+        #: The session of the process that this one was forked from, until there is one of this process.
+        self._inherited: Optional[ClientSession] = None
         self._restarts = RateLimit(_RESTARTS)
 
     def open(self) -> ClientSession:
@@ -98,6 +100,33 @@ class SessionOpener:
             self.close()
             self._check_closed()
         return session
+
+    def let_go(self, error: Optional[Exception]) -> None:
+        """Note in a forked process that the connection belongs to another one.
+
+        :param error: for every attempt to open one; None if :meth:`reopen` may.
+        """
+        self._inherited = self.session
+        self._closed = self._closed or error
+        self.connection = self.channel = None
+
+    def reopen(self) -> ClientSession:
+        """Open a session of this process in place of that of the process which it was forked from, and return it.
+
+        :raises MCPError: as for :meth:`Client.open`; it may be called again.
+        """
+        with self._restarting:
+            inherited = self._inherited
+            if inherited is not None:
+                self._check_closed()
+                session = self._open(self._negotiation._replace(era=inherited.era, prior=prior_of(inherited)))
+                session.take_over(inherited)
+                self.session, self._inherited = session, None
+        if self._closed is not None:
+            self.close()
+            self._check_closed()
+        assert self.session is not None, "only an open session can be inherited"
+        return self.session
 
     def _check_closed(self) -> None:
         if self._closed is not None:

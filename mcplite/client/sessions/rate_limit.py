@@ -1,9 +1,10 @@
 """RateLimit: bounds events per minute: a server's questions (ELIC-22, SAMP-21), new sessions, restarts."""
 
-import threading
 import time
 from collections import deque
 from typing import Callable, Deque, Optional
+
+from ...rpc.forks import new_lock
 
 __all__ = ["RateLimit"]
 
@@ -19,7 +20,7 @@ class RateLimit:
         self._clock = clock
         self._per_minute = per_minute
         #: Guards ``_admitted``: the latest times, oldest first.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._admitted: Deque[float] = deque(maxlen=per_minute)
 
     @property

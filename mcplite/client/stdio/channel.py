@@ -5,7 +5,6 @@ It frames messages over the pipes; :mod:`.child` owns the process, so that its e
 
 import _thread
 import atexit
-import contextlib
 import functools
 import os
 import sys
@@ -16,6 +15,7 @@ from typing import Callable, List, Mapping, Optional, Sequence, Union
 
 from ...errors import ConnectionClosed
 from ...protocol.show import printable
+from ...rpc.forks import new_event, new_lock
 from ...rpc.pipes import PipeChannel
 from .child import Child, describe_exit
 from .stderr import StderrTarget
@@ -59,9 +59,11 @@ class ChildChannel(PipeChannel):
         self._child = child
         self._grace = grace
         #: Acquired once, by the thread that ends the child, and never released.
-        self._once = threading.Lock()
+        self._once = new_lock()
         self._closer: Optional[int] = None
-        self._done = threading.Event()
+        self._done = new_event()
+        self._finalizer: "Optional[weakref.finalize[..., ChildChannel]]" = None
+        self._exit_hook = functools.partial(_end_at_exit, weakref.ref(self))
         if hasattr(os, "set_blocking"):  # Windows cannot, before Python 3.12
             os.set_blocking(child.stdin, False)
         try:
@@ -72,11 +74,9 @@ class ChildChannel(PipeChannel):
             for fd in (child.stdin, child.stdout, child.exit_fd):
                 os.close(fd)
             raise
-        self._exit_hook = functools.partial(_end_at_exit, weakref.ref(self))
         atexit.register(self._exit_hook)
         self._finalizer = weakref.finalize(self, _abandon, child, self._descriptors(), self._exit_hook)
         self._finalizer.atexit = False
-        _open_channels().add(self)
 
     @property
     def pid(self) -> int:
@@ -145,8 +145,7 @@ class ChildChannel(PipeChannel):
             if self._closer != threading.get_ident():
                 self._done.wait(self._grace + 3 * _SIGNAL_SECONDS)
             return
-        self._finalizer.detach()
-        atexit.unregister(self._exit_hook)
+        self._detach_hooks()
         try:
             self.close_input(_WRITE_SECONDS)
             self._child.end(self._grace, _SIGNAL_SECONDS)
@@ -164,12 +163,10 @@ class ChildChannel(PipeChannel):
         self._closer = threading.get_ident()
         return True
 
-    def _descriptors(self) -> List[int]:
-        """Return all descriptors, the one to the child's stdin first."""
-        found = [self._write_fd, self._read_fd, self._watch_fd]
-        if self.interruptible:
-            found += [self._wake_read, self._wake_write]
-        return [fd for fd in found if fd is not None and fd >= 0]
+    def _detach_hooks(self) -> None:
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        atexit.unregister(self._exit_hook)
 
     def _at_exit(self) -> None:
         """End the child within about two seconds; a daemon thread may be reading, so nothing else is closed."""
@@ -178,46 +175,17 @@ class ChildChannel(PipeChannel):
             self._child.end(_EXIT_GRACE, _EXIT_SIGNAL_SECONDS)
             self._done.set()
 
-    def _close_after_fork(self) -> None:
-        """Close the pipes in a process that was just forked, since the child sees EOF when all copies are closed.
+    def let_go(self, owner: int) -> None:
+        """Let go of the child in a forked process; it sees the end of its input once its owner has closed it.
 
-        It acquires no lock: the threads that held them may not exist here.
+        :param owner: the id of the process that has the channel.
         """
-        self.name = f"{self.name}, which belongs to process {self._child.owner},"
-        self._closed = True
-        self._read_side = []  # closed below
-        self._close_lock = threading.RLock()
-        self._write_lock = threading.Lock()
-        self._once = threading.Lock()
-        self._once.acquire()
-        self._done = threading.Event()
-        self._done.set()
-        self._finalizer.detach()
-        atexit.unregister(self._exit_hook)
-        self._child.detach()
-        for fd in self._descriptors():
-            with contextlib.suppress(OSError):  # a thread of the parent had just closed it
-                os.close(fd)
-        self._write_fd = -1
-
-
-@functools.lru_cache(maxsize=None)
-def _open_channels() -> "weakref.WeakSet[ChildChannel]":
-    """Return the open channels of this process; created with the first of them, together with the fork hook.
-
-    A fork copies the whole process, and a fork hook cannot be removed: hence one set and one hook.
-    """
-    channels: "weakref.WeakSet[ChildChannel]" = weakref.WeakSet()
-
-    def close_all() -> None:
-        for channel in list(channels):
-            if not channel._done.is_set():
-                channel._close_after_fork()
-        channels.clear()
-
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=close_all)
-    return channels
+        if not self._done.is_set():
+            super().let_go(owner)
+            self._once.acquire(blocking=False)
+            self._done.set()
+            self._detach_hooks()
+            self._child.let_go()
 
 
 def _end_at_exit(reference: "weakref.ref[ChildChannel]") -> None:

@@ -14,6 +14,7 @@ import time
 from typing import Mapping, Optional, Sequence, Union
 
 from ...errors import TransportError
+from ...rpc.forks import new_event
 from . import windows
 from .launch import child_arguments, child_environment, label, spawn
 from .stderr import StderrPump, StderrTarget, open_sink
@@ -76,7 +77,7 @@ class Child:
         self.owner = os.getpid()
         self._pump: Optional[StderrPump] = None
         #: Set when the watching thread is to end.
-        self._stop_watching = threading.Event()
+        self._stop_watching = new_event()
         #: Whether ``exit_fd`` is a pidfd, which becomes readable at the very exit.
         self._has_pidfd = False
         with contextlib.ExitStack() as undo:
@@ -129,6 +130,8 @@ class Child:
                     # Pipes cannot be polled on Windows: with the grandchildren ended, a blocked read sees EOF.
                     self._job.terminate()
                 break
+        with contextlib.suppress(BrokenPipeError):  # no channel waits for it any more
+            os.write(write_end, b"\0")  # closing is not enough: a process that was forked meanwhile has the pipe open, too
         os.close(write_end)
 
     @property
@@ -191,10 +194,10 @@ class Child:
             self._kill()
             self.end(_BRIEF_SECONDS, _BRIEF_SECONDS)
 
-    def detach(self) -> None:
+    def let_go(self) -> None:
         """Let go of the child in a forked process: it belongs to the parent."""
         if self._pump is not None:
-            self._pump.close_after_fork()
+            self._pump.let_go()
         self._process.returncode = 0  # so that subprocess does not wait for it
 
     def _wait_exit(self, seconds: float) -> bool:

@@ -13,6 +13,7 @@ from typing import IO, Any, Callable, Optional, Union, cast
 
 from ...errors import TransportError
 from ...protocol.show import printable
+from ...rpc.forks import new_event, new_lock, release
 
 __all__ = ["StderrPump", "StderrTarget", "open_sink"]
 
@@ -99,9 +100,9 @@ class StderrPump:
         self._sink = sink
         self._name = name
         #: Guards ``_tail`` and ``_stop_write``; held while a chunk is added or the tail is copied, and for an assignment.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._tail = bytearray()
-        self._finished = threading.Event()
+        self._finished = new_event()
         self._failed = False
         self._chunks_left = _MOST_CHUNKS_AFTER_STOP
         self._line = ""
@@ -143,11 +144,11 @@ class StderrPump:
                 os.close(fd)
         self._stop_write = -1
 
-    def close_after_fork(self) -> None:
-        """Close the copies of all descriptors in a forked process, where the thread does not run."""
+    def let_go(self) -> None:
+        """Let go of all descriptors in a forked process, where the thread does not run."""
         if not self._finished.is_set():
-            os.close(self._fd)
-            self.discard()
+            for fd in (self._fd, self._stop_read, self._stop_write):
+                release(fd)
 
     def _run(self) -> None:
         try:

@@ -4,10 +4,10 @@ The client has one and passes each change on to it.
 """
 
 import logging
-import threading
 from typing import Any, Callable, Dict, List, Optional
 
 from ...errors import ConnectionClosed, MCPError
+from ...rpc.forks import new_lock
 from ..handlers import Handlers
 from ..sessions.base import ClientSession
 from .events import Event, Filter
@@ -36,7 +36,7 @@ class Subscriptions:
         self._subscribe = subscribe
         self._unsubscribe = unsubscribe
         #: Guards the two fields below; held for list work only.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._open: List[Subscription] = []
         self._watched: Dict[str, Subscription] = {}
 
@@ -118,6 +118,20 @@ class Subscriptions:
                 subscriptions = list(self._open)
             for subscription in subscriptions:
                 subscription.on_notification(method, params)
+
+    def let_go(self, error: Exception) -> None:
+        """End all subscriptions in a forked process.
+
+        :param error: for those who read them.
+        """
+        for subscription in self._open:
+            subscription.let_go(error)
+        self._open = []
+
+    def watch_again(self, session: ClientSession, timeout: Optional[float]) -> None:
+        """Watch in a forked process what was watched in the other one."""
+        for uri in list(self._watched):
+            self.watch(session, uri, timeout)
 
     def lost(self, name: str) -> None:
         """End all subscriptions: the connection is over."""

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 from ...errors import SERVER_BUSY, AuthError, Cancelled, ConnectionClosed, MCPError, RemoteError, RequestTimeout, TransportError
 from ...protocol.methods import RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED
 from ...rpc.cancel import CancelToken
+from ...rpc.forks import new_condition
 from ..sessions.base import ClientSession, Subscriber
 from ..sessions.connection import ServerConnection
 from .events import Event, Filter, event_of
@@ -44,7 +45,7 @@ class Subscription(Subscriber):
         self._filter = filter
         self._callback = callback
         #: Guards the fields below; waited on for events, for the acknowledgement and for the end.
-        self._changed = threading.Condition()
+        self._changed = new_condition()
         self._events: Dict[Event, None] = {}
         self._closed = False
         self._error: Optional[Exception] = None
@@ -137,6 +138,11 @@ class Subscription(Subscriber):
             if not self._closed:
                 self._closed, self._error = True, error
                 self._changed.notify_all()
+
+    def let_go(self, error: Exception) -> None:
+        """End the subscription in a forked process, which does not have its thread."""
+        if not self._closed:
+            self._closed, self._error = True, error
 
     def on_ended(self) -> None:
         """Called when the server has ended the stream; the subscription's thread opens another or gives up."""

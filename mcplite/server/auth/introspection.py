@@ -2,7 +2,6 @@
 
 import hashlib
 import logging
-import threading
 import time
 from collections import OrderedDict
 from typing import Any, Callable, Mapping, Optional, Tuple
@@ -10,6 +9,7 @@ from urllib.parse import quote_plus
 
 from ...protocol.http.wellknown import check_url
 from ...protocol.show import shown
+from ...rpc.forks import new_lock
 from ...rpc.tracing import RateLog
 from .fetch import FetchError, fetch_json
 from .principals import Principal
@@ -50,7 +50,7 @@ class Introspection:
         self._clock = clock
         self._warn = RateLog(_log)
         #: Guards ``_cache``; held for dictionary operations only.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         #: By the digest of a token: its principal, and from when until when the entry is valid (AUTH-18). The first time is
         #: kept since the clock can be set back.
         self._cache: "OrderedDict[bytes, Tuple[Principal, float, float]]" = OrderedDict()

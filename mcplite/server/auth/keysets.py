@@ -2,13 +2,12 @@
 
 import json
 import logging
-import os
-import threading
 import time
 from typing import Any, Callable, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...protocol.http.wellknown import check_url, issuer_metadata_urls
 from ...protocol.show import shown
+from ...rpc.forks import new_condition, on_fork
 from .fetch import FetchError, deadline, fetch_json
 
 __all__ = ["ALGORITHMS", "Key", "KeySet", "fitting", "metadata_keys_url", "read_keys"]
@@ -179,14 +178,17 @@ class KeySet:
         self._locate = locate
         self._clock = clock
         #: Guards the fields below; held for assignments only. Threads wait on it for the first set.
-        self._changed = threading.Condition()
+        self._changed = new_condition()
         self._keys: Optional[Tuple[Key, ...]] = None
         self._fetched = 0.0
         #: When the next fetch may be tried.
         self._due: Optional[float] = None
-        #: The id of the process that is fetching. A child that was forked meanwhile does not have the fetching thread.
-        self._fetching: Optional[int] = None
+        self._fetching = False
         self._failure = ""
+        on_fork(self, KeySet._let_go)
+
+    def _let_go(self, owner: int) -> None:
+        self._fetching = False  # a forked process does not have the fetching thread
 
     def find(self, id: Optional[str], algorithm: str) -> List[Key]:
         """Return the keys that a token may be signed with; empty if the current set has none.
@@ -202,11 +204,11 @@ class KeySet:
 
     def _renewed(self) -> Tuple[Key, ...]:
         with self._changed:
-            self._changed.wait_for(lambda: self._keys is not None or self._fetching != os.getpid())
+            self._changed.wait_for(lambda: self._keys is not None or not self._fetching)
             keys, now = self._keys, self._clock()
-            if self._fetching == os.getpid() or (self._due is not None and now < self._due):
+            if self._fetching or (self._due is not None and now < self._due):
                 return self._still_good(keys, now)
-            self._fetching = os.getpid()
+            self._fetching = True
         fetched: Optional[Tuple[Key, ...]] = None
         failure = "it was interrupted"
         try:
@@ -215,7 +217,7 @@ class KeySet:
             failure = str(error)
         finally:
             with self._changed:
-                self._fetching = None
+                self._fetching = False
                 now = self._clock()
                 self._due = now + (_FIRST_PAUSE_SECONDS if self._keys is None and fetched is None else _PAUSE_SECONDS)
                 self._failure = failure

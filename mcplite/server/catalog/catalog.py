@@ -4,12 +4,12 @@ Sessions, the HTTP endpoint and the dispatcher use it; :class:`mcplite.Server` f
 """
 
 import copy
-import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...protocol import codec, jsonrpc, paging
 from ...protocol.envelope import SERVER_INFO
 from ...revisions import REVISIONS, Revision
+from ...rpc.forks import new_lock
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
 from .hints import CacheHint
 from .registry import Found, Registry
@@ -68,7 +68,7 @@ class Catalog:
         self._cache = cache or CacheHint()
         self._cache_lists = dict(cache_lists or {})
         #: Guards the replacement of the two dictionaries below; readers need no lock.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._pages: Dict[Tuple[str, Optional[str], str, int], Any] = {}
         self._identities: Dict[str, Dict[str, Any]] = {}
 
@@ -76,10 +76,6 @@ class Catalog:
     def name(self) -> str:
         """The server's name."""
         return self.description.info.name
-
-    def forked(self) -> None:
-        """Replace the lock in a forked process: a thread of the parent may have held the old one."""
-        self._lock = threading.Lock()
 
     # --- capabilities ---------------------------------------------------------------------------------
 

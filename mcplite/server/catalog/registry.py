@@ -5,13 +5,13 @@ Registering and removing work from any thread at any time: readers take a snapsh
 
 import dataclasses
 import logging
-import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...errors import RegistrationError
 from ...protocol.envelope import check_meta
 from ...revisions import Revision
+from ...rpc.forks import new_lock
 from ...types import Prompt, Resource, ResourceTemplate, Tool
 from ..functions.function import Function
 from .hints import CacheHint
@@ -129,7 +129,7 @@ class Registry:
 
     def __init__(self, changed: Callable[[str], None]) -> None:
         #: Guards the replacement of snapshots; readers need no lock.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._kinds: Dict[str, _Kind] = {kind: _Kind() for kind in self.KINDS}
         self._completions: Dict[Tuple[str, str, str], Function] = {}
         self._methods: Dict[str, Callable[..., Any]] = {}

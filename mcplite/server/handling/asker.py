@@ -3,6 +3,7 @@
 The ways: ``BackChannelAsker`` (legacy clients), ``WaitingAsker`` (one process) and ``ReplayAsker`` (a fleet).
 """
 
+import copy
 import logging
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 
@@ -111,7 +112,10 @@ class Asker:
 
         :raises MissingCapability: the client did not declare the capability that the question needs.
         :raises ValueError: the question is not valid.
+        :raises ConnectionClosed: this process was forked by the handler; the client is connected to the other one.
         """
+        if self.session.peer.foreign and self.session.peer.last_error is not None:
+            raise copy.copy(self.session.peer.last_error)
         if isinstance(question, Elicit):
             return self._elicit(question) if question.url is None else self._elicit_url(question)
         if isinstance(question, Sample):

@@ -5,7 +5,6 @@ scopes). The transports, our own HTTP server and WSGI, call :meth:`Endpoint.hand
 """
 
 import logging
-import threading
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -14,6 +13,7 @@ from ...protocol import jsonrpc
 from ...protocol.http.headers import check_header
 from ...revisions import Revision
 from ...rpc.deadline import Deadline
+from ...rpc.forks import new_lock
 from ...rpc.peer import Peer
 from ...rpc.tracing import FaultLog, RateLog
 from ..handling.session import RequestFacts
@@ -102,14 +102,14 @@ class Endpoint:
         #: Handlers that require authorization, by path.
         self._protected: Dict[str, Callable[[HTTPRequest], HTTPResponse]] = {self.path: self._handle_endpoint}
         #: Guards the fields below; held for arithmetic and assignments.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         #: The peer of all sessionless clients; created for the first request.
         self._sessionless_peer: Optional[Peer] = None
         self._sessionless_streams = StreamSet("", None, limits)
         #: The open GET streams.
         self._open_streams: Shares[EventBody] = Shares(limits.streams)
         #: Held while the lifespan is entered, so that no request is served before.
-        self._entering = threading.Lock()
+        self._entering = new_lock()
         self._entered = False
         self._closed = False
 
@@ -402,6 +402,10 @@ class Endpoint:
                 if not self._entered:
                     self.runtime.enter()
                     self._entered = True
+
+    def let_go(self) -> None:
+        """Close in a forked process: clients, handlers and the lifespan belong to another one."""
+        self._closed, self._entered = True, False
 
     def close(self, grace: Optional[float] = None) -> None:
         """Stop: refuse new requests, let handlers finish, cancel those that do not, and end every session. Idempotent.

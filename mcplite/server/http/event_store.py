@@ -4,11 +4,11 @@
 """
 
 import sys
-import threading
 import time
 from collections import deque
 from typing import Callable, Deque, Dict, List, Optional, Tuple
 
+from ...rpc.forks import new_lock
 from ..limits import Limits
 from ..shares import Shares
 
@@ -75,7 +75,7 @@ class MemoryEventStore(EventStore):
         self._limits = limits
         self._clock = clock
         #: Guards ``_logs`` and what is in them.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._logs: Dict[str, _Log] = {}
         #: The names of the streams. A stream that is chosen to go is removed here first, and from ``_logs`` a moment later.
         self._shares: Shares[str] = Shares(sys.maxsize, limits.store_bytes, clock=clock)

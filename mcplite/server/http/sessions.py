@@ -1,11 +1,11 @@
 """HTTP sessions: their creation, and the table that finds them by id."""
 
 import secrets
-import threading
 import time
 from typing import Callable, Dict, Optional
 
 from ...errors import ConnectionClosed
+from ...rpc.forks import new_lock
 from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
 from ...rpc.reading import PushedReading
@@ -103,7 +103,7 @@ class SessionTable:
         self._sweep_seconds = min(_SWEEP_SECONDS, limits.session_idle_seconds / 2, limits.session_start_seconds / 2)
         self._swept = clock()
         #: Guards ``_sessions``; held for dictionary work only.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         #: In the order of their beginning.
         self._sessions: Dict[str, HTTPSession] = {}
         self._shares: Shares[HTTPSession] = Shares(limits.sessions, busy=_is_busy, clock=clock)

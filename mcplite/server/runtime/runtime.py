@@ -5,12 +5,11 @@ Sessions, endpoints and transports share it; a module of its own so that none of
 
 import contextlib
 import logging
-import os
-import threading
 from typing import TYPE_CHECKING, Any, Callable, ContextManager, List, NamedTuple, Optional, Sequence, Union
 
 from ...protocol import jsonrpc
 from ...protocol.methods import RESOURCE_UPDATED
+from ...rpc.forks import new_rlock, on_fork
 from ...rpc.peer import Peer
 from ...rpc.threads import Workers
 from ...rpc.tracing import PeerLog
@@ -85,28 +84,30 @@ class Runtime:
         #: Takes what clients cause, of all their connections together.
         self.log = PeerLog()
         #: Guards the fields below; held for list and dictionary operations, and while a lifespan is entered or left.
-        self._lock = threading.RLock()
+        self._lock = new_rlock()
         self._sessions: List[OpenSession] = []
         self._users = 0
         self._exit: Optional[contextlib.ExitStack] = None
+        #: The lifespan of the process that this one was forked from: kept, since dropping it would leave it.
+        self._inherited: Optional[contextlib.ExitStack] = None
         self._workers: Optional[Workers] = None
-        self._pid = 0
         self._waiting: "Optional[WaitingCalls]" = None
         self._states: "Optional[States]" = None
         #: The value of the lifespan; None if there is none, or it is not entered.
         self.lifespan_value: Any = None
         #: The ``subscriptions/listen`` requests that are open.
         self.subscriptions = self._create_subscriptions()
+        on_fork(self, Runtime._let_go)
 
     def _create_subscriptions(self) -> ListenRequests:
         return ListenRequests(self.catalog, self.limits, lambda task: self.workers.spawn(task))
 
-    def forked(self) -> None:
-        """Reset the state in a forked process: clients and threads belong to the parent; the lifespan is shared with it."""
-        self._lock = threading.RLock()
-        self.catalog.forked()
-        self._sessions, self._waiting = [], None
+    def _let_go(self, owner: int) -> None:
+        # In a forked process: clients and threads belong to the other one, and so does the lifespan, which must not be left
+        # here. Its value can be read until a lifespan of this process is entered.
+        self._sessions, self._waiting, self._workers = [], None, None
         self.subscriptions = self._create_subscriptions()
+        self._inherited, self._exit, self._users = self._exit or self._inherited, None, 0
 
     # --- threads and the lifespan ---------------------------------------------------------------------
 
@@ -114,8 +115,7 @@ class Runtime:
     def workers(self) -> Workers:
         """The threads that run handlers; created with the first client, and again in a forked process."""
         with self._lock:
-            if self._workers is None or self._pid != os.getpid():
-                self._pid = os.getpid()
+            if self._workers is None:
                 limits = self.limits
                 self._workers = Workers(limits.running, limits.queued, "mcplite worker",
                                         running_bytes=limits.running_bytes, queued_bytes=limits.queued_bytes)

@@ -4,11 +4,11 @@ Only the servers of a fleet load it; in one process a state is a random handle, 
 """
 
 import secrets
-import threading
 import time
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
 from ...protocol.state import Journal, bound_to, open_sealed, seal
+from ...rpc.forks import new_lock
 
 __all__ = ["MemoryStateStore", "States", "StoredState"]
 
@@ -50,7 +50,7 @@ class MemoryStateStore:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         #: Guards ``_kept``; held for dictionary operations only.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._kept: Dict[str, Any] = {}
 
     def put(self, key: str, value: bytes, seconds: float) -> None:

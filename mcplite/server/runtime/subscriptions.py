@@ -12,6 +12,7 @@ from ...protocol.envelope import SUBSCRIPTION
 from ...protocol.jsonio import memory_size
 from ...protocol.methods import LIST_CHANGES, RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED
 from ...revisions import Revision
+from ...rpc.forks import new_lock
 from ...rpc.incoming import Incoming
 from ..catalog.catalog import Catalog
 from ..catalog.targets import MOST_URIS
@@ -102,7 +103,7 @@ class ListenRequests:
         self._limits = limits
         self._spawn = spawn
         #: Guards ``_requests``; held for dictionary operations only.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._requests: Dict[_ListenRequest, None] = {}
 
     def __len__(self) -> int:

@@ -9,6 +9,7 @@ import socket
 import threading
 from typing import Callable, Optional
 
+from ...rpc.forks import close_socket
 from ..http.messages import do_nothing
 
 __all__ = ["ClientGone", "ClientSocket"]
@@ -143,7 +144,7 @@ class ClientSocket:
     def close(self) -> None:
         """Close the socket; idempotent."""
         with self._lock:
-            self.sock.close()
+            close_socket(self.sock)
 
 
 def _readable(sock: socket.socket) -> bool:

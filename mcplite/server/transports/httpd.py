@@ -6,11 +6,12 @@ reverse proxy with TLS in front.
 
 import contextlib
 import logging
+import os
 import socket
-import threading
 from typing import Any, List, Optional, Sequence, Set
 
 from ...protocol.http.wellknown import is_loopback
+from ...rpc.forks import close_socket, new_condition, new_event, on_fork, release_socket
 from ...rpc.tracing import FaultLog, RateLog
 from ..http import make_endpoint
 from ..http.origins import LOOPBACK
@@ -65,17 +66,31 @@ class HTTPServer:
         self._poller = Poller(self.limits.idle_seconds, self._on_closed, self._sweep)
         self._poller.add_listener(self._listener, self._accept)
         #: Guards the two fields below; held for set operations only. close() waits on it for the last connection to end.
-        self._changed = threading.Condition()
+        self._changed = new_condition()
         self._connections: Set[Connection] = set()
         #: Those of them that count to the limit: not those that were told to make room and have not closed yet.
         self._shares: Shares[Connection] = Shares(self.limits.connections, busy=lambda connection: connection.busy,
                                                   lasting=lambda connection: connection.lasting)
         #: Set under the lock above; connections read it without.
-        self._closing = threading.Event()
+        self._closing = new_event()
         self._budget = BodyBudget(self.limits)
         self._started = False
         #: For what clients can cause.
         self._warn, self._faults = RateLog(_log, 1), FaultLog(_log)
+        #: The process that the server belongs to, if this one was forked from it; else None.
+        self._owner: Optional[int] = None
+        on_fork(self, HTTPServer._let_go)
+
+    def _let_go(self, owner: int) -> None:
+        # In a forked process, whose copies would keep the port and the connections open.
+        self._owner = self._owner or owner
+        self._closing.set()
+        self._poller.let_go()
+        release_socket(self._listener)
+        for connection in self._connections:
+            release_socket(connection.sock)
+        self._connections = set()
+        self.endpoint.let_go()
 
     @property
     def port(self) -> int:
@@ -89,7 +104,13 @@ class HTTPServer:
         return f"http://{f'[{name}]' if ':' in name else name}:{self.port}{self.endpoint.path}"
 
     def start(self) -> "HTTPServer":
-        """Start serving on background threads, and return."""
+        """Start serving on background threads, and return.
+
+        :raises RuntimeError: the server belongs to the process that this one was forked from.
+        """
+        if self._owner is not None:
+            raise RuntimeError(f"the server at {self.url} belongs to process {self._owner}, and process {os.getpid()} was"
+                               " forked from it: make one in this process")
         self._poller.start()
         self._started = True
         return self
@@ -170,7 +191,7 @@ class HTTPServer:
         if again:
             return
         self._poller.close()
-        self._listener.close()
+        close_socket(self._listener)
         for connection in connections:
             if connection.idle:
                 connection.stop_reading()

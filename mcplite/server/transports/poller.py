@@ -15,10 +15,10 @@ import functools
 import logging
 import selectors
 import socket
-import threading
 import time
 from typing import Callable, Dict, List, Optional, Set
 
+from ...rpc.forks import new_event, new_lock, release_socket
 from ...rpc.threads import Workers
 from ...rpc.tracing import FaultLog
 from ...rpc.watchdog import Watchdog
@@ -77,7 +77,7 @@ class Poller:
         self._wakeup_writer.setblocking(False)
         self._selector.register(self._wakeup_reader, selectors.EVENT_READ, self._drain_wakeup)
         #: Guards the fields below and the selector's registrations; held for dictionary work and for registering.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         #: The parked connections, and the one that the leader serves.
         self._idle: Dict[socket.socket, Connection] = {}
         #: The clients of event streams, and what to call when one disconnects.
@@ -91,7 +91,7 @@ class Poller:
         self._burst_for = _BURST_SECONDS
         self._closing = False
         #: Set when no thread leads any more, after close().
-        self._ended = threading.Event()
+        self._ended = new_event()
         self._ended.set()
         #: The leader's own: when it last swept, until when accepting is paused, and what resumes it.
         self._swept = 0.0
@@ -438,3 +438,16 @@ class Poller:
         except (OSError, ValueError, MemoryError):
             self._faults.note("the connections that have sent a request are not known")
             return set(parked)
+
+    def let_go(self) -> None:
+        """Let go of the selector in a forked process; the sockets are the server's, and belong to another process."""
+        self._closing = True
+        self._ended.set()
+        self._watchdog.stop()
+        self._idle.clear()
+        self._watched.clear()
+        # Nothing is unregistered: the kernel's set is the same in both processes.
+        if not self._needs_wakeup:
+            release_socket(self._selector)
+        release_socket(self._wakeup_reader)
+        release_socket(self._wakeup_writer)

@@ -4,10 +4,13 @@ Both servers, on stdio and over HTTP, wait on the main thread for a :class:`Stop
 """
 
 import contextlib
+import os
 import queue
 import signal
 import threading
 from typing import Any, Callable, Dict, Iterator
+
+from ...rpc.forks import on_fork, signals_held
 
 __all__ = ["StopRequest", "stop_signals"]
 
@@ -43,23 +46,37 @@ class StopRequest:
 def stop_signals(stop: Callable[[], object]) -> Iterator[None]:
     """Call *stop* on the first SIGINT or SIGTERM within the block; the second has its former effect.
 
+    In a process that a handler forks, both have their former effect.
+
     :param stop: can run between any two steps of the main thread, so it must not take a lock.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread can set handlers; a server on another thread leaves them alone
         return
     before: Dict[int, Any] = {}
+    owner = os.getpid()
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
     def first(number: int, frame: Any) -> None:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
-        stop()
+        restore()
+        if os.getpid() == owner:
+            stop()
+        else:
+            os.kill(os.getpid(), number)  # a process that has just been forked: it has its former effect there
+
+    def on_forked(handler: Any, forked_from: int) -> None:
+        restore()
 
     for which in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(which) is not None:  # None: not set from Python, so that it could not be restored
             before[which] = signal.signal(which, first)
+    on_fork(first, on_forked)
     try:
-        yield
+        with signals_held(list(before)):
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        restore()
+        before.clear()

@@ -10,9 +10,10 @@ import logging
 import os
 import sys
 import threading
-from typing import Iterator, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
 from ...rpc.deadline import Deadline
+from ...rpc.forks import on_fork, release
 from ...rpc.pipes import PipeChannel
 from ..runtime.runtime import Runtime
 from ..sessions.opening import serve_channel
@@ -23,6 +24,21 @@ __all__ = ["own_streams", "serve_stdio"]
 _log = logging.getLogger(__name__)
 #: Held by the server that uses descriptors 0 and 1, which exist once in a process.
 _CLAIM = threading.Lock()
+
+
+class _Saved:
+    """The descriptors that lead to the client while others stand in for 0 and 1.
+
+    A process that a handler forks lets go of them, so that the client sees the end of this one.
+    """
+
+    def __init__(self, fds: List[int]) -> None:
+        self.fds = fds
+        on_fork(self, _Saved._let_go)
+
+    def _let_go(self, owner: int) -> None:
+        for fd in self.fds:
+            release(fd)
 
 
 @contextlib.contextmanager
@@ -38,7 +54,7 @@ def own_streams() -> Iterator[Tuple[int, int]]:
             sys.stdout.flush()
         # Children do not inherit the duplicates; they inherit the replacements.
         read_fd, write_fd = os.dup(0), os.dup(1)
-        saved = os.dup(0), os.dup(1)
+        saved = _Saved([os.dup(0), os.dup(1)])
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, 0)
         os.close(null)
@@ -48,8 +64,9 @@ def own_streams() -> Iterator[Tuple[int, int]]:
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
-            for fd, kept in enumerate(saved):
-                os.dup2(kept, fd)
+            while saved.fds:
+                kept = saved.fds.pop()
+                os.dup2(kept, len(saved.fds))
                 os.close(kept)
     finally:
         _CLAIM.release()

@@ -5,15 +5,14 @@ host needs many: ``gunicorn -k gthread --threads 32``, ``waitress-serve --thread
 """
 
 import atexit
-import os
 import select
 import socket
-import threading
 from http import HTTPStatus
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 from ...protocol.http.headers import Headers
 from ...protocol.http.wellknown import PROTECTED_RESOURCE
+from ...rpc.forks import new_lock, on_fork
 from ..auth.principals import ISSUED_HERE, Principal
 from ..http import make_endpoint
 from ..http.endpoint import Endpoint
@@ -56,19 +55,23 @@ class WSGIApp:
         self._path = path
         self._options = options
         self._principal = principal
-        #: Guards the two fields below, for the first request in a process.
-        self._lock = threading.Lock()
-        #: The process that the endpoint serves in; None until the first request.
-        self._pid: Optional[int] = None
+        #: Guards ``_used``, for the first request.
+        self._lock = new_lock()
+        self._used = False
         self.endpoint = self._make_endpoint()
+        on_fork(self, WSGIApp._let_go)
 
     def _make_endpoint(self) -> Endpoint:
         return make_endpoint(self._runtime, path=self._path, **self._options)
 
+    def _let_go(self, owner: int) -> None:
+        # In a forked process: the sessions belong to the other one, whose threads do not exist here.
+        self.endpoint = self._make_endpoint()
+
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request (PEP 3333)."""
-        if self._pid != os.getpid():
-            self._enter_process()
+        if not self._used:
+            self._on_first_use()
         request = self._request(environ)
         response = self.endpoint.handle(request)
         headers = [(name, value) for name, value in response.headers if name.lower() not in _HOP_BY_HOP]
@@ -87,18 +90,11 @@ class WSGIApp:
             raise
         return content
 
-    def _enter_process(self) -> None:
-        """Prepare to serve in this process."""
+    def _on_first_use(self) -> None:
         with self._lock:
-            if self._pid == os.getpid():
-                return
-            if self._pid is None:
+            if not self._used:
+                self._used = True
                 atexit.register(self.close)  # a host does not tell when it stops, but a lifespan must be left
-            else:
-                # Forked after the first request: the sessions belong to the parent, whose threads do not exist here.
-                self._runtime.forked()
-                self.endpoint = self._make_endpoint()
-            self._pid = os.getpid()
 
     def _request(self, environ: Environ) -> HTTPRequest:
         address = environ.get("REMOTE_ADDR", "")
@@ -128,8 +124,7 @@ class WSGIApp:
         :param grace: seconds for handlers that are still running; by default the server's ``Limits.grace``.
         """
         atexit.unregister(self.close)
-        if self._pid in (None, os.getpid()):
-            self.endpoint.close(grace)
+        self.endpoint.close(grace)
 
 
 def _text(value: str) -> str:

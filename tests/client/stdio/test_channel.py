@@ -647,7 +647,7 @@ def test_a_forked_process_neither_shares_nor_ends_the_child(start):
         report = os.read(report_read, 65536).decode().split("\n")
         assert report[-1] == "done"
         assert len(report) == 3
-        assert all(f"which belongs to process {os.getpid()}" in line for line in report[:2])
+        assert all(f"belongs to process {os.getpid()}" in line and "open one in this process" in line for line in report[:2])
         send(channel, "still here")
         assert receive(channel) == "still here"
         # The fork lives and holds no end of the pipes: the child sees the end of its input.

@@ -433,10 +433,8 @@ def test_an_application_without_requests_is_closed_too(app):
     app().close()
 
 
-def test_concurrent_first_requests_make_one_endpoint(app):
+def test_concurrent_first_requests_are_all_served(app):
     app = app()
-    before = app.endpoint
-    app._pid = -1  # as if this process had been forked
     barrier = threading.Barrier(8)
     statuses = []
 
@@ -450,8 +448,7 @@ def test_concurrent_first_requests_make_one_endpoint(app):
         thread.start()
     for thread in threads:
         thread.join(LIMIT)
-    assert statuses == [200] * 8 and app.endpoint is not before
-    before.close()
+    assert statuses == [200] * 8
 
 
 def run(code, *arguments):
@@ -519,7 +516,11 @@ if pid == 0:
     assert ask({"id": 1, "method": "ping"}, session)["status"] == 404, "a session of the parent"
     mine = start()
     check(mine)
-    check(mine)
+    threads = [threading.Thread(target=lambda: check(start())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     print("child served", flush=True)
     sys.exit(0)
 _, status = os.waitpid(pid, 0)
@@ -527,7 +528,8 @@ assert status == 0
 check(session)
 print("parent served", flush=True)
 """)
-    assert out.splitlines() == ["entered", "child served", "parent served", "left"] and err == ""
+    # Each process has a lifespan of its own: what the first one has opened there may not be shared.
+    assert out.splitlines() == ["entered", "entered", "child served", "left", "parent served", "left"] and err == ""
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")

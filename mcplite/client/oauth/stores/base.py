@@ -2,9 +2,10 @@
 
 import contextlib
 import json
-import os
 import threading
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Optional, Union
+
+from ....rpc.forks import new_lock, on_fork
 
 __all__ = ["MemoryStore", "Store", "ThreadLocks", "dump_record", "parse_record"]
 
@@ -68,7 +69,7 @@ class MemoryStore(Store):
 
     def __init__(self) -> None:
         #: Guards the texts; held for one look or one assignment.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         #: As JSON, so that callers and the store share no part of a record.
         self._texts: Dict[str, str] = {}
         self._locks = ThreadLocks()
@@ -103,10 +104,12 @@ class ThreadLocks:
 
     def __init__(self) -> None:
         #: Guards the named locks and their counts of threads; held for dictionary work.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._named: Dict[str, _NamedLock] = {}
-        #: The process of the threads that hold them: a forked one has none of those threads, so that it starts without locks.
-        self._pid = os.getpid()
+        on_fork(self, ThreadLocks._let_go)
+
+    def _let_go(self, owner: int) -> None:
+        self._named = {}  # a forked process has none of the threads that hold them
 
     @contextlib.contextmanager
     def hold(self, name: str, wait: Callable[[], object]) -> Iterator[None]:
@@ -115,8 +118,6 @@ class ThreadLocks:
         :raises RuntimeError: this thread holds it already.
         """
         me = threading.get_ident()
-        if self._pid != os.getpid():
-            self._pid, self._lock, self._named = os.getpid(), threading.Lock(), {}
         with self._lock:
             named = self._named.setdefault(name, _NamedLock())
             named.threads += 1

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from ....protocol.http.headers import parse_host
 from ....protocol.http.http1 import BadRequest, HeadLimits, RequestHead, find_head, parse_head
+from ....rpc.forks import close_socket, on_fork, release_socket
 from . import page
 
 __all__ = ["HOSTS", "LoopbackListener", "has_state", "wait_ready"]
@@ -139,13 +140,13 @@ class LoopbackListener:
         self._stop_listening()
         sock, self._answer_sock = self._answer_sock, None
         if sock is not None:
-            sock.close()
+            close_socket(sock)
 
     def _stop_listening(self) -> None:
         while self._sockets:
-            self._sockets.pop().close()
+            close_socket(self._sockets.pop())
         while self._connections:
-            self._connections.pop().sock.close()
+            close_socket(self._connections.pop().sock)
 
     def _accept(self, listening: socket.socket) -> None:
         try:
@@ -155,6 +156,7 @@ class LoopbackListener:
         except OSError:
             time.sleep(0.05)  # no descriptor is left; without the pause the loop would spin
             return
+        on_fork(sock, release_socket)
         sock.setblocking(False)
         if len(self._connections) == _MOST_CONNECTIONS:
             # The browser of a login sends its request at once, so the oldest connection is not that one.
@@ -163,7 +165,7 @@ class LoopbackListener:
 
     def _drop(self, connection: "_BrowserConnection") -> None:
         self._connections.remove(connection)
-        connection.sock.close()
+        close_socket(connection.sock)
 
     def _advance(self, connection: "_BrowserConnection", state: str) -> Optional[str]:
         """Read or write without blocking; return the URL if the connection has brought the answer."""
@@ -276,6 +278,7 @@ def _bind(host: str, port: int, attempts: int = _ATTEMPTS) -> List[socket.socket
 
 def _listen_at(host: str, port: int) -> socket.socket:
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    on_fork(sock, release_socket)
     try:
         # On POSIX SO_REUSEADDR frees the port from lingering connections of the last login, and admits no other listener.
         # On Windows it would admit others, and SO_EXCLUSIVEADDRUSE excludes them.

@@ -1,0 +1,204 @@
+"""Forks: what each object does in a forked process, and the locks, descriptors and sockets that it finds there.
+
+A fork copies all objects and one thread. In the copy no thread answers, reads or releases a lock, and each descriptor is
+shared with the first process. So every object that owns a thread or a descriptor says here what becomes of it in a forked
+process, and every lock that outlives one request is made here. ``docs/threads.rst`` has the table.
+"""
+
+import contextlib
+import functools
+import logging
+import os
+import signal
+import sys
+import threading
+import weakref
+from typing import Any, Callable, Collection, Iterator, List, NoReturn, Optional, TypeVar
+
+from ..errors import ConnectionClosed
+
+__all__ = ["close_socket", "end_process", "foreign_error", "new_condition", "new_event", "new_lock", "new_rlock", "on_fork",
+           "release", "release_socket", "renew", "signals_held"]
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+#: socket.SHUT_RDWR, which is the same everywhere.
+_BOTH = 2
+
+
+class _Actions:
+    """The objects of this process that a forked process has to deal with, each with its action; weak references.
+
+    A hook for forks cannot be removed, hence one hook for all objects.
+    """
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._by_object: "weakref.WeakKeyDictionary[Any, Callable[[Any, int], object]]" = weakref.WeakKeyDictionary()
+        #: The signals that wait while this process forks.
+        self.held: List[Collection[int]] = []
+        #: The mask of the thread that forks.
+        self._thread = threading.local()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=self._hold, after_in_parent=self._deliver, after_in_child=self._run)
+
+    def add(self, thing: Any, action: Callable[[Any, int], object]) -> None:
+        self._by_object[thing] = action
+
+    def _hold(self) -> None:
+        if self.held:
+            self._thread.mask = signal.pthread_sigmask(signal.SIG_BLOCK, set().union(*self.held))
+
+    def _deliver(self) -> None:
+        mask, self._thread.mask = getattr(self._thread, "mask", None), None
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def _run(self) -> None:
+        owner, self._pid = self._pid, os.getpid()
+        # Locks first: the actions of other objects may use them.
+        for thing, action in sorted(self._by_object.items(), key=lambda item: item[1] is not renew):
+            try:
+                action(thing, owner)
+            except Exception:
+                _log.exception("%r could not be let go after a fork", type(thing))
+        self._deliver()
+
+
+@functools.lru_cache(maxsize=None)
+def _actions() -> _Actions:
+    return _Actions()
+
+
+def on_fork(thing: T, action: Callable[[T, int], object]) -> None:
+    """In each process that is forked from this one, call *action* with *thing* and the id of the process forked from.
+
+    It is called before anything else runs there, with one thread, while locks may be held that no thread will release;
+    :func:`new_lock` and its kind make those that are free again. Only a weak reference to *thing* is kept.
+    """
+    _actions().add(thing, action)
+
+
+@contextlib.contextmanager
+def signals_held(numbers: Collection[int]) -> Iterator[None]:
+    """Within the block, these signals wait while this process forks.
+
+    Python drops what a process with handlers gets between the fork and its first instruction. Here it is delivered once
+    the actions of :func:`on_fork` have run.
+    """
+    held = _actions().held
+    held.append(numbers)
+    try:
+        yield
+    finally:
+        held.remove(numbers)
+
+
+def foreign_error(name: str, owner: int, instead: str) -> ConnectionClosed:
+    """Return the error for the use of a connection that belongs to another process.
+
+    :param name: of the other side.
+    :param owner: the id of that process.
+    :param instead: what to do.
+    """
+    return ConnectionClosed(f"the connection to {name} belongs to process {owner}, and process {os.getpid()} was forked from"
+                            f" it: {instead}")
+
+
+def end_process(what: str, error: Optional[BaseException]) -> NoReturn:
+    """End a forked process whose code has returned to a thread of ours, which has nothing to do there.
+
+    :param what: the code, for the log.
+    :param error: what it raised; SystemExit ends the process as it says.
+    """
+    status = 1
+    if isinstance(error, SystemExit):
+        status = 0 if error.code is None else error.code if isinstance(error.code, int) else 1
+    else:
+        _log.error("%s has returned in process %d, which it had forked; that process is ended (end it with os._exit())",
+                   what, os.getpid(), exc_info=error)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # there is none, or it is closed
+            stream.flush()
+    os._exit(status)
+
+
+# --- locks that are free in a forked process, whichever thread held them --------------------------------------------------
+
+
+def renew(lock: Any, owner: int = 0) -> None:
+    """Make a lock, condition or event as new in a forked process: free, with no thread that waits.
+
+    :param lock: one of :mod:`threading`.
+    """
+    lock._at_fork_reinit()  # as the standard library's own modules do
+
+
+def new_lock() -> threading.Lock:
+    """Return a lock that is free in a forked process."""
+    lock = threading.Lock()
+    on_fork(lock, renew)
+    return lock
+
+
+def new_rlock() -> "threading.RLock":
+    """Return a lock for nested blocks that is free in a forked process."""
+    lock = threading.RLock()
+    on_fork(lock, renew)
+    return lock
+
+
+def new_condition(lock: Optional[threading.Lock] = None) -> threading.Condition:
+    """Return a condition whose lock is free in a forked process.
+
+    :param lock: by default one of its own.
+    """
+    condition = threading.Condition(lock)
+    on_fork(condition, renew)
+    return condition
+
+
+def new_event() -> threading.Event:
+    """Return an event that can be set in a forked process; it keeps its state."""
+    event = threading.Event()
+    on_fork(event, renew)
+    return event
+
+
+# --- descriptors and sockets in a forked process --------------------------------------------------------------------------
+
+
+def release(fd: Optional[int]) -> None:
+    """Let go of a descriptor in a forked process: the other side sees the end once the owner has closed it.
+
+    The number leads to the null device then. It is not free, so that an object which still has it cannot read or close
+    another file by mistake.
+    """
+    if fd is None or fd < 0:
+        return
+    with contextlib.suppress(OSError):  # a thread of the owner had just closed it
+        os.close(fd)
+        null = os.open(os.devnull, os.O_RDWR)
+        if null != fd:
+            os.dup2(null, fd, inheritable=False)
+            os.close(null)
+
+
+def close_socket(sock: Any) -> None:
+    """Close a socket that belongs to this process, so that the other side sees it although a forked process may have a copy.
+
+    :param sock: connected or listening.
+    """
+    with contextlib.suppress(OSError):  # the other side has closed it, or it is closed already
+        sock.shutdown(_BOTH)
+    sock.close()
+
+
+def release_socket(sock: Any, owner: int = 0) -> None:
+    """Let go of a socket in a forked process, without a word to the other side.
+
+    :param sock: a socket, or what wraps one, with ``fileno`` and ``close``.
+    """
+    with contextlib.suppress(OSError, ValueError):  # it is closed already
+        release(sock.fileno())
+        sock.close()

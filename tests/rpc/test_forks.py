@@ -1,0 +1,279 @@
+"""What a forked process does with the objects it finds: actions, locks, descriptors, sockets, signals."""
+
+import ast
+import gc
+import logging
+import os
+import select
+import signal
+import socket
+import threading
+import weakref
+from pathlib import Path
+
+import pytest
+
+import mcplite
+from mcplite.rpc import forks
+from tests.support.forks import LIMIT, POSIX_ONLY, fork, fork_that_lives, in_fork
+
+pytestmark = POSIX_ONLY
+PACKAGE = Path(mcplite.__file__).resolve().parent
+
+
+class Thing:
+    def __init__(self):
+        self.owners = []
+        forks.on_fork(self, Thing.let_go)
+
+    def let_go(self, owner):
+        self.owners.append(owner)
+
+
+def test_an_action_gets_its_object_and_the_process_forked_from():
+    thing = Thing()
+    assert in_fork(lambda: (thing.owners, os.getppid())) == ([os.getpid()], os.getpid())
+    assert thing.owners == []
+
+
+def test_in_a_fork_of_a_fork_the_action_is_called_again():
+    thing = Thing()
+
+    def forked():
+        return os.getpid(), in_fork(lambda: thing.owners)
+
+    middle, owners = in_fork(forked)
+    assert owners == [os.getpid(), middle]
+
+
+def test_objects_are_not_kept_alive():
+    thing = Thing()
+    gone = weakref.ref(thing)
+    del thing
+    gc.collect()
+    assert gone() is None
+
+
+def test_an_action_that_fails_does_not_keep_the_others_from_running(caplog):
+    def fail(thing, owner):
+        raise KeyError("this one")
+
+    first, second = threading.Event(), Thing()
+    forks.on_fork(first, fail)
+    third = Thing()
+
+    def forked():
+        return second.owners, third.owners, caplog.text
+
+    owners, others, said = in_fork(forked)
+    assert owners == others == [os.getpid()]
+    assert "could not be let go after a fork" in said and "this one" in said
+
+
+@pytest.mark.parametrize("make", [forks.new_lock, forks.new_rlock, forks.new_condition])
+def test_a_lock_that_another_thread_holds_is_free_in_a_fork(make):
+    lock, held, over = make(), threading.Event(), threading.Event()
+
+    def hold():
+        with lock:
+            held.set()
+            over.wait(LIMIT)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        assert held.wait(LIMIT)
+        assert not lock.acquire(blocking=False)
+        assert in_fork(lambda: lock.acquire(blocking=False))
+        assert not lock.acquire(blocking=False), "it is still held here"
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_an_event_keeps_its_state_in_a_fork():
+    event, other = forks.new_event(), forks.new_event()
+    event.set()
+    assert in_fork(lambda: (event.is_set(), other.is_set())) == (True, False)
+
+
+def test_a_condition_with_waiting_threads_can_be_used_in_a_fork():
+    condition = forks.new_condition()
+    over = []
+
+    def wait():
+        with condition:
+            condition.wait_for(lambda: over, LIMIT)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    try:
+        def forked():
+            with condition:
+                condition.notify_all()
+                return condition.wait(0.01)
+
+        assert in_fork(forked) is False
+    finally:
+        with condition:
+            over.append(1)
+            condition.notify_all()
+        thread.join()
+
+
+def test_locks_are_free_before_other_actions_run():
+    class User:
+        def __init__(self):
+            forks.on_fork(self, User.let_go)
+            self.lock = forks.new_lock()
+
+        def let_go(self, owner):
+            self.free = self.lock.acquire(blocking=False)
+
+    user = User()
+    with user.lock:
+        assert in_fork(lambda: user.free)
+
+
+#: Modules that make locks of :mod:`threading`, and why a forked process never waits for one of them.
+PLAIN_LOCKS = {
+    "rpc/forks.py": "makes those that are free in a forked process",
+    "rpc/incoming.py": "of one request; replaced by its peer", "rpc/peer.py": "replaced in a forked process",
+    "rpc/outgoing.py": "replaced by the peer", "rpc/pending.py": "of one call, whose thread waits for it",
+    "net/exchange.py": "of one request", "server/handling/context.py": "of one request",
+    "server/handling/wait.py": "of one request", "server/handling/session.py": "of one request",
+    "server/http/streams.py": "of a session, which belongs to the other process",
+    "server/sessions/legacy.py": "of a session, which belongs to the other process",
+    "server/runtime/subscriptions.py": "of one request",
+    "server/transports/client_socket.py": "of a connection, which is let go",
+    "server/transports/stdio.py": "descriptors 0 and 1 lead nowhere in a forked process",
+    "client/http/get_stream.py": "of a session, which belongs to the other process",
+    "client/keepalive.py": "of a session, which belongs to the other process",
+    "client/sessions/input_rounds.py": "nothing sets it",
+    "client/oauth/stores/base.py": "of those that hold a record; dropped", "client/oauth/token_lock.py": "replaced",
+    "client/oauth/users/background.py": "of one login, whose thread waits for it",
+    "cli/printing.py": "the command line forks nothing", "cli/questions.py": "the command line forks nothing",
+}
+
+
+def test_locks_that_outlive_a_request_are_made_here():
+    found = set()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name)
+                    and node.func.value.id == "threading"
+                    and node.func.attr in ("Lock", "RLock", "Condition", "Event", "Semaphore", "BoundedSemaphore", "Barrier")):
+                found.add(path.relative_to(PACKAGE).as_posix())
+    assert found == set(PLAIN_LOCKS), "a lock that outlives one request comes from rpc/forks.py"
+
+
+# --- descriptors and sockets -----------------------------------------------------------------------------------------
+
+
+def test_a_released_descriptor_ends_for_the_other_side_and_keeps_its_number():
+    read, write = os.pipe()
+
+    class Owner:
+        pass
+
+    owner = Owner()
+    forks.on_fork(owner, lambda owner, pid: forks.release(write))
+    with fork_that_lives():
+        os.close(write)
+        assert select.select([read], [], [], LIMIT)[0] and os.read(read, 1) == b""
+    os.close(read)
+
+
+def test_a_released_descriptor_leads_to_the_null_device():
+    def forked():
+        read, write = os.pipe()
+        forks.release(read)
+        forks.release(write)
+        forks.release(None)
+        forks.release(-1)
+        return os.read(read, 1), os.write(write, b"x"), [os.get_inheritable(fd) for fd in (read, write)]
+
+    assert in_fork(forked) == (b"", 1, [False, False])
+
+
+def test_a_descriptor_that_was_closed_meanwhile_is_left_alone():
+    def forked():
+        read, write = os.pipe()
+        os.close(read)
+        forks.release(read)
+        with pytest.raises(OSError):
+            os.fstat(read)
+        return True
+
+    assert in_fork(forked)
+
+
+def test_a_released_socket_says_nothing_to_the_other_side():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        forks.on_fork(ours, forks.release_socket)
+        with fork_that_lives():
+            theirs.settimeout(LIMIT)
+            ours.sendall(b"still here")
+            assert theirs.recv(100) == b"still here"
+            ours.close()
+            assert theirs.recv(100) == b""
+    forks.release_socket(ours)  # closed: nothing to do
+
+
+def test_closing_a_socket_ends_the_connection_whichever_process_has_a_copy():
+    ours, theirs = socket.socketpair()
+    with ours, theirs, fork_that_lives():
+        forks.close_socket(ours)
+        theirs.settimeout(LIMIT)
+        assert theirs.recv(1) == b""
+    forks.close_socket(ours)
+
+
+# --- the end of a forked process, and signals ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("error", "status"), [(None, 1), (KeyError("x"), 1), (SystemExit(None), 0), (SystemExit(7), 7),
+                                               (SystemExit("no"), 1)])
+def test_the_end_of_a_forked_process(error, status, capfd):
+    pid = fork()
+    if pid == 0:
+        logging.lastResort.setLevel(logging.ERROR)
+        for handler in list(logging.root.handlers):
+            logging.root.removeHandler(handler)
+        forks.end_process("the handler of 'x'", error)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == status
+    said = capfd.readouterr().err
+    assert ("the handler of 'x' has returned in process" in said) == (not isinstance(error, SystemExit))
+    assert ("KeyError" in said) == isinstance(error, KeyError)
+
+
+def test_a_signal_that_comes_before_the_former_handlers_are_back_is_not_lost():
+    class Former:
+        pass
+
+    noted, sender, former = [], Former(), Former()
+    forks.on_fork(sender, lambda sender, owner: os.kill(os.getpid(), signal.SIGTERM))
+    forks.on_fork(former, lambda former, owner: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+    before = signal.signal(signal.SIGTERM, lambda number, frame: noted.append(number))
+    try:
+        with forks.signals_held([signal.SIGTERM]):
+            pid = fork()
+            if pid == 0:
+                os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGTERM
+        assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert noted == []
+
+
+def test_a_fork_leaves_the_mask_of_its_thread_as_it_was():
+    with forks.signals_held([signal.SIGTERM]):
+        assert in_fork(lambda: signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, [])) is False
+        assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        try:
+            assert in_fork(lambda: signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, [])) is True
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
