@@ -39,6 +39,8 @@ _log = logging.getLogger(__name__)
 Roots = Union[Sequence[Union[str, "os.PathLike[str]", Root]], Callable[[], Sequence[Union[str, "os.PathLike[str]", Root]]]]
 #: URL questions that the server may still report as completed; the oldest are forgotten first.
 _MAX_EXPECTED = 1000
+#: Characters of the id of a URL question; a longer one is not remembered.
+_MAX_IDENTITY = 1024
 
 
 class _ServerRequest:
@@ -209,7 +211,7 @@ class Handlers:
         with self._lock:
             for item in questions:
                 identity = item.get("elicitationId")
-                if isinstance(identity, str):
+                if isinstance(identity, str) and len(identity) <= _MAX_IDENTITY:
                     self._expected[identity] = None
             while len(self._expected) > _MAX_EXPECTED:
                 del self._expected[next(iter(self._expected))]

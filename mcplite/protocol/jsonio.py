@@ -168,7 +168,8 @@ def load(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Any:
 def memory_size(value: Any, most: int) -> int:
     """Return the bytes of memory that a JSON value takes, or any number above *most* if it takes more.
 
-    A short text may become large: an empty object takes two bytes of JSON, and more than sixty of memory.
+    The value may be an object that was decoded from JSON, with its fields. A short text may become large: an empty object
+    takes two bytes of JSON, and more than sixty of memory.
     """
     size = 0
     waiting = [value]
@@ -180,6 +181,8 @@ def memory_size(value: Any, most: int) -> int:
             waiting.extend(item.values())
         elif type(item) is list:
             waiting.extend(item)
+        elif hasattr(item, "__dict__"):
+            waiting.append(vars(item))
     return size
 
 

@@ -3,6 +3,7 @@
 ``parse`` never raises: bytes that are not a message become an :class:`Invalid`, which holds the error to answer with.
 """
 
+import re
 from dataclasses import replace
 from typing import Any, Dict, List, Optional, Union
 
@@ -12,7 +13,7 @@ from .show import quoted
 
 __all__ = [
     "Batch", "DEFAULT_LIMITS", "Encoded", "Failure", "Id", "Invalid", "JSONLimits", "Message", "Notification",
-    "Request", "Response", "describe", "dump", "estimate_memory", "parse",
+    "Request", "Response", "answered_id", "describe", "dump", "estimate_memory", "parse",
 ]
 
 Id = Union[int, str]
@@ -32,13 +33,14 @@ class Request:
 
 
 class Notification:
-    """A notification: a request that is never answered (RPC-15)."""
+    """A notification: a request that is never answered (RPC-15); ``size`` is that of the text it came in, in bytes."""
 
-    __slots__ = ("method", "params")
+    __slots__ = ("method", "params", "size")
 
-    def __init__(self, method: str, params: Optional[Dict[str, Any]] = None) -> None:
+    def __init__(self, method: str, params: Optional[Dict[str, Any]] = None, size: int = 0) -> None:
         self.method = method
         self.params = params
+        self.size = size
 
 
 class Response:
@@ -121,13 +123,13 @@ def parse(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Message:
     try:
         value = load(data, limits)
         if type(value) is dict:
-            return _message(value, limits)
+            return _message(value, limits, len(data))
         if type(value) is list:
             if not value:
                 return Invalid(None, INVALID_REQUEST, "an empty array is not a message")
             if len(value) > limits.batch:
                 return Invalid(None, INVALID_REQUEST, f"a batch may have {limits.batch} messages, not {len(value)}")
-            return Batch([_message(item, limits) for item in value])
+            return Batch([_message(item, limits, len(data)) for item in value])
         return Invalid(None, INVALID_REQUEST, f"a message is an object, not {_kind(value)}")
     except DuplicateKey as error:
         return _ambiguous(data, limits, error)
@@ -137,6 +139,25 @@ def parse(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Message:
         return Invalid(None, PARSE_ERROR, f"Parse error: {error}")
     except RecursionError:
         return Invalid(None, PARSE_ERROR, "Parse error: nested too deeply")  # the caller's stack was nearly full
+
+
+#: An answer's id in front of its result or behind it, where libraries write it.
+_ID_IN_FRONT = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,\s*'
+                          rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"\s*:')
+_ID_BEHIND = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+_HEAD = 256
+
+
+def answered_id(data: bytes) -> Optional[int]:
+    """Return the id of an answer that :func:`parse` could not read, by its first and last bytes; None if it shows none there.
+
+    A client uses it to end the call at once: the text is too large, or is not JSON.
+    """
+    head, tail = data[:_HEAD], data[-_HEAD:]
+    found = _ID_IN_FRONT.match(head)
+    if found is None and re.match(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"\s*:', head):
+        found = _ID_BEHIND.search(tail)
+    return None if found is None else int(found.group(1))
 
 
 def _ambiguous(data: bytes, limits: JSONLimits, error: DuplicateKey) -> Invalid:
@@ -149,7 +170,7 @@ def _ambiguous(data: bytes, limits: JSONLimits, error: DuplicateKey) -> Invalid:
     return Invalid(id, INVALID_REQUEST, str(error), answers)
 
 
-def _message(value: Any, limits: JSONLimits) -> "Union[Request, Notification, Response, Failure, Invalid]":
+def _message(value: Any, limits: JSONLimits, size: int) -> "Union[Request, Notification, Response, Failure, Invalid]":
     if type(value) is not dict:
         return Invalid(None, INVALID_REQUEST, f"a message is an object, not {_kind(value)}")
     has_id = "id" in value
@@ -170,7 +191,7 @@ def _message(value: Any, limits: JSONLimits) -> "Union[Request, Notification, Re
         params = value.get("params")
         if params is not None and type(params) is not dict:
             return Invalid(id, INVALID_REQUEST, f"params must be an object, not {_kind(params)}", not has_id)
-        return Request(id, method, params) if has_id else Notification(method, params)  # type: ignore[arg-type]
+        return Request(id, method, params) if has_id else Notification(method, params, size)  # type: ignore[arg-type]
     answers = "result" in value or "error" in value
     if not answers or method is not None:
         return Invalid(id if readable else None, INVALID_REQUEST,

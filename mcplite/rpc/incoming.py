@@ -130,6 +130,11 @@ class Incoming(Task):
                     self._token.cancel(self._reason)
             return self._token
 
+    @property
+    def over(self) -> bool:
+        """Whether it was answered, or was cancelled and has no handler any more."""
+        return self._done
+
     def take_over(self, previous: "Incoming") -> None:
         """Take over the handler of *previous*: from now on it answers this request, and both share one token."""
         token = previous.token

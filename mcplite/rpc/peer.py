@@ -8,7 +8,7 @@ import logging
 import threading
 from typing import Any, ContextManager, Dict, List, Optional, Union
 
-from ..errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ConnectionClosed, ProtocolError
+from ..errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ConnectionClosed, ProtocolError, RequestTimeout
 from ..protocol import jsonrpc
 from .forks import foreign_error, on_fork
 from .incoming import BatchResponses, Incoming, MessageHandler
@@ -23,6 +23,9 @@ __all__ = ["Peer"]
 _log = logging.getLogger(__name__)
 #: Bytes of a message that does not count as small: what it takes in memory is estimated.
 _MUCH = 16_384
+#: Seconds for a small answer of a client to a server that does not read, and its bytes: larger ones are sent by workers only.
+_ANSWER_SECONDS = 10.0
+_SMALL_ANSWER = 4096
 
 
 class Peer(Caller, MessageSink):
@@ -116,7 +119,12 @@ class Peer(Caller, MessageSink):
     # --- receiving: on the thread that reads, or on one that was handed a message -------------------
 
     def _parse_and_route(self, data: bytes) -> None:
-        self.receive(data, jsonrpc.parse(data, self._limits))
+        message = jsonrpc.parse(data, self._limits)
+        if type(message) is jsonrpc.Invalid and message.id is None and not self._serving:
+            # An answer that is too large, or not JSON: its call ends now, and not by its timeout.
+            message.id = jsonrpc.answered_id(data)
+            message.answers = message.answers or message.id is not None
+        self.receive(data, message)
 
     def receive(self, data: bytes, message: jsonrpc.Message, outlet: Optional[Outlet] = None,
                 inline: bool = True, facts: Any = None) -> None:
@@ -272,8 +280,23 @@ class Peer(Caller, MessageSink):
             self._trace("->", data)
         if outlet is not None:
             outlet.finish(data, code)
-        elif data is not None:
+        elif data is not None and (self._serving or len(data) > _SMALL_ANSWER):
             self._channel.write(data)
+        elif data is not None:
+            self._send_answer(data)
+
+    def _send_answer(self, data: bytes) -> None:
+        """Send a small answer of a client, such as one to a ping; this may be the thread that reads.
+
+        :raises RequestTimeout: the server does not read; over a pipe that ends the connection, since the server may be waiting
+            for this thread to read in turn.
+        """
+        try:
+            self._channel.write(data, _ANSWER_SECONDS)
+        except RequestTimeout as error:
+            if not self._channel.carries_beside:
+                self._fail(ConnectionClosed(f"{self.name} asks and does not read the answers: {error}"))
+            raise
 
     # --- the end -----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import threading
 import traceback
 from collections import deque
 from queue import Empty, SimpleQueue
-from typing import Callable, Deque, Dict, Hashable, Iterator, List, Optional
+from typing import Callable, Deque, Dict, Hashable, Iterator, List, Optional, Tuple
 
 from .deadline import Deadline
 from .fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, Task
@@ -326,14 +326,20 @@ class Mailbox:
 
     :param name: the thread's name.
     :param limit: how many callbacks may wait; default 10,000.
+    :param byte_limit: how many bytes they may hold together, unless one alone holds more; default 16 MiB.
+    :param source: whose messages they are, for the warning.
     """
 
-    def __init__(self, name: str, limit: int = 10_000) -> None:
+    def __init__(self, name: str, limit: int = 10_000, byte_limit: int = 16 << 20, source: str = "") -> None:
         self._name = name
         self._limit = limit
+        self.byte_limit = byte_limit
+        self._source = source or name
         #: Guards the fields below; the thread waits on it for callbacks or for the end.
         self._changed = new_condition()
-        self._queue: Deque[_Run] = deque()
+        #: The callbacks that wait, each with the bytes that it holds, and their sum.
+        self._queue: Deque[Tuple[_Run, int]] = deque()
+        self._bytes = 0
         self._thread: Optional[threading.Thread] = None
         self._stopped = False
         self._running = False
@@ -346,17 +352,22 @@ class Mailbox:
         self._stopped, self._running = True, False
         self._queue.clear()
 
-    def post(self, task: _Run) -> None:
-        """Run *task* after everything posted before it; ignored once stopped."""
+    def post(self, task: _Run, size: int = 0) -> None:
+        """Run *task* after everything posted before it; ignored once stopped.
+
+        :param size: the bytes that it holds.
+        """
         with self._changed:
             if self._stopped:
                 return
-            if len(self._queue) >= self._limit:
-                self._queue.popleft()
+            while self._queue and (len(self._queue) >= self._limit or self._bytes + size > self.byte_limit):
+                self._bytes -= self._queue.popleft()[1]
                 self.dropped += 1
                 if self.dropped == 1:
-                    _log.warning("%s: handlers are slower than what arrives; the oldest are dropped", self._name)
-            self._queue.append(task)
+                    _log.warning("%s: handlers are slower than what arrives, and more than %d messages or %d bytes wait; the"
+                                 " oldest are dropped", self._source, self._limit, self.byte_limit)
+            self._queue.append((task, size))
+            self._bytes += size
             if self._thread is None:
                 # Ended by stop(); blocks on the condition and on the callbacks themselves.
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
@@ -386,7 +397,8 @@ class Mailbox:
                 self._changed.wait_for(lambda: self._queue or self._stopped)
                 if self._stopped:
                     return
-                task = self._queue.popleft()
+                task, size = self._queue.popleft()
+                self._bytes -= size
                 self._running = True
             try:
                 task()

@@ -5,8 +5,10 @@ import threading
 
 import pytest
 
-from mcplite.errors import ConnectionClosed
+from mcplite.errors import ConnectionClosed, ProtocolError, RequestTimeout
 from mcplite.protocol import jsonrpc
+from mcplite.rpc import peer as peer_module
+from mcplite.rpc.channels import MemoryChannel
 
 pytestmark = pytest.mark.bad_wire
 
@@ -131,3 +133,51 @@ def test_what_arrives_after_the_end_is_neither_answered_nor_warned_about(make, c
         talk.peer.receive(data, jsonrpc.parse(data), inline=False)
     assert talk.peer.in_flight == 0 and talk.peer.counters.messages_sent == sent
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+# --- answers that cannot be read, and answers that are not read ------------------------------------------
+
+
+@pytest.mark.parametrize("answer", [
+    b'{"jsonrpc":"2.0","id":ID,"result":{"a":[MANY]}}', b'{"result":{"a":[MANY]},"jsonrpc":"2.0","id":ID}',
+    b'{"jsonrpc": "2.0", "result": {"a": [MANY]}, "id": ID}', b'{"id":ID,"jsonrpc":"2.0","error":{"a":[MANY]}}'])
+@pytest.mark.parametrize("content, reason", [(b"0" + b",0" * 200, "more than 100 keys"), (b"NaN", "NaN is not JSON")])
+def test_an_answer_that_cannot_be_read_ends_its_call_at_once(make, answer, content, reason):
+    talk = make(limits=jsonrpc.JSONLimits(elements=100))
+    outcome = talk.call("x", timeout=300)
+    talk.say(answer.replace(b"ID", b"%d" % talk.hear()["id"]).replace(b"MANY", content))
+    error = outcome()
+    assert isinstance(error, ProtocolError) and reason in str(error) and "'x'" in str(error)
+
+
+@pytest.mark.parametrize("text", [b"Listening on 8000", b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":NaN}}',
+                                  b'{"jsonrpc":"2.0","method":"x","params":{"a":NaN},"id":1}', b'[{"id":1,"result":NaN}]'])
+def test_other_text_names_no_answer(text):
+    assert jsonrpc.answered_id(text) is None
+
+
+def test_a_server_that_asks_and_does_not_read_ends_the_connection(make, monkeypatch):
+    monkeypatch.setattr(peer_module, "_ANSWER_SECONDS", 0.1)
+    raw, ours = MemoryChannel.pair(("the other side", "us"), limit=3)
+    talk = make()
+    one = peer_module.Peer(ours, talk.handler, workers=talk.workers)
+    one.start()
+    outcomes = []
+
+    def call():
+        try:
+            one.call("x", timeout=300)
+        except Exception as error:
+            outcomes.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    for number in range(6):
+        try:
+            raw.write(json.dumps({"jsonrpc": "2.0", "id": f"p{number}", "method": "ping"}).encode(), 5)
+        except (ConnectionClosed, RequestTimeout):
+            break
+    thread.join(20)
+    assert not thread.is_alive() and "asks and does not read the answers" in str(outcomes[0])
+    one.close()
+    raw.close()

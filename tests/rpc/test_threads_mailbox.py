@@ -40,3 +40,20 @@ def test_flush_on_the_mailbox_thread_does_not_wait():
     assert done.wait(20)
     assert answers == [False]
     box.stop()
+
+
+def test_a_mailbox_bounds_the_bytes_that_wait_and_keeps_the_newest(caplog):
+    box, seen = Mailbox("test mailbox", byte_limit=10, source="the server"), []
+    go, inside = threading.Event(), threading.Event()
+    box.post(lambda: (inside.set(), go.wait(20)), 8)
+    assert inside.wait(20)
+    for number, size in enumerate((4, 4, 4, 100, 3, 3)):
+        box.post(lambda number=number: seen.append(number), size)
+    assert box.dropped == 4 and "the server: handlers are slower than what arrives" in caplog.text
+    go.set()
+    assert box.flush(20)
+    assert seen == [4, 5]
+    box.post(lambda: seen.append("large"), 100)
+    assert box.flush(20)
+    assert seen[-1] == "large"  # one alone may hold more
+    box.stop()

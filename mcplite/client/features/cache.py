@@ -16,7 +16,7 @@ __all__ = ["CACHEABLE", "Cache"]
 CACHEABLE = frozenset({"tools/list", "prompts/list", "resources/list", "resources/templates/list",
                        "resources/read"})
 _MOST_ENTRIES = 1000
-#: Of all results together, as JSON; one result may take a fourth of it.
+#: Of all results together with their params, as JSON; one result may take a fourth of it.
 _MOST_CHARACTERS = 32 << 20
 _LONGEST_SECONDS = 86_400.0
 
@@ -64,25 +64,26 @@ class Cache:
         now = self._clock()
         until = now + min(seconds, _LONGEST_SECONDS * 1000) / 1000
         key, text = (method, _key(params)), json.dumps(result)
-        if len(text) > _MOST_CHARACTERS // 4:
+        size = len(text) + len(key[1])
+        if size > _MOST_CHARACTERS // 4:
             return  # it would displace many others
         with self._lock:
             if epoch != self._epoch:
                 return
             self._drop(key)
-            if len(self._kept) >= _MOST_ENTRIES or self._size + len(text) > _MOST_CHARACTERS:
+            if len(self._kept) >= _MOST_ENTRIES or self._size + size > _MOST_CHARACTERS:
                 self._drop(*[known for known, kept in self._kept.items() if kept[0] <= now])
-            while len(self._kept) >= _MOST_ENTRIES or self._size + len(text) > _MOST_CHARACTERS:
+            while len(self._kept) >= _MOST_ENTRIES or self._size + size > _MOST_CHARACTERS:
                 self._drop(next(iter(self._kept)))
             self._kept[key] = (until, text)
-            self._size += len(text)
+            self._size += size
 
     def _drop(self, *keys: Tuple[str, str]) -> None:
         # With the lock held.
         for key in keys:
             kept = self._kept.pop(key, None)
             if kept is not None:
-                self._size -= len(kept[1])
+                self._size -= len(kept[1]) + len(key[1])
 
     def changed(self, notification: str, uri: Optional[str] = None) -> None:
         """Drop the results that a notification makes stale (CACHE-14).

@@ -11,6 +11,8 @@ from .methods import Features
 __all__ = ["Completer"]
 
 _log = logging.getLogger(__name__)
+#: Characters of the values of one answer; an answer with more is not cached.
+_MOST_CHARACTERS = 65_536
 
 
 class Completer:
@@ -67,8 +69,9 @@ class Completer:
         except (RemoteError, RequestTimeout) as error:
             _log.debug("no completion for %.100r: %s", argument, error)
             return []
-        with self._lock:
-            self._answers[key] = answer.values
-            if len(self._answers) > self._remembered:
-                del self._answers[next(iter(self._answers))]
+        if sum(map(len, answer.values)) <= _MOST_CHARACTERS:
+            with self._lock:
+                self._answers[key] = answer.values
+                if len(self._answers) > self._remembered:
+                    del self._answers[next(iter(self._answers))]
         return None if token.cancelled else list(answer.values)

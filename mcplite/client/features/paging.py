@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Type
 
 from ...errors import ProtocolError
 from ...protocol import codec
+from ...protocol.jsonio import memory_size
 from ...types import (
     ListPromptsResult,
     ListResourcesResult,
@@ -25,6 +26,10 @@ __all__ = ["read_page", "walk"]
 _log = logging.getLogger(__name__)
 _MAX_PAGES = 1000
 _MAX_ITEMS = 10_000
+#: Bytes that all pages of one list may take in memory; a list of one page is bounded by the limits on one message.
+_MAX_BYTES = 64 << 20
+#: Characters of a cursor, which goes back to the server.
+_MAX_CURSOR = 1 << 20
 #: By the class of a page: the member on the wire, the attribute, the class of its items.
 _ITEMS: Dict[Type[Model], Tuple[str, str, Type[Model]]] = {
     ListToolsResult: ("tools", "tools", Tool),
@@ -69,11 +74,13 @@ def walk(page: Callable[[Optional[str]], Any], member: str, name: str) -> List[A
     :param page: returns the page for a cursor.
     :param member: the attribute of a page that has the items.
     :param name: the server's name, for errors.
-    :raises ProtocolError: a cursor came twice, or the list exceeds 1,000 pages or 10,000 items (PAGE-12).
+    :raises ProtocolError: a cursor came twice, or the list exceeds 1,000 pages, 10,000 items or 64 MiB (PAGE-12),
+        or a cursor a megabyte.
     """
     items: List[Any] = []
     seen: Set[str] = set()
     cursor: Optional[str] = None
+    size = 0
     for _ in range(_MAX_PAGES):
         result = page(cursor)
         items.extend(getattr(result, member))
@@ -82,8 +89,14 @@ def walk(page: Callable[[Optional[str]], Any], member: str, name: str) -> List[A
             return items
         if len(items) > _MAX_ITEMS:
             break
+        if len(cursor) > _MAX_CURSOR:
+            raise ProtocolError(f"{name} gave a cursor of more than {_MAX_CURSOR} characters in its list of {member}")
         if cursor in seen:
             raise ProtocolError(f"{name} gave the cursor {cursor[:100]!r} twice: its list of {member} has no end")
         seen.add(cursor)
+        size += memory_size(result, _MAX_BYTES)
+        if size > _MAX_BYTES:
+            raise ProtocolError(f"{name} lists {member} of more than {_MAX_BYTES} bytes; take single pages with"
+                                f" list_{member}_page()")
     raise ProtocolError(f"{name} lists more than {_MAX_PAGES} pages or {_MAX_ITEMS} {member}; take single pages"
                         f" with list_{member}_page()")

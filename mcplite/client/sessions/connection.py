@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Optional
 
 from ...errors import ProtocolError
 from ...protocol import jsonrpc
+from ...protocol.jsonio import memory_size
 from ...revisions import Revision
 from ...rpc.incoming import Incoming, MessageHandler
 from ...rpc.interfaces import Channel
@@ -20,8 +21,10 @@ from ..handlers import Handlers
 __all__ = ["ConnectionHandler", "ServerConnection"]
 
 _log = logging.getLogger(__name__)
-#: Loose, since the size of a server's lists is the server's decision; the limit on a message's bytes applies first.
-_LIMITS = jsonrpc.JSONLimits(elements=2_000_000, duplicate_keys=True)
+#: Loose, since the size of a server's lists is the server's decision. Half a million keys and items take some 100 MiB.
+_LIMITS = jsonrpc.JSONLimits(elements=500_000, duplicate_keys=True)
+#: Bytes of a message up to which its memory is not counted; the number of messages bounds those.
+_SMALL = 256
 #: How long closing waits for callbacks of notifications that were received before.
 _FLUSH_SECONDS = 1.0
 OnNotification = Callable[[str, Dict[str, Any]], object]
@@ -82,7 +85,7 @@ class ServerConnection(MessageHandler):
         self._on_close = on_close
         self.max_handlers = max_handlers
         self.workers = Workers(max_handlers, 1024, "mcplite handler")
-        self._mailbox = Mailbox("mcplite notifications")
+        self._mailbox = Mailbox("mcplite notifications", source=channel.name)
         self._closing = False
         self.session = ConnectionHandler()
         self.peer = Peer(channel, self, workers=self.workers, limits=_LIMITS, trace=trace)
@@ -99,17 +102,23 @@ class ServerConnection(MessageHandler):
         tail = printable(str(getattr(self.channel, "stderr_tail", ""))[-2000:]).strip()
         return f"\n--- last lines of its stderr ---\n{tail}" if tail else ""
 
-    def post(self, task: Callable[[], object]) -> None:
-        """Run a callback on the thread of notifications, after those before it."""
-        self._mailbox.post(task)
+    def post(self, task: Callable[[], object], size: int = 0) -> None:
+        """Run a callback on the thread of notifications, after those before it.
+
+        :param size: the bytes that it holds.
+        """
+        self._mailbox.post(task, size)
 
     def note_change(self, method: str, params: Dict[str, Any]) -> None:
         """Drop cached state of session and client that a notification makes stale."""
         self.session.on_change(method)
         self._on_notification(method, params)
 
-    def deliver(self, method: str, params: Dict[str, Any]) -> None:
-        """Take a notification for the whole client, and run the user's callback for it."""
+    def deliver(self, method: str, params: Dict[str, Any], size: int = 0) -> None:
+        """Take a notification for the whole client, and run the user's callback for it.
+
+        :param size: of the message, in bytes.
+        """
         self.note_change(method, params)
         try:
             task = self.handlers.callback_for(method, params)
@@ -120,7 +129,7 @@ class ServerConnection(MessageHandler):
         if custom is not None:
             task = lambda: custom(params)  # noqa: E731
         if task is not None:
-            self.post(task)
+            self.post(task, memory_size(params, self._mailbox.byte_limit) if size > _SMALL else size)
 
     def close(self, error: Optional[Exception] = None) -> None:
         """Close the connection; see :meth:`Peer.close`."""
@@ -146,12 +155,12 @@ class ServerConnection(MessageHandler):
             token = params.get("progressToken")
             if type(params.get("progress")) not in (int, float):
                 _log.debug("%s sent progress that is not a number", self.name)
-            elif not self.peer.progress(token, params):
+            elif not self.peer.progress(token, params, message.size):
                 _log.debug("%s sent progress for a request that is not running: %.100r", self.name, token)
         elif method == "notifications/cancelled":
             self.session.on_cancelled(params)
         elif not self.session.take_notification(method, params):
-            self.deliver(method, params)
+            self.deliver(method, params, message.size)
 
     def on_close(self, error: Exception) -> None:
         self.workers.stop()

@@ -17,6 +17,7 @@ from ...errors import (
     UrlElicitationRequired,
 )
 from ...protocol import codec
+from ...protocol.jsonio import memory_size
 from ...protocol.methods import REPEATABLE
 from ...revisions import LEGACY, Revision, find_revision
 from ...rpc.cancel import CancelToken
@@ -37,6 +38,8 @@ _log = logging.getLogger(__name__)
 _RENEWALS = 3
 #: How long a question that overtook the answer to ``initialize`` waits for it.
 _HANDSHAKE_SECONDS = 30.0
+#: Bytes that the questions which wait for a handler may take in memory, unless one alone takes more.
+_QUESTION_BYTES = 16 << 20
 
 
 class ServerState:
@@ -119,6 +122,9 @@ class LegacySession(ClientSession):
         #: Held by the one thread that replaces a lost session, for as long as that takes; others wait for it.
         self._renewing = new_lock()
         self._renewals = RateLimit(_RENEWALS)
+        #: Guards ``_questions``, the questions without an answer with the bytes that each takes; held for dictionary work.
+        self._lock = threading.Lock()
+        self._questions: Dict[Incoming, int] = {}
         self._handshake: Callable[[], InitializeResult]
         connection.session = self
 
@@ -272,7 +278,21 @@ class LegacySession(ClientSession):
         if not self._rate.admit():
             incoming.fail(SERVER_BUSY, "the client accepts no more questions for now; try again in a minute")
             return None
+        if not self._keeps(incoming):
+            incoming.fail(SERVER_BUSY, f"the questions that wait take more than {_QUESTION_BYTES} bytes at the client")
+            return None
         return lambda: self._answer(incoming)
+
+    def _keeps(self, incoming: Incoming) -> bool:
+        """Note a question that will wait for its handler; False if the questions that wait are too large already."""
+        size = memory_size(incoming.params, _QUESTION_BYTES)
+        with self._lock:
+            waiting = {one: taken for one, taken in self._questions.items() if not one.over}
+            fits = not waiting or sum(waiting.values()) + size <= _QUESTION_BYTES
+            if fits:
+                waiting[incoming] = size
+            self._questions = waiting
+        return fits
 
     def _answer(self, incoming: Incoming) -> None:
         # On a worker thread.

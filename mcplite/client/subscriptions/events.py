@@ -24,6 +24,11 @@ class Event:
         """The params of that notification."""
         return {}
 
+    @property
+    def characters(self) -> int:
+        """The number of characters of the URI; 0 without one."""
+        return 0
+
 
 @dataclass(frozen=True)
 class ToolsChanged(Event):
@@ -56,6 +61,10 @@ class ResourceUpdated(Event):
     @property
     def params(self) -> Dict[str, Any]:
         return {"uri": self.uri}
+
+    @property
+    def characters(self) -> int:
+        return len(self.uri)
 
 
 _LISTS: Tuple[Type[Event], ...] = (ToolsChanged, PromptsChanged, ResourcesChanged)

@@ -25,6 +25,8 @@ _STEADY_SECONDS = 5.0
 #: Seconds for the acknowledgement of a resumed stream.
 _ACKNOWLEDGED_SECONDS = 60.0
 _MOST_EVENTS = 10_000
+#: Characters of the URIs of the events that wait.
+_MOST_CHARACTERS = 4 << 20
 
 
 class Subscription(Subscriber):
@@ -47,6 +49,7 @@ class Subscription(Subscriber):
         #: Guards the fields below; waited on for events, for the acknowledgement and for the end.
         self._changed = new_condition()
         self._events: Dict[Event, None] = {}
+        self._characters = 0
         self._closed = False
         self._error: Optional[Exception] = None
         #: The filter that the server acknowledged, as on the wire; None before that (SUBS-08).
@@ -112,12 +115,15 @@ class Subscription(Subscriber):
         """Pass an event to the callback, or queue it for the iteration."""
         if self._callback is not None:
             callback = self._callback
-            self._connection.post(lambda: callback(event))
+            self._connection.post(lambda: callback(event), event.characters)
             return
         with self._changed:
-            if len(self._events) >= _MOST_EVENTS:
+            if event not in self._events:
+                self._characters += event.characters
+            if len(self._events) >= _MOST_EVENTS or self._characters > _MOST_CHARACTERS:
                 # Any number of resources may be below a URI, so the queue is bounded: these events stand for all others.
                 self._events = dict.fromkeys(self._filter.missed_events())
+                self._characters = event.characters
             self._events[event] = None
             self._changed.notify_all()
 
@@ -265,6 +271,7 @@ class Subscription(Subscriber):
             if self._events:
                 event = next(iter(self._events))
                 del self._events[event]
+                self._characters -= event.characters
                 return event
             if self._error is not None:
                 raise self._error

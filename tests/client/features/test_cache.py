@@ -415,3 +415,13 @@ def test_pages_of_a_changed_list_are_requested_again():
         assert len(client.list_tools()) == 1 and asked == [None, "old", "old", None]
         assert len(client.list_tools()) == 1 and len(asked) == 4
         assert len(client.list_tools(fresh=True)) == 1 and asked[4:] == [None]  # CACHE-17
+
+
+def test_long_params_count_for_the_size():
+    cache, result = Cache(), {"ttlMs": 60_000, "tools": []}
+    cache.keep("tools/list", {"cursor": "x" * (9 << 20)}, result, cache.epoch)
+    assert cache.find("tools/list", {"cursor": "x" * (9 << 20)}) is None
+    for number in range(6):
+        cache.keep("tools/list", {"cursor": f"{number}" * (7 << 20)}, result, cache.epoch)
+    kept = [number for number in range(6) if cache.find("tools/list", {"cursor": f"{number}" * (7 << 20)}) is not None]
+    assert kept == [2, 3, 4, 5]

@@ -664,3 +664,20 @@ def test_a_busy_server_is_tried_again():
         script.refusal = busy
         script.drop(0)
         assert events.get(LIMIT) == mcplite.ToolsChanged(missed=True)
+
+
+def test_long_uris_do_not_wait_without_a_bound():
+    one = subscription.Subscription(None, Filter(tools=True, resources=["x:"]))
+    for number in range(20):
+        one.put(ResourceUpdated(uri=f"x:/{number}" + "y" * (1 << 20)))
+    waiting = []
+    while True:
+        event = one.get(0)
+        if event is None:
+            break
+        waiting.append(event)
+    assert waiting[:2] == [ToolsChanged(missed=True), ResourceUpdated(missed=True, uri="x:")]
+    assert len(waiting) < 7 and waiting[-1].uri.startswith("x:/19")
+    for number in range(100):
+        one.put(ResourceUpdated(uri=f"x:/{number}"))
+        assert one.get(0).uri == f"x:/{number}"
