@@ -88,6 +88,8 @@ class Limits:
     write_seconds: float = 30.0
     #: Sessions at once; one more ends the one that has been idle for longest. A session occupies no thread.
     sessions: int = 1000
+    #: Bytes of memory of all sessions; beyond it the one that has been idle for longest ends.
+    session_bytes: int = 32 << 20
     #: Seconds after ``initialize`` within which a session's client must send something; clients confirm at once.
     session_start_seconds: float = 30.0
     #: Seconds without requests and streams after which a session expires.
@@ -105,6 +107,8 @@ class Limits:
     unread_messages: int = 256
     #: Unread bytes of one stream.
     unread_bytes: int = 4 << 20
+    #: Unread bytes of all streams together. While there are more, each stream may hold 64 KiB.
+    unread_bytes_at_once: int = 32 << 20
     #: Seconds that sending blocks before the client is considered gone.
     unread_seconds: float = 30.0
     #: Events of one stream that are kept for resumption.
@@ -112,7 +116,7 @@ class Limits:
     #: Bytes of these events.
     stream_bytes: int = 4 << 20
     #: Bytes of all events that are kept for resumption.
-    store_bytes: int = 64 << 20
+    store_bytes: int = 40 << 20
     #: Seconds that a stream's events are kept after its last one.
     store_seconds: float = 600.0
     #: Seconds that running handlers have to finish when the server stops.

@@ -10,7 +10,7 @@ from typing import Callable, Dict, Generic, Hashable, List, Optional, Tuple, Typ
 
 from ..rpc.forks import new_lock
 
-__all__ = ["Shares", "sender_at"]
+__all__ = ["ByteBudget", "Shares", "sender_at"]
 
 Item = TypeVar("Item", bound=Hashable)
 #: One sender keeps this part of a limit at most, while others want some.
@@ -35,6 +35,30 @@ def sender_at(address: str) -> str:
         return address  # a host's own notion, such as the path of a socket
     mapped = parsed.ipv4_mapped
     return str(mapped) if mapped is not None else f"{ipaddress.IPv6Address(int(parsed) >> 64 << 64)}/64"
+
+
+class ByteBudget:
+    """Counts the bytes that many objects hold together, each of which takes less once there are too many.
+
+    :param most: bytes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        #: Guards ``held``; held for an addition.
+        self._lock = new_lock()
+        #: The bytes that are held now.
+        self.held = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether there are too many."""
+        return self.held >= self._most
+
+    def change(self, size: int) -> None:
+        """Add bytes; less than zero gives them back."""
+        with self._lock:
+            self.held += size
 
 
 def _never(item: object) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcplite.server.shares import Shares, sender_at
+from mcplite.server.shares import ByteBudget, Shares, sender_at
 
 
 class Clock:
@@ -173,3 +173,12 @@ def test_room_is_made_for_a_sender_who_is_not_known_yet():
     assert shares.make_room() is None and shares.items() == ["a1"]
     assert Shares(1).make_room() is None
 
+
+def test_a_budget_is_full_while_too_much_is_held():
+    budget = ByteBudget(100)
+    budget.change(60)
+    assert not budget.full
+    budget.change(60)
+    assert budget.full and budget.held == 120
+    budget.change(-120)
+    assert not budget.full

@@ -105,7 +105,7 @@ class Endpoint:
         self._lock = new_lock()
         #: The peer of all sessionless clients; created for the first request.
         self._sessionless_peer: Optional[Peer] = None
-        self._sessionless_streams = StreamSet("", None, limits)
+        self._sessionless_streams = StreamSet("", None, limits, unread=runtime.unread)
         #: The open GET streams.
         self._open_streams: Shares[EventBody] = Shares(limits.streams)
         #: Held while the lifespan is entered, so that no request is served before.

@@ -22,6 +22,8 @@ from .streams import StreamSet
 
 __all__ = ["HTTPSession", "SessionTable", "StreamsChannel", "create_session_for_one_message", "open_session"]
 
+#: Bytes that a session takes besides, roughly.
+_SESSION_BYTES = 10_000
 #: Seconds between two searches for sessions that have expired.
 _SWEEP_SECONDS = 1.0
 #: Seconds after a use of a session was noted in which further ones are not.
@@ -79,6 +81,11 @@ class HTTPSession:
         """Whether the client is connected: it waits for a response, or reads the common stream."""
         return self.peer.in_flight > 0 or self.streams.common.reader is not None
 
+    @property
+    def bytes(self) -> int:
+        """The bytes of memory that it takes, roughly: what it subscribes to, and what its client has not read."""
+        return _SESSION_BYTES + self.session.subscribed_bytes + self.streams.common.unread_bytes
+
     def end(self, why: str) -> None:
         """End the session: cancel its calls, end its streams, drop its events (SESS-12)."""
         self.peer.close(ConnectionClosed(why))
@@ -106,7 +113,7 @@ class SessionTable:
         self._lock = new_lock()
         #: In the order of their beginning.
         self._sessions: Dict[str, HTTPSession] = {}
-        self._shares: Shares[HTTPSession] = Shares(limits.sessions, busy=_is_busy, clock=clock)
+        self._shares: Shares[HTTPSession] = Shares(limits.sessions, limits.session_bytes, busy=_is_busy, clock=clock)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -126,7 +133,7 @@ class SessionTable:
         self.sweep()
         with self._lock:
             self._sessions[session.id] = session  # before it can be chosen to make room for another one
-        going = self._shares.add(session, session.session.sender)
+        going = self._shares.add(session, session.session.sender, session.bytes)
         if going is None:
             with self._lock:
                 del self._sessions[session.id]
@@ -141,6 +148,8 @@ class SessionTable:
         if now - self._swept < self._sweep_seconds:
             return
         self._swept = now
+        for session in self._shares.items():
+            self._weigh(session)
         expired = self._shares.idle(limits.session_start_seconds, limits.session_idle_seconds)
         with self._lock:
             for session in self._sessions.values():
@@ -149,6 +158,11 @@ class SessionTable:
                 expired.append(session)
         for session in expired:
             self.end(session, _EXPIRED)
+
+    def _weigh(self, session: HTTPSession) -> None:
+        """Note what a session has grown to, and end those that make room for it, if they are too large together."""
+        for old in self._shares.resize(session, session.bytes):
+            self.end(old, "the sessions of all clients together were too large")
 
     def find(self, id: str, owner: Optional[str]) -> Optional[HTTPSession]:
         """Return a session; None if it is unknown, has ended, or has another owner, so that these look alike."""
@@ -169,6 +183,7 @@ class SessionTable:
         if not session.used or now - session.noted >= _NOTE_SECONDS:
             session.used, session.noted = True, now
             self._shares.use(session)
+            self._weigh(session)
         return session
 
     def end(self, session: HTTPSession, why: str) -> None:
@@ -197,7 +212,7 @@ def open_session(runtime: Runtime, store: Optional[EventStore], principal: Optio
     :param sender: whose share it counts to.
     """
     id = SessionTable.new_id()
-    streams = StreamSet(id, store, runtime.limits, sender)
+    streams = StreamSet(id, store, runtime.limits, sender, runtime.unread)
     session, peer = create_session(runtime, StreamsChannel(streams), may_be_sessionless=False)
     session.principal, session.sender = principal, sender
     return HTTPSession(id, None if principal is None else principal.key, session, peer, streams, now)
@@ -209,7 +224,7 @@ def create_session_for_one_message(runtime: Runtime, client: Optional[ClientDesc
     :param client: the client's facts; None if the message is its ``initialize``.
     :param sender: whose share it counts to.
     """
-    streams = StreamSet("", None, runtime.limits)
+    streams = StreamSet("", None, runtime.limits, sender, runtime.unread)
     session, peer = create_session(runtime, StreamsChannel(streams), persistent=False, may_be_sessionless=False)
     session.sender = sender
     if client is not None:

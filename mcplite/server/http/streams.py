@@ -13,6 +13,7 @@ from typing import Callable, Deque, Dict, List, Optional
 from ...protocol.http.sse import encode_event
 from ...rpc.interfaces import Outlet
 from ..limits import Limits
+from ..shares import ByteBudget
 from .event_store import EventStore
 from .messages import StreamingBody, do_nothing, never_disconnected
 
@@ -28,6 +29,8 @@ _SOON_SECONDS = 0.5
 _FINISHED = 64
 #: The common stream of a session keeps this part of the limit while the client does not read it.
 _WITHOUT_READER = 64
+#: Bytes of a stream that count to no budget; most streams never hold as many.
+_UNCOUNTED_BYTES = 65_536
 
 
 class StreamSet:
@@ -36,9 +39,12 @@ class StreamSet:
     :param key: names the session in the store.
     :param store: keeps events for resumption; None if streams cannot be resumed.
     :param sender: whose share the events count to.
+    :param unread: of all streams of the server; by default of these alone.
     """
 
-    def __init__(self, key: str, store: Optional[EventStore], limits: Limits, sender: str = "") -> None:
+    def __init__(self, key: str, store: Optional[EventStore], limits: Limits, sender: str = "",
+                 unread: Optional[ByteBudget] = None) -> None:
+        self.unread = unread or ByteBudget(limits.unread_bytes_at_once)
         self.key = key
         self.sender = sender
         self.store = store
@@ -113,6 +119,10 @@ class EventStream(Outlet):
         self._event = 0
         self._queue: Deque[bytes] = deque()
         self._queued = 0
+        #: Bytes that the body has taken, and is sending.
+        self._sending = 0
+        #: What of both counts to the budget of all streams.
+        self._counted = 0
         #: The body that reads the stream. The request that begins the stream has one from the start.
         self._body: Optional[EventBody] = None if common else EventBody(self)
         #: That first body, for the request's thread; another body may read by then.
@@ -148,7 +158,7 @@ class EventStream(Outlet):
             if self._finished:
                 return True
             limits = self._streams.limits
-            if self._queue and (len(self._queue) >= limits.unread_messages or self._queued + len(data) > limits.unread_bytes):
+            if self._queue and (len(self._queue) >= limits.unread_messages or self._queued + len(data) > self._most_unread()):
                 return False
             self._open()
             self._put(data)
@@ -196,7 +206,25 @@ class EventStream(Outlet):
         self._finished = True
         if self._number:
             self._streams.finished(self._number)
+        if self._body is None:
+            self._clear()
         self._changed.notify_all()
+
+    def _clear(self) -> None:
+        self._queue.clear()
+        self._queued = self._sending = 0
+        self._count_unread()
+
+    def _count_unread(self) -> None:
+        held = self._queued + self._sending
+        counted = held if held > _UNCOUNTED_BYTES else 0
+        if counted != self._counted:
+            self._streams.unread.change(counted - self._counted)
+            self._counted = counted
+
+    def _most_unread(self) -> int:
+        # While all streams together hold too much, each gets by with little: a client that reads does not notice.
+        return self._streams.limits.unread_bytes if not self._streams.unread.full else _UNCOUNTED_BYTES
 
     def _open(self) -> None:
         if self._number is None:
@@ -228,6 +256,7 @@ class EventStream(Outlet):
         if self._body is not None or self._common:
             self._queue.append(event)
             self._queued += len(event)
+            self._count_unread()
             self._changed.notify_all()
             return True
         return store is not None
@@ -235,9 +264,7 @@ class EventStream(Outlet):
     def _make_room(self, size: int) -> None:
         limits = self._streams.limits
         deadline: Optional[float] = None
-        # A session without a reader may never have one, and a client can have a thousand of them.
-        most = limits.unread_bytes // (_WITHOUT_READER if self._common and self._body is None else 1)
-        while self._queue and (len(self._queue) >= limits.unread_messages or self._queued + size > most):
+        while self._queue and (len(self._queue) >= limits.unread_messages or self._queued + size > self._most_queued()):
             if self._common:
                 # Notifications must not block on one client: a slow reader is cut off, and can resume the stream. Without
                 # a reader, the oldest message is dropped.
@@ -257,12 +284,19 @@ class EventStream(Outlet):
             self._detach(self._body)  # a client that does not read is considered gone
             self._given_up = True
 
+    def _most_queued(self) -> int:
+        if self._common and self._body is None:
+            # A session without a reader may never have one, and a client can have a thousand of them.
+            return self._streams.limits.unread_bytes // _WITHOUT_READER
+        return self._most_unread()
+
     def _detach(self, body: "EventBody") -> None:
         if self._body is body:
             self._body = None
-            if not self._common:
-                self._queue.clear()
-                self._queued = 0
+            self._sending = 0
+            if not self._common or self._finished:
+                self._clear()
+            self._count_unread()
             self._changed.notify_all()
 
     # --- for the threads of HTTP requests ------------------------------------------------------------
@@ -290,6 +324,11 @@ class EventStream(Outlet):
         return self._finished
 
     @property
+    def unread_bytes(self) -> int:
+        """The bytes that wait for the client."""
+        return self._queued
+
+    @property
     def reader(self) -> "Optional[EventBody]":
         """The body that reads the stream at present."""
         return self._body
@@ -312,8 +351,7 @@ class EventStream(Outlet):
                 if kept is None:
                     return None
                 replay = kept
-                self._queue.clear()
-                self._queued = 0
+                self._clear()
             body = self._body = EventBody(self)
             if after is None:
                 waiting, self._queue = self._queue, deque()
@@ -323,6 +361,7 @@ class EventStream(Outlet):
             else:
                 self._queue.extend(replay)
                 self._queued = sum(map(len, replay))
+            self._count_unread()
             self._changed.notify_all()
             return body
 
@@ -338,13 +377,17 @@ class EventStream(Outlet):
             while True:
                 if self._body is not body:
                     return None
+                if self._sending:
+                    self._sending = 0  # it was sent
+                    self._count_unread()
                 due = body.left
                 if due is not None and due <= 0:
                     return None  # the body sends its last messages then
                 if self._queue:
                     data = b"".join(self._queue)
                     self._queue.clear()
-                    self._queued = 0
+                    self._queued, self._sending = 0, len(data)
+                    self._count_unread()
                     body.last = self._finished or body.ending
                     self._changed.notify_all()
                     return data

@@ -16,6 +16,7 @@ from ...rpc.tracing import PeerLog
 from ..auth.principals import Principal
 from ..catalog.catalog import Catalog
 from ..limits import Limits
+from ..shares import ByteBudget
 from .subscriptions import ListenRequests
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ class Runtime:
         self._on_roots_changed = on_roots_changed
         #: The limits of incoming JSON.
         self.json_limits = jsonrpc.JSONLimits(nesting=limits.json_nesting, elements=limits.json_elements, batch=limits.batch)
+        #: What the streams of all clients hold.
+        self.unread = ByteBudget(limits.unread_bytes_at_once)
         #: Takes what clients cause, of all their connections together.
         self.log = PeerLog()
         #: Guards the fields below; held for list and dictionary operations, and while a lifespan is entered or left.

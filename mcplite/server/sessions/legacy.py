@@ -72,6 +72,11 @@ class LegacySession(Session, OpenSession, MessageHandler):
         self._ready = True
 
     @property
+    def subscribed_bytes(self) -> int:
+        """The bytes of memory of the URIs that the session subscribes to."""
+        return self._subscribed_bytes
+
+    @property
     def initialized(self) -> bool:
         """Whether the handshake is complete."""
         return self._ready

@@ -17,7 +17,7 @@ from .client_socket import ClientGone, ClientSocket
 
 __all__ = ["BodyBudget", "RequestBody"]
 
-_PIECE = 65_536
+_PIECE = 1 << 18
 #: Seconds after which the rate of a body is checked.
 _RATE_AFTER_SECONDS = 5.0
 #: Bytes of a body that arrived whole and counts to no budget; as many of all connections are little.
@@ -140,7 +140,7 @@ class RequestBody:
             return body
         self._client.buffer = bytearray()
         while len(buffer) < plan:
-            buffer += self._receive(min(plan - len(buffer), 1 << 20))
+            buffer += self._receive(min(plan - len(buffer), _PIECE))
             self._count(len(buffer))
         return bytes(buffer)
 

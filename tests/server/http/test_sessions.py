@@ -153,3 +153,21 @@ def test_after_the_end_nothing_can_be_sent():
     with pytest.raises(mcplite.ConnectionClosed):
         session.peer._channel.write(b"{}")
     app.close()
+
+
+def test_sessions_have_a_budget_in_bytes():
+    # SESS-18
+    limits = Limits(session_bytes=200_000)
+    app, clock = mcplite.Server("demo", limits=limits), Clock()
+    table = SessionTable(limits, clock)
+    one, two = opened(table, app), opened(table, app)
+    for session in (one, two):
+        clock.now += 1
+        assert table.find(session.id, None) is session
+        for number in range(100):
+            session.session.subscribe(f"x:{number}{'x' * 850}")
+    clock.now += 1
+    table.sweep()
+    assert one.peer.closed and not two.peer.closed and two.bytes > 90_000 and len(table) == 1
+    table.close("the end")
+    app.close()

@@ -8,6 +8,7 @@ from mcplite.protocol.http.sse import encode_event
 from mcplite.server.http.event_store import MemoryEventStore
 from mcplite.server.http.streams import EventStream, StreamSet
 from mcplite.server.limits import Limits
+from mcplite.server.shares import ByteBudget
 
 LIMIT = 30
 
@@ -203,3 +204,35 @@ def test_a_body_that_is_done_before_it_is_due():
     stream.first.end_after(1000, lambda: told.append(1))
     stream.finish(b"answer")
     assert b"answer" in b"".join(stream.first) and told == []
+
+
+def test_streams_hold_little_each_while_all_hold_too_much():
+    limits = Limits(unread_bytes=1_000_000, unread_bytes_at_once=300_000, unread_messages=1000)
+    unread = ByteBudget(limits.unread_bytes_at_once)
+    first, second = (StreamSet(key, None, limits, unread=unread).common for key in "ab")
+    bodies = [stream.attach() for stream in (first, second)]
+    while not unread.full:
+        assert first.send(b"x" * 10_000)
+    assert first.reader is bodies[0]
+    for _ in range(8):
+        second.send(b"x" * 10_000)
+    assert second.reader is None and first.unread_bytes > 300_000 > 70_000 > second.unread_bytes
+    assert len(next(bodies[0])) > 300_000 and unread.full  # it is being sent
+    first.end()
+    assert list(bodies[0]) == [] and not unread.full
+    second.end()
+    assert unread.held == 0
+
+
+def test_the_end_of_a_stream_gives_its_bytes_back():
+    limits = Limits()
+    unread = ByteBudget(limits.unread_bytes_at_once)
+    streams = StreamSet("a", None, limits, unread=unread)
+    answer = EventStream(streams)
+    for _ in range(10):
+        answer.send(b"x" * 10_000)
+        streams.common.send(b"x" * 10_000)
+    assert unread.held > 100_000
+    answer.first.close()
+    streams.close()
+    assert unread.held == 0
