@@ -4,7 +4,7 @@ PYTHON ?= python3
 
 SECONDS ?= 60
 
-.PHONY: test cover fuzz lint types map docs bench soak chaos vendor-check build release clean
+.PHONY: test cover fuzz lint types map docs bench costs attacks soak chaos vendor-check build release clean
 
 test:
 	$(PYTHON) -m pytest
@@ -33,6 +33,14 @@ docs:
 
 bench:
 	$(PYTHON) -m benchmarks
+
+# The table of what one client costs, in docs/security.rst, from the defaults of Limits.
+costs:
+	$(PYTHON) docs/costs.py
+
+# What attacks of one client cost a server, and how another client fares meanwhile; some minutes, on Linux.
+attacks:
+	$(PYTHON) benchmarks/attacks.py $(ARGUMENTS)
 
 # An hour, at half a core; nothing may grow. ARGUMENTS are those of benchmarks/soak/__main__.py.
 soak:

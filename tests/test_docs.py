@@ -191,6 +191,12 @@ def test_the_table_of_limits_is_the_packages():
     assert rows == {field.name: str(field.default) for field in dataclasses.fields(mcplite.Limits)}
 
 
+def test_the_table_of_costs_is_computed_from_the_limits():
+    module = runpy.run_path(str(DOCS / "costs.py"))
+    assert (DOCS / "security.rst").read_text("utf-8") == module["page"](), "run make costs"
+    assert sum(cost.bytes for cost in module["costs"](mcplite.Limits())) <= 256 << 20
+
+
 def test_the_tree_of_errors_is_complete():
     page = (DOCS / "errors.rst").read_text("utf-8")
     classes = [name for name in errors.__all__ if isinstance(getattr(errors, name), type)]

@@ -26,6 +26,7 @@ WITHOUT_A_MODULE = {
     "requirements": "the page of requirement ids",
     "rooms": "the layer rule of the package",
     "schemas": "the schemas of tests/support",
+    "attacks": "the attacks of benchmarks/",
     "soak": "the soak of benchmarks/",
     "tree": "the tree of tests",
     "types/oracle": "all of mcplite/types against the official schemas",
