@@ -18,6 +18,7 @@ from requests.adapters import HTTPAdapter
 
 import mcplite
 from tests.support.forks import LIMIT, POSIX_ONLY, Forked, fork, fork_that_lives, in_fork
+from tests.support.processes import serving
 
 pytestmark = POSIX_ONLY
 ROOT = Path(__file__).resolve().parents[2]
@@ -548,3 +549,28 @@ def test_a_forked_process_does_not_keep_the_clients_pipes(forking):
             os.kill(pid, 0)  # it lives
         finally:
             os.kill(pid, signal.SIGKILL)
+
+
+# --- many processes, in every way in which Python makes them ---------------------------------------------------------
+
+WAYS = [(way, era) for way in ("fork", "process", "executor", "os.fork") for era in ERAS]
+WAYS += [("fork", "command"), ("spawn", ERAS[-1]), ("forkserver", ERAS[0])]
+CALLS = 12
+
+
+@pytest.fixture(scope="module")
+def far():
+    """The URL of a server in a process of its own."""
+    here = Path(__file__).resolve().parent
+    with serving([sys.executable, "-m", "mcplite.server", "server.py", "--http=PORT"], here) as url:
+        yield url + "mcp"
+
+
+@pytest.mark.parametrize(("way", "target"), WAYS)
+def test_one_client_in_many_processes(way, target, far):
+    where, version = ("command", ERAS[-1]) if target == "command" else (far, target)
+    program = Path(__file__).resolve().parent / "forking.py"
+    done = subprocess.run([sys.executable, str(program), way, where, version, str(CALLS)], stdout=subprocess.PIPE, check=True,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=3 * LIMIT)
+    found = json.loads(done.stdout)
+    assert found == {"refused" if target == "command" else "right": CALLS}

@@ -1,0 +1,87 @@
+"""Hosts that load a module, with its clients and servers, and fork afterwards: gunicorn with ``--preload``, and Celery."""
+
+import concurrent.futures
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import requests
+
+import mcplite
+from tests.support.forks import LIMIT, POSIX_ONLY
+from tests.support.processes import ROOT, serving
+
+pytestmark = POSIX_ONLY
+HERE = Path(__file__).resolve().parent
+SERVER = HERE.parent / "behaviour" / "server.py"
+CALLS = 24
+WORKERS = 3
+
+
+@pytest.fixture(scope="module")
+def far():
+    """The URL of a server in a process of its own."""
+    with serving([sys.executable, "-m", "mcplite.server", str(SERVER), "--http=PORT"], SERVER.parent) as url:
+        yield url + "mcp"
+
+
+def test_an_application_of_gunicorn_that_is_preloaded(far):
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "gunicorn", "--preload", "--bind=127.0.0.1:PORT",
+               "--worker-class=gthread", "--threads=4", f"--workers={WORKERS}", "--graceful-timeout=5",
+               "prefork_app:application"]
+    with serving(command, HERE, FAR=far) as url:
+        with concurrent.futures.ThreadPoolExecutor(8) as threads:
+            found = [answer.text.split() for answer in threads.map(lambda number: requests.get(f"{url}{number}"), range(CALLS))]
+        assert [kind for kind, _ in found] == ["right"] * CALLS
+        assert len({pid for _, pid in found}) > 1, "more than one worker has used the client"
+        with mcplite.connect(url + "mcp", era="modern", timeout=LIMIT) as client:
+            pids = {client.call_tool("whoami").text for _ in range(8)}
+        assert len(pids) <= WORKERS and str(os.getpid()) not in pids
+
+
+@pytest.fixture
+def queue(tmp_path, monkeypatch, far):
+    for folder in ("queue", "control", "results"):
+        (tmp_path / folder).mkdir()
+    variables = {"QUEUE": str(tmp_path), "FAR": far, "NEAR": str(SERVER), "PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE)])}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    return tmp_path
+
+
+SEND = """
+import json, sys
+import tasks
+results = [tasks.use.delay(number) for number in range(int(sys.argv[1]))]
+refused = tasks.use_command.delay()
+print(json.dumps([[result.get(timeout=60) for result in results], refused.get(timeout=60)]))
+"""
+
+
+def test_the_workers_of_celery(queue):
+    pytest.importorskip("celery")
+    worker = subprocess.Popen([sys.executable, "-W", "ignore", "-m", "celery", "-A", "tasks", "worker", "--pool=prefork",
+                               f"--concurrency={WORKERS}", "--without-mingle", "--without-gossip", "--without-heartbeat"],
+                              cwd=str(HERE), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+    said = []
+    reader = threading.Thread(target=lambda: said.extend(worker.stdout), daemon=True)
+    reader.start()
+    try:
+        sent = subprocess.run([sys.executable, "-W", "ignore", "-c", SEND, str(CALLS)], cwd=str(HERE), stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, timeout=3 * LIMIT)
+        assert sent.returncode == 0, (sent.stderr + b"".join(said)).decode()
+        found, refused = json.loads(sent.stdout)
+        assert all(right for _, right in found) and len(found) == CALLS
+        assert len({pid for pid, _ in found}) > 1, "more than one worker has used the client"
+        assert f"belongs to process {worker.pid}" in refused and refused.endswith("open a client in this process")
+        worker.terminate()
+        assert worker.wait(LIMIT) == 0, b"".join(said).decode()
+    finally:
+        worker.kill()
+        worker.wait()
+        reader.join(LIMIT)
+        worker.stdout.close()
