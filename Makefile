@@ -4,7 +4,7 @@ PYTHON ?= python3
 
 SECONDS ?= 60
 
-.PHONY: test cover fuzz lint types map docs bench costs attacks soak chaos vendor-check build release clean
+.PHONY: test cover fuzz mutants lint types map docs bench costs attacks soak chaos vendor-check build release clean
 
 test:
 	$(PYTHON) -m pytest
@@ -16,6 +16,10 @@ cover:
 # Coverage-guided fuzzing with the extra "fuzz", on Python 3.11: each target for SECONDS.
 fuzz:
 	$(PYTHON) -m tests.fuzz --seconds $(SECONDS)
+
+# How many changes of the modules that guard something the tests notice: half an hour, with the extra "mutation".
+mutants:
+	$(PYTHON) .ci/mutants
 
 lint:
 	$(PYTHON) -m ruff check mcplite tests benchmarks examples docs
@@ -62,5 +66,5 @@ release:
 	.ci/release $(PYTHON)
 
 clean:
-	rm -rf build dist *.egg-info docs/_build htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .hypothesis
+	rm -rf build dist *.egg-info docs/_build htmlcov .coverage .coverage.* .mypy_cache .pytest_cache .hypothesis mutants
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -12,7 +12,7 @@ import pytest
 
 import mcplite
 from mcplite.client.oauth import web as web_module
-from mcplite.client.oauth.web import Answer, Web
+from mcplite.client.oauth.web import Answer, Web, is_public
 from mcplite.net.exchange import Stopped
 from mcplite.net.settings import HTTPSettings
 from tests.support.webscript import WebScript
@@ -374,6 +374,34 @@ def test_a_public_server_cannot_send_us_into_a_private_network(resolver, host):
     assert resolver.met == []
     if host.endswith(".example"):
         assert "10.0.0.1" not in str(caught.value)  # the server must not learn what a name means in our network
+
+
+@pytest.mark.parametrize("address", [
+    "8.8.8.8", "2606:4700::1111", "2606:4700::1111%eth0",
+    # IPv6 addresses that stand for an IPv4 address: mapped, NAT64, 6to4, compatible, ISATAP (both forms), Teredo.
+    "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1", "::808:808", "2606:4700::5efe:808:808",
+    "2606:4700::200:5efe:808:808", "2001:0:808:808::f7f7:f7f7",
+])
+def test_addresses_of_the_internet(address):
+    assert is_public(address)
+
+
+@pytest.mark.parametrize("address", [
+    "10.0.0.1", "100.64.0.1", "224.0.0.1", "233.252.0.1", "240.0.0.1", "0.0.0.0", "fe80::1%eth0", "ff0e::1", "fec0::1",
+    "::", "::1", "::2", "::1:0", "::1:808:808", "::ffff:10.0.0.1", "64:ff9b::a00:1", "64:ff9b:1::808:808", "2002:a00:1::1",
+    "::a00:1", "2606:4700::5efe:a00:1", "2606:4700::200:5efe:a00:1", "2001:0:a00:1::f7f7:f7f7", "2001:0:808:808::f5ff:fffe",
+    "host.example", "",
+])
+def test_addresses_within_a_network(address):
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize("address, is_loopback", [
+    ("127.0.0.1", True), ("127.255.0.1", True), ("::1", True), ("::1%lo", True), ("::ffff:127.0.0.1", True),
+    ("::ffff:10.0.0.1", False), ("10.0.0.1", False), ("::2", False),
+])
+def test_addresses_of_this_machine(address, is_loopback):
+    assert web_module._is_loopback_address(address) is is_loopback
 
 
 def test_a_public_server_may_send_us_to_another_public_one(resolver):

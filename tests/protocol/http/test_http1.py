@@ -393,6 +393,13 @@ def test_a_body_that_says_that_it_is_too_long_is_not_read(data):
     assert decode([data]) == ("bad", 413)
 
 
+def test_the_line_of_a_chunk_has_a_limit():
+    # SEC-06
+    line = b"5;x=" + b"y" * (http1._CHUNK_LINE - 4)
+    assert decode([line + b"\r\nhello\r\n0\r\n\r\n"]) == ("body", b"hello", b"")
+    assert decode([line + b"y\r\nhello\r\n0\r\n\r\n"]) == ("bad", 400)
+
+
 def test_a_body_has_a_limited_number_of_chunks(monkeypatch):
     # SEC-09
     monkeypatch.setattr(http1, "_MOST_CHUNKS", 100)

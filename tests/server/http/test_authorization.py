@@ -697,13 +697,33 @@ def test_scopes_supported_can_be_given():
     assert "scopes_supported" not in json.loads(response.content)
 
 
+def test_the_metadata_is_read_by_get_and_head_only():
+    endpoint = make_endpoint(make(described(resource="https://mcp.example/mcp")).runtime, allowed_hosts=["*"])
+
+    def ask(method):
+        return endpoint.handle(HTTPRequest(method, WELL_KNOWN, Headers([("Host", "x")])))
+
+    assert [ask(method).status for method in ("GET", "HEAD", "POST", "DELETE")] == [200, 200, 405, 405]
+    refused = dict(ask("POST").headers)
+    assert refused["Content-Type"] == "text/plain" and refused["Connection"] == "close"
+    assert {"GET", "HEAD"} <= set(refused["Allow"].split(", "))
+
+
+def test_a_server_that_does_not_know_its_url_has_no_metadata():
+    endpoint = make_endpoint(make(described()).runtime)
+    missing = endpoint.handle(HTTPRequest("GET", WELL_KNOWN, Headers([("Host", "localhost:9")])))
+    assert missing.status == 404 and dict(missing.headers)["Content-Type"] == "text/plain"
+    assert b"does not know its URL" in missing.content
+
+
 def test_pages_of_allowed_origins_can_read_the_metadata(host):
     served = host(make(described()), allowed_origins=["https://app.example"])
     page = {"Origin": "https://app.example"}
     reply = served.ask("GET", WELL_KNOWN, headers=page)
     assert reply.headers["access-control-allow-origin"] == "https://app.example"
     asked = {**page, "Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "mcp-protocol-version"}
-    assert served.ask("OPTIONS", WELL_KNOWN, headers=asked).status == 204
+    allowed = served.ask("OPTIONS", WELL_KNOWN, headers=asked)
+    assert allowed.status == 204 and allowed.headers["access-control-allow-origin"] == "https://app.example"
     assert served.ask("OPTIONS", WELL_KNOWN).status == 405
     assert served.ask("GET", WELL_KNOWN, headers={"Origin": "https://evil.example"}).status == 403
 

@@ -95,6 +95,7 @@ def test_foreign_hosts_and_origins_are_refused(given, status):
     ("GET", {**IN_SESSION, "Last-Event-ID": "7"}, "sessions", 400),
     ("GET", {**IN_SESSION, "Last-Event-ID": "1-"}, "sessions", 400),
     ("GET", {**IN_SESSION, "Last-Event-ID": "1-\u0661"}, "sessions", 400),
+    ("GET", {**IN_SESSION, "Last-Event-ID": "1-1000000000000000"}, "sessions", 400),
     ("GET", IN_SESSION, "self-contained", 405), ("GET", IN_SESSION, "stateless", 405),
     ("DELETE", IN_SESSION, "self-contained", 405),
     ("GET", {**IN_SESSION, "MCP-Protocol-Version": NEWEST.name}, "sessions", 405),  # H26-02

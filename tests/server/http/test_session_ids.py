@@ -23,6 +23,16 @@ def test_an_issued_id_is_read_with_any_of_the_keys():
         assert read.revision is revision and read.info.name == "c" and read.capabilities.sampling is not None
 
 
+def test_each_id_is_another():
+    known = ClientDescription(NEWEST_LEGACY)
+    assert session_ids().issue(known, "ada") != session_ids().issue(known, "ada")
+
+
+def test_an_id_is_valid_up_to_its_last_second():
+    id = session_ids().issue(ClientDescription(NEWEST_LEGACY), "ada")
+    assert session_ids(now=100.0).read(id, "ada") is not None and session_ids(now=100.5).read(id, "ada") is None
+
+
 def test_ids_for_others_are_not_valid():
     id = session_ids().issue(ClientDescription(NEWEST_LEGACY), "ada")
     assert session_ids().read(id, "ada") is not None
