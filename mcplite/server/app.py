@@ -97,6 +97,8 @@ class Server:
         ``com.example/charts``; what they add is registered with :meth:`add_method`.
     :param auth: authentication over HTTP: a :class:`BearerAuth`, or only a token verifier, such as
         :class:`StaticTokens`. By default there is none.
+    :param trusted_patterns: matches the regular expressions of its schemas against long texts, even those that a short one
+        could occupy for hours. By default these are matched against twenty characters at most, with a warning.
     :param debug: logs every message, as in :func:`mcplite.connect`.
     :raises RegistrationError: the name is empty, or an option cannot be used.
     """
@@ -111,7 +113,8 @@ class Server:
                  fleet: bool = False, state_keys: Sequence[Union[str, bytes]] = (),
                  state_store: "Optional[StoredState]" = None, era: Optional[str] = None, cache: Optional[CacheHint] = None,
                  cache_lists: Optional[Mapping[str, CacheHint]] = None, extensions: Optional[Dict[str, Any]] = None,
-                 auth: "Union[None, BearerAuth, Verifier]" = None, debug: Union[None, bool, str] = None) -> None:
+                 auth: "Union[None, BearerAuth, Verifier]" = None, trusted_patterns: bool = False,
+                 debug: Union[None, bool, str] = None) -> None:
         check_name("server", name)
         if page_size < 1:
             raise RegistrationError(f"page_size must be at least 1, not {page_size!r}")
@@ -123,6 +126,7 @@ class Server:
         if era not in (None, "legacy", "modern"):
             raise RegistrationError(f"era is 'legacy', 'modern' or None for both, not {era!r}")
         keys = [checked_key(key) for key in state_keys]
+        self._trusted_patterns = trusted_patterns
         #: The registered tools, resources, prompts, completions and methods.
         self.registry = Registry(lambda kind: self.runtime.list_changed(kind))
         described = Description(
@@ -209,7 +213,8 @@ class Server:
                  output_schema: Optional[Dict[str, Any]] = None, structured_output: StructuredOutput = None,
                  annotations: Union[None, ToolAnnotations, Dict[str, Any]] = None,
                  icons: Optional[Sequence[Union[Icon, Dict[str, Any]]]] = None,
-                 meta: Optional[Dict[str, Any]] = None, timeout: Optional[float] = None, scopes: Scopes = ()) -> None:
+                 meta: Optional[Dict[str, Any]] = None, timeout: Optional[float] = None, scopes: Scopes = (),
+                 trusted_patterns: Optional[bool] = None) -> None:
         """Register *function* as a tool.
 
         :param name: by default the function's.
@@ -226,10 +231,12 @@ class Server:
         :param meta: the definition's ``_meta``.
         :param timeout: seconds that one call may run; paused while the tool waits for an answer.
         :param scopes: required of callers over HTTP, in addition to those of every request; not checked on stdio.
+        :param trusted_patterns: as for the server, whose option counts by default.
         :raises RegistrationError: the function cannot be served, or the name is taken.
         """
         compiled = compile_function(function, name=name, description=description, input_schema=input_schema,
-                                    output_schema=output_schema, structured_output=structured_output, kind="tool")
+                                    output_schema=output_schema, structured_output=structured_output, kind="tool",
+                                    trusted_patterns=self._trusted_patterns if trusted_patterns is None else trusted_patterns)
         label = check_name("tool", compiled.name)
         if timeout is not None and timeout <= 0:
             raise RegistrationError(f"tool {label!r}: timeout must be positive, not {timeout!r}")
@@ -283,7 +290,8 @@ class Server:
         :param scopes: required of callers over HTTP to read it, or to be notified of its changes.
         :raises RegistrationError: the URI is not valid or taken, or its variables are not the function's parameters.
         """
-        compiled = compile_function(function, name=name, description=description, kind="resource")
+        compiled = compile_function(function, name=name, description=description, kind="resource",
+                                    trusted_patterns=self._trusted_patterns)
         label = check_name("resource", name or compiled.name)
         what = f"resource {uri!r}"
         scheme, colon, _ = uri.partition(":")
@@ -366,7 +374,8 @@ class Server:
         :param scopes: required of callers over HTTP to get it.
         :raises RegistrationError: the function cannot be served, or the name is taken.
         """
-        compiled = compile_function(function, name=name, description=description, kind="prompt")
+        compiled = compile_function(function, name=name, description=description, kind="prompt",
+                                    trusted_patterns=self._trusted_patterns)
         label = check_name("prompt", compiled.name)
         arguments = [PromptArgument(name=parameter, required=required, description=text)
                      for parameter, required, text in compiled.parameters]
@@ -397,7 +406,7 @@ class Server:
             raise RegistrationError("completion needs prompt='name' or resource='template', not both")
 
         def register(function: F) -> F:
-            compiled = compile_function(function, kind="completion")
+            compiled = compile_function(function, kind="completion", trusted_patterns=self._trusted_patterns)
             if len(compiled.parameters) > 2:
                 raise RegistrationError(f"the completion {compiled.name!r} takes {len(compiled.parameters)} parameters;"
                                         f" it gets the value and, as the second, the other arguments")

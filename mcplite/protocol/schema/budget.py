@@ -4,9 +4,9 @@ A schema of a few hundred bytes can double the work with each level, and an ordi
 made to be slow. A step takes about 15 microseconds.
 """
 
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, List
 
-__all__ = ["Budget", "BudgetExceeded", "check_names", "count_patterns", "counted"]
+__all__ = ["Budget", "BudgetExceeded", "check_names", "counted", "name_patterns"]
 
 _MAX_STEPS = 50_000
 _MAX_LEVELS = 200
@@ -77,32 +77,34 @@ def counted(keyword: str, check: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def count_patterns(schema: Any) -> int:
-    """Return the number of patterns for names in a schema and its subschemas."""
-    count = 0
+def name_patterns(schema: Any) -> List[str]:
+    """Return the patterns for names in a schema and its subschemas."""
+    found: List[str] = []
     waiting = [schema]
     while waiting:
         item = waiting.pop()
         if isinstance(item, dict):
             patterns = item.get("patternProperties")
-            count += len(patterns) if isinstance(patterns, dict) else 0
+            found.extend(patterns if isinstance(patterns, dict) else ())
             waiting.extend(item.values())
         elif isinstance(item, list):
             waiting.extend(item)
-    return count
+    return found
 
 
-def check_names(instance: Any) -> None:
+def check_names(instance: Any, most: int) -> None:
     """Check that all names of members are short enough for patterns.
 
+    :param most: characters that the patterns may be matched against; 256 if they may be more.
     :raises BudgetExceeded: one is too long.
     """
+    most = min(most, _MAX_NAME)
     waiting = [instance]
     while waiting:
         item = waiting.pop()
         if isinstance(item, dict):
-            if any(isinstance(name, str) and len(name) > _MAX_NAME for name in item):
-                raise BudgetExceeded(f"names of more than {_MAX_NAME} characters are not matched against patterns")
+            if any(isinstance(name, str) and len(name) > most for name in item):
+                raise BudgetExceeded(f"names of more than {most} characters are not matched against patterns")
             waiting.extend(item.values())
         elif isinstance(item, list):
             waiting.extend(item)

@@ -12,18 +12,23 @@ import re
 import sys
 from typing import Any, Callable, Dict, List
 
-__all__ = ["MAX_PATTERN", "MAX_SUBJECT", "longest_subject"]
+__all__ = ["MAX_PATTERN", "MAX_SUBJECT", "UNSAFE_SUBJECT", "longest_own_subject", "longest_subject", "unsafe_repeat"]
 
 #: Bytes of an untrusted pattern.
 MAX_PATTERN = 512
 #: Characters of a text that is matched against any pattern.
 MAX_SUBJECT = 8 << 10
-#: Steps of the matcher that take a tenth of a second, or a few.
-_STEPS = 2 * 10**7
+#: Characters of a text that is matched against a pattern of the server's author which is not safe. With each character
+#: the time may double, so that thirty take minutes.
+UNSAFE_SUBJECT = 20
+#: Steps of the matcher that take a tenth of a second at most: some ten nanoseconds each, and twice that on a busy machine.
+_STEPS = 4 * 10**6
 #: A pattern that only shorter texts may be matched against is useless.
 _MIN_SUBJECT = 100
 #: A choice of more repeats than this counts as one without a bound.
 _MANY = 64
+#: A repeat of more has no bound.
+_MAX_TIMES = 2 ** 31
 
 # Sets of characters are integers with one bit for each of the first 256 characters, and for all others
 # one bit for each kind: digits, letters, blanks, the rest.
@@ -35,30 +40,58 @@ _EMPTY = 1 << 260
 
 
 class _Dangerous(Exception):
-    """The pattern has a choice within a repeat, or something that cannot be judged."""
+    """The pattern has a choice within a repeat, or something that cannot be judged; the text says what."""
+
+
+def longest_own_subject(pattern: str) -> int:
+    """Return the same for a pattern of the server's own author: never 0, since the author wants it to be used."""
+    return longest_subject(pattern) or UNSAFE_SUBJECT
+
+
+def unsafe_repeat(pattern: str) -> str:
+    """Return what makes a pattern unsafe, for its author; empty if it is safe."""
+    if longest_subject(pattern):
+        return ""
+    try:
+        return _judged(pattern) or "its repeats overlap too often"
+    except (re.error, RecursionError, OverflowError, AttributeError, ImportError, Warning):
+        return "it cannot be judged"
 
 
 def longest_subject(pattern: str) -> int:
-    """Return the length of a text that is matched in a fraction of a second; 0 if there is none.
-
-    :param pattern: a pattern that ``re`` can compile.
-    """
+    """Return the length of a text that is matched in a fraction of a second; 0 if there is none, or it is no pattern."""
     if len(pattern.encode("utf-8", "replace")) > MAX_PATTERN:
         return 0
     judge = _Judge()
     try:
-        parser = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
-        tree = parser.parse(pattern)
-        if tree.state.flags & ~re.UNICODE:  # (?i) and the like
-            return 0
-        judge.sequence(tree, 0, False)
-    except (_Dangerous, RecursionError, OverflowError, AttributeError, ImportError):
+        anchored = _read(pattern, judge)
+    except (_Dangerous, re.error, RecursionError, OverflowError, AttributeError, ImportError, Warning):
         return 0
-    anchored = len(tree) > 0 and str(tree[0][1]).startswith("AT_BEGINNING")
     # Without an anchor the match is tried at each character, and what repeats may go to the end each time.
     power = judge.power + (1 if anchored or not judge.endless else 2)
     longest = min(MAX_SUBJECT, int((_STEPS / judge.factor) ** (1 / power) + 0.001))
     return longest if longest >= _MIN_SUBJECT else 0
+
+
+def _judged(pattern: str) -> str:
+    try:
+        _read(pattern, _Judge())
+        return "" if len(pattern.encode("utf-8", "replace")) <= MAX_PATTERN else f"it has more than {MAX_PATTERN} bytes"
+    except _Dangerous as error:
+        return str(error) or "it has a part that cannot be judged"
+
+
+def _read(pattern: str, judge: "_Judge") -> bool:
+    """Judge a pattern; return whether it matches only at the beginning.
+
+    :raises _Dangerous: it is not safe.
+    """
+    parser = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
+    tree = parser.parse(pattern)
+    if tree.state.flags & ~re.UNICODE:
+        raise _Dangerous("it has flags, such as (?i)")
+    judge.sequence(tree, 0, False)
+    return len(tree) > 0 and str(tree[0][1]).startswith("AT_BEGINNING")
 
 
 class _Judge:
@@ -84,9 +117,9 @@ class _Judge:
             first = _first(kind, value)
             follow = first & ~_EMPTY | (follow if first & _EMPTY else 0)
 
-    def _open(self, ways: int, repeated: bool) -> None:
+    def _open(self, ways: int, repeated: bool, what: str) -> None:
         if repeated:
-            raise _Dangerous
+            raise _Dangerous(f"within something that repeats, {what}")
         if ways > _MANY:
             self.power += 1
         else:
@@ -99,10 +132,11 @@ class _Judge:
         low, high, body = value[0], int(value[1]), value[2]
         first = _first_of(body)
         self.endless = self.endless or high > _MANY
+        times = f"{{{low},{high if high <= _MAX_TIMES else ''}}}"
         if high > 1 and first & _EMPTY:
-            raise _Dangerous
+            raise _Dangerous(f"what repeats {times} times may be empty")
         if low != high and first & follow:
-            self._open(high - low + 1, repeated)
+            self._open(high - low + 1, repeated, f"a repeat of {times} times overlaps with what may follow it")
         self.sequence(body, follow | (first if high > 1 else 0), repeated or high > 1)
 
     def _branch(self, value: Any, follow: int, repeated: bool) -> None:
@@ -116,7 +150,7 @@ class _Judge:
             seen |= first
             self.sequence(branch, follow, repeated)
         if overlap:
-            self._open(len(value[1]), repeated)
+            self._open(len(value[1]), repeated, f"{len(value[1])} alternatives begin alike")
 
     def _group(self, value: Any, follow: int, repeated: bool) -> None:
         _, add, drop, body = value
@@ -129,7 +163,7 @@ class _Judge:
 
     def _look(self, value: Any, follow: int, repeated: bool) -> None:
         # It reads on from wherever it stands, and is read again with each way to get there.
-        self._open(_MANY + 1, repeated)
+        self._open(_MANY + 1, repeated, "it looks ahead or back")
         self.sequence(value[1], 0, repeated)
 
 

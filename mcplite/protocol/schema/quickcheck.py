@@ -7,7 +7,7 @@ the keywords of ordinary argument schemas and says None whenever a schema says m
 import re
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from .quickkeywords import JSON, KEYWORDS, Part, TooMuch, anything, ask
+from .quickkeywords import JSON, KEYWORDS, MATCHED_SUBJECT, Part, TooMuch, anything, ask
 
 __all__ = ["Check", "compile_check"]
 
@@ -25,14 +25,15 @@ _MAX_DEPTH = 20
 _MAX_STEPS = 3_000_000
 
 
-def compile_check(schema: Any, *, draft7: bool = False, patterns: bool = True) -> Check:
+def compile_check(schema: Any, *, draft7: bool = False, longest: Optional[Callable[[str], int]] = None) -> Check:
     """Return the check of a schema.
 
     :param draft7: whether keywords beside a ``$ref`` are ignored.
-    :param patterns: False for patterns of an untrusted author, which are left to jsonschema's side.
+    :param longest: returns the characters of a text that a pattern may be matched against. A pattern for shorter texts than
+        are matched here is left to jsonschema's side; None leaves none.
     """
     try:
-        part = _Compiler(schema, draft7, patterns).part(schema, 0)
+        part = _Compiler(schema, draft7, longest).part(schema, 0)
     except RecursionError:
         return lambda value: None
 
@@ -52,10 +53,10 @@ def compile_check(schema: Any, *, draft7: bool = False, patterns: bool = True) -
 class _Compiler:
     """The state that the parts of one schema share while they are compiled."""
 
-    def __init__(self, root: Any, draft7: bool, patterns: bool) -> None:
+    def __init__(self, root: Any, draft7: bool, longest: Optional[Callable[[str], int]]) -> None:
         self.root = root
         self.draft7 = draft7
-        self.patterns = patterns
+        self.longest = longest
         #: The parts that references name; None while one of them is compiled, which may refer to itself.
         self.named: Dict[str, Optional[Part]] = {}
 
@@ -89,7 +90,8 @@ class _Compiler:
             return self._items(argument, depth)
         if keyword == "anyOf":
             return self._any_of(argument, depth)
-        if keyword == "pattern" and not self.patterns:
+        if keyword == "pattern" and self.longest is not None and isinstance(argument, str) and (
+                self.longest(argument) < MATCHED_SUBJECT):
             return ask
         make = KEYWORDS.get(keyword)
         return ask if make is None else make(argument)

@@ -3,13 +3,13 @@
 import re
 from typing import Any, Callable, Dict, FrozenSet, List, Optional
 
-__all__ = ["JSON", "KEYWORDS", "Part", "TooMuch", "anything", "ask"]
+__all__ = ["JSON", "KEYWORDS", "MATCHED_SUBJECT", "Part", "TooMuch", "anything", "ask"]
 
 #: The check of a part of a schema: True (valid), False (invalid) or None (ask jsonschema). The list's only
 #: item is how many steps may still be taken.
 Part = Callable[[Any, List[int]], Optional[bool]]
 #: Longer texts are not matched here: jsonschema's side counts what that costs (SEC-78).
-_MAX_SUBJECT = 256
+MATCHED_SUBJECT = 256
 #: Larger integers can be made to have the same hash, so they are not put into sets.
 _SMALL = 1 << 60
 
@@ -156,7 +156,7 @@ def _pattern(argument: Any) -> Part:
     def check(value: Any, left: List[int]) -> Optional[bool]:
         if type(value) is not str:
             return True if type(value) in JSON else None
-        return search(value) is not None if len(value) <= _MAX_SUBJECT else None
+        return search(value) is not None if len(value) <= MATCHED_SUBJECT else None
 
     return check
 

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 from ...errors import RegistrationError
 from .patterns import longest_subject
 
-__all__ = ["ForeignSchema", "check_rules", "is_draft7"]
+__all__ = ["ForeignSchema", "check_rules", "is_draft7", "patterns_in"]
 
 
 class ForeignSchema(RegistrationError):
@@ -205,6 +205,21 @@ class _Rules:
         if not safe:
             raise self._refuse(f"the pattern {pattern[:100]!r} is too long, or could be matched for hours: something that"
                                f" repeats overlaps with what it contains or what follows")
+
+
+def patterns_in(schema: Any) -> List[str]:
+    """Return the patterns in a schema and its subschemas, for texts and for names."""
+    found: List[str] = []
+    waiting = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            if isinstance(node.get("pattern"), str):
+                found.append(node["pattern"])
+            if isinstance(node.get("patternProperties"), dict):
+                found.extend(node["patternProperties"])
+            waiting.extend(_below(node))
+    return found
 
 
 def _below(node: Dict[str, Any]) -> Iterator[Any]:

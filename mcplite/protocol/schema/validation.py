@@ -6,13 +6,13 @@ names none (JSCH-01), and draft-07; any other is refused (JSCH-04). ``format`` i
 
 import json
 import re
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ...errors import RegistrationError
-from .budget import Budget, BudgetExceeded, check_names, count_patterns, counted
-from .patterns import MAX_SUBJECT, longest_subject
+from .budget import Budget, BudgetExceeded, check_names, counted, name_patterns
+from .patterns import MAX_SUBJECT, longest_own_subject, longest_subject, unsafe_repeat
 from .quickcheck import Check, compile_check
-from .rules import check_rules, is_draft7
+from .rules import check_rules, is_draft7, patterns_in
 
 __all__ = ["Validator", "check_schema"]
 
@@ -44,17 +44,26 @@ class Validator:
     """One schema, compiled on first use; any number of threads may use it at once.
 
     :param schema: a JSON Schema that :func:`check_schema` has accepted.
-    :param trusted: False for a peer's schema: its patterns are then matched only against texts so short
-        that each takes a fraction of a second (SEC-78).
+    :param trusted: False for a peer's schema. Patterns are matched only against texts so short that each takes a fraction of
+        a second (SEC-78). Where an author of this side has one that is not safe, these are twenty characters.
     """
 
     def __init__(self, schema: Dict[str, Any], *, trusted: bool = True) -> None:
         self._schema = schema
-        self._trusted = trusted
+        self._longest: Callable[[str], int] = longest_own_subject if trusted else longest_subject
         # Both are made on first use, perhaps by two threads at once; either result may stay.
         self._quick: Optional[Check] = None
         self._full: Optional[_Engine] = None
-        self._patterns = 0
+        self._names: List[str] = []
+
+    def unsafe_patterns(self) -> List[Tuple[str, str]]:
+        """Return the patterns that a text of some thirty characters could occupy for minutes, each with the reason."""
+        judged = ((pattern, unsafe_repeat(pattern)) for pattern in patterns_in(self._schema))
+        return [(pattern, reason) for pattern, reason in judged if reason]
+
+    def trust_patterns(self) -> None:
+        """Match all patterns against long texts; called before the first use."""
+        self._longest = _any_length
 
     def is_valid(self, instance: Any) -> bool:
         """Whether *instance* is valid; False if its validation was stopped."""
@@ -73,18 +82,18 @@ class Validator:
 
     def _verdict(self, instance: Any) -> Optional[bool]:
         if self._quick is None:
-            self._quick = compile_check(self._schema, draft7=is_draft7(self._schema), patterns=self._trusted)
+            self._quick = compile_check(self._schema, draft7=is_draft7(self._schema), longest=self._longest)
         return self._quick(instance)
 
     def _slow(self, instance: Any, name: str) -> List[str]:
         if self._full is None:
-            self._patterns = count_patterns(self._schema)
-            self._full = _Engine(self._schema, is_draft7(self._schema), _bounded(self._trusted))
+            self._names = name_patterns(self._schema)
+            self._full = _Engine(self._schema, is_draft7(self._schema), _bounded(self._longest))
         found: List[str] = []
         try:
-            if self._patterns:
-                check_names(instance)
-            for error in self._full.errors(instance, Budget(self._patterns)):
+            if self._names:
+                check_names(instance, min(map(self._longest, self._names)))
+            for error in self._full.errors(instance, Budget(len(self._names))):
                 found.append(_sentence(error, name))
                 if len(found) == _MAX_PROBLEMS:
                     break
@@ -180,11 +189,15 @@ def _unformatted(keywords: Dict[str, Any]) -> Dict[str, Any]:
     return {keyword: check for keyword, check in keywords.items() if keyword != "format"}
 
 
-def _bounded(trusted: bool) -> Callable[[Dict[str, Any]], Dict[str, Any]]:
+def _any_length(pattern: str) -> int:
+    return MAX_SUBJECT
+
+
+def _bounded(longest: Callable[[str], int]) -> Callable[[Dict[str, Any]], Dict[str, Any]]:
     """Return the keywords' functions, which count steps and bound patterns."""
 
     def change(keywords: Dict[str, Any]) -> Dict[str, Any]:
-        keywords = {**_unformatted(keywords), "pattern": _pattern(trusted)}
+        keywords = {**_unformatted(keywords), "pattern": _pattern(longest)}
         return {keyword: counted(keyword, check) for keyword, check in keywords.items()}
 
     return change
@@ -221,15 +234,15 @@ def _normal(value: Any) -> Any:
     return value
 
 
-def _pattern(trusted: bool) -> Callable[..., Any]:
-    longest: Dict[str, int] = {}
+def _pattern(longest: Callable[[str], int]) -> Callable[..., Any]:
+    known: Dict[str, int] = {}
 
     def check(validator: Any, argument: str, instance: Any, schema: Any) -> Iterator[Any]:
         if not isinstance(instance, str):
             return
-        size = longest.get(argument)
+        size = known.get(argument)
         if size is None:
-            size = longest[argument] = MAX_SUBJECT if trusted else longest_subject(argument)
+            size = known[argument] = longest(argument)
         if len(instance) > size:
             yield _error(f"a text of {len(instance)} characters is not matched against {_cut(repr(argument), 100)};"
                          f" at most {size} are")

@@ -7,11 +7,13 @@ request then uses :meth:`Function.bind` and calls ``Function.function``.
 import collections.abc
 import dataclasses
 import inspect
+import logging
 import typing
 from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from ...errors import RegistrationError
 from ...protocol.jsonio import load
+from ...protocol.schema.patterns import UNSAFE_SUBJECT
 from ...protocol.schema.validation import Validator, check_schema
 from .docstrings import Documentation, parse
 from .members import NOTHING
@@ -22,6 +24,7 @@ from .signature import MISSING, Parameter, Signature, inner_of, is_plain, name_o
 
 __all__ = ["BadArguments", "Function", "compile_function", "textual"]
 
+_log = logging.getLogger(__name__)
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -251,7 +254,8 @@ def _unknown(name: str, known: List[str]) -> str:
 
 def compile_function(function: Callable[..., Any], *, name: Optional[str] = None, description: Optional[str] = None,
                      input_schema: Optional[Dict[str, Any]] = None, output_schema: Optional[Dict[str, Any]] = None,
-                     structured_output: StructuredOutput = None, kind: str = "tool") -> Function:
+                     structured_output: StructuredOutput = None, kind: str = "tool",
+                     trusted_patterns: bool = False) -> Function:
     """Return the compiled form of a handler.
 
     With *input_schema* the arguments are checked against it and passed by name, unconverted. A function whose only
@@ -260,6 +264,7 @@ def compile_function(function: Callable[..., Any], *, name: Optional[str] = None
 
     :param kind: "tool", "prompt", "resource" or "completion"; arguments of prompts and resources are strings, which
         are converted to the annotated type.
+    :param trusted_patterns: whether its regular expressions are matched against long texts, although some are not safe.
     :raises RegistrationError: the function cannot be served; the text names the parameter, the reason and the fix.
     """
     if isinstance(function, staticmethod):
@@ -273,11 +278,25 @@ def compile_function(function: Callable[..., Any], *, name: Optional[str] = None
     where = f"{kind} {label!r}"
     refuse_async(function, where)
     signature = read_signature(function, where)
-    plan = _plan(signature, Schemas(where), kind, raw=input_schema is not None)
+    schemas = Schemas(where)
+    plan = _plan(signature, schemas, kind, raw=input_schema is not None)
     given = None if input_schema is None else _given_schema(plan, signature, input_schema, where)
     output = (compile_output(signature.returns, output_schema, structured_output, where) if kind == "tool"
               else Output())
+    for validator in (*schemas.validators, None if given is None else given.validator, output.validator):
+        if validator is not None:
+            _judge_patterns(validator, where, trusted_patterns)
     return Function(function, label, description, plan, given, output)
+
+
+def _judge_patterns(validator: Validator, where: str, trusted: bool) -> None:
+    if trusted:
+        validator.trust_patterns()
+        return
+    for pattern, reason in validator.unsafe_patterns():
+        _log.warning("%s: the pattern %.200r could be matched for hours, since %s; so it is matched against at most %d"
+                     " characters. Write it so that the next character decides each choice, or say trusted_patterns=True",
+                     where, pattern, reason, UNSAFE_SUBJECT)
 
 
 def _is_context(annotation: Any) -> bool:

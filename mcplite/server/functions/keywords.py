@@ -2,7 +2,7 @@
 
 import math
 import re
-from typing import Any, Callable, Dict, Mapping
+from typing import Any, Callable, Dict, List, Mapping
 
 from ...errors import RegistrationError
 from ...protocol.jsonio import encode_json
@@ -50,10 +50,11 @@ _COMMON: Dict[str, "tuple[Callable[[Any], bool], str]"] = {
 }
 
 
-def add_keywords(node: Node, given: Mapping[str, Any], what: str) -> Node:
+def add_keywords(node: Node, given: Mapping[str, Any], what: str, validators: List[Validator]) -> Node:
     """Return *node* with the keywords of one dict in ``Annotated`` added.
 
     :param what: how errors call the annotation, such as "tool 'add': parameter 'a'".
+    :param validators: gets the validator of the keywords, if they need one.
     :raises RegistrationError: the keywords are not JSON, not valid JSON Schema, or refer to other schemas.
     """
     try:
@@ -69,7 +70,9 @@ def add_keywords(node: Node, given: Mapping[str, Any], what: str) -> Node:
     if not limits:
         return Node({**node.schema, **notes}, node.convert)
     _check(limits, what)
-    return Node({**_joined(node.schema, limits), **notes}, _checked(node.convert, limits))
+    validator = Validator(limits)
+    validators.append(validator)
+    return Node({**_joined(node.schema, limits), **notes}, _checked(node.convert, validator))
 
 
 def _check(limits: Dict[str, Any], what: str) -> None:
@@ -89,9 +92,7 @@ def _joined(schema: Dict[str, Any], limits: Dict[str, Any]) -> Dict[str, Any]:
     return {**schema, "allOf": [*schema.get("allOf", ()), limits]}
 
 
-def _checked(convert: Callable[[Any], Any], limits: Dict[str, Any]) -> Callable[[Any], Any]:
-    validator = Validator(limits)
-
+def _checked(convert: Callable[[Any], Any], validator: Validator) -> Callable[[Any], Any]:
     def checked(value: Any) -> Any:
         result = convert(value)
         problems = validator.problems(value)

@@ -40,7 +40,8 @@ class Output:
         self.off = off
         self.exact = exact
         self.bare = bare
-        self._validator = None if schema is None else Validator(schema)
+        #: Checks what a handler returns; None if no schema is declared.
+        self.validator = None if schema is None else Validator(schema)
 
     def schema_for(self, revision: Revision) -> Optional[Dict[str, Any]]:
         """Return the schema to declare in a revision."""
@@ -59,7 +60,7 @@ class Output:
 
     def problems(self, structured: Any) -> List[str]:
         """Return what is wrong with a structured result under the declared schema, one sentence each."""
-        return [] if self._validator is None else self._validator.problems(structured)
+        return [] if self.validator is None else self.validator.problems(structured)
 
 
 def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured: StructuredOutput, where: str) -> Output:

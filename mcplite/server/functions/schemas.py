@@ -67,6 +67,8 @@ class Schemas:
         self._where = where
         self._returned = returned
         self.definitions: Dict[str, Any] = {}
+        #: Of the keywords in ``Annotated``.
+        self.validators: List[Validator] = []
         #: The classes and aliases that are being compiled, each with its name in ``definitions`` if it is recursive.
         self._open: Dict[Any, str] = {}
         self._recursive: Dict[Any, str] = {}
@@ -123,7 +125,7 @@ class Schemas:
             if isinstance(extra, str):
                 node = Node({**node.schema, "description": extra}, node.convert)
             elif isinstance(extra, Mapping):
-                node = add_keywords(node, extra, self._place(name))
+                node = add_keywords(node, extra, self._place(name), self.validators)
         return node
 
     def _alias(self, alias: Any, name: str) -> Node:

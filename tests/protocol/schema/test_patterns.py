@@ -34,12 +34,12 @@ def test_exponential_patterns_are_refused_for_any_text(pattern):
 
 @pytest.mark.parametrize("pattern, longest", [
     # It is tried at each character, or each of its ends is.
-    ("[a-z]+", 4472), (r"\s+$", 4472), (r"(\w+\s)*-", 4472), (r"^[^@]+@[^@]+\.[^@]+$", 4472),
-    ("^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", 4472),
+    ("[a-z]+", 2000), (r"\s+$", 2000), (r"(\w+\s)*-", 2000), (r"^[^@]+@[^@]+\.[^@]+$", 2000),
+    ("^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", 2000),
     # Both, or two of its choices overlap.
-    (".*foo.*", 271), ("a*a*b", 271), ("^.*foo.*bar.*$", 271), (r"^(?=.*\d).{8,}$", 271), ("^(?![a-z]*x)[a-z]+$", 271),
-    ("^(?!admin)[a-z]+$", 4472),
-    ("(ab|[a-c]c)+?", 0), ("(ab|[a-c]c)x*", 3162), ("a{1,3}ax*", 2581),
+    (".*foo.*", 158), ("a*a*b", 158), ("^.*foo.*bar.*$", 158), (r"^(?=.*\d).{8,}$", 158), ("^(?![a-z]*x)[a-z]+$", 158),
+    ("^(?!admin)[a-z]+$", 2000),
+    ("(ab|[a-c]c)+?", 0), ("(ab|[a-c]c)x*", 1414), ("a{1,3}ax*", 1154),
 ])
 def test_choices_that_overlap_make_texts_shorter(pattern, longest):
     assert longest_subject(pattern) == longest

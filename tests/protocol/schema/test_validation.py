@@ -249,14 +249,39 @@ def test_long_texts_are_not_matched():
 def test_a_stranger_s_patterns_get_shorter_texts():
     schema = {"pattern": ".*foo.*"}
     check_schema(schema, what="it", trusted=False)
-    assert Validator(schema, trusted=False).problems("x" * 100 + "foo") == []
-    assert Validator(schema).problems("x" * 1000 + "foo") == []
-    [problem] = Validator(schema, trusted=False).problems("x" * 1000 + "foo")
-    assert "a text of 1003 characters is not matched against '.*foo.*'; at most 271 are" in problem
+    for validator in (Validator(schema, trusted=False), Validator(schema)):
+        assert validator.problems("x" * 100 + "foo") == []
+        [problem] = validator.problems("x" * 1000 + "foo")
+        assert "a text of 1003 characters is not matched against '.*foo.*'; at most 158 are" in problem
+    trusting = Validator(schema)
+    trusting.trust_patterns()
+    assert trusting.problems("x" * 1000 + "foo") == []
+
+
+def test_a_pattern_of_our_own_that_is_not_safe_gets_short_texts():
+    schema = {"properties": {"a": {"items": {"pattern": "^(a+)+$"}}, "pattern": {"pattern": "^b+$"}},
+              "patternProperties": {"^(x|xx)+y": {}}}
+    own = Validator(schema)
+    assert [pattern for pattern, _ in own.unsafe_patterns()] == ["^(x|xx)+y", "^(a+)+$"]
+    assert all("repeats" in reason for _, reason in own.unsafe_patterns())
+    assert own.problems({"a": ["aaa"]}) == []
+    assert "at most 20 are" in own.problems({"a": ["a" * 40 + "b"]})[0]
+    assert own.problems({"x" * 40: 1}) == ["names of more than 20 characters are not matched against patterns"]
+
+
+@pytest.mark.parametrize("pattern, reason", [
+    ("^(a+)+$", "within something that repeats, a repeat of {1,} times overlaps"), ("(ab|[a-c]c)*d", "2 alternatives begin alike"),
+    ("(a?)*", "what repeats {0,} times may be empty"), ("(?i)a", "flags"), (r"(.)\1", "cannot be judged"),
+    ("x" * 600, "more than 512 bytes"), ("a*a*a*a*", "overlap too often")])
+def test_the_author_of_an_unsafe_pattern_reads_why(pattern, reason):
+    [(found, why)] = Validator({"pattern": pattern}).unsafe_patterns()
+    assert found == pattern and reason in why
 
 
 def test_matching_many_long_texts_is_stopped():
-    found = Validator({"items": {"pattern": "a+b|a"}}).problems(["a" * 8000] * 100)
+    validator = Validator({"items": {"pattern": "a+b|a"}})
+    validator.trust_patterns()
+    found = validator.problems(["a" * 8000] * 100)
     assert found == ["validation was stopped after 50000 steps: the schema or the value is too complex"]
 
 
