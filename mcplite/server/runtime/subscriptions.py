@@ -7,7 +7,7 @@ import logging
 import threading
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from ...errors import SERVER_BUSY, InvalidParams, MCPError, RemoteError
+from ...errors import InvalidParams, MCPError
 from ...protocol.envelope import SUBSCRIPTION
 from ...protocol.jsonio import memory_size
 from ...protocol.methods import LIST_CHANGES, RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED
@@ -17,6 +17,7 @@ from ...rpc.incoming import Incoming
 from ..catalog.catalog import Catalog
 from ..catalog.targets import MOST_URIS
 from ..limits import Limits
+from ..shares import Shares
 
 __all__ = ["ListenRequests"]
 
@@ -105,6 +106,7 @@ class ListenRequests:
         #: Guards ``_requests``; held for dictionary operations only.
         self._lock = new_lock()
         self._requests: Dict[_ListenRequest, None] = {}
+        self._shares: Shares[_ListenRequest] = Shares(limits.streams)
 
     def __len__(self) -> int:
         return len(self._requests)
@@ -112,17 +114,15 @@ class ListenRequests:
     def open(self, incoming: Incoming, revision: Revision) -> None:
         """Let a request listen until it is cancelled, or ended from here; returns at once.
 
+        If too many are open, the oldest of the sender with the most ends.
+
         :raises InvalidParams: its filter cannot be read.
-        :raises RemoteError: too many are open already.
         """
         honoured = self._honoured(incoming.params.get("notifications"))
         request = _ListenRequest(incoming, revision, honoured, self._spawn)
         with self._lock:
-            full = len(self._requests) >= self._limits.streams
-            if not full:
-                self._requests[request] = None
-        if full:
-            raise RemoteError("Server busy: too many clients listen; try again later", code=SERVER_BUSY)
+            self._requests[request] = None
+        self._end(self._shares.add(request, incoming.sender) or [], "the server needed the room for another client")
         if incoming.outlet is not None:
             incoming.outlet.handler_started()
         incoming.params = {}  # the filter is read, and the request is in progress for as long as the client likes
@@ -157,6 +157,7 @@ class ListenRequests:
     def _cancelled(self, request: _ListenRequest) -> None:
         with self._lock:
             self._requests.pop(request, None)
+        self._shares.remove(request)
         request.incoming.respond({})  # it was cancelled, so nothing is sent; the peer only forgets the request
 
     def publish(self, method: str, uri: Optional[str] = None) -> None:
@@ -177,14 +178,22 @@ class ListenRequests:
         with self._lock:
             ending: List[_ListenRequest] = [request for request in self._requests if request.incoming.peer is peer
                                             and facts in (None, request.incoming.facts)]
-            for request in ending:
-                del self._requests[request]
+        self._end(ending, "the server is stopping")
+
+    def _end(self, ending: List[_ListenRequest], why: str) -> None:
         for request in ending:
             incoming = request.incoming
+            peer: Any = incoming.peer
+            with self._lock:
+                open = request in self._requests
+                self._requests.pop(request, None)
+            if not open:
+                continue  # it was cancelled at this moment
+            self._shares.remove(request)
             incoming.respond(self._catalog.stamp({"_meta": {SUBSCRIPTION: incoming.id}}, request.revision))
             if incoming.outlet is None:
                 # On a pipe the specification wants both; the result first, for clients that drop what is cancelled (SUBS-12).
                 try:
-                    peer.notify("notifications/cancelled", {"requestId": incoming.id, "reason": "the server is stopping"})
+                    peer.notify("notifications/cancelled", {"requestId": incoming.id, "reason": why})
                 except MCPError as error:
                     _log.debug("the end of a subscription was not sent: %s", error)

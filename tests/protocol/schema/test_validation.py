@@ -270,7 +270,8 @@ def test_a_pattern_of_our_own_that_is_not_safe_gets_short_texts():
 
 
 @pytest.mark.parametrize("pattern, reason", [
-    ("^(a+)+$", "within something that repeats, a repeat of {1,} times overlaps"), ("(ab|[a-c]c)*d", "2 alternatives begin alike"),
+    ("^(a+)+$", "within something that repeats, a repeat of {1,} times overlaps"),
+    ("(ab|[a-c]c)*d", "2 alternatives begin alike"),
     ("(a?)*", "what repeats {0,} times may be empty"), ("(?i)a", "flags"), (r"(.)\1", "cannot be judged"),
     ("x" * 600, "more than 512 bytes"), ("a*a*a*a*", "overlap too often")])
 def test_the_author_of_an_unsafe_pattern_reads_why(pattern, reason):

@@ -7,7 +7,6 @@ import threading
 import pytest
 
 import mcplite
-from mcplite.errors import SERVER_BUSY
 from tests.support.stateless import PREFIX, Web, message
 
 LIMIT = 30
@@ -30,8 +29,8 @@ def listen(filter, id=1):
 class Stream:
     """What one listener over HTTP gets, read on a thread as a host would read it."""
 
-    def __init__(self, web, filter, id=1):
-        self.response = web.respond(listen(filter, id))
+    def __init__(self, web, filter, id=1, principal=None):
+        self.response = web.respond(listen(filter, id), principal)
         self.messages = queue.Queue()
         self._thread = threading.Thread(target=self._read, daemon=True)
         if self.response.streaming:
@@ -160,17 +159,17 @@ def test_an_empty_filter_is_valid(web):
     stream.leave()
 
 
-def test_the_limit_of_listen_requests():
-    web = Web(make(limits=mcplite.Limits(streams=2)))
-    streams = [Stream(web, ALL, id) for id in (1, 2)]
-    refused = web.respond(listen(ALL, 3))
-    assert refused.status == 503 and json.loads(refused.content)["error"]["code"] == SERVER_BUSY
-    streams[0].get()
-    streams[0].leave()
-    third = Stream(web, ALL, 3)
-    assert third.get()["method"] == "notifications/subscriptions/acknowledged"
-    for stream in (streams[1], third):
+def test_above_the_limit_of_listen_requests_the_oldest_of_the_sender_with_the_most_ends():
+    web = Web(make(limits=mcplite.Limits(streams=3)))
+    other = Stream(web, ALL, 1, principal=mcplite.Principal("ada"))
+    streams = [Stream(web, ALL, id) for id in (2, 3, 4)]
+    assert [streams[0].get()["method"], streams[0].get()["id"], streams[0].get()] == [
+        "notifications/subscriptions/acknowledged", 2, None]
+    assert len(web.mcp.runtime.subscriptions) == 3
+    for stream in (other, *streams[1:]):
+        assert stream.get()["method"] == "notifications/subscriptions/acknowledged"
         stream.leave()
+    assert len(web.mcp.runtime.subscriptions) == 0
     web.close()
 
 
