@@ -5,9 +5,11 @@ A client with ``ping_interval`` starts one; it ends with the client.
 
 import logging
 import threading
-from typing import Callable
+from typing import Callable, Optional
 
 from ..errors import ConnectionClosed, MCPError, RemoteError, RequestTimeout
+from ..rpc.threads import start_thread
+from ..rpc.tracing import FaultLog
 
 __all__ = ["KeepAlive"]
 
@@ -35,17 +37,29 @@ class KeepAlive:
         self._interval = interval
         self._timeout = timeout
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="mcplite keep-alive", daemon=True)
+        self._thread: Optional[threading.Thread] = None
+        self._faults = FaultLog(_log, self._stop.wait)
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the thread.
+
+        :raises TransportError: the system has no thread for it.
+        """
+        self._thread = start_thread(self._run, "mcplite keep-alive")
 
     def stop(self) -> None:
         """End the thread."""
         self._stop.set()
 
     def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._ping_while_idle()
+                return
+            except Exception:
+                self._faults.survive("a ping could not be sent")
+
+    def _ping_while_idle(self) -> None:
         received = self._received()
         while not self._stop.wait(self._interval):
             now = self._received()

@@ -326,9 +326,11 @@ class Peer(Caller, MessageSink):
         if not self._channel.interruptible:
             # Only its end wakes the reading thread there, so waiting for that thread first would be in vain.
             self._channel.close()
-        if not self._reading.stop(timeout) and self._channel.interruptible:
-            _log.warning("the reading thread of %s did not stop within %g s", self.name, timeout)
-        self._channel.close()
+        try:
+            if not self._reading.stop(timeout) and self._channel.interruptible:
+                _log.warning("the reading thread of %s did not stop within %g s", self.name, timeout)
+        finally:
+            self._channel.close()
 
     def _let_go(self, owner: int) -> None:
         # In a forked process: the other side must not notice it, and no call may wait for an answer that comes elsewhere.

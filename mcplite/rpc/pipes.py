@@ -17,12 +17,13 @@ A socket object keeps the rule by itself but for an instant inside its calls: it
 
 import copy
 import errno
+import logging
 import os
 import select
 import time
 from typing import List, Optional
 
-from ..errors import ConnectionClosed, ProtocolError, RequestTimeout
+from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError
 from ..protocol.framing import LineBuffer
 from .deadline import Deadline
 from .forks import foreign_error, new_lock, new_rlock, on_fork, release
@@ -30,6 +31,7 @@ from .interfaces import Channel
 
 __all__ = ["PipeChannel"]
 
+_log = logging.getLogger(__name__)
 #: Bytes to read at once: a pipe holds 64 KiB, and a larger buffer only costs more to allocate.
 _CHUNK_BYTES = 65536
 #: Seconds after which a writer that waits for a full pipe checks whether the channel was closed.
@@ -38,6 +40,8 @@ _SLICE_SECONDS = 0.2
 _PASSING = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.ENOBUFS})
 _MOST_PASSING = 20
 _PASSING_SECONDS = 0.05
+#: Attempts to wake a reader; a second one is only made after a fault of the system.
+_WAKE_ATTEMPTS = 3
 
 
 class PipeChannel(Channel):
@@ -48,6 +52,7 @@ class PipeChannel(Channel):
     :param name: how errors name the peer.
     :param line_limit: bytes that one incoming message may have.
     :param watch_fd: becomes readable when the other process ends (a pidfd); None for none.
+    :raises TransportError: the system has no descriptors for it; those that were given stay open.
     """
 
     def __init__(self, read_fd: int, write_fd: int, *, name: str, line_limit: int,
@@ -72,20 +77,32 @@ class PipeChannel(Channel):
         self._unsent = b""
         self._poll: "Optional[select.poll]" = None
         if hasattr(select, "poll"):
-            self.interruptible = True
-            self._wake_read, self._wake_write = os.pipe()
+            self._make_interruptible(read_fd, watch_fd)
+        #: The error for every use in a forked process; None in the process that has the descriptors.
+        self._foreign: Optional[ConnectionClosed] = None
+        on_fork(self, lambda channel, owner: channel.let_go(owner))
+
+    def _make_interruptible(self, read_fd: int, watch_fd: Optional[int]) -> None:
+        try:
+            self._wake_read, self._wake_write = ends = os.pipe()
+        except OSError as error:
+            raise TransportError(f"cannot make a pipe to wake the reader of {self.name}: {error.strerror}") from error
+        try:
             os.set_blocking(self._wake_read, False)
             os.set_blocking(self._wake_write, False)
             poll = select.poll()
             for fd in (read_fd, self._wake_read, watch_fd):
                 if fd is not None:
                     poll.register(fd, select.POLLIN)
-
-            self._poll = poll
-            self._read_side.append(self._wake_read)
-        #: The error for every use in a forked process; None in the process that has the descriptors.
-        self._foreign: Optional[ConnectionClosed] = None
-        on_fork(self, lambda channel, owner: channel.let_go(owner))
+        except BaseException as error:
+            for fd in ends:
+                os.close(fd)
+            if isinstance(error, OSError):
+                raise TransportError(f"cannot wait for {self.name}: {error.strerror}") from error
+            raise
+        self.interruptible = True
+        self._poll = poll
+        self._read_side.append(self._wake_read)
 
     @property
     def buffered(self) -> bool:
@@ -217,11 +234,16 @@ class PipeChannel(Channel):
     def wake(self) -> None:
         if self.interruptible:
             with self._close_lock:
-                if not self._closed:
+                for _ in range(_WAKE_ATTEMPTS):
+                    if self._closed:
+                        return
                     try:
                         os.write(self._wake_write, b"\0")
+                        return
                     except BlockingIOError:
                         return  # the pipe is full: the reader has pending wake-ups already
+                    except OSError as error:
+                        _log.warning("the reader of %s could not be woken: %s", self.name, error)
 
     def _drain_wake(self) -> None:
         try:

@@ -10,11 +10,12 @@ import logging
 import threading
 from typing import Callable, ContextManager, Dict, List, Optional
 
-from ..errors import ConnectionClosed, ProtocolError
+from ..errors import ConnectionClosed, ProtocolError, TransportError
 from .forks import new_event, new_lock
 from .interfaces import Channel, Reading
 from .pending import Pending
-from .threads import Workers
+from .threads import Workers, start_thread
+from .tracing import FaultLog
 from .watchdog import Watchdog
 
 __all__ = ["CallerReading", "LeaderFollowerReading", "PushedReading"]
@@ -26,6 +27,17 @@ _PAUSE_SECONDS = 0.02
 _PROGRESS_AT_ONCE = 256
 #: Seconds that a handler may run on the leader's thread before another thread leads.
 _TICK_SECONDS = 0.002
+#: Faults in a row after which a channel counts as broken.
+_MOST_FAULTS = 10
+
+
+def _end_of(channel: Channel, error: Exception) -> Exception:
+    """Return the error for calls whose channel cannot be read any more."""
+    if isinstance(error, TransportError):
+        return error
+    ended = ConnectionClosed(f"reading from {channel.name} failed: {error or type(error).__name__}")
+    ended.__cause__ = error
+    return ended
 
 
 class CallerReading(Reading):
@@ -55,10 +67,11 @@ class CallerReading(Reading):
         self._waits = 0
         self._stop = new_event()
         self._free = new_event()
+        self._faults = FaultLog(_log, self._stop.wait)
 
     def start(self) -> None:
         """Start the daemon thread. :meth:`stop` ends it; it blocks on the channel, or on its 20 ms tick."""
-        threading.Thread(target=self._run_daemon, name=self._name, daemon=True).start()
+        start_thread(self._run_daemon, self._name)
 
     def wait(self, pending: Pending) -> None:
         self._waits += 1
@@ -136,21 +149,27 @@ class CallerReading(Reading):
         # The daemon reads while no call waits, so that notifications, pings and the end of the connection are
         # noticed, and releases the role as soon as a call waits.
         while not self._stop.is_set():
-            if self._channel.interruptible:
-                waits = self._waits
-                self._stop.wait(_PAUSE_SECONDS)
-                if self._waits != waits or self._stop.is_set():
-                    continue
-            if self._role.setdefault("holder", self) is not self:
-                continue
             try:
-                self._read_on(self._waits)
+                self._read_while_idle()
             except Exception as error:
-                _log.exception("reading from %s failed", self._channel.name)
-                self._end(error)
+                # A fault of the system may pass: the message, which was not consumed, is read again.
+                if self._faults.survive("reading from %s failed", self._channel.name) >= _MOST_FAULTS:
+                    self._end(_end_of(self._channel, error))
+                    return
+
+    def _read_while_idle(self) -> None:
+        """Read until a call waits; return at once if one does."""
+        if self._channel.interruptible:
+            waits = self._waits
+            self._stop.wait(_PAUSE_SECONDS)
+            if self._waits != waits or self._stop.is_set():
                 return
-            finally:
-                self._release_role()
+        if self._role.setdefault("holder", self) is not self:
+            return
+        try:
+            self._read_on(self._waits)
+        finally:
+            self._release_role()
 
     def _read_on(self, waits: int) -> None:
         while not self._stop.is_set():
@@ -251,11 +270,16 @@ class LeaderFollowerReading(_PooledReading):
         self._watchdog = Watchdog(self._lock, _TICK_SECONDS, self._replace_leader)
         self._stop = new_event()
         self._ended = new_event()
+        self._faults = FaultLog(_log, self._stop.wait)
 
     def start(self) -> None:
         """Start the first leader and the watchdog; both end with :meth:`stop` or with the channel."""
-        self._watchdog.start()
-        self._workers.spawn(self._lead)
+        try:
+            self._watchdog.start()
+            self._workers.spawn(self._lead)
+        except BaseException:
+            self._end()
+            raise
 
     def suspended(self) -> ContextManager[None]:
         with self._lock:
@@ -281,15 +305,20 @@ class LeaderFollowerReading(_PooledReading):
                 self._finish(error)
                 return
             except Exception as error:
-                _log.exception("reading from %s failed", channel.name)
-                self._finish(error)
-                return
+                if self._faults.survive("reading from %s failed", channel.name) >= _MOST_FAULTS:
+                    self._finish(_end_of(channel, error))
+                    return
+                continue
             if message is None:
                 continue
             channel.consume()
             with lock:
                 task = watchdog.begin()
-            receive(message)
+            try:
+                receive(message)
+            except BaseException:
+                # The message is lost, but not those behind it.
+                self._faults.note("a message of %s could not be processed", channel.name)
             with lock:
                 if not watchdog.end(task):
                     return

@@ -13,12 +13,13 @@ from collections import deque
 from queue import Empty, SimpleQueue
 from typing import Callable, Deque, Dict, Hashable, Iterator, List, Optional, Tuple
 
+from ..errors import TransportError
 from .deadline import Deadline
 from .fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, Task
 from .forks import new_condition, new_lock, on_fork
-from .tracing import RateLog
+from .tracing import FaultLog
 
-__all__ = ["Mailbox", "Workers"]
+__all__ = ["Mailbox", "Workers", "start_thread"]
 
 _Run = Callable[[], object]
 _log = logging.getLogger(__name__)
@@ -38,6 +39,21 @@ class _PlainTask(Task):
 
 def _do_nothing() -> None:
     """What runs on a place that was reserved without a task."""
+
+
+def start_thread(run: _Run, name: str) -> threading.Thread:
+    """Start a daemon thread for a connection, and return it.
+
+    :raises TransportError: the system has no thread for it.
+    """
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    try:
+        thread.start()
+    except (RuntimeError, MemoryError) as error:
+        # start() also waits until the thread runs, and may fail in that when there is one.
+        if thread.ident is None and thread not in threading.enumerate():
+            raise TransportError(f"the thread {name!r} cannot be started: {str(error) or 'no memory'}") from error
+    return thread
 
 
 class Workers:
@@ -67,7 +83,6 @@ class Workers:
         self._spare = places // _PER_SPARE_PLACE
         self._name = name
         self._keep = keep
-        self._warn = RateLog(_log)
         #: Guards every field below; held for list and dictionary work, and while a thread is started.
         self._lock = new_lock()
         #: Waited on by ``suspended`` (for a place) and by ``drain`` (for the end of all tasks).
@@ -89,6 +104,7 @@ class Workers:
         self._handoff: "SimpleQueue[Optional[_Run]]" = SimpleQueue()
         #: Whether the current thread holds a place.
         self._mine = threading.local()
+        self._faults = FaultLog(_log)
         on_fork(self, Workers._let_go)
 
     def _let_go(self, owner: int) -> None:
@@ -156,13 +172,16 @@ class Workers:
             return self._queue.discard(task)
 
     def spawn(self, task: _Run) -> None:
-        """Run *task* on a thread of the pool at once, without a place."""
+        """Run *task* on a thread of the pool at once, without a place.
+
+        :raises TransportError: the system has no thread for it.
+        """
         with self._lock:
             if self._idle > 0:
                 self._idle -= 1
                 self._handoff.put(task)
                 return
-        threading.Thread(target=self._work, args=(task,), name=self._name, daemon=True).start()
+        start_thread(lambda: self._work(task), self._name)
 
     @contextlib.contextmanager
     def suspended(self) -> Iterator[None]:
@@ -245,9 +264,9 @@ class Workers:
         try:
             self._start(task)
             return True
-        except RuntimeError as error:
+        except TransportError:
             # The next thread that releases a place tries again (REL-39).
-            self._warn.warning("a task of %s waits: %s", self._name, error)
+            self._faults.note("a task of %s waits for a thread", self._name)
             self._running -= 1
             self._bytes -= self._busy.pop(task).size
             return False
@@ -288,7 +307,7 @@ class Workers:
             self._idle -= 1
             self._handoff.put(placed)
         else:
-            threading.Thread(target=self._work, args=(placed,), name=self._name, daemon=True).start()
+            start_thread(lambda: self._work(placed), self._name)
 
     def _run_logged(self, task: _Run) -> None:
         try:
@@ -309,7 +328,9 @@ class Workers:
                 self._idle += 1
             try:
                 task = self._handoff.get(timeout=_IDLE_SECONDS)
-            except Empty:
+            except Exception as error:
+                if not isinstance(error, Empty):
+                    self._faults.note("an idle thread of %s could not wait", self._name)
                 with self._lock:
                     if self._idle > 0:
                         self._idle -= 1
@@ -345,6 +366,7 @@ class Mailbox:
         self._running = False
         #: How many callbacks were dropped because the queue was full.
         self.dropped = 0
+        self._faults = FaultLog(_log)
         on_fork(self, Mailbox._let_go)
 
     def _let_go(self, owner: int) -> None:
@@ -370,8 +392,10 @@ class Mailbox:
             self._bytes += size
             if self._thread is None:
                 # Ended by stop(); blocks on the condition and on the callbacks themselves.
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
+                try:
+                    self._thread = start_thread(self._run, self._name)
+                except TransportError:
+                    self._faults.note("the callbacks of %s wait for a thread, until the next one", self._name)
             else:
                 self._changed.notify_all()
 
@@ -390,6 +414,13 @@ class Mailbox:
             self._changed.notify_all()
 
     def _run(self) -> None:
+        while not self._stopped:
+            try:
+                self._run_posted()
+            except Exception:
+                self._faults.survive("waiting for callbacks of %s failed", self._name)
+
+    def _run_posted(self) -> None:
         while True:
             with self._changed:
                 self._running = False

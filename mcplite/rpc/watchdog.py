@@ -10,6 +10,7 @@ import time
 from typing import Callable
 
 from .forks import new_event
+from .threads import start_thread
 from .tracing import FaultLog
 
 __all__ = ["Watchdog"]
@@ -48,8 +49,11 @@ class Watchdog:
         self._faults = FaultLog(_log)
 
     def start(self) -> None:
-        """Start the thread. :meth:`stop` ends it; it blocks on its tick, or sleeps until the next task."""
-        threading.Thread(target=self._watch, name="mcplite watchdog", daemon=True).start()
+        """Start the thread. :meth:`stop` ends it; it blocks on its tick, or sleeps until the next task.
+
+        :raises TransportError: the system has no thread for it.
+        """
+        start_thread(self._watch, "mcplite watchdog")
 
     def stop(self) -> None:
         """End the thread, within one tick."""

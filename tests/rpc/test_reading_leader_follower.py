@@ -5,6 +5,11 @@ import time
 
 import pytest
 
+from mcplite.errors import ConnectionClosed
+from mcplite.rpc import reading
+from mcplite.rpc.channels import MemoryChannel
+from mcplite.rpc.reading import LeaderFollowerReading
+from mcplite.rpc.threads import Workers
 from tests.support.conversations import reply
 
 pytestmark = pytest.mark.bad_wire
@@ -55,3 +60,47 @@ def test_a_handler_that_asks_releases_its_role_and_place(make):
     answers = [talk.hear() for _ in range(3)]
     assert sorted(answer["id"] for answer in answers) == ["a", "b", "c"]
     assert all(answer["result"]["for"] == answer["id"] for answer in answers)
+
+
+def test_a_fault_costs_one_message_at_most(caplog):
+    channel, theirs = MemoryChannel.pair()
+    got, faults, third = [], [OSError(12, "Cannot allocate memory")], threading.Event()
+    read = channel.read
+
+    def fail_once(timeout=None):
+        if faults:
+            raise faults.pop()
+        return read(timeout)
+
+    def receive(message):
+        got.append(message)
+        if message == b"one":
+            raise MemoryError
+        if message == b"three":
+            third.set()
+
+    channel.read = fail_once
+    workers = Workers(2, 2, "test worker")
+    made = LeaderFollowerReading(channel, receive, print, print, workers)
+    made.start()
+    for message in (b"one", b"two", b"three"):
+        theirs.write(message)
+    assert third.wait(20) and got == [b"one", b"two", b"three"] and not faults
+    assert made.stop(20)
+    channel.close()
+    workers.stop()
+    assert "reading from the server failed" in caplog.text
+
+
+def test_a_channel_that_fails_again_and_again_is_over_and_says_why(make, monkeypatch):
+    monkeypatch.setattr(reading, "_MOST_FAULTS", 3)
+    talk = make(serving=True)
+
+    def fail(*arguments):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(talk.peer._channel, "read", fail)
+    talk.peer._channel.wake()
+    assert talk.peer.wait_closed(20)
+    assert "reading from the other side failed: [Errno 5] Input/output error" in str(talk.peer.last_error)
+    assert isinstance(talk.peer.last_error, ConnectionClosed)

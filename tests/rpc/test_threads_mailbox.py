@@ -3,6 +3,7 @@
 import threading
 
 from mcplite.rpc.threads import Mailbox
+from tests.support.children import wait_until
 
 
 def test_callbacks_run_in_order_and_after_one_that_failed(caplog):
@@ -56,4 +57,34 @@ def test_a_mailbox_bounds_the_bytes_that_wait_and_keeps_the_newest(caplog):
     box.post(lambda: seen.append("large"), 100)
     assert box.flush(20)
     assert seen[-1] == "large"  # one alone may hold more
+    box.stop()
+
+
+def test_callbacks_wait_for_a_thread_until_the_next_one(monkeypatch, caplog):
+    box, seen, start = Mailbox("test mailbox"), [], threading.Thread.start
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    box.post(lambda: seen.append(1))
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert seen == [] and "wait for a thread" in caplog.text
+    box.post(lambda: seen.append(2))
+    assert box.flush(20) and seen == [1, 2]
+    box.stop()
+
+
+def test_a_fault_of_its_own_does_not_end_the_mailbox(monkeypatch):
+    box, seen, faults = Mailbox("test mailbox"), [], [MemoryError()]
+    wait_for = box._changed.wait_for
+
+    def fail_once(*arguments):
+        if faults:
+            raise faults.pop()
+        return wait_for(*arguments)
+
+    monkeypatch.setattr(box._changed, "wait_for", fail_once)
+    box.post(lambda: seen.append(1))
+    assert wait_until(lambda: seen == [1]) and not faults
     box.stop()

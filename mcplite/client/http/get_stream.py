@@ -11,6 +11,8 @@ from typing import Callable, Optional
 from ...errors import AuthError, MCPError, SessionLost, TransportError
 from ...net.exchange import Exchange, Stopped
 from ...net.reply import Reply
+from ...rpc.threads import start_thread
+from ...rpc.tracing import FaultLog
 from .endpoint import HTTPEndpoint
 from .resumption import ResumableStream
 
@@ -53,14 +55,17 @@ class GetStream:
         self._offered = False
         #: Set when the server has answered for the first time, in whatever way.
         self._answered = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="mcplite listener", daemon=True)
+        self._thread: Optional[threading.Thread] = None
+        self._faults = FaultLog(_log, self._stop.wait)
 
     def start(self) -> None:
         """Start to listen; return when the stream is there, or the server takes long to answer.
 
         Nothing that the server sends from then on is missed. Some servers begin their response with the first event only.
+
+        :raises TransportError: the system has no thread for it.
         """
-        self._thread.start()
+        self._thread = start_thread(self._run, "mcplite listener")
         self._answered.wait(_START_SECONDS)
 
     def stop(self) -> None:
@@ -69,7 +74,7 @@ class GetStream:
         exchange = self._exchange
         if exchange is not None:
             exchange.interrupt()
-        if self._thread is not threading.current_thread():
+        if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(2 * _SLICE_SECONDS)
 
     def _next_timeout(self) -> float:
@@ -101,14 +106,14 @@ class GetStream:
                 self._stream.failures += 1
                 _log.debug("the GET stream of %s broke: %s", self._endpoint.name, error)
             except Exception:
-                _log.exception("listening to %s failed", self._endpoint.name)
-                return
+                self._stream.failures += 1
+                self._faults.note("listening to %s failed", self._endpoint.name)
             self._stop.wait(self._stream.delay())
 
     def _report_lost(self, error: SessionLost) -> None:
         try:
             self._on_lost(error)
-        except MCPError as failure:
+        except Exception as failure:
             # The next call will meet it as well, and has a caller to tell.
             _log.warning("%s lost our session, and a new one could not be opened: %s", self._endpoint.name, failure)
 

@@ -4,17 +4,16 @@
 """
 
 import logging
-import threading
 from typing import Any, Callable, Dict, Optional
 
-from ...errors import ProtocolError
+from ...errors import ProtocolError, TransportError
 from ...protocol import jsonrpc
 from ...protocol.jsonio import memory_size
 from ...revisions import Revision
 from ...rpc.incoming import Incoming, MessageHandler
 from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
-from ...rpc.threads import Mailbox, Workers
+from ...rpc.threads import Mailbox, Workers, start_thread
 from ...rpc.tracing import Trace
 from ..handlers import Handlers
 
@@ -169,7 +168,10 @@ class ServerConnection(MessageHandler):
         self._disconnected(error)
         # The thread that noticed the end may be reading, and closing the channel waits until no thread reads; that may
         # take seconds for a child that does not end. The thread started here ends when the channel is closed.
-        threading.Thread(target=self.close, name="mcplite closer", daemon=True).start()
+        try:
+            start_thread(self.close, "mcplite closer")
+        except TransportError as failure:
+            _log.warning("%s is closed later, with its client: %s", self.name, failure)
 
     def _disconnected(self, error: Exception) -> None:
         if self.session.agreed is not None:

@@ -13,7 +13,7 @@ import warnings
 import weakref
 from typing import Callable, List, Mapping, Optional, Sequence, Union
 
-from ...errors import ConnectionClosed
+from ...errors import ConnectionClosed, TransportError
 from ...protocol.show import printable
 from ...rpc.forks import new_event, new_lock
 from ...rpc.pipes import PipeChannel
@@ -64,15 +64,17 @@ class ChildChannel(PipeChannel):
         self._done = new_event()
         self._finalizer: "Optional[weakref.finalize[..., ChildChannel]]" = None
         self._exit_hook = functools.partial(_end_at_exit, weakref.ref(self))
-        if hasattr(os, "set_blocking"):  # Windows cannot, before Python 3.12
-            os.set_blocking(child.stdin, False)
         try:
+            if hasattr(os, "set_blocking"):  # Windows cannot, before Python 3.12
+                os.set_blocking(child.stdin, False)
             super().__init__(child.stdout, child.stdin, name=child.name, line_limit=line_limit,
                              watch_fd=child.exit_fd)
-        except BaseException:
+        except BaseException as error:
             child.kill()
             for fd in (child.stdin, child.stdout, child.exit_fd):
                 os.close(fd)
+            if isinstance(error, OSError):
+                raise TransportError(f"cannot talk to {child.name}: {error.strerror}") from error
             raise
         atexit.register(self._exit_hook)
         self._finalizer = weakref.finalize(self, _abandon, child, self._descriptors(), self._exit_hook)

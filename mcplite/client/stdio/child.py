@@ -9,12 +9,13 @@ import os
 import select
 import signal
 import sys
-import threading
 import time
 from typing import Mapping, Optional, Sequence, Union
 
 from ...errors import TransportError
 from ...rpc.forks import new_event
+from ...rpc.threads import start_thread
+from ...rpc.tracing import FaultLog
 from . import windows
 from .launch import child_arguments, child_environment, label, spawn
 from .stderr import StderrPump, StderrTarget, open_sink
@@ -116,20 +117,25 @@ class Child:
                 undo.callback(os.close, exit_fd)
                 self._has_pidfd = True
                 return exit_fd
-        read_end, write_end = _pipe(read=undo, write=contextlib.ExitStack())
-        undo.callback(self._stop_watching.set)
-        # Started here; ended by the exit of the process, or by _stop_watching; blocks on its tick alone.
-        threading.Thread(target=self._watch, args=(write_end,), name=f"mcplite watch of {self.name}",
-                         daemon=True).start()
+        with contextlib.ExitStack() as unstarted:
+            read_end, write_end = _pipe(read=undo, write=unstarted)
+            undo.callback(self._stop_watching.set)
+            # Ended by the exit of the process, or by _stop_watching; blocks on its tick alone.
+            start_thread(lambda: self._watch(write_end), f"mcplite watch of {self.name}")
+            unstarted.pop_all()
         return read_end
 
     def _watch(self, write_end: int) -> None:
+        faults = FaultLog(_log, self._stop_watching.wait)
         while not self._stop_watching.wait(_POLL_SECONDS):
-            if self.returncode is not None:
-                if sys.platform == "win32":
-                    # Pipes cannot be polled on Windows: with the grandchildren ended, a blocked read sees EOF.
-                    self._job.terminate()
-                break
+            try:
+                if self.returncode is not None:
+                    if sys.platform == "win32":
+                        # Pipes cannot be polled on Windows: with the grandchildren ended, a blocked read sees EOF.
+                        self._job.terminate()
+                    break
+            except Exception:
+                faults.survive("watching %s failed", self.name)
         with contextlib.suppress(BrokenPipeError):  # no channel waits for it any more
             os.write(write_end, b"\0")  # closing is not enough: a process that was forked meanwhile has the pipe open, too
         os.close(write_end)
@@ -151,6 +157,9 @@ class Child:
                 ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
             except ChildProcessError:
                 return self._process.poll()  # reaped meanwhile, by us or by a SIGCHLD handler of the host
+            except OSError as error:
+                _log.debug("the state of %s is not known: %s", self.name, error)
+                return None
             if ended is None:
                 return None
             return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
@@ -202,9 +211,15 @@ class Child:
 
     def _wait_exit(self, seconds: float) -> bool:
         """Wait for the exit, and discard stdout meanwhile; return whether the process has exited."""
-        if not hasattr(select, "poll"):
-            return self._wait_blocking(seconds)
         deadline = time.monotonic() + seconds
+        if hasattr(select, "poll"):
+            try:
+                return self._wait_polling(deadline)
+            except (OSError, MemoryError) as error:
+                _log.debug("waiting for %s in small steps: %s", self.name, error)
+        return self._wait_blocking(deadline)
+
+    def _wait_polling(self, deadline: float) -> bool:
         poll = select.poll()
         poll.register(self.exit_fd, select.POLLIN)
         poll.register(self.stdout, select.POLLIN)
@@ -229,8 +244,7 @@ class Child:
         except OSError:
             return False
 
-    def _wait_blocking(self, seconds: float) -> bool:
-        deadline = time.monotonic() + seconds
+    def _wait_blocking(self, deadline: float) -> bool:
         while self.returncode is None:
             if time.monotonic() >= deadline:
                 return False

@@ -14,6 +14,8 @@ from typing import IO, Any, Callable, Optional, Union, cast
 from ...errors import TransportError
 from ...protocol.show import printable
 from ...rpc.forks import new_event, new_lock, release
+from ...rpc.threads import start_thread
+from ...rpc.tracing import FaultLog
 
 __all__ = ["StderrPump", "StderrTarget", "open_sink"]
 
@@ -29,6 +31,8 @@ _LONGEST_LINE = 64 << 10
 _CHUNK = 65536
 #: How many chunks are still read when the pump is stopped; a pipe holds one, or sixteen when it was enlarged.
 _MOST_CHUNKS_AFTER_STOP = 17
+#: Faults in a row after which stderr counts as broken.
+_MOST_FAULTS = 10
 
 
 def _close_nothing() -> None:
@@ -93,6 +97,7 @@ class StderrPump:
     :param fd: our end of the pipe; the pump's thread closes it.
     :param sink: takes the lines; while it is slow, the child blocks once its pipe is full.
     :param name: the child's, for logs.
+    :raises TransportError: the system has no descriptors for it.
     """
 
     def __init__(self, fd: int, sink: Sink, name: str) -> None:
@@ -109,13 +114,20 @@ class StderrPump:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         # A grandchild may keep stderr open without end: this pipe stops the pump. Not on Windows, where pipes
         # cannot be polled, and where the job object ends grandchildren.
-        self._stop_read, self._stop_write = os.pipe() if hasattr(select, "poll") else (-1, -1)
-        # Started by start(); ended by the end of stderr or by stop(); blocks on stderr and in the sink.
-        self._thread = threading.Thread(target=self._run, name=f"mcplite stderr of {name}", daemon=True)
+        try:
+            self._stop_read, self._stop_write = os.pipe() if hasattr(select, "poll") else (-1, -1)
+        except OSError as error:
+            raise TransportError(f"cannot make a pipe to read the stderr of {name}: {error.strerror}") from error
+        self._thread: Optional[threading.Thread] = None
+        self._faults = FaultLog(_log)
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the thread.
+
+        :raises TransportError: the system has no thread for it.
+        """
+        # Ended by the end of stderr or by stop(); blocks on stderr and in the sink.
+        self._thread = start_thread(self._run, f"mcplite stderr of {self._name}")
 
     @property
     def tail(self) -> str:
@@ -134,7 +146,7 @@ class StderrPump:
             fd, self._stop_write = self._stop_write, -1
         if fd >= 0:
             os.close(fd)
-        if threading.get_ident() != self._thread.ident:
+        if self._thread is None or threading.get_ident() != self._thread.ident:
             self._finished.wait(timeout)
 
     def discard(self) -> None:
@@ -152,21 +164,37 @@ class StderrPump:
 
     def _run(self) -> None:
         try:
-            while self._ready():
-                chunk = os.read(self._fd, _CHUNK)
-                if not chunk:
-                    break
-                self._keep(chunk)
-                self._pass_lines(self._decoder.decode(chunk))
-            self._pass_lines(self._decoder.decode(b"", final=True))
-            if self._line:
-                self._send(self._line)
+            while True:
+                try:
+                    if not self._pump():
+                        break
+                except Exception:
+                    # If it ended here, the child would block once its pipe is full. What was read is lost at most.
+                    if self._faults.survive("reading the stderr of %s failed", self._name) >= _MOST_FAULTS:
+                        break
+            self._guard(self._pass_rest)
         finally:
             self._guard(self._sink.close)
             self._finished.set()
             os.close(self._fd)
             if self._stop_read >= 0:
                 os.close(self._stop_read)
+
+    def _pump(self) -> bool:
+        """Read one chunk and pass its lines on; return False at the end."""
+        if not self._ready():
+            return False
+        chunk = os.read(self._fd, _CHUNK)
+        if not chunk:
+            return False
+        self._keep(chunk)
+        self._pass_lines(self._decoder.decode(chunk))
+        return True
+
+    def _pass_rest(self) -> None:
+        self._pass_lines(self._decoder.decode(b"", final=True))
+        if self._line:
+            self._send(self._line)
 
     def _ready(self) -> bool:
         """Wait until stderr can be read; return False when the pump was stopped and has read the rest."""

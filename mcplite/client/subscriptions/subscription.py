@@ -10,6 +10,7 @@ from ...errors import SERVER_BUSY, AuthError, Cancelled, ConnectionClosed, MCPEr
 from ...protocol.methods import RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED
 from ...rpc.cancel import CancelToken
 from ...rpc.forks import new_condition
+from ...rpc.threads import start_thread
 from ..sessions.base import ClientSession, Subscriber
 from ..sessions.connection import ServerConnection
 from .events import Event, Filter, event_of
@@ -164,8 +165,11 @@ class Subscription(Subscriber):
         :raises RequestTimeout: the server did not acknowledge it in time.
         """
         self._streamed = True
-        thread = threading.Thread(target=self._run, args=(current,), name="mcplite listener", daemon=True)
-        thread.start()
+        try:
+            start_thread(lambda: self._run(current), "mcplite listener")
+        except TransportError:
+            self.close()
+            raise
         with self._changed:
             acknowledged = self._changed.wait_for(lambda: self.honoured is not None or self._closed, timeout)
             error = self._error
@@ -187,14 +191,14 @@ class Subscription(Subscriber):
                 self._fail(reason)
                 return
             self._connection = session.connection
-            if self.honoured is not None:
-                # Only for resumed streams: begin() waits for the first one, with a limit of its own. The timer's thread
-                # ends with the acknowledgement or with the limit.
-                timer = self._timer = threading.Timer(_ACKNOWLEDGED_SECONDS, self._token.cancel,
-                                                      ["the server did not acknowledge it"])
-                timer.daemon = True
-                timer.start()
             try:
+                if self.honoured is not None:
+                    # Only for resumed streams: begin() waits for the first one, with a limit of its own. The timer's thread
+                    # ends with the acknowledgement or with the limit.
+                    timer = self._timer = threading.Timer(_ACKNOWLEDGED_SECONDS, self._token.cancel,
+                                                          ["the server did not acknowledge it"])
+                    timer.daemon = True
+                    timer.start()
                 session.listen(self, self._filter.wire, self._token)
             except Cancelled as reason:
                 error = reason

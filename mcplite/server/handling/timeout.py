@@ -55,5 +55,7 @@ class Timeout:
             self.start()
 
     def _fire(self) -> None:
-        self._respond()
-        self._cancel(f"timeout of {self._seconds:g} s")
+        try:
+            self._respond()
+        finally:
+            self._cancel(f"timeout of {self._seconds:g} s")

@@ -28,9 +28,14 @@ def serve_channel(runtime: Runtime, channel: Channel, on_close: Optional[Callabl
 
     :param on_close: called when the connection has ended.
     :returns: the connection; ``wait_closed()`` blocks until it has ended, ``close()`` ends it.
+    :raises TransportError: the system has no thread for it; the channel is closed.
     """
     _, peer = create_session(runtime, channel, on_close)
-    peer.start()
+    try:
+        peer.start()
+    except BaseException as error:
+        peer.close(error if isinstance(error, Exception) else None)
+        raise
     return peer
 
 

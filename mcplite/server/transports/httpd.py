@@ -107,11 +107,16 @@ class HTTPServer:
         """Start serving on background threads, and return.
 
         :raises RuntimeError: the server belongs to the process that this one was forked from.
+        :raises TransportError: the system has no thread for it; the server is closed.
         """
         if self._owner is not None:
             raise RuntimeError(f"the server at {self.url} belongs to process {self._owner}, and process {os.getpid()} was"
                                " forked from it: make one in this process")
-        self._poller.start()
+        try:
+            self._poller.start()
+        except BaseException:
+            self.close(0)
+            raise
         self._started = True
         return self
 

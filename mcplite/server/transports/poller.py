@@ -18,6 +18,7 @@ import socket
 import time
 from typing import Callable, Dict, List, Optional, Set
 
+from ...errors import TransportError
 from ...rpc.forks import new_event, new_lock, release_socket
 from ...rpc.threads import Workers
 from ...rpc.tracing import FaultLog
@@ -112,7 +113,7 @@ class Poller:
     def _spawn(self, task: Callable[[], object]) -> bool:
         try:
             self._threads.spawn(task)
-        except (RuntimeError, MemoryError):
+        except (TransportError, MemoryError):
             # No more threads can be started: the existing ones carry on (REL-39).
             self._faults.note("a connection gets no thread of its own")
             return False
@@ -425,8 +426,11 @@ class Poller:
                     self._serving = None
                     return
             self._send_wakeup()
-            if self._ended.wait(_WAKE_AGAIN_SECONDS):
-                return
+            try:
+                if self._ended.wait(_WAKE_AGAIN_SECONDS):
+                    return
+            except MemoryError:
+                self._faults.survive("waiting for the end failed")
             if time.monotonic() > end:
                 _log.warning("the thread that waits for connections has not ended within %g s", _END_SECONDS)
                 return

@@ -12,9 +12,11 @@ import sys
 import threading
 from typing import Iterator, List, Optional, Tuple
 
+from ...errors import TransportError
 from ...rpc.deadline import Deadline
 from ...rpc.forks import on_fork, release
 from ...rpc.pipes import PipeChannel
+from ...rpc.threads import start_thread
 from ..runtime.runtime import Runtime
 from ..sessions.opening import serve_channel
 from .signals import StopRequest, stop_signals
@@ -94,10 +96,11 @@ def serve_stdio(runtime: Runtime, *, streams: Optional[Tuple[int, int]] = None) 
         finally:
             if len(runtime.subscriptions):
                 # A client that does not read must not block the end; the thread ends with the pipe.
-                ending = threading.Thread(target=runtime.subscriptions.end, args=(peer,), name="mcplite subscriptions",
-                                          daemon=True)
-                ending.start()
-                ending.join(runtime.limits.grace)
+                try:
+                    ending = start_thread(lambda: runtime.subscriptions.end(peer), "mcplite subscriptions")
+                    ending.join(runtime.limits.grace)
+                except TransportError as error:
+                    _log.warning("the subscriptions end without a last message: %s", error)
             peer.cancel_all("the server is stopping")
             if not workers.drain(Deadline(runtime.limits.grace)):
                 workers.log_stuck(_log)

@@ -15,7 +15,7 @@ import pytest
 import mcplite
 from mcplite.client.stdio import channel as channel_module
 from mcplite.client.stdio.channel import ChildChannel
-from mcplite.errors import ConnectionClosed, ProtocolError, RequestTimeout
+from mcplite.errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError
 from tests.support import children
 
 LIMIT, alive, receive, script, send, wait_until = (
@@ -677,5 +677,5 @@ def test_no_wake_pipe_for_the_channel(monkeypatch):
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(channel_module.PipeChannel, "__init__", fail)
-    with pytest.raises(OSError, match="Too many"):
+    with pytest.raises(TransportError, match="Too many"):
         ChildChannel(script("sleep()"))

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from mcplite.client.stdio import stderr
 from mcplite.client.stdio.stderr import StderrPump, open_sink
 from mcplite.errors import TransportError
 from mcplite.protocol.show import printable
@@ -195,3 +196,16 @@ def test_stop_from_the_callback_does_not_wait_for_itself():
     assert seen.wait(LIMIT)
     assert pipe.pump.wait(LIMIT)
     os.close(pipe.write_end)
+
+
+def test_a_fault_does_not_end_the_reading_of_stderr(monkeypatch, caplog):
+    read, faults = os.read, [OSError(12, "Cannot allocate memory")]
+
+    def fail_once(fd, size):
+        if faults:
+            raise faults.pop()
+        return read(fd, size)
+
+    monkeypatch.setattr(stderr.os, "read", fail_once)
+    assert through(b"one\ntwo\n") == "one\ntwo\n"
+    assert not faults and "reading the stderr of the child failed" in caplog.text

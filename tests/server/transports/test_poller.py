@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from mcplite.errors import TransportError
 from mcplite.server.http.messages import HTTPResponse
 from mcplite.server.limits import Limits
 from mcplite.server.transports import poller as poller_module
@@ -294,7 +295,7 @@ def test_closing_takes_the_role_from_a_leader_that_serves_when_there_is_no_threa
     event = made.events["/slow"] = threading.Event()
 
     def refuse(task):
-        raise RuntimeError("can't start new thread")
+        raise TransportError("no thread")
 
     with made.client() as slow:
         assert ask(slow, "/first") == b"/first"

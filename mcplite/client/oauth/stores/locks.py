@@ -61,7 +61,7 @@ class FileLocks:
         while True:
             descriptor = self._open(path)
             try:
-                if self._try_lock(path, descriptor) and _is_same_file(path, descriptor):
+                if self._try_lock(path, descriptor):
                     return descriptor
             except BaseException:
                 os.close(descriptor)
@@ -80,7 +80,7 @@ class FileLocks:
 
     def _try_lock(self, path: str, descriptor: int) -> bool:
         try:
-            return _lock(descriptor)
+            return _lock(descriptor) and _is_same_file(path, descriptor)
         except OSError as error:
             raise system_error("lock", path, error) from error
 

@@ -157,7 +157,11 @@ class LoopbackListener:
             time.sleep(0.05)  # no descriptor is left; without the pause the loop would spin
             return
         on_fork(sock, release_socket)
-        sock.setblocking(False)
+        try:
+            sock.setblocking(False)
+        except OSError:
+            sock.close()
+            return
         if len(self._connections) == _MOST_CONNECTIONS:
             # The browser of a login sends its request at once, so the oldest connection is not that one.
             self._drop(self._connections[0])
