@@ -80,7 +80,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Run the command line and return the exit status: 0 after serving, 1 if the target cannot be served."""
+    """Run the command line and return the exit status: 0 after serving, 1 if the target cannot be served, 130 at Ctrl-C."""
+    try:
+        return _main(arguments)
+    except KeyboardInterrupt:
+        # While the target is loaded, or a second time. A server that serves ends with 0.
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _main(arguments: Optional[List[str]]) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     logging.basicConfig(stream=sys.stderr, level=getattr(logging, options.log_level.upper()),
@@ -98,10 +107,14 @@ def main(arguments: Optional[List[str]] = None) -> int:
 def _serve_stdio(options: argparse.Namespace) -> int:
     # Before the target is loaded: what it prints on import must not reach the client, either.
     with own_streams() as streams:
-        server = _load(options)
+        server = None
+        try:
+            server = _load(options)
+        finally:
+            if server is None:
+                for descriptor in streams:  # serve_stdio() would have closed them
+                    os.close(descriptor)
         if server is None:
-            for descriptor in streams:  # serve_stdio() would have closed them
-                os.close(descriptor)
             return 1
         serve_stdio(server.runtime, streams=streams)
     return 0

@@ -434,3 +434,20 @@ def test_help_has_examples(words, taught):
 def test_importing_the_module_has_no_side_effects():
     assert command_line.__all__ == ["main"]
     assert not logging.getLogger(command_line.__name__).handlers
+
+
+@pytest.mark.parametrize("options", [[], ["--http", "0"]])
+def test_ctrl_c_while_the_target_is_loaded(here, capfd, options):
+    # A file that takes long to import; the signal comes in the middle of it.
+    (here / "slow.py").write_text("raise KeyboardInterrupt")
+    assert command_line.main(["slow.py", *options]) == 130
+    assert capfd.readouterr() == ("", "interrupted\n")
+
+
+def test_ctrl_c_before_the_server_heeds_signals(here, capfd, monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mcplite.server.transports.httpd.HTTPServer", interrupted)
+    assert command_line.main(["weather.py:mcp", "--http", "0"]) == 130
+    assert capfd.readouterr() == ("", "interrupted\n")
