@@ -257,7 +257,7 @@ class Endpoint:
         stream = EventStream(session.streams)
         inline = request.inline and decision.target is not None and decision.target.may_run_inline
         peer.receive(decision.data, message, stream, inline,
-                     facts=RequestFacts(request.principal, decision.target, request.sender))
+                     facts=RequestFacts(request.principal, decision.target, _sender_of(request)))
         if stream.wait_first(limits.commit_seconds):
             return self._answered(stream, [], request)
         if not stream.begun and type(message) is jsonrpc.Request:
@@ -280,7 +280,7 @@ class Endpoint:
         limits, message, peer = self.limits, decision.message, self._peer()
         id = message.id  # what refers to the message keeps its params for as long as the stream
         client = SessionlessClient(decision.envelope, decision.revision, decision.target, request.principal,
-                                   request.sender, request.single_process)
+                                   _sender_of(request), request.single_process)
         stream = EventStream(self._sessionless_streams)
         # H26-10: closing the response stream cancels the call.
         stream.on_hang_up = lambda: peer.drop_incoming(id, client, "the client has closed the connection")
@@ -441,6 +441,11 @@ def _end_at_expiry(body: Optional[EventBody], request: HTTPRequest, end: Callabl
     """End a long-lived stream when the token of its request expires (AUS-31)."""
     if body is not None and request.principal is not None and request.principal.expires_at is not None:
         body.end_after(request.principal.expires_at - time.time(), end)
+
+
+def _sender_of(request: HTTPRequest) -> str:
+    # The property of the request, without a call into its module: each call passes here.
+    return request.network if request.principal is None else request.principal.key
 
 
 def _busy(message: Any, why: str) -> Rejection:

@@ -183,7 +183,6 @@ class SessionTable:
         if not session.used or now - session.noted >= _NOTE_SECONDS:
             session.used, session.noted = True, now
             self._shares.use(session)
-            self._weigh(session)
         return session
 
     def end(self, session: HTTPSession, why: str) -> None:

@@ -198,7 +198,8 @@ class Connection:
         try:
             again = self._respond(head, body, response)
         finally:
-            body.close()
+            if body.counted:
+                body.close()
             if response.streaming:
                 response.close()
         if _access.isEnabledFor(logging.INFO):

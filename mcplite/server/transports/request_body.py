@@ -48,7 +48,7 @@ class RequestBody:
     :param sender: whose share the body counts to.
     """
 
-    __slots__ = ("_client", "_head", "_plan", "_limits", "_shares", "_sender", "_counted", "_refused", "_started", "_bytes",
+    __slots__ = ("_client", "_head", "_plan", "_limits", "_shares", "_sender", "counted", "_refused", "_started", "_bytes",
                  "complete", "unread")
 
     def __init__(self, client: ClientSocket, head: RequestHead, plan: Optional[int], limits: Limits, budget: BodyBudget,
@@ -60,7 +60,7 @@ class RequestBody:
         self._shares = budget.shares
         self._sender = sender
         #: Whether the body counts to the budget, until :meth:`close`.
-        self._counted = False
+        self.counted = False
         #: Whether the budget had no more room for it.
         self._refused = False
         self._started = 0.0
@@ -107,7 +107,7 @@ class RequestBody:
 
     def close(self) -> None:
         """Note that the request was answered."""
-        if self._counted:
+        if self.counted:
             self._shares.remove(self)
 
     def refuse(self) -> None:
@@ -121,11 +121,11 @@ class RequestBody:
         :raises UnreadableBody: there is no room for them.
         """
         going: Optional[List[RequestBody]]
-        if self._counted:
+        if self.counted:
             going = self._shares.resize(self, size)
         else:
             going = self._shares.add(self, self._sender, size)
-            self._counted = True
+            self.counted = True
         for body in going or ():
             if body is not self:
                 body.refuse()
