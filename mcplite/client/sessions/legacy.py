@@ -123,7 +123,7 @@ class LegacySession(ClientSession):
         self._renewing = new_lock()
         self._renewals = RateLimit(_RENEWALS)
         #: Guards ``_questions``, the questions without an answer with the bytes that each takes; held for dictionary work.
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._questions: Dict[Incoming, int] = {}
         self._handshake: Callable[[], InitializeResult]
         connection.session = self
