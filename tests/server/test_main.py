@@ -449,5 +449,6 @@ def test_ctrl_c_before_the_server_heeds_signals(here, capfd, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("mcplite.server.transports.httpd.HTTPServer", interrupted)
-    assert command_line.main(["weather.py:mcp", "--http", "0"]) == 130
-    assert capfd.readouterr() == ("", "interrupted\n")
+    assert command_line.main(["weather_app.py", "--http", "0"]) == 130
+    out, err = capfd.readouterr()
+    assert err.endswith("interrupted\n") and "Traceback" not in err
