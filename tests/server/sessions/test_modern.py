@@ -115,7 +115,7 @@ def test_invalid_envelopes_are_refused(way, said, text):
     there = way(make())
     error = there.send(request)[0]["error"]
     assert error["code"] == -32602 and text in error["message"]  # STAT-03
-    assert there.send(call("add", {"a": 1, "b": 2}))[0]["result"]["structuredContent"] == 3
+    assert there.send(call("add", {"a": 1, "b": 2}))[0]["result"]["structuredContent"] == {"result": 3}
 
 
 @pytest.mark.parametrize("version", ["2099-01-01", "2025-11-25", "2024-11-05", ""])
@@ -205,10 +205,10 @@ def test_both_eras_on_one_pipe_message_by_message(connect):
     # ERA-18 to ERA-20
     client = connect(make(), revision=None)
     client.send(call("add", {"a": 1, "b": 2}, id="m1"))
-    assert client.answer("m1")["result"]["structuredContent"] == 3
+    assert client.answer("m1")["result"]["structuredContent"] == {"result": 3}
     client.initialize()
     client.send(call("add", {"a": 2, "b": 2}, id="m2"))
-    assert client.answer("m2")["result"]["structuredContent"] == 4
+    assert client.answer("m2")["result"]["structuredContent"] == {"result": 4}
     assert client.call("add", {"a": 5, "b": 5})["structuredContent"] == {"result": 10}
     assert client.error("server/discover")["code"] == -32601
 
@@ -238,7 +238,7 @@ def test_a_cancelled_request_is_not_answered(connect):
     client.notify("notifications/cancelled", {"requestId": "b", "reason": "enough"})
     assert stopped.wait(LIMIT)
     client.send(call("add", {"a": 1, "b": 1}, id="after"))
-    assert client.answer("after")["result"]["structuredContent"] == 2
+    assert client.answer("after")["result"]["structuredContent"] == {"result": 2}
     assert client.others == [] and client.silent()
 
 
