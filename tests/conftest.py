@@ -18,6 +18,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import wire
+from tests.support.systems import open_descriptors
 
 #: Variables that are for the tests themselves.
 TEST_SETTINGS = {"MCPLITE_CHAOS", "MCPLITE_CHAOS_SEED", "MCPLITE_INTEROP", "MCPLITE_SCHEMAS"}
@@ -36,20 +37,6 @@ def pytest_collection_finish(session):
     # The collected tests live to the end; garbage collection need not look at them again.
     gc.collect()
     gc.freeze()
-
-
-def _descriptors():
-    folder = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
-    found = {}
-    try:
-        for name in os.listdir(folder):
-            try:
-                found[int(name)] = os.readlink(f"{folder}/{name}") if folder.startswith("/proc") else "open"
-            except OSError:
-                pass  # the one that listed the folder
-    except OSError:
-        pass  # a system without either folder
-    return found
 
 
 def _children():
@@ -71,14 +58,14 @@ def _left(before):
     """Return the new threads, descriptors and children, as sentences."""
     threads, descriptors, children = before
     left = [f"thread {thread.name}" for thread in threading.enumerate() if thread not in threads]
-    left += [f"descriptor {fd} of {target}" for fd, target in _descriptors().items() if descriptors.get(fd) != target]
+    left += [f"descriptor {fd} of {target}" for fd, target in open_descriptors().items() if descriptors.get(fd) != target]
     left += [f"child {pid}, {text}" for pid, text in _children().items() if pid not in children]
     return left
 
 
 @pytest.fixture(autouse=True)
 def leaves_nothing():
-    before = set(threading.enumerate()), _descriptors(), _children()
+    before = set(threading.enumerate()), open_descriptors(), _children()
     yield
     begun = time.monotonic()
     left, pause = _left(before), 0.002

@@ -2,12 +2,13 @@
 
 import gc
 import json
-import os
 import sys
 import threading
 import time
 
 import psutil
+
+from tests.support.systems import open_descriptors
 
 #: For waits that end by an event; long enough for a busy machine.
 LIMIT = 30
@@ -87,9 +88,10 @@ class Holdings:
 
     @staticmethod
     def _look():
-        threads = sorted(thread.name for thread in threading.enumerate())
+        # Where there are no alarms, as on Windows, pytest-timeout has a thread for each phase of a test.
+        threads = sorted(thread.name for thread in threading.enumerate() if not thread.name.startswith("pytest_timeout "))
         children = sorted(child.pid for child in psutil.Process().children())
-        return len(os.listdir("/proc/self/fd")), threads, children
+        return len(open_descriptors()), threads, children
 
     def same_again(self):
         """Wait until this process holds as much as before, and return what it held and holds."""

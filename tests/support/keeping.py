@@ -10,6 +10,7 @@ import pytest
 
 import mcplite
 from mcplite.client.oauth.stores.locks import give_up_after
+from mcplite.client.oauth.stores.own_files import make_folder, open_file
 from mcplite.errors import AuthError
 
 LIMIT = 30
@@ -43,6 +44,12 @@ def patient():
 
 def never():
     raise AssertionError("the lock is free")
+
+
+def make_own_file(path):
+    """Make an empty file as a store does, by hand."""
+    make_folder(str(path.parent))
+    os.close(open_file(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
 
 
 def entries(folder):

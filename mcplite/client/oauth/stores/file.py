@@ -71,8 +71,17 @@ class FileStore(Store):
 
     def _records(self) -> Dict[str, Dict[str, Any]]:
         if sys.platform == "win32":
-            with self._write_lock():  # there a file cannot be replaced while another process reads it
-                return self._read()
+            if os.path.lexists(self._path):
+                with self._write_lock():  # there a file cannot be replaced while another process reads it
+                    return self._read()
+            # Not read, since it may be made at this moment, and replaced at the next.
+            try:
+                check_private(self._folder, os.lstat(self._folder), folder=True)
+            except FileNotFoundError:
+                return {}
+            except OSError as error:
+                raise system_error("read", self._path, error) from error
+            return {}
         return self._read()
 
     def _read(self) -> Dict[str, Dict[str, Any]]:

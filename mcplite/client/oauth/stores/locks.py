@@ -1,10 +1,9 @@
 """Locks between the processes of a user, and the threads of each: files in a folder.
 
-The locks are the system's, by ``flock``, or by ``msvcrt`` on Windows. They end with the process that holds them.
+The locks are the system's, by ``flock``, or by ``LockFileEx`` on Windows. They end with the process that holds them.
 """
 
 import contextlib
-import errno
 import hashlib
 import os
 import sys
@@ -12,6 +11,7 @@ import time
 from typing import Callable, Iterator
 
 from ....errors import AuthError
+from . import windows_files
 from .base import ThreadLocks
 from .own_files import make_folder, open_file, system_error
 
@@ -107,15 +107,7 @@ def give_up_after(seconds: float, text: str) -> Callable[[], None]:
 def _lock(descriptor: int) -> bool:
     """Lock a file if that is possible without blocking; return whether it is locked now."""
     if sys.platform == "win32":
-        import msvcrt
-
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except OSError as error:
-            if error.errno not in (errno.EACCES, errno.EDEADLK):
-                raise
-            return False
-        return True
+        return windows_files.lock_file(descriptor)
     import fcntl
 
     try:
@@ -135,10 +127,7 @@ def _is_same_file(path: str, descriptor: int) -> bool:
 
 def _release(path: str, descriptor: int) -> None:
     if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
-        os.close(descriptor)
+        os.close(descriptor)  # which ends the lock: no other process has a copy
         with contextlib.suppress(OSError):  # another process has it open already, and then it is not removed
             os.unlink(path)
         return

@@ -1,7 +1,7 @@
 """Files and folders for one user alone: where they are, how they are made, and which are refused.
 
-Modes and owners keep other users away; both are checked before anything is read or written (AUTH-47). Windows has no such
-modes: a file has the access list of its folder, and the list of ``%APPDATA%`` admits its user alone.
+Modes and owners keep other users away; both are checked before anything is read or written (AUTH-47). On Windows the access
+lists do the same; :mod:`.windows_files` makes and reads them.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import sys
 from typing import Iterator, Mapping
 
 from ....errors import AuthError
+from . import windows_files
 
 __all__ = ["VARIABLE", "check_private", "data_folder", "flush", "make_folder", "open_file", "opened", "remove", "system_error"]
 
@@ -23,8 +24,9 @@ _FOREIGN_RIGHTS = 0o077
 #: does not prevent that while ours does not exist. Reading a folder shows names, and no contents.
 _FOREIGN_WRITES = 0o022
 #: Flags that some systems do not have. Opening does not block on a pipe, and does not follow a link.
-_PLAIN = (getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-          | getattr(os, "O_NOINHERIT", 0))
+_PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+#: The mark of a junction, which is a link between folders on Windows, and a folder to ``stat``: IO_REPARSE_TAG_MOUNT_POINT.
+_JUNCTION = 0xA0000003
 
 
 def data_folder(platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> str:
@@ -59,8 +61,10 @@ def make_folder(folder: str) -> None:
     if not os.path.isdir(parent):
         make_folder(parent)
     with contextlib.suppress(FileExistsError):  # another process was faster
-        os.mkdir(folder, 0o700)
-        if sys.platform != "win32":
+        if sys.platform == "win32":
+            windows_files.make_own_folder(folder)
+        else:
+            os.mkdir(folder, 0o700)
             os.chmod(folder, 0o700)  # a umask may have removed too many rights
         flush(parent)
     check_private(folder, os.lstat(folder), folder=True)
@@ -72,11 +76,12 @@ def check_private(path: str, found: os.stat_result, folder: bool = False) -> Non
     :param found: its status, not that of a link's target.
     :raises AuthError: it is refused; the text says what to do.
     """
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(found.st_mode) or getattr(found, "st_reparse_tag", 0) == _JUNCTION:
         raise AuthError(f"{path} is a symbolic link, and credentials are not written to where one leads; name its target")
     if not (stat.S_ISDIR if folder else stat.S_ISREG)(found.st_mode):
         raise AuthError(f"{path} is not a {'folder' if folder else 'file'}; name another one for the credentials")
     if sys.platform == "win32":
+        _check_access_list(path, folder)
         return
     if found.st_uid != os.geteuid():
         raise AuthError(f"{path} belongs to the user with the id {found.st_uid}, and this process runs as {os.geteuid()};"
@@ -90,14 +95,32 @@ def check_private(path: str, found: os.stat_result, folder: bool = False) -> Non
                         f" in it; run: chmod 600 {shlex.quote(path)}")
 
 
+def _check_access_list(path: str, folder: bool) -> None:
+    """Refuse by the access list of Windows what :func:`check_private` refuses by the mode elsewhere.
+
+    :raises AuthError: it is refused; the text says what to do.
+    """
+    owner, others = windows_files.read_access_list(path, folder)
+    if owner:
+        raise AuthError(f"{path} belongs to another user, whose security identifier is {owner};"
+                        f" credentials are only kept in a folder of one's own")
+    if others:
+        what = "write into it and replace the files in it; keep the credentials in another folder" if folder \
+            else "read or write it, and there are credentials in it"
+        raise AuthError(f"{path}: the users or groups {', '.join(others)} can {what}{', or' if folder else ';'} run:"
+                        f" icacls \"{path}\" /inheritance:d /remove {' '.join('*' + user for user in others)}")
+
+
 def open_file(path: str, flags: int) -> int:
     """Return the descriptor of a file; a new file is private from its first moment.
 
     :raises OSError: it cannot be opened, or it is a link.
     """
+    if sys.platform == "win32":
+        return windows_files.open_own_file(path, flags)
     descriptor = os.open(path, flags | _PLAIN, 0o600)
     try:
-        if sys.platform != "win32" and flags & os.O_CREAT:
+        if flags & os.O_CREAT:
             os.fchmod(descriptor, 0o600)  # a umask may have removed rights that our other processes need
     except BaseException:
         os.close(descriptor)

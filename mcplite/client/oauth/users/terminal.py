@@ -130,10 +130,13 @@ class _TerminalInput:
         # On Windows, and where stdin is not a file. A read that was abandoned consumes the next line, since it cannot be
         # cancelled.
         if self._reading is None:
-            self._reading = BackgroundCall(source.readline, name="mcplite typing")
+            self._reading = BackgroundCall(lambda: source.readline(LONGEST_ANSWER + 1), name="mcplite typing")
         if not self._reading.done:
             return None
-        line, self._reading = self._reading.result(), None
+        try:
+            line, self._reading = self._reading.result(), None
+        except OSError:  # it cannot be read
+            line = ""
         if not line:
             raise EOFError
         return line

@@ -5,7 +5,6 @@ import errno
 import os
 import sys
 import threading
-import types
 
 import pytest
 
@@ -13,6 +12,7 @@ from mcplite.client.oauth.stores import locks as locks_module
 from mcplite.client.oauth.stores.file import FileStore
 from mcplite.client.oauth.stores.locks import FileLocks
 from tests.support.keeping import LIMIT, NEW, OLD, GaveUp, child, entries, give_up, never, patient, refused
+from tests.support.systems import open_descriptors, posix_only, windows_only
 
 PRELUDE = """
 import os, sys
@@ -28,28 +28,6 @@ with locks.hold("a", lambda: None):
     say("held")
     sys.stdin.read()
 """
-
-
-@pytest.fixture
-def windows(monkeypatch):
-    """What is done on Windows, as far as it can be done elsewhere: no owners, no modes, locks of another kind."""
-    import fcntl
-
-    class Locks(types.ModuleType):
-        LK_NBLCK, LK_UNLCK = 2, 0
-
-        @staticmethod
-        def locking(descriptor, what, count):
-            assert count == 1
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB if what == Locks.LK_NBLCK else fcntl.LOCK_UN)
-            except BlockingIOError:
-                raise PermissionError(errno.EACCES, "Permission denied") from None
-
-    monkeypatch.setitem(sys.modules, "msvcrt", Locks("msvcrt"))
-    monkeypatch.setattr(sys, "platform", "win32")
-    for name in ("geteuid", "fchmod"):
-        monkeypatch.delattr(os, name)
 
 
 # --- processes ------------------------------------------------------------------------------------
@@ -68,6 +46,7 @@ def test_a_process_that_is_killed_releases_its_lock(tmp_path):
         pass
 
 
+@posix_only
 def test_a_child_that_was_forked_while_a_lock_was_held_does_not_hold_it(tmp_path):
     locks = FileLocks(str(tmp_path))
     with child(PRELUDE + """
@@ -126,10 +105,10 @@ def test_a_thread_that_gives_up_waiting_leaves_no_file_open(tmp_path, monkeypatc
             raise GaveUp
 
     with one.hold("lock", never):
-        before = os.listdir("/dev/fd")
+        before = open_descriptors()
         with pytest.raises(GaveUp):
             other.hold("lock", wait).__enter__()
-        assert os.listdir("/dev/fd") == before
+        assert open_descriptors() == before
 
 
 def test_a_folder_without_locks_is_an_error_that_names_it(tmp_path, monkeypatch):
@@ -141,6 +120,7 @@ def test_a_folder_without_locks_is_an_error_that_names_it(tmp_path, monkeypatch)
         f"cannot lock {tmp_path / 'a'}: No locks available")
 
 
+@posix_only
 def test_a_folder_of_locks_that_others_can_write_into_is_refused(tmp_path):
     tmp_path.chmod(0o770)
     assert "chmod go-w" in refused(lambda: FileLocks(str(tmp_path)).hold("a", never).__enter__())
@@ -151,25 +131,8 @@ def test_a_folder_of_locks_that_others_can_write_into_is_refused(tmp_path):
 # --- Windows --------------------------------------------------------------------------------------
 
 
-def test_a_store_on_windows(path, windows):
-    one, other = FileStore(path), FileStore(path)
-    one.save("a", OLD)
-    with one.lock("a", never):
-        assert other.load("a") == OLD
-        with pytest.raises(GaveUp):
-            other.lock("a", give_up).__enter__()
-        other.save("a", NEW)
-    with other.lock("a", never):
-        other.save("b", OLD)
-        other.delete("b")
-    assert one.load("a") == NEW and one.keys() == ["a"]
-    assert entries(path.parent) == ["credentials.json", "credentials.json.locks"]
-    assert entries(path.parent / "credentials.json.locks") == []
-
-
-def test_a_lock_that_fails_on_windows_is_an_error(path, windows, monkeypatch):
-    def fail(*arguments):
-        raise OSError(errno.EBADF, "Bad file descriptor")
-
-    monkeypatch.setattr(sys.modules["msvcrt"], "locking", fail)
+@windows_only
+def test_a_lock_that_fails_on_windows_is_an_error(path, monkeypatch):
+    real = locks_module._lock
+    monkeypatch.setattr(locks_module, "_lock", lambda descriptor: real(descriptor + 1000))
     assert "Bad file descriptor" in refused(lambda: FileStore(path).save("a", OLD))

@@ -16,6 +16,7 @@ from mcplite.client.oauth.users.terminal import Terminal
 from mcplite.errors import AuthError, Cancelled
 from tests.support import rawhttp
 from tests.support.logins import LIMIT, STATE, Surfer, answer, gives_up_after, login_url, patience
+from tests.support.systems import posix_only
 
 LOGIN = f"https://login.example/authorize?client_id=me&state={STATE}"
 
@@ -249,6 +250,7 @@ def test_input_that_cannot_be_read_ends_the_login(tmp_path):
             Asking(Terminal(source, io.StringIO())).result()
 
 
+@posix_only
 def test_input_that_another_reader_has_taken_is_waited_for_again(monkeypatch, pipe):
     source, into = pipe
     monkeypatch.setattr(terminal, "wait_ready", lambda reading, writing, seconds: set(reading))
@@ -264,7 +266,7 @@ class Typing(io.TextIOBase):
     def __init__(self):
         self.lines, self._changed = [], threading.Condition()
 
-    def readline(self):
+    def readline(self, size=-1):
         with self._changed:
             assert self._changed.wait_for(lambda: self.lines, LIMIT)
             return self.lines.pop(0)
