@@ -2,7 +2,7 @@
 
 import os
 import re
-from typing import Iterable
+from typing import Iterable, Optional
 
 __all__ = ["check_root_uri", "file_uri", "is_within", "path_of", "safe_join"]
 
@@ -26,7 +26,7 @@ def safe_join(root: str, relative: str) -> str:
     if "\0" in relative:
         raise ValueError("a path must not contain NUL")
     if "%" in relative and _ESCAPE.search(relative.encode("utf-8", "surrogatepass")):
-        decoded = _unquote(relative)
+        decoded = _unquote(relative, "replace")
         if decoded.count("/") > relative.count("/") or ".." in decoded or "\0" in decoded or "\\" in decoded:
             raise ValueError(f"{relative[:200]!r} hides a path behind percent escapes")
     if relative.startswith(("/", "\\")) or _DRIVE.match(relative):
@@ -81,7 +81,11 @@ def path_of(uri: str) -> str:
     host, _, rest = uri[len("file://"):].partition("/")
     if host not in ("", "localhost"):
         raise ValueError(f"{uri[:200]!r} is on the host {host!r}, not on this one")
-    path = "/" + _unquote(rest)
+    try:
+        path = "/" + _unquote(rest)
+    except UnicodeDecodeError:
+        # Names are bytes on POSIX, and any of them can be kept; on Windows they are text.
+        raise ValueError(f"{uri[:200]!r} has escapes that are not UTF-8, which no name on this system is") from None
     if "\0" in path:
         raise ValueError(f"{uri[:200]!r} has a NUL in its path")
     if os.sep == "\\":
@@ -99,7 +103,7 @@ def check_root_uri(uri: str) -> str:
     """
     if not isinstance(uri, str) or not uri.startswith("file://"):
         raise ValueError(f"a root is a file:// URI, not {str(uri)[:200]!r}; other schemes are not allowed in any revision")
-    path = _unquote(uri)
+    path = _unquote(uri, "replace")
     if ".." in path.replace("\\", "/").split("/") or "\0" in path:
         raise ValueError(f"the root {uri[:200]!r} must not contain '..' or NUL")
     return uri
@@ -109,6 +113,11 @@ def _quote(path: str) -> str:
     return "".join(c if c in _SAFE else "".join(f"%{b:02X}" for b in os.fsencode(c)) for c in path)
 
 
-def _unquote(text: str) -> str:
+def _unquote(text: str, errors: Optional[str] = None) -> str:
+    """Return *text* without percent escapes.
+
+    :param errors: what becomes of bytes that are not UTF-8; by default what names of files have for them.
+    :raises UnicodeDecodeError: there are such bytes, and names of files have none.
+    """
     data = _ESCAPE.sub(lambda match: bytes([int(match.group(1), 16)]), os.fsencode(text))
-    return os.fsdecode(data)
+    return os.fsdecode(data) if errors is None else data.decode("utf-8", errors)

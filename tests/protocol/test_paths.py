@@ -6,6 +6,7 @@ from hypothesis import example, given, strategies as st
 
 from mcplite.protocol import paths
 from mcplite.protocol.paths import check_root_uri, file_uri, is_within, path_of, safe_join
+from tests.support.systems import LINKS, needs_links, posix_only, windows_only
 
 
 @pytest.fixture
@@ -18,6 +19,8 @@ def tree(tmp_path):
         with open(os.path.join(base, name), "w") as file:
             file.write(name)
     root = os.path.join(base, "root")
+    if not LINKS:
+        return base
     os.symlink("folder", os.path.join(root, "stays"))
     os.symlink(os.path.join(base, "outside"), os.path.join(root, "leaves"))
     os.symlink("../outside/secret", os.path.join(root, "secret"))
@@ -32,17 +35,28 @@ def test_paths_below_the_root(tree):
     assert safe_join(root, "file.txt") == os.path.join(root, "file.txt")
     assert safe_join(root, "folder/inner.txt") == os.path.join(root, "folder", "inner.txt")
     assert safe_join(root, "folder//./inner.txt") == os.path.join(root, "folder", "inner.txt")
-    assert safe_join(root, "stays/inner.txt") == os.path.join(root, "folder", "inner.txt")
     assert safe_join(root, "not/yet/there") == os.path.join(root, "not", "yet", "there")
     for same in ("", ".", "./", "folder/."):
         assert safe_join(root, same).startswith(root)
     assert safe_join(root, ".hidden..file") == os.path.join(root, ".hidden..file")
     assert safe_join(root, "100% sure") == os.path.join(root, "100% sure")
     assert safe_join(root, "a%20b") == os.path.join(root, "a%20b")
-    assert safe_join(root, "ab:c") == os.path.join(root, "ab:c")
+    assert safe_join(root, "a%e9b") == os.path.join(root, "a%e9b")
     assert safe_join(root, "é😀") == os.path.join(root, "é😀")
 
 
+@posix_only
+def test_a_colon_is_part_of_a_name(tree):
+    assert safe_join(tree, "ab:c") == os.path.join(tree, "ab:c")
+
+
+@needs_links
+def test_a_link_that_stays(tree):
+    root = os.path.join(tree, "root")
+    assert safe_join(root, "stays/inner.txt") == os.path.join(root, "folder", "inner.txt")
+
+
+@needs_links
 def test_the_root_may_be_reached_by_a_link(tree):
     link = os.path.join(tree, "link")
     os.symlink("root", link)
@@ -58,8 +72,8 @@ def test_the_root_may_be_reached_by_a_link(tree):
     "a\\b", "..\\outside", "\0", "file.txt\0", "../\0", "file.txt ", "file.txt.", "folder /inner.txt", "folder./x",
     "...", ".. ", " ..  /x", "folder/ ..", ".. /outside", "con", "NUL", "aux.txt", "folder/Com1.x", "lpt9", "PRN.",
     "con .txt", "com\u00b9", "CONIN$", "conout$.x",
-    "leaves", "leaves/secret", "secret", "up", "up/outside/secret", "up/root/../outside", "folder/twice/../../x",
-    "stays/../../outside",
+    "up/root/../outside", "folder/twice/../../x", "stays/../../outside",
+    *[pytest.param(link, marks=needs_links) for link in ("leaves", "leaves/secret", "secret", "up", "up/outside/secret")],
 ])
 def test_paths_that_leave_or_mean_something_else(tree, relative):
     with pytest.raises(ValueError) as caught:
@@ -67,6 +81,7 @@ def test_paths_that_leave_or_mean_something_else(tree, relative):
     assert len(str(caught.value)) < 400 and "\0" not in str(caught.value)
 
 
+@needs_links
 def test_a_link_that_leads_to_a_sibling_with_the_same_beginning(tree):
     root = os.path.join(tree, "root")
     os.symlink("../root-sibling", os.path.join(root, "sibling"))
@@ -131,10 +146,15 @@ def test_is_within(tree):
     assert is_within(root, ["/nowhere", root + os.sep])
     assert not is_within(tree, [root])
     assert not is_within(os.path.join(tree, "root-sibling"), [root])
-    assert not is_within(os.path.join(root, "leaves", "secret"), [root])
-    assert is_within(os.path.join(root, "up", "root", "file.txt"), [root])
     assert not is_within(root, [])
     assert not is_within(root + "\0", [root]) and not is_within(root, ["\0"])
+
+
+@needs_links
+def test_links_lead_in_and_out(tree):
+    root = os.path.join(tree, "root")
+    assert not is_within(os.path.join(root, "leaves", "secret"), [root])
+    assert is_within(os.path.join(root, "up", "root", "file.txt"), [root])
 
 
 def test_a_path_on_another_drive_is_not_within(tree, monkeypatch):
@@ -145,6 +165,7 @@ def test_a_path_on_another_drive_is_not_within(tree, monkeypatch):
     assert not is_within(tree, [tree])
 
 
+@posix_only
 def test_file_uris():
     assert file_uri("/home/me/a b#c?d%é") == "file:///home/me/a%20b%23c%3Fd%25%C3%A9"
     assert file_uri("/") == "file:///"
@@ -155,6 +176,7 @@ def test_file_uris():
     assert file_uri("/caf\udce9") == "file:///caf%E9"
 
 
+@posix_only
 @pytest.mark.parametrize("uri, path", [
     ("file:///home/me/a%20b", "/home/me/a b"), ("file://localhost/x", "/x"), ("FILE:///x", "/x"), ("file:///", "/"),
     ("file:///caf%C3%A9", "/café"), ("file:///caf%e9", "/caf\udce9"), ("file:///100%", "/100%"), ("file://", "/"),
@@ -176,15 +198,37 @@ def test_uris_without_a_path_here(uri, reason):
 
 
 # A name has no NUL, and it must go before the bytes are decoded: bytes that it kept apart may make a letter together.
-@given(st.binary().map(lambda raw: os.fsdecode(raw.replace(b"\0", b"")))
+# On Windows names are text.
+@given((st.binary().map(lambda raw: os.fsdecode(raw.replace(b"\0", b""))) if os.name == "posix" else st.nothing())
        | st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0")))
 @example(os.fsdecode(b"\xc2\x80"))
 def test_file_uris_and_back(text):
     path = os.path.abspath("/" + text)
-    path = "/" + path.lstrip("/")
+    if os.name == "nt":
+        path = os.path.abspath("C:/" + text)
+        if path.startswith("\\\\.\\"):
+            return  # the name of a device
+    else:
+        path = "/" + path.lstrip("/")
     uri = file_uri(path)
     assert uri.isascii() and uri.startswith("file:///") and not set(uri) & set(" ?#\\\n")
     assert path_of(uri) == path
+
+
+@windows_only
+@pytest.mark.parametrize("uri, path", [
+    # A path without a drive is on the current one.
+    ("file:///home/me/a%20b", "\\home\\me\\a b"), ("file:///", "\\"), ("FILE:///C:/x", "C:\\x"), ("file:///a%5cb", "\\a\\b"),
+    ("file:///caf%C3%A9", "\\caf\u00e9"),
+])
+def test_paths_of_uris_on_windows_itself(uri, path):
+    assert path_of(uri) == path
+
+
+@windows_only
+def test_a_uri_with_bytes_that_are_no_name_on_windows():
+    with pytest.raises(ValueError, match="not UTF-8"):
+        path_of("file:///caf%e9")
 
 
 class Windows:
