@@ -149,8 +149,9 @@ class CommandLine:
         finally:
             child.kill()
             child.wait(PATIENCE)
-        self.shown += out.decode() + err.decode()
-        return child.returncode, out.decode(), err.decode()
+        out, err = (text.decode().replace("\r\n", "\n") for text in (out, err))
+        self.shown += out + err
+        return child.returncode, out, err
 
     def page(self, child):
         """Wait until a process has shown the page to log in at, and return its URL."""

@@ -7,6 +7,7 @@ import pytest
 
 from mcplite.errors import RegistrationError
 from mcplite.server import Limits, Server
+from tests.support.systems import LINKS
 
 
 def test_decorators_return_the_function():
@@ -105,11 +106,12 @@ def test_an_unknown_transport_is_refused():
 
 def test_a_directory_serves_its_files(connect, server, tmp_path):
     (tmp_path / "maps").mkdir()
-    (tmp_path / "maps" / "rome.txt").write_text("Rome é")
+    (tmp_path / "maps" / "rome.txt").write_text("Rome é", "utf-8")
     (tmp_path / "maps" / "photo.bin").write_bytes(b"\xff\x00")
     (tmp_path / "maps" / "sub").mkdir()
     (tmp_path / "secret.txt").write_text("secret")
-    os.symlink(tmp_path / "secret.txt", tmp_path / "maps" / "link.txt")
+    if LINKS:
+        os.symlink(tmp_path / "secret.txt", tmp_path / "maps" / "link.txt")
     server.add_directory("file:///srv/maps", str(tmp_path / "maps"))
     client = connect(server)
     (template,) = client.result("resources/templates/list")["resourceTemplates"]

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -199,18 +200,19 @@ def test_a_config_is_returned_as_it_is():
 
 def test_a_file_that_does_not_exist(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(TransportError, match=f"there is no configuration file {tmp_path}/mcp.json"):
+    with pytest.raises(TransportError, match=re.escape(f"there is no configuration file {tmp_path / 'mcp.json'}")):
         load_config("mcp.json")
 
 
 def test_the_home_directory_may_be_abbreviated(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
     write(tmp_path / "mcp.json", {"mcpServers": {}})
     assert load_config("~/mcp.json").path == str(tmp_path / "mcp.json")
 
 
 def test_a_directory(tmp_path):
-    with pytest.raises(TransportError, match=f"cannot read the configuration file {tmp_path}"):
+    with pytest.raises(TransportError, match=re.escape(f"cannot read the configuration file {tmp_path}")):
         load_config(tmp_path)
 
 

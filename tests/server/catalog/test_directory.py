@@ -7,6 +7,7 @@ import pytest
 
 from mcplite.errors import InvalidParams, RegistrationError, ResourceNotFound
 from mcplite.server.catalog.directory import Directory
+from tests.support.systems import needs_links
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_files_outside_of_the_directory_do_not_exist(maps, path):
     assert caught.value.message == f"Resource not found: file:///srv/maps/{path[:200]}"
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
+@needs_links
 def test_links_out_of_the_directory_are_not_followed(maps, tmp_path):
     (tmp_path / "maps" / "out").symlink_to(tmp_path / "secret")
     (tmp_path / "maps" / "up").symlink_to(tmp_path)

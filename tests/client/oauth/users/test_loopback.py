@@ -12,6 +12,7 @@ import pytest
 from mcplite.client.oauth.users import loopback, page
 from mcplite.client.oauth.users.loopback import LoopbackListener, has_state, wait_ready
 from tests.support import rawhttp
+from tests.support.systems import posix_only
 
 STATE = "St4te-of_this~login"
 TARGET = f"/callback?code=c0de&state={STATE}&iss=https%3A%2F%2Fa.example"
@@ -542,6 +543,7 @@ def test_waiting_for_a_descriptor_beyond_the_first_thousand():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@posix_only
 def test_a_descriptor_that_can_be_read_ends_the_waiting():
     reader, writer = os.pipe()
     with listening() as listener, open(reader, "rb"), open(writer, "wb", buffering=0) as out:
