@@ -10,7 +10,8 @@ import pytest
 from mcplite.client.oauth.stores import file as file_module
 from mcplite.client.oauth.stores.file import FileStore
 from mcplite.errors import AuthError
-from tests.support.keeping import LIMIT, NEW, OLD, GaveUp, child, entries, every_use, give_up, make_own_file, never, patient, refused
+from tests.support import keeping
+from tests.support.keeping import LIMIT, NEW, OLD, GaveUp, child, entries, every_use, give_up, never, patient, refused
 from tests.support.systems import needs_links, posix_only
 
 PRELUDE = """
@@ -158,7 +159,7 @@ def test_nothing_but_the_file_is_left(path):
     b'{"version": 1, "records": ["s3cret"]}', b'{"version": 1, "records": {"a": "s3cret"}}', b"[" * 100_000,
 ], ids=lambda content: repr(content[:40]))
 def test_a_damaged_file_is_named_and_left_as_it_is(path, content):
-    make_own_file(path)
+    keeping.make_own_file(path)
     path.write_bytes(content)
     for use in every_use(FileStore(path)):
         text = refused(use)
@@ -174,7 +175,7 @@ def test_the_file_is_plain_json(path):
 
 
 def test_an_edited_file_is_read(path):
-    make_own_file(path)
+    keeping.make_own_file(path)
     path.write_text('{\n  "version": 1,\n  "records": {\n    "ü": {"token": "ñ"}\n  }\n}\n', "utf-8")
     assert FileStore(path).load("ü") == {"token": "ñ"}
 

@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import os
-import sys
 import threading
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from mcplite.client.oauth.stores import locks as locks_module
 from mcplite.client.oauth.stores.file import FileStore
 from mcplite.client.oauth.stores.locks import FileLocks
-from tests.support.keeping import LIMIT, NEW, OLD, GaveUp, child, entries, give_up, never, patient, refused
+from tests.support.keeping import LIMIT, OLD, GaveUp, child, entries, give_up, never, patient, refused
 from tests.support.systems import open_descriptors, posix_only, windows_only
 
 PRELUDE = """
