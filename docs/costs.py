@@ -43,7 +43,9 @@ def costs(limits: Limits) -> List[Cost]:
         Cost("events kept for resumption", limits.store_bytes, 0, "the oldest stream is dropped"),
         Cost("subscriptions of 2026-07-28", limits.streams * limits.listen_bytes, 0, "the oldest one ends"),
         Cost("questions without an answer", limits.waiting_bytes, limits.waiting_calls, "the oldest one is cancelled"),
-        Cost("running handlers", 0, limits.running + limits.running // 8, "further requests wait, others' first"),
+        # A quarter more is for senders who keep none. Those that wait for a place keep their bodies' share.
+        Cost("arguments of running handlers", limits.running_bytes * 5 // 4, limits.running + limits.running // 8,
+             "further requests wait, others' first"),
     ]
 
 

@@ -25,11 +25,11 @@ class Limits:
     #: there for senders, and half of that for HTTP sessions, of which no handler runs.
     running: int = 64
     #: Estimated bytes of memory of the requests over HTTP above 16 KiB whose handlers run; further ones are queued.
-    running_bytes: int = 64 << 20
+    running_bytes: int = 32 << 20
     #: Queued requests; one more is answered with "Server busy". A pipe has one sender, which may send many before it reads.
     queued: int = 4096
     #: The same bytes of those that are queued.
-    queued_bytes: int = 32 << 20
+    queued_bytes: int = 16 << 20
     #: Seconds to wait for the answer to a question to the client's user; people answer slowly.
     ask_seconds: float = 600.0
     #: Handlers that wait for the answers of their clients, each on a thread: over HTTP, and in July 2026 on a pipe too. For
@@ -78,7 +78,7 @@ class Limits:
     body_rate: int = 1024
     #: Bytes of all request bodies that are read or served at once, with what they are decoded to. At the limit the oldest
     #: unfinished one is refused with 503. A few large ones at a time are normal, hundreds are not.
-    body_bytes_at_once: int = 64 << 20
+    body_bytes_at_once: int = 48 << 20
     #: Connections at once; one more closes the one that has been idle for longest, and is answered with 503 if none is
     #: idle. A connection occupies a thread while its request takes long.
     connections: int = 256
@@ -89,7 +89,7 @@ class Limits:
     #: Sessions at once; one more ends the one that has been idle for longest. A session occupies no thread.
     sessions: int = 1000
     #: Bytes of memory of all sessions; beyond it the one that has been idle for longest ends.
-    session_bytes: int = 32 << 20
+    session_bytes: int = 20 << 20
     #: Seconds after ``initialize`` within which a session's client must send something; clients confirm at once.
     session_start_seconds: float = 30.0
     #: Seconds without requests and streams after which a session expires.
@@ -116,7 +116,7 @@ class Limits:
     #: Bytes of these events.
     stream_bytes: int = 4 << 20
     #: Bytes of all events that are kept for resumption.
-    store_bytes: int = 40 << 20
+    store_bytes: int = 32 << 20
     #: Seconds that a stream's events are kept after its last one.
     store_seconds: float = 600.0
     #: Seconds that running handlers have to finish when the server stops.
