@@ -243,3 +243,6 @@ class Reading:
     def stop(self, timeout: float) -> bool:
         """Stop reading for good; return whether no thread reads any more, within *timeout* seconds."""
         raise NotImplementedError
+
+    def join(self, timeout: float) -> None:
+        """Wait until the threads that :meth:`start` has started have ended, but for the current one; called at the end."""

@@ -7,11 +7,13 @@ import contextlib
 import copy
 import logging
 import threading
+import time
 from typing import Any, Callable, Dict, Iterator, Optional
 
 from ..errors import Cancelled, RequestTimeout, TransportError, remote_error
 from ..protocol import jsonrpc
 from .cancel import CancelToken
+from .deadline import Deadline
 from .incoming import MessageHandler
 from .interfaces import Channel, Delivery, Outlet, Reading
 from .pending import Clock, Pending
@@ -21,6 +23,8 @@ __all__ = ["Caller"]
 
 _log = logging.getLogger(__name__)
 _DIRECT = Delivery()
+#: Seconds between two looks at callbacks that still run when the connection is closed.
+_CALLBACK_POLL_SECONDS = 0.005
 #: How many of the latest calls that were given up are remembered.
 _MOST_GIVEN_UP = 1024
 
@@ -47,6 +51,7 @@ class Caller:
         self._next_id = 0
         self._error: Optional[Exception] = None
         self._clock = Clock()
+        self._silenced = False
         #: When the last invalid input came, and why it was refused: a hint for calls that get no response.
         self._last_invalid = (-1.0, "")
         self.counters = Counters()
@@ -159,7 +164,8 @@ class Caller:
             if progress:
                 # One at a time, since a callback may be slow and the limits hold meanwhile.
                 if not pending.out_of_time:
-                    pending.deliver_progress()
+                    if not self._deliver_progress(pending):
+                        progress.clear()  # the outcome is there, or comes in a moment
                 elif pending.outcome is None:
                     raise self._overdue(pending)
                 else:
@@ -172,6 +178,39 @@ class Caller:
                 remaining = pending.remaining()
                 if remaining is not None and remaining <= 0:
                     raise self._overdue(pending)
+
+    def _deliver_progress(self, pending: Pending) -> bool:
+        """Call the progress callback once; return False when this side has closed the connection."""
+        # Noted before the check: close() sets the mark first, and then waits for the callbacks that run.
+        pending.delivering = threading.get_ident()
+        try:
+            if not self._silenced:
+                pending.deliver_progress()
+            return not self._silenced
+        finally:
+            pending.delivering = 0
+
+    def silence(self) -> None:
+        """Let no progress callback run from now on, but for those that run already: this side closes the connection."""
+        self._silenced = True
+
+    def in_callback(self) -> bool:
+        """Whether the current thread runs a progress callback."""
+        with self._lock:
+            return any(pending.delivering == threading.get_ident() for pending in self._pending.values())
+
+    def wait_for_callbacks(self, deadline: Deadline) -> bool:
+        """Wait for the progress callbacks that run, but for one on the current thread; return whether they have ended."""
+        def running() -> bool:
+            with self._lock:
+                waiting = list(self._pending.values())
+            return any(pending.delivering not in (0, threading.get_ident()) for pending in waiting)
+
+        while running():
+            if deadline.expired:
+                return False
+            time.sleep(_CALLBACK_POLL_SECONDS)
+        return True
 
     def _overdue(self, pending: Pending) -> RequestTimeout:
         at, invalid = self._last_invalid

@@ -331,6 +331,7 @@ class Peer(Caller, MessageSink):
                 _log.warning("the reading thread of %s did not stop within %g s", self.name, timeout)
         finally:
             self._channel.close()
+        self._reading.join(timeout)
 
     def _let_go(self, owner: int) -> None:
         # In a forked process: the other side must not notice it, and no call may wait for an answer that comes elsewhere.

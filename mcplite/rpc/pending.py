@@ -67,7 +67,7 @@ class Pending:
     """
 
     __slots__ = ("id", "method", "on_progress", "progress", "clock", "timeout", "max_timeout", "begun", "limit", "end",
-                 "beside", "outcome", "interrupted", "_progressed", "_progress_bytes", "_event")
+                 "beside", "outcome", "interrupted", "delivering", "_progressed", "_progress_bytes", "_event")
 
     def __init__(self, id: int, method: str, clock: Clock, timeout: Optional[float],
                  max_timeout: Optional[float], on_progress: Optional[Callable[[Dict[str, Any]], object]]) -> None:
@@ -88,6 +88,8 @@ class Pending:
         self.on_progress = on_progress
         #: The progress notifications that the callback has not been given, each with its size in bytes.
         self.progress: Optional[Deque[Tuple[Dict[str, Any], int]]] = None if on_progress is None else deque()
+        #: The thread that runs the callback; 0 while none does.
+        self.delivering = 0
         #: Whether there was any progress, and the bytes of what is kept.
         self._progressed = False
         self._progress_bytes = 0

@@ -11,10 +11,11 @@ import threading
 from typing import Callable, ContextManager, Dict, List, Optional
 
 from ..errors import ConnectionClosed, ProtocolError, TransportError
+from .deadline import Deadline
 from .forks import new_event, new_lock
 from .interfaces import Channel, Reading
 from .pending import Pending
-from .threads import Workers, start_thread
+from .threads import Workers, start_thread, wait_for_end
 from .tracing import FaultLog
 from .watchdog import Watchdog
 
@@ -65,13 +66,14 @@ class CallerReading(Reading):
         self._lock = new_lock()
         self._waiting: List[Pending] = []
         self._waits = 0
+        self._thread: Optional[threading.Thread] = None
         self._stop = new_event()
         self._free = new_event()
         self._faults = FaultLog(_log, self._stop.wait)
 
     def start(self) -> None:
         """Start the daemon thread. :meth:`stop` ends it; it blocks on the channel, or on its 20 ms tick."""
-        start_thread(self._run_daemon, self._name)
+        self._thread = start_thread(self._run_daemon, self._name)
 
     def wait(self, pending: Pending) -> None:
         self._waits += 1
@@ -203,6 +205,10 @@ class CallerReading(Reading):
             if not self._free.wait(timeout):
                 return False
         return True
+
+    def join(self, timeout: float) -> None:
+        if self._thread is not None:
+            wait_for_end(self._thread, Deadline(timeout))
 
     def let_go(self) -> None:
         self._stop.set()

@@ -8,10 +8,11 @@ import contextlib
 import logging
 import sys
 import threading
+import time
 import traceback
 from collections import deque
 from queue import Empty, SimpleQueue
-from typing import Callable, Deque, Dict, Hashable, Iterator, List, Optional, Tuple
+from typing import Callable, Deque, Dict, Hashable, Iterator, List, Optional, Set, Tuple
 
 from ..errors import TransportError
 from .deadline import Deadline
@@ -19,7 +20,7 @@ from .fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, Tas
 from .forks import new_condition, new_lock, on_fork
 from .tracing import FaultLog
 
-__all__ = ["Mailbox", "Workers", "start_thread"]
+__all__ = ["Mailbox", "Workers", "start_thread", "wait_for_end"]
 
 _Run = Callable[[], object]
 _log = logging.getLogger(__name__)
@@ -27,6 +28,8 @@ _log = logging.getLogger(__name__)
 _PER_SPARE_PLACE = 8
 #: Seconds for which an idle thread of a pool is kept.
 _IDLE_SECONDS = 30.0
+#: Seconds between two looks at a thread that is ending.
+_END_POLL_SECONDS = 0.001
 
 
 class _PlainTask(Task):
@@ -54,6 +57,16 @@ def start_thread(run: _Run, name: str) -> threading.Thread:
         if thread.ident is None and thread not in threading.enumerate():
             raise TransportError(f"the thread {name!r} cannot be started: {str(error) or 'no memory'}") from error
     return thread
+
+
+def wait_for_end(thread: threading.Thread, deadline: Deadline) -> bool:
+    """Wait until a thread has ended; return whether it has. The current one is not waited for, and counts as ended."""
+    # Not join(): a thread that threading does not know may call this, and would be noted there for ever.
+    while thread.is_alive() and thread.ident != threading.get_ident():
+        if deadline.expired:
+            return False
+        time.sleep(_END_POLL_SECONDS)
+    return True
 
 
 class Workers:
@@ -102,6 +115,8 @@ class Workers:
         self._busy: Dict[Hashable, Task] = {}
         #: What idle threads sleep on: each item is a task to run; None ends a thread.
         self._handoff: "SimpleQueue[Optional[_Run]]" = SimpleQueue()
+        #: The threads that have not ended.
+        self._threads: Set[threading.Thread] = set()
         #: Whether the current thread holds a place.
         self._mine = threading.local()
         self._faults = FaultLog(_log)
@@ -181,7 +196,7 @@ class Workers:
                 self._idle -= 1
                 self._handoff.put(task)
                 return
-        start_thread(lambda: self._work(task), self._name)
+            self._start_thread(task)
 
     @contextlib.contextmanager
     def suspended(self) -> Iterator[None]:
@@ -307,7 +322,22 @@ class Workers:
             self._idle -= 1
             self._handoff.put(placed)
         else:
-            start_thread(lambda: self._work(placed), self._name)
+            self._start_thread(placed)
+
+    def _start_thread(self, task: _Run) -> None:
+        # Called with the lock held, which the new thread takes before it removes itself at its end.
+        self._threads.add(start_thread(lambda: self._work(task), self._name))
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait until all threads of a stopped pool have ended, but for the current one; return whether they have."""
+        with self._lock:
+            threads = list(self._threads)
+        return all([wait_for_end(thread, deadline) for thread in threads])
+
+    def owns_current_thread(self) -> bool:
+        """Whether the current thread is one of the pool."""
+        with self._lock:
+            return any(thread.ident == threading.get_ident() for thread in self._threads)
 
     def _run_logged(self, task: _Run) -> None:
         try:
@@ -317,6 +347,13 @@ class Workers:
             _log.exception("a task of %s failed", self._name)
 
     def _work(self, task: Optional[_Run]) -> None:
+        try:
+            self._run_tasks(task)
+        finally:
+            with self._lock:
+                self._threads.discard(threading.current_thread())
+
+    def _run_tasks(self, task: Optional[_Run]) -> None:
         # The life of a pool thread: started by spawn or with a task; ended by stop or by half a minute without
         # a task. It blocks on the handoff queue and on whatever the task blocks on.
         while task is not None:
@@ -401,7 +438,7 @@ class Mailbox:
 
     def flush(self, timeout: float) -> bool:
         """Wait until everything posted so far has run; False at once on the mailbox's own thread."""
-        if threading.current_thread() is self._thread:
+        if self.owns_current_thread():
             return False
         with self._changed:
             return self._changed.wait_for(lambda: not self._queue and not self._running, timeout)
@@ -412,6 +449,17 @@ class Mailbox:
             self._stopped = True
             self._queue.clear()
             self._changed.notify_all()
+
+    def join(self, deadline: Deadline) -> bool:
+        """Wait until the thread of a stopped mailbox has ended, unless it is the current one; return whether it has."""
+        with self._changed:
+            thread = self._thread
+        return thread is None or wait_for_end(thread, deadline)
+
+    def owns_current_thread(self) -> bool:
+        """Whether the current thread is that of the mailbox."""
+        thread = self._thread
+        return thread is not None and thread.ident == threading.get_ident()
 
     def _run(self) -> None:
         while not self._stopped:

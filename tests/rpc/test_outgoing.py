@@ -7,6 +7,7 @@ import pytest
 
 from mcplite.errors import Cancelled, InvalidParams, MethodNotFound, ProtocolError, RemoteError, RequestTimeout
 from mcplite.rpc.cancel import CancelToken
+from mcplite.rpc.deadline import Deadline
 from mcplite.rpc.interfaces import Delivery
 from tests.support.conversations import reply
 
@@ -285,6 +286,21 @@ def test_an_answer_in_time_is_returned_although_the_callback_was_slow(talk):
     arrived(talk, 21)
     time.sleep(1.6)
     slow.go.release()
+    assert outcome() == {"done": True}
+    assert slow.seen == [0]
+
+
+def test_a_silenced_call_gets_its_outcome_without_further_callbacks(talk):
+    # close() silences first and ends the calls after that; what comes in between must not break the call.
+    slow, id = SlowCallback(), talk.peer.new_id()
+    outcome = talk.call("slow", id=id, timeout=20, on_progress=slow)
+    request = talk.hear()
+    reports(talk, id, 20)
+    assert slow.entered.acquire(timeout=20)
+    talk.peer.silence()
+    slow.go.release()
+    assert talk.peer.wait_for_callbacks(Deadline(20))
+    talk.say(reply(request, {"done": True}))
     assert outcome() == {"done": True}
     assert slow.seen == [0]
 

@@ -4,16 +4,18 @@
 """
 
 import logging
+import threading
 from typing import Any, Callable, Dict, Optional
 
 from ...errors import ProtocolError, TransportError
 from ...protocol import jsonrpc
 from ...protocol.jsonio import memory_size
 from ...revisions import Revision
+from ...rpc.deadline import Deadline
 from ...rpc.incoming import Incoming, MessageHandler
 from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
-from ...rpc.threads import Mailbox, Workers, start_thread
+from ...rpc.threads import Mailbox, Workers, start_thread, wait_for_end
 from ...rpc.tracing import Trace
 from ..handlers import Handlers
 
@@ -26,6 +28,8 @@ _LIMITS = jsonrpc.JSONLimits(elements=500_000, duplicate_keys=True)
 _SMALL = 256
 #: How long closing waits for callbacks of notifications that were received before.
 _FLUSH_SECONDS = 1.0
+#: How long closing waits for the callbacks that run, of whatever kind.
+_CALLBACK_SECONDS = 2.0
 OnNotification = Callable[[str, Dict[str, Any]], object]
 
 
@@ -86,6 +90,7 @@ class ServerConnection(MessageHandler):
         self.workers = Workers(max_handlers, 1024, "mcplite handler")
         self._mailbox = Mailbox("mcplite notifications", source=channel.name)
         self._closing = False
+        self._closer: Optional[threading.Thread] = None
         self.session = ConnectionHandler()
         self.peer = Peer(channel, self, workers=self.workers, limits=_LIMITS, trace=trace)
 
@@ -131,7 +136,11 @@ class ServerConnection(MessageHandler):
             self.post(task, memory_size(params, self._mailbox.byte_limit) if size > _SMALL else size)
 
     def close(self, error: Optional[Exception] = None) -> None:
-        """Close the connection; see :meth:`Peer.close`."""
+        """Close the connection; see :meth:`Peer.close`.
+
+        No callback of the user begins after it has returned. It waits a moment for those that run, unless it is called by one.
+        """
+        self.peer.silence()
         lost, self._closing = error is not None and not self._closing, True
         self.peer.close(error)
         self.session.on_end()
@@ -142,6 +151,14 @@ class ServerConnection(MessageHandler):
         self._mailbox.flush(_FLUSH_SECONDS)
         self._mailbox.stop()
         self.workers.stop()
+        deadline = Deadline(_CALLBACK_SECONDS)
+        ended = [self._mailbox.join(deadline), self.workers.join(deadline), self.peer.wait_for_callbacks(deadline)]
+        # The thread of on_close() waits for the callbacks as well, so none of them waits for it.
+        if self._closer is not None and not (self._mailbox.owns_current_thread() or self.workers.owns_current_thread()
+                                             or self.peer.in_callback()):
+            wait_for_end(self._closer, Deadline(_CALLBACK_SECONDS))
+        if not all(ended):
+            _log.warning("%s was closed, but a callback still runs %g s later", self.name, _CALLBACK_SECONDS)
 
     # --- MessageHandler: on the reader's thread --------------------------------------------------------------
 
@@ -169,7 +186,7 @@ class ServerConnection(MessageHandler):
         # The thread that noticed the end may be reading, and closing the channel waits until no thread reads; that may
         # take seconds for a child that does not end. The thread started here ends when the channel is closed.
         try:
-            start_thread(self.close, "mcplite closer")
+            self._closer = start_thread(self.close, "mcplite closer")
         except TransportError as failure:
             _log.warning("%s is closed later, with its client: %s", self.name, failure)
 

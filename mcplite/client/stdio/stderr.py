@@ -13,8 +13,9 @@ from typing import IO, Any, Callable, Optional, Union, cast
 
 from ...errors import TransportError
 from ...protocol.show import printable
+from ...rpc.deadline import Deadline
 from ...rpc.forks import new_event, new_lock, release
-from ...rpc.threads import start_thread
+from ...rpc.threads import start_thread, wait_for_end
 from ...rpc.tracing import FaultLog
 
 __all__ = ["StderrPump", "StderrTarget", "open_sink"]
@@ -33,6 +34,8 @@ _CHUNK = 65536
 _MOST_CHUNKS_AFTER_STOP = 17
 #: Faults in a row after which stderr counts as broken.
 _MOST_FAULTS = 10
+#: Seconds that closing waits for the sink that takes a line.
+_SINK_SECONDS = 2.0
 
 
 def _close_nothing() -> None:
@@ -109,6 +112,8 @@ class StderrPump:
         self._tail = bytearray()
         self._finished = new_event()
         self._failed = False
+        #: Set when no more lines are passed on, since the channel is closed.
+        self._dropping = False
         self._chunks_left = _MOST_CHUNKS_AFTER_STOP
         self._line = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -146,8 +151,15 @@ class StderrPump:
             fd, self._stop_write = self._stop_write, -1
         if fd >= 0:
             os.close(fd)
-        if self._thread is None or threading.get_ident() != self._thread.ident:
-            self._finished.wait(timeout)
+        thread = self._thread
+        if thread is not None and threading.get_ident() == thread.ident:
+            return
+        if not self._finished.wait(timeout):
+            # A line is with the sink. No further one follows it.
+            self._dropping = True
+            self._finished.wait(_SINK_SECONDS)
+        if thread is not None and self._finished.is_set():
+            wait_for_end(thread, Deadline(timeout))
 
     def discard(self) -> None:
         """Close the pump's own pipe, when its thread was not started; *fd* stays open."""
@@ -227,7 +239,7 @@ class StderrPump:
 
     def _send(self, line: str) -> None:
         write = self._sink.write
-        if write is not None:
+        if write is not None and not self._dropping:
             self._guard(lambda: write(line))
 
     def _guard(self, step: Callable[[], object]) -> None:
