@@ -50,7 +50,7 @@ class BackChannelAsker(Asker):
         if not self.reachable:
             raise MissingCapability(
                 f"this needs a client that can {ABILITIES[method]}, which takes a session in revision {self._revision}:"
-                " this server keeps none (it is stateless, or a fleet)",
+                " this server keeps none, as it is stateless or a fleet; serve it from one process for that",
                 data={"requiredCapabilities": capability})
         super()._require(method, capability, mode)
 
