@@ -13,7 +13,7 @@ MOST_MIB = 150
 
 
 @pytest.mark.parametrize("kind, outcome", [
-    ("pages", "tools of more than 67108864 bytes; take single pages with list_tools_page()"),
+    ("pages", "tools of more than 41943040 bytes; take single pages with list_tools_page()"),
     ("cursors", "a cursor of more than 1048576 characters"),
     ("elements", "more than 500000 keys and items in one message"),
     ("schema", "more than 500000 keys and items in one message"),

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 _MAX_PAGES = 1000
 _MAX_ITEMS = 10_000
 #: Bytes that all pages of one list may take in memory; a list of one page is bounded by the limits on one message.
-_MAX_BYTES = 64 << 20
+_MAX_BYTES = 40 << 20
 #: Characters of a cursor, which goes back to the server.
 _MAX_CURSOR = 1 << 20
 #: By the class of a page: the member on the wire, the attribute, the class of its items.
@@ -74,7 +74,7 @@ def walk(page: Callable[[Optional[str]], Any], member: str, name: str) -> List[A
     :param page: returns the page for a cursor.
     :param member: the attribute of a page that has the items.
     :param name: the server's name, for errors.
-    :raises ProtocolError: a cursor came twice, or the list exceeds 1,000 pages, 10,000 items or 64 MiB (PAGE-12),
+    :raises ProtocolError: a cursor came twice, or the list exceeds 1,000 pages, 10,000 items or 40 MiB (PAGE-12),
         or a cursor a megabyte.
     """
     items: List[Any] = []
