@@ -54,10 +54,13 @@ class Client(Features):
         server supports: the client tries first without a handshake (from July 2026 on), then with one.
     :param era: "legacy" always begins with a handshake, "modern" never; None, the default, finds out.
     :param prior: ``client.prior`` of an earlier client of the same server; the server is then not probed.
-    :param probe_timeout: seconds without an answer on a pipe after which the client tries a handshake. Default 5.
+    :param probe_timeout: seconds without an answer on a pipe after which the client tries a handshake, half of
+        ``open_timeout`` at most. Default 5.
     :param timeout: seconds for each call, unless the call says otherwise; progress restarts them. Default 60.
     :param max_timeout: seconds for each call in all, whatever its progress. Default 300.
-    :param open_timeout: seconds for the server's first answer; a package runner may download first. Default 60.
+    :param open_timeout: seconds for opening in all: the probe, the handshake, and the start of another process or the other
+        transport if they fail. A package runner may download first. The time in which a user logs in does not count, nor
+        does the end of a process, which takes ``grace`` and four seconds at most. Default 60.
     :param client_info: name and version of this client; by default this package's.
     :param cache: whether results are cached for as long as the server allows (from July 2026 on). Default True.
     :param extensions: protocol extensions that this client supports, with their settings (from July 2026 on).
@@ -137,7 +140,7 @@ class Client(Features):
 
         :raises TransportError: the server cannot be started or reached.
         :raises ConnectionClosed: the server ended before it answered; the text has the end of its stderr.
-        :raises RequestTimeout: no answer within ``open_timeout``.
+        :raises RequestTimeout: no session within ``open_timeout``; a process is ended before this is raised.
         :raises UnsupportedVersion: client and server have no revision in common.
         :raises RuntimeError: the client was opened before.
         """

@@ -29,6 +29,10 @@ class ChannelHooks:
     unread: Optional[int] = None
     #: Whether a client that is used in a forked process opens another channel like this one there.
     reopens_after_fork = False
+    #: How many seconds ``open`` may take, set before it is called; None leaves that to the channel.
+    open_timeout: Optional[float] = None
+    #: How many of them ``open`` took to wait for the other side, without the time in which a user logged in.
+    open_seconds = 0.0
 
     def open(self) -> None:
         """Connect, if that may take so long that another thread closes the channel meanwhile.

@@ -63,21 +63,23 @@ class SSEChannel(Channel):
     def open(self) -> None:
         if self._reply is not None:
             return
-        self._open_deadline = Deadline(_ENDPOINT_SECONDS)
+        seconds = _ENDPOINT_SECONDS if self.open_timeout is None else min(self.open_timeout, _ENDPOINT_SECONDS)
+        deadline = self._open_deadline = Deadline(seconds)
         # The deadline is the server's; it is paused while a user logs in.
-        self._stream = Exchange(self._next_timeout, clock=self._open_deadline)
+        self._stream = Exchange(self._next_timeout, clock=deadline)
         try:
             reply = self._reply = self._client.send_authorized(self._stream, "GET", None, {"Accept": "text/event-stream"},
-                                                  connect_seconds=_ENDPOINT_SECONDS)
+                                                  connect_seconds=seconds)
             self._await_endpoint(reply)
         except Stopped:
             if self._closed.is_set():
                 raise ConnectionClosed(self._end_reason) from None
             self.close()
-            raise TransportError(f"{self.name} did not name the URL to post to within {_ENDPOINT_SECONDS:g} s") from None
+            raise TransportError(f"{self.name} did not name the URL to post to within {seconds:g} s") from None
         except BaseException:
             self.close()
             raise
+        self.open_seconds = seconds - (deadline.remaining() or 0.0)
         self._open_deadline = None
 
     def _next_timeout(self) -> float:

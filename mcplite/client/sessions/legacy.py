@@ -137,13 +137,15 @@ class LegacySession(ClientSession):
         assert self._revision is not None, "the handshake is not complete"
         return self._revision
 
-    def open(self, wanted: Revision, pinned: bool, timeout: float, cancel: Optional[CancelToken] = None) -> InitializeResult:
+    def open(self, wanted: Revision, pinned: bool, timeout: float, cancel: Optional[CancelToken] = None,
+             left: Optional[float] = None) -> InitializeResult:
         """Do the handshake.
 
         :param wanted: the revision to offer.
         :param pinned: whether any other answer is an error.
-        :param timeout: seconds for the server's answer.
+        :param timeout: seconds for opening; a renewal has them as well.
         :param cancel: for this handshake, not for that of a renewal.
+        :param left: how many of these seconds are left for this handshake; by default all.
         :raises Cancelled: the token was cancelled.
         :raises UnsupportedVersion: the server supports none of our revisions, or not the pinned one.
         :raises RequestTimeout: no answer in time; nothing is cancelled, the channel is to be closed (TIME-07).
@@ -151,17 +153,20 @@ class LegacySession(ClientSession):
         :raises ConnectionClosed, RemoteError: as for every call.
         """
         self._handshake = lambda: self._shake(wanted, pinned, timeout)
-        return self._shake(wanted, pinned, timeout, cancel)
+        return self._shake(wanted, pinned, timeout, cancel, left)
 
-    def _shake(self, wanted: Revision, pinned: bool, timeout: float, cancel: Optional[CancelToken] = None
-               ) -> InitializeResult:
+    def _shake(self, wanted: Revision, pinned: bool, timeout: float, cancel: Optional[CancelToken] = None,
+               left: Optional[float] = None) -> InitializeResult:
+        seconds = timeout if left is None else left
+        end = self.peer.now() + seconds
         params = {"protocolVersion": wanted.name, "capabilities": codec.encode(self._handlers.capabilities(), wanted),
                   "clientInfo": codec.encode(self._options.info, wanted)}
         try:
-            answer = self.peer.call("initialize", params, timeout=timeout, cancel=cancel,
+            answer = self.peer.call("initialize", params, timeout=seconds, cancel=cancel,
                                     delivery=Delivery(cancel_notice=False))
         except RequestTimeout as error:
-            raise RequestTimeout(f"{self.peer.name} did not answer 'initialize' within {timeout:g} s; a first start"
+            of = "" if seconds == timeout else f" ({timeout:g} s for opening in all)"
+            raise RequestTimeout(f"{self.peer.name} did not answer 'initialize' within {seconds:g} s{of}; a first start"
                                  f" may take longer (open_timeout=), and a program that is not an MCP server never"
                                  f" answers{self.connection.stderr_tail()}") from error
         except RemoteError as error:
@@ -181,7 +186,7 @@ class LegacySession(ClientSession):
         self._opened(result)
         self._handshake_done.set()
         self._channel.set_version(revision.name if revision.version_header == "checked" else None)
-        self.peer.notify("notifications/initialized", timeout=timeout)
+        self.peer.notify("notifications/initialized", timeout=max(0.001, end - self.peer.now()))
         self._channel.listen(self.renew)
         return result
 

@@ -51,9 +51,9 @@ class NegotiationOptions(NamedTuple):
     era: Optional[str]
     #: The findings of an earlier client, see :func:`prior_of`.
     prior: Optional[Mapping[str, Any]]
-    #: Seconds for the server's first answer.
+    #: Seconds for opening in all: the probe, the handshake, and what follows if they fail.
     open_timeout: float
-    #: Seconds without an answer on a pipe after which the client tries a handshake.
+    #: Seconds without an answer on a pipe after which the client tries a handshake; half of what is left at most.
     probe_timeout: float
 
 
@@ -63,9 +63,11 @@ class Negotiation:
     :param connection: to the server; not started yet.
     :param options: which sessions are accepted.
     :param session_options: for the session that is made.
+    :param seconds: those of ``open_timeout`` that are left for it.
     """
 
-    def __init__(self, connection: ServerConnection, options: NegotiationOptions, session_options: SessionOptions) -> None:
+    def __init__(self, connection: ServerConnection, options: NegotiationOptions, session_options: SessionOptions,
+                 seconds: float) -> None:
         self._connection = connection
         self._session_options = session_options
         self._pinned = options.pinned
@@ -78,7 +80,10 @@ class Negotiation:
         if era is not None and self._prior is not None and self._prior["era"] != era:
             self._prior = None
         self._open_timeout = options.open_timeout
-        self._probe_timeout = min(options.probe_timeout, options.open_timeout)
+        # The other half is for the handshake.
+        self._probe_timeout = min(options.probe_timeout, max(seconds, 0.0) / 2)
+        #: When the time for opening is over, by the clock of the connection, which stands still while a user logs in.
+        self._end = connection.peer.now() + seconds
         #: Whether the probe was sent, and a handshake may follow.
         self._probing = False
         #: Whether the server refused the handshake that followed.
@@ -99,6 +104,14 @@ class Negotiation:
             if known is not None:
                 return known
         return self._probe()
+
+    def remaining(self) -> float:
+        """Return the seconds that are left for opening; 0 if none are."""
+        return max(0.0, self._end - self._connection.peer.now())
+
+    def _timeout(self) -> float:
+        """Return the timeout of the next request: what is left, in numbers that can be read in an error."""
+        return max(0.001, round(self.remaining(), 2))
 
     def spoiled_by_probe(self, error: BaseException) -> bool:
         """Whether another process of the server, which gets no probe, may accept the handshake (ERA-07).
@@ -126,7 +139,7 @@ class Negotiation:
 
     def _shake_hands(self, cancel: Optional[CancelToken] = None) -> LegacySession:
         session = LegacySession(self._connection, self._session_options)
-        session.open(self._pinned or NEWEST_LEGACY, self._pinned is not None, self._open_timeout, cancel)
+        session.open(self._pinned or NEWEST_LEGACY, self._pinned is not None, self._open_timeout, cancel, self._timeout())
         return session
 
     def _remembered(self, prior: Mapping[str, Any]) -> Optional[ModernSession]:
@@ -175,7 +188,10 @@ class Negotiation:
                 # A late answer to the probe counts, unless the handshake succeeded first (ERA-06).
                 _log.info("%s was slow, and needs no handshake (%s)", self._connection.name, refusal)
                 self._connection.session = session
-                return self._opened(session, probe.wait(self._open_timeout))
+                seconds = self._timeout()
+                if self._refused and self._connection.channel.restartable:
+                    seconds /= 2  # the other half is for a process that gets no probe
+                return self._opened(session, probe.wait(seconds))
             if http and _lacks_discovery(failure) and _refuses_handshake(refusal):
                 # ERA-12: a modern server that does not describe itself. A bridge to an old server, which says the same of
                 # an unknown method, would have accepted the handshake.
@@ -191,7 +207,7 @@ class Negotiation:
 
     def _discover(self, session: ModernSession, cancel: Optional[CancelToken]) -> DiscoverResult:
         try:
-            return session.discover(self._open_timeout, cancel)
+            return session.discover(self._timeout(), cancel)
         except UnsupportedVersion as error:
             # ERA-03: the server is modern, but does not support the revision of the probe (STAT-17: once).
             ours = [self._pinned] if self._pinned is not None else _MODERN
@@ -199,7 +215,7 @@ class Negotiation:
                 raise
             revision = choose(_listed(error), ours, self._connection.name)
         session.use_revision(revision)
-        return session.discover(self._open_timeout, cancel)
+        return session.discover(self._timeout(), cancel)
 
     def _opened(self, session: ModernSession, found: DiscoverResult) -> ModernSession:
         ours = [self._pinned] if self._pinned is not None else _MODERN

@@ -133,27 +133,33 @@ class SessionOpener:
             raise copy.copy(self._closed)
 
     def _open(self, options: NegotiationOptions) -> ClientSession:
-        """Open a session over a new channel, else over a fallback to the same server (LSSE-12, ERA-07)."""
-        channel, restarted = self._transport(), False
+        """Open a session over a new channel, else over a fallback to the same server (LSSE-12, ERA-07).
+
+        All attempts share the seconds of ``open_timeout``.
+        """
+        channel, restarted, left = self._transport(), False, options.open_timeout
         while True:
             self.channel = channel
             connection = negotiation = other = None
             try:
+                channel.open_timeout = left
                 channel.open()
                 connection = self.connection = self._connect(channel)
                 self._check_closed()
-                negotiation = Negotiation(connection, options, self._sessions)
+                negotiation = Negotiation(connection, options, self._sessions, left - channel.open_seconds)
                 return negotiation.run()
             except BaseException as error:
+                # Not the time that the end of the connection takes: a process may need its grace for that.
+                left = left if negotiation is None else negotiation.remaining()
                 if connection is not None:
                     connection.close()
                 else:
                     channel.close()
-                spoiled = (channel.restartable and self._closed is None and negotiation is not None
+                spoiled = (channel.restartable and self._closed is None and left > 0 and negotiation is not None
                            and negotiation.spoiled_by_probe(error))
                 if not spoiled:
                     only_modern = negotiation is not None and negotiation.era == "modern"
-                    other = None if only_modern else self._alternative(channel, error)
+                    other = None if only_modern or left <= 0 else self._alternative(channel, error, left)
                     if other is None:
                         if restarted and type(error) is ConnectionClosed:
                             raise _ended_twice(error) from error
@@ -163,14 +169,15 @@ class SessionOpener:
                 other, restarted = self._transport(), True
             channel, options = other, options._replace(era="legacy")
 
-    def _alternative(self, channel: Channel, error: BaseException) -> Optional[Channel]:
-        """Return another open channel to the same server; None if there is none, or it cannot be opened."""
+    def _alternative(self, channel: Channel, error: BaseException, left: float) -> Optional[Channel]:
+        """Return another open channel to the same server; None if there is none, or it cannot be opened in *left* seconds."""
         if self._closed is not None or not isinstance(error, Exception):
             return None
         try:
             other = channel.alternative(error)
             if other is not None:
                 self.channel, self.connection = other, None
+                other.open_timeout = left
                 other.open()
             return other
         except AuthError:

@@ -149,3 +149,12 @@ def test_a_compressed_stream():
 
     with WebScript(play) as script, pytest.raises(mcplite.ProtocolError, match="compressed"):
         mcplite.connect(script.url, type="sse", timeout=LIMIT).open()
+
+
+def test_a_stream_without_an_endpoint_fails_within_the_time_for_opening():
+    class Silent(OldServer):
+        def play(self, request, answer):
+            return answer.hold()
+
+    with Silent() as server, pytest.raises(mcplite.MCPError, match=r"within 0\.3 s"):
+        mcplite.connect(server.url, type="sse", open_timeout=0.3).open()

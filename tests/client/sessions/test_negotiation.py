@@ -3,6 +3,7 @@
 import contextlib
 import json
 import logging
+import re
 import socket
 import sys
 import threading
@@ -264,6 +265,80 @@ def test_a_silent_server_fails_in_time(child):
     with pytest.raises(RequestTimeout, match="initialize"):
         child.connect("run(lambda message: None)", probe_timeout=0.1, open_timeout=0.3).open()
     assert child.saw == ["start", "server/discover", "initialize"]
+
+
+def seconds_for_the_handshake(client):
+    """Open a client whose server does not answer the handshake; return how long it had for that, as the error says."""
+    with pytest.raises(RequestTimeout, match="did not answer 'initialize'") as caught:
+        client.open()
+    return float(re.search("within ([0-9.e-]+) s", str(caught.value)).group(1))
+
+
+def test_probe_and_handshake_share_the_time_for_opening(child):
+    client = child.connect("run(lambda message: None)", probe_timeout=0.7, open_timeout=1.0)
+    assert seconds_for_the_handshake(client) <= 0.5  # the probe had half of it
+    assert child.saw == ["start", "server/discover", "initialize"]
+
+
+def test_a_probe_that_may_take_longer_than_opening_leaves_time_for_the_handshake(child):
+    body = """
+def react(message):
+    if message["method"] != "server/discover":
+        legacy(message)
+run(react)"""
+    with child.connect(body, probe_timeout=LIMIT, open_timeout=3) as client:
+        assert works(client) and client.era == "legacy"
+    assert child.saw == ["start", "server/discover", *HANDSHAKE, "tools/call"]
+
+
+def test_a_process_that_is_started_again_has_the_rest_of_the_time(child):
+    body = """
+begun = []
+def react(message):
+    if message["method"] == "initialize" and begun:
+        refuse(message, -32600)
+    begun.append(message)
+run(react)"""
+    client = child.connect(body, probe_timeout=0.4, open_timeout=2.0)
+    assert seconds_for_the_handshake(client) <= 0.8  # half of what the probe has left is for its late answer
+    assert child.saw == ["start", "server/discover", "initialize", "start", "initialize"]
+
+
+def test_a_process_without_an_answer_to_probe_is_started_again_within_the_time(child):
+    # It neither answers the probe nor refuses it, and accepts a handshake only as its first message.
+    body = """
+begun = []
+def react(message):
+    if message["method"] == "initialize" and begun:
+        refuse(message, -32600)
+    elif message["method"] != "server/discover":
+        legacy(message)
+    begun.append(message)
+run(react)"""
+    with child.connect(body, probe_timeout=0.2, open_timeout=4) as client:
+        assert works(client) and client.era == "legacy"
+    assert child.saw == ["start", "server/discover", "initialize", "start", *HANDSHAKE, "tools/call"]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+def test_a_server_that_starts_after_the_probe_has_ended(child, era):
+    # It starts when the handshake has been sent, and finds both requests.
+    body = f"""
+while not os.path.exists(given["enough"]):
+    time.sleep(0.01)
+def react(message):
+    if {era!r} == "modern" or message["method"] != "server/discover":
+        {era}(message)
+run(react)"""
+    enough = child.notes.with_name("enough")
+    client = child.connect(body, {"enough": str(enough), "discovered": discovered()}, probe_timeout=0.05)
+    thread = threading.Thread(target=client.open)
+    thread.start()
+    assert children.wait_until(lambda: client.counters.messages_sent == 2)
+    enough.touch()
+    thread.join(LIMIT)
+    with client:
+        assert works(client) and client.era == era
 
 
 def test_a_server_that_dies_of_the_probe_is_restarted_once(child):

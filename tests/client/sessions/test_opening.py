@@ -1,6 +1,7 @@
 """Opening a session: the ways to a server in turn, and the restart of a process that has ended."""
 
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -43,6 +44,41 @@ def test_the_alternative_of_a_channel_is_taken_with_a_handshake():
         first = Failing(fake.channel)
         with mcplite.connect(first, timeout=LIMIT) as client:
             assert client.era == "legacy" and fake.methods()[0] == "initialize" and first.closed == 1
+
+
+class Slow(Failing):
+    """A channel that can be opened, and to which no one answers.
+
+    :param seconds: which it took to open.
+    """
+
+    name = "the second way"
+
+    def __init__(self, seconds):
+        super().__init__(None)
+        self.open_seconds = seconds
+        self._end = threading.Event()
+
+    def open(self):
+        """It is open."""
+
+    def write(self, data, timeout=None):
+        """It takes everything."""
+
+    def read(self, timeout=None):
+        self._end.wait()
+        raise ConnectionClosed("it was closed")
+
+    def close(self):
+        super().close()
+        self._end.set()
+
+
+def test_the_alternative_has_what_is_left_of_the_time_for_opening():
+    second = Slow(999.5)
+    with pytest.raises(mcplite.RequestTimeout, match=r"'initialize' within 0\.\d+ s \(1000 s for opening in all\)"):
+        mcplite.connect(Failing(second), open_timeout=1000).open()
+    assert second.open_timeout == 1000 and second.closed
 
 
 @pytest.mark.parametrize("other", [None, TransportError("so is the second")])
