@@ -169,6 +169,14 @@ class _ExchangeConnection:
         on_fork(self.sock, release_socket)
         on_fork(self, _release_connection)
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether an idle connection is still open; False if the system does not say, since urllib3 then closes it."""
+        try:
+            return bool(super().is_connected)  # type: ignore[misc]
+        except OSError:
+            return False
+
     def getresponse(self) -> Any:
         self._passes_socket = True  # to the response, if that ends with the connection
         try:

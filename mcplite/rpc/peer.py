@@ -329,6 +329,8 @@ class Peer(Caller, MessageSink):
         try:
             if not self._reading.stop(timeout) and self._channel.interruptible:
                 _log.warning("the reading thread of %s did not stop within %g s", self.name, timeout)
+        except MemoryError:
+            _log.warning("the reading thread of %s was not waited for: no memory", self.name)
         finally:
             self._channel.close()
         self._reading.join(timeout)

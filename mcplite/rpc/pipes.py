@@ -165,7 +165,7 @@ class PipeChannel(Channel):
                     if error.errno in _PASSING and faults < _MOST_PASSING:
                         time.sleep(_PASSING_SECONDS)
                         continue
-                    self._ended = self.closed_error()
+                    self._ended = self._unreadable(error)
                     self._ended.__cause__ = error
         finally:
             self._reading = False
@@ -214,6 +214,10 @@ class PipeChannel(Channel):
         finally:
             sent = sum(written)
             self._unsent = self._unsent[sent:] if sent < total else b""
+
+    def _unreadable(self, error: OSError) -> ConnectionClosed:
+        """Return the error for a read that failed."""
+        return ConnectionClosed(f"reading from {self.name} failed: {error.strerror}")
 
     def _broken(self, error: OSError) -> ConnectionClosed:
         """Return the error for a write that failed."""

@@ -148,9 +148,13 @@ class ServerConnection(MessageHandler):
         if lost and error is not None:
             self._disconnected(error)
         # Notifications from before the end are still delivered, unless a callback hangs or is itself closing.
-        self._mailbox.flush(_FLUSH_SECONDS)
-        self._mailbox.stop()
-        self.workers.stop()
+        try:
+            self._mailbox.flush(_FLUSH_SECONDS)
+        except MemoryError:
+            _log.warning("the last notifications of %s were not waited for: no memory", self.name)
+        finally:
+            self._mailbox.stop()
+            self.workers.stop()
         deadline = Deadline(_CALLBACK_SECONDS)
         ended = [self._mailbox.join(deadline), self.workers.join(deadline), self.peer.wait_for_callbacks(deadline)]
         # The thread of on_close() waits for the callbacks as well, so none of them waits for it.

@@ -5,6 +5,7 @@ It frames messages over the pipes; :mod:`.child` owns the process, so that its e
 
 import _thread
 import atexit
+import errno
 import functools
 import os
 import sys
@@ -30,6 +31,8 @@ _WRITE_SECONDS = 0.5
 _EXIT_GRACE, _EXIT_SIGNAL_SECONDS = 1.0, 0.5
 #: How much of stderr an error shows; ``stderr_tail`` has more.
 _SHOWN = 8192
+#: What a write gives once the other side has closed the pipe, on POSIX and on Windows.
+_CLOSED = (errno.EPIPE, errno.EINVAL)
 
 
 class ChildChannel(PipeChannel):
@@ -121,9 +124,17 @@ class ChildChannel(PipeChannel):
             waiting = self._count_unread()
             self.unread = None if waiting is None else waiting + len(self._unsent)
         if self._child.wait_briefly() is None:
-            return ConnectionClosed(f"{self.name} closed its stdin, so that no more requests can be sent,"
-                                    f" but still runs", stderr_tail=printable(self._child.stderr_tail[-_SHOWN:]))
+            closed = error.errno in _CLOSED
+            return ConnectionClosed(f"{self.name} closed its stdin, so that no more requests can be sent, but still runs"
+                                    if closed else str(super()._broken(error)),
+                                    stderr_tail=printable(self._child.stderr_tail[-_SHOWN:]))
         return self._exit_error()
+
+    def _unreadable(self, error: OSError) -> ConnectionClosed:
+        if self._child.wait_briefly() is None:
+            return ConnectionClosed(str(super()._unreadable(error)),
+                                    stderr_tail=printable(self._child.stderr_tail[-_SHOWN:]))
+        return self.closed_error()
 
     def _count_unread(self) -> Optional[int]:
         """Return how many bytes wait in the pipe to its stdin; called with the write lock held."""

@@ -185,13 +185,14 @@ class Child:
         if os.getpid() != self.owner:
             return
         for seconds, step in ((grace, self._terminate), (signal_seconds, self._kill), (signal_seconds, None)):
-            if self._wait_exit(seconds):
+            exited = self._wait_exit(seconds)
+            if exited:
                 break
             if step is None:
                 _log.warning("%s does not end, not even after SIGKILL", self.name)
             else:
                 step()
-        self._end_orphans()
+        self._end_orphans(exited)
         self._stop_watching.set()
         if self._pump is not None:
             self._pump.wait(_BRIEF_SECONDS)
@@ -274,13 +275,17 @@ class Child:
                 return False  # so does macOS report a group of zombies
         return True
 
-    def _end_orphans(self) -> None:
-        """Reap the process and end the rest of its group."""
+    def _end_orphans(self, exited: bool) -> None:
+        """Reap the process and end the rest of its group.
+
+        :param exited: whether the process is known to have exited, even if the system does not tell its status.
+        """
         if sys.platform == "win32":
             self._job.close()
             self._process.poll()
             return
-        if self.returncode is None or self._process.returncode is not None:
+        exited = self.returncode is not None or exited
+        if not exited or self._process.returncode is not None:
             return  # it still runs, or the host reaped it and another process may have its id
         # Before the process is reaped: until then no other group can have the id. Afterwards a group keeps its id
         # while it has a process. A new group with the same id within one tick is not to be expected.

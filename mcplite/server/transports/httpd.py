@@ -55,16 +55,20 @@ class HTTPServer:
         self.endpoint = make_endpoint(runtime, path=path, allowed_hosts=_names(host, allowed_hosts), **options)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            self._listener = socket.create_server((host, port), family=family, backlog=self.limits.backlog)
+            with contextlib.ExitStack() as undo:
+                self._listener = socket.create_server((host, port), family=family, backlog=self.limits.backlog)
+                undo.callback(self._listener.close)
+                self._listener.setblocking(False)
+                self._port = int(self._listener.getsockname()[1])
+                self._poller = Poller(self.limits.idle_seconds, self._on_closed, self._sweep)
+                undo.callback(self._poller.close)
+                self._poller.add_listener(self._listener, self._accept)
+                undo.pop_all()
         except OSError as error:
             raise OSError(error.errno, f"cannot listen at {host}:{port}: {error.strerror}") from error
-        self._listener.setblocking(False)
-        self._port = int(self._listener.getsockname()[1])
         warning = warning_of(runtime, host)
         if warning is not None:
             _log.warning("%s", warning)
-        self._poller = Poller(self.limits.idle_seconds, self._on_closed, self._sweep)
-        self._poller.add_listener(self._listener, self._accept)
         #: Guards the two fields below; held for set operations only. close() waits on it for the last connection to end.
         self._changed = new_condition()
         self._connections: Set[Connection] = set()

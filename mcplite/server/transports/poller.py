@@ -11,6 +11,7 @@ No fault ends the leader: whatever a system call or a callback raises is logged,
 connection that it struck.
 """
 
+import contextlib
 import functools
 import logging
 import selectors
@@ -73,10 +74,15 @@ class Poller:
         self._selector = selectors.DefaultSelector()
         #: Whether a running select() does not see what is registered meanwhile, so that it must be woken.
         self._needs_wakeup = not hasattr(self._selector, "fileno")
-        self._wakeup_reader, self._wakeup_writer = socket.socketpair()
-        self._wakeup_reader.setblocking(False)
-        self._wakeup_writer.setblocking(False)
-        self._selector.register(self._wakeup_reader, selectors.EVENT_READ, self._drain_wakeup)
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._selector.close)
+            self._wakeup_reader, self._wakeup_writer = socket.socketpair()
+            undo.callback(self._wakeup_reader.close)
+            undo.callback(self._wakeup_writer.close)
+            self._wakeup_reader.setblocking(False)
+            self._wakeup_writer.setblocking(False)
+            self._selector.register(self._wakeup_reader, selectors.EVENT_READ, self._drain_wakeup)
+            undo.pop_all()
         #: Guards the fields below and the selector's registrations; held for dictionary work and for registering.
         self._lock = new_lock()
         #: The parked connections, and the one that the leader serves.

@@ -679,3 +679,25 @@ def test_no_wake_pipe_for_the_channel(monkeypatch):
     monkeypatch.setattr(channel_module.PipeChannel, "__init__", fail)
     with pytest.raises(TransportError, match="Too many"):
         ChildChannel(script("sleep()"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX only")
+@pytest.mark.parametrize("name, use, expected", [
+    ("write", lambda channel: channel.write(b"{}"), "writing to python.* failed: Input/output error"),
+    ("read", lambda channel: channel.read(LIMIT), "reading from python.* failed: Input/output error"),
+])
+def test_a_fault_of_the_system_is_not_taken_for_a_closed_pipe(monkeypatch, name, use, expected):
+    channel = ChildChannel(script("import sys\nprint(1, flush=True)\nsys.stdin.read()"))
+    fd, real = channel._write_fd if name == "write" else channel._read_fd, getattr(os, name)
+
+    def fail(number, *arguments):
+        if number == fd:
+            raise OSError(5, "Input/output error")
+        return real(number, *arguments)
+
+    try:
+        with monkeypatch.context() as patched, pytest.raises(ConnectionClosed, match=expected):
+            patched.setattr(os, name, fail)
+            use(channel)
+    finally:
+        channel.close()

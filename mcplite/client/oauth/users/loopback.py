@@ -79,8 +79,7 @@ class LoopbackListener:
         self._answer_sock: Optional[socket.socket] = None
         address = None if port or preferred is None else _loopback_address(preferred)
         if address is None:
-            self._sockets = _bind(host, port)
-            self.redirect_uri = _uri(host, self._sockets, path)
+            self._sockets, self.redirect_uri = _listen(host, port, path)
         else:
             host, port, path = address
             try:
@@ -88,8 +87,7 @@ class LoopbackListener:
                 #: Registered and sent to the letter (AUTH-42).
                 self.redirect_uri = str(preferred)
             except OSError:
-                self._sockets = _bind(host, 0)
-                self.redirect_uri = _uri(host, self._sockets, path)
+                self._sockets, self.redirect_uri = _listen(host, 0, path)
         parts = urlsplit(self.redirect_uri)
         self._origin = f"{parts.scheme}://{parts.netloc}"
         self._path = parts.path or "/"
@@ -260,8 +258,15 @@ def _loopback_address(uri: str) -> Optional[Tuple[str, int, str]]:
     return parts.hostname, port, parts.path + (f"?{parts.query}" if parts.query else "")
 
 
-def _uri(host: str, sockets: List[socket.socket], path: str) -> str:
-    return f"http://{f'[{host}]' if ':' in host else host}:{sockets[0].getsockname()[1]}{path}"
+def _listen(host: str, port: int, path: str) -> Tuple[List[socket.socket], str]:
+    """Return listening sockets and the redirect URI that leads to them."""
+    sockets = _bind(host, port)
+    try:
+        return sockets, f"http://{f'[{host}]' if ':' in host else host}:{sockets[0].getsockname()[1]}{path}"
+    except BaseException:
+        for sock in sockets:
+            sock.close()
+        raise
 
 
 def _bind(host: str, port: int, attempts: int = _ATTEMPTS) -> List[socket.socket]:
