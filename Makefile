@@ -4,7 +4,7 @@ PYTHON ?= python3
 
 SECONDS ?= 60
 
-.PHONY: test cover fuzz mutants lint types map docs bench costs attacks soak chaos vendor-check build release clean
+.PHONY: test cover fuzz mutants lint types map docs bench costs attacks soak chaos torture vendor-check build release clean
 
 test:
 	$(PYTHON) -m pytest
@@ -54,6 +54,10 @@ soak:
 # tests/interop/install.sh installs; without them parts are skipped.
 chaos:
 	MCPLITE_CHAOS=whole $(PYTHON) -m pytest -s tests/chaos tests/interop/test_fronts.py
+
+# Each call of the system fails once, in turn; the tests fail a sample. On Linux.
+torture:
+	MCPLITE_TORTURE=whole $(PYTHON) -m pytest -s tests/torture
 
 vendor-check:
 	$(PYTHON) -m pytest tests/test_vendored.py tests/test_imports.py tests/test_rooms.py

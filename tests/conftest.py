@@ -21,7 +21,7 @@ from tests.support import wire
 from tests.support.systems import open_descriptors
 
 #: Variables that are for the tests themselves.
-TEST_SETTINGS = {"MCPLITE_CHAOS", "MCPLITE_CHAOS_SEED", "MCPLITE_INTEROP", "MCPLITE_SCHEMAS"}
+TEST_SETTINGS = {"MCPLITE_CHAOS", "MCPLITE_CHAOS_SEED", "MCPLITE_INTEROP", "MCPLITE_SCHEMAS", "MCPLITE_TORTURE"}
 #: Seconds for threads and children that are ending.
 PATIENCE = 5
 

@@ -203,9 +203,14 @@ def begin(wire, revision="2025-11-25"):
 def listen(port, session, path="/mcp", **options):
     """Open a GET stream and return its connection, the head of the response read."""
     wire = Wire(port, **options)
-    wire.send(request("GET", path, headers={"Accept": "text/event-stream", **({"Mcp-Session-Id": session} if session else {})}))
-    head = wire.head()
-    assert (head.status, head.headers["content-type"]) == (200, "text/event-stream"), head
+    try:
+        wire.send(request("GET", path, headers={"Accept": "text/event-stream",
+                                                **({"Mcp-Session-Id": session} if session else {})}))
+        head = wire.head()
+        assert (head.status, head.headers["content-type"]) == (200, "text/event-stream"), head
+    except BaseException:
+        wire.close()
+        raise
     return wire
 
 
