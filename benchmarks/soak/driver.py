@@ -64,6 +64,8 @@ class Run:
     def start(self) -> None:
         """Start the server and the jobs."""
         self._driver_before = self._driver_holds()
+        # A program that drives may have children of its own, such as the resource tracker of multiprocessing.
+        self._children_before = set(psutil.Process().children())
         log = self._folder / "server.log"
         with open(log, "wb") as stderr:
             self._server = subprocess.Popen(
@@ -158,10 +160,10 @@ class Run:
                 self.cpu = sum(self._watched[name].cpu() for name in ("server", "driver"))
                 self._settle("the server", self._watched["server"].held, self._server_before)
             self._end_server()
-        here = psutil.Process()
         self._settle("the driver", self._driver_holds, self._driver_before)
-        if here.children():
-            self._fail("the driver", f"children are left: {here.children()}")
+        left = set(psutil.Process().children()) - self._children_before
+        if left:
+            self._fail("the driver", f"children are left: {left}")
 
     def _end_server(self) -> None:
         self._proxy.close()

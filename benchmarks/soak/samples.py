@@ -12,10 +12,9 @@ __all__ = ["Samples", "Watched", "give_back"]
 
 
 def give_back() -> None:
-    """Return the freed memory of this process to the system, so that its size is what is in use.
+    """Return freed memory of this process to the system, so that its size is nearer to what is in use.
 
-    The driver has some fifty threads that come and go. Between what they leave behind the C library keeps free memory,
-    which grows for hours, ever slower, and hides a leak as well as it looks like one.
+    The driver has some fifty threads that come and go, and the C library keeps free memory between what they leave behind.
     """
     with contextlib.suppress(OSError, AttributeError):  # a C library without this function
         ctypes.CDLL(None).malloc_trim(0)
