@@ -2,7 +2,7 @@
 
 A read waits in ``poll`` for data, for a wake-up or for the end of the other process, so that a
 caller can read with a deadline, and another thread can interrupt it. Where pipes
-cannot be polled (Windows) the channel is not ``interruptible`` and reads block.
+cannot be polled (Windows) a thread reads, and the channel waits for what it has read.
 
 The rule for descriptors, here and wherever two threads may touch one: the number of a closed descriptor belongs to the
 next file that any thread opens, so a late read or write would take from that file, or damage it. Therefore
@@ -19,17 +19,20 @@ import copy
 import errno
 import logging
 import os
+import queue
 import select
+import sys
+import threading
 import time
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError
 from ..protocol.framing import LineBuffer
 from .deadline import Deadline
-from .forks import foreign_error, new_lock, new_rlock, on_fork, release
+from .forks import foreign_error, new_event, new_lock, new_rlock, on_fork, release
 from .interfaces import Channel
 
-__all__ = ["PipeChannel"]
+__all__ = ["PipeChannel", "PipeReader", "cancel_read", "make_pipe", "set_nonblocking", "write_piece"]
 
 _log = logging.getLogger(__name__)
 #: Bytes to read at once: a pipe holds 64 KiB, and a larger buffer only costs more to allocate.
@@ -42,6 +45,14 @@ _MOST_PASSING = 20
 _PASSING_SECONDS = 0.05
 #: Attempts to wake a reader; a second one is only made after a fault of the system.
 _WAKE_ATTEMPTS = 3
+#: Chunks that the thread keeps before it waits for the channel to take them.
+_MOST_CHUNKS = 16
+#: Bytes that a pipe holds: as many as one of Linux does. Windows has 4,096 otherwise.
+_PIPE_BYTES = 65536
+#: The fewest bytes that are worth a try of their own, when the pipe had no room for more.
+_LEAST_BYTES = 256
+#: Seconds in which a read is cancelled, and between two attempts: the first may come before the thread is inside it.
+_CANCEL_SECONDS, _CANCEL_PAUSE_SECONDS = 1.0, 0.01
 
 
 class PipeChannel(Channel):
@@ -55,6 +66,8 @@ class PipeChannel(Channel):
     :raises TransportError: the system has no descriptors for it; those that were given stay open.
     """
 
+    interruptible = True
+
     def __init__(self, read_fd: int, write_fd: int, *, name: str, line_limit: int,
                  watch_fd: Optional[int] = None) -> None:
         self.name = name
@@ -66,8 +79,10 @@ class PipeChannel(Channel):
         self._close_lock = new_rlock()
         #: Whether a thread is inside :meth:`read`; it closes what it reads if the channel is closed meanwhile.
         self._reading = False
-        #: What that thread uses; empty once it is closed.
-        self._read_side = [fd for fd in (read_fd, watch_fd) if fd is not None]
+        #: The thread that reads where there is no poll; it closes ``read_fd``.
+        self._reader = None if hasattr(select, "poll") else PipeReader(read_fd, f"mcplite pipe of {name}")
+        #: What the thread inside :meth:`read` uses; empty once it is closed.
+        self._read_side = [fd for fd in (None if self._reader else read_fd, watch_fd) if fd is not None]
         #: Set when the write end is to be closed, by the thread that ends a write if one is in progress.
         self._input_over = False
         self._ended: Optional[ConnectionClosed] = None
@@ -76,7 +91,7 @@ class PipeChannel(Channel):
         #: The rest of a message whose write timed out; it goes out before the next message.
         self._unsent = b""
         self._poll: "Optional[select.poll]" = None
-        if hasattr(select, "poll"):
+        if self._reader is None:
             self._make_interruptible(read_fd, watch_fd)
         #: The error for every use in a forked process; None in the process that has the descriptors.
         self._foreign: Optional[ConnectionClosed] = None
@@ -100,7 +115,6 @@ class PipeChannel(Channel):
             if isinstance(error, OSError):
                 raise TransportError(f"cannot wait for {self.name}: {error.strerror}") from error
             raise
-        self.interruptible = True
         self._poll = poll
         self._read_side.append(self._wake_read)
 
@@ -157,6 +171,15 @@ class PipeChannel(Channel):
                                 # The process has ended and its pipe is empty, though a grandchild may hold it open (REL-03).
                                 self._ended = self.closed_error()
                                 continue
+                    elif self._reader is not None:
+                        if timeout is not None:
+                            deadline = deadline or Deadline(timeout)
+                            timeout = deadline.remaining() or 0.0
+                        if self._reader.wait(timeout):
+                            lines.arrived.extend(map(self._reader.chunks.pop, (0,) * bool(self._reader.chunks)))
+                        elif not self._closed:
+                            return None
+                        continue
                     # One call into C: a signal handler that raises on this thread (Ctrl-C in a caller that
                     # reads its own response) runs before or after it, so no byte is taken and then lost.
                     lines.arrived.extend(map(os.read, (self._read_fd,), (_CHUNK_BYTES,)))
@@ -197,6 +220,7 @@ class PipeChannel(Channel):
         # Called with the write lock held. The number of bytes written is stored inside the same call into C,
         # for the reason given in read().
         written: List[int] = []
+        write = write_piece if sys.platform == "win32" else os.write
         total = len(self._unsent)
         rest = memoryview(self._unsent)
         sent = 0
@@ -205,7 +229,7 @@ class PipeChannel(Channel):
                 if self._closed:
                     raise self._closed_here()
                 try:
-                    written.extend(map(os.write, (self._write_fd,), (rest[sent:] if sent else rest,)))
+                    written.extend(map(write, (self._write_fd,), (rest[sent:] if sent else rest,)))
                     sent = sum(written)
                 except BlockingIOError:
                     self._wait_writable(deadline)
@@ -236,7 +260,9 @@ class PipeChannel(Channel):
             time.sleep(min(pause, 0.01))
 
     def wake(self) -> None:
-        if self.interruptible:
+        if self._reader is not None:
+            self._reader.wake()
+        else:
             with self._close_lock:
                 for _ in range(_WAKE_ATTEMPTS):
                     if self._closed:
@@ -263,8 +289,7 @@ class PipeChannel(Channel):
         self._input_over = True
         locked = self._write_lock.acquire(timeout=timeout)
         try:
-            # Where reads cannot be interrupted (Windows), writes cannot either: closing is all that can end them.
-            if self._write_fd >= 0 and (locked or not self.interruptible):
+            if self._write_fd >= 0 and locked:
                 fd, self._write_fd = self._write_fd, -1
                 os.close(fd)
         finally:
@@ -277,10 +302,12 @@ class PipeChannel(Channel):
             if self._closed:
                 return
             self._closed = True
-            if self.interruptible:
+            if self._reader is not None:
+                self._reader.wake()
+            else:
                 os.close(self._wake_write)  # which wakes the thread that reads, and cannot be missed
         self.close_input(timeout=2 * _SLICE_SECONDS)
-        if not (self._reading and self.interruptible):
+        if not self._reading:
             self._close_read_side()
 
     def _close_read_side(self) -> None:
@@ -288,6 +315,8 @@ class PipeChannel(Channel):
             fds, self._read_side = self._read_side, []
         for fd in fds:
             os.close(fd)
+        if self._reader is not None:
+            self._reader.stop()
 
     def let_go(self, owner: int) -> None:
         """Let go of every descriptor in a forked process.
@@ -304,6 +333,141 @@ class PipeChannel(Channel):
     def _descriptors(self) -> List[int]:
         """Return all descriptors that are open, the write end first."""
         found = [self._write_fd, self._read_fd, self._watch_fd]
-        if self.interruptible:
+        if self._reader is None:
             found += [self._wake_read, self._wake_write]
         return [fd for fd in found if fd is not None and fd >= 0]
+
+
+class PipeReader:
+    """A thread that reads a descriptor and closes it at the end; :meth:`wait` can be given a limit and be interrupted.
+
+    :param fd: where to read; from now on it belongs to the thread.
+    :param name: of the thread.
+    """
+
+    def __init__(self, fd: int, name: str) -> None:
+        self._fd = fd
+        #: What was read and not taken yet; an empty chunk is the end. Only the thread appends, only the channel removes.
+        self.chunks: List[bytes] = []
+        #: An item for each chunk, and one for each call of wake().
+        self._news: "queue.SimpleQueue[bool]" = queue.SimpleQueue()
+        self._room = new_event()
+        self._stopped = self._discarding = False
+        # Started here; ended by the end of the pipe or by stop(); blocks in os.read, or until the channel takes chunks.
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def wait(self, timeout: Optional[float]) -> bool:
+        """Wait until there may be chunks; return False after *timeout* seconds, or when it was woken."""
+        if self.chunks:
+            return True
+        self._room.set()
+        try:
+            return self._news.get(timeout=timeout)
+        except queue.Empty:
+            return False
+
+    def wake(self) -> None:
+        """Make :meth:`wait` return."""
+        self._news.put(False)
+
+    def discard(self) -> None:
+        """Read on, and keep nothing from now on, so that a program that is ending is not kept by a full pipe."""
+        self._discarding = True
+        self._room.set()
+
+    def stop(self) -> None:
+        """End the thread if the system can cancel its read; else it ends with the pipe."""
+        if not self._stopped:
+            self._stopped = True
+            self._room.set()
+            cancel_read(self._thread)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped:
+                try:
+                    chunk = os.read(self._fd, _CHUNK_BYTES)
+                except OSError:
+                    chunk = b""  # it was broken off by the other side, or cancelled here
+                if self._discarding and chunk:
+                    continue
+                self.chunks.append(chunk)
+                self._news.put(True)
+                if not chunk:
+                    break
+                # The channel sets the event whenever it has taken all chunks, so none is missed by clearing it first.
+                self._room.clear()
+                while len(self.chunks) >= _MOST_CHUNKS and not (self._stopped or self._discarding):
+                    self._room.wait()
+                    self._room.clear()
+        finally:
+            os.close(self._fd)
+
+
+def cancel_read(thread: threading.Thread) -> bool:
+    """Break off the read that a thread is blocked in, where the system can do that; return whether the thread has ended.
+
+    :param thread: ends when its read fails.
+    """
+    if sys.platform == "win32":
+        import ctypes
+
+        kernel = ctypes.WinDLL("kernel32")
+        kernel.OpenThread.restype = ctypes.c_void_p
+        for function in (kernel.CancelSynchronousIo, kernel.CloseHandle):
+            function.argtypes = [ctypes.c_void_p]
+        handle = kernel.OpenThread(1, False, thread.native_id or 0)  # THREAD_TERMINATE
+        if handle:
+            end = time.monotonic() + _CANCEL_SECONDS
+            while thread.is_alive() and time.monotonic() < end:
+                kernel.CancelSynchronousIo(handle)
+                thread.join(_CANCEL_PAUSE_SECONDS)
+            kernel.CloseHandle(handle)
+    return not thread.is_alive()
+
+
+def make_pipe() -> Tuple[int, int]:
+    """Return the descriptors of a new pipe, where it is read and where it is written; children do not inherit them.
+
+    :raises OSError: there are no more descriptors.
+    """
+    if sys.platform == "win32":
+        import _winapi
+        import msvcrt
+
+        handles = _winapi.CreatePipe(None, _PIPE_BYTES)
+        return msvcrt.open_osfhandle(handles[0], os.O_RDONLY), msvcrt.open_osfhandle(handles[1], os.O_WRONLY)
+    return os.pipe()
+
+
+def set_nonblocking(fd: int) -> None:
+    """Make writes to a pipe return at once; on Windows they are made by :func:`write_piece`."""
+    if sys.platform == "win32":
+        import _winapi
+        import msvcrt
+
+        _winapi.SetNamedPipeHandleState(msvcrt.get_osfhandle(fd), 1, None, None)  # PIPE_NOWAIT
+    else:
+        os.set_blocking(fd, False)
+
+
+def write_piece(fd: int, data: "bytes | memoryview") -> int:
+    """Write as ``os.write`` does, on Windows, where a pipe that does not block takes all of what is written, or nothing.
+
+    :raises BlockingIOError: the pipe is full.
+    :raises OSError: it is broken.
+    """
+    if sys.platform == "win32":
+        import _winapi
+        import msvcrt
+
+        handle, size = msvcrt.get_osfhandle(fd), min(len(data), _PIPE_BYTES)
+        while True:
+            written, _ = _winapi.WriteFile(handle, data[:size])
+            if written:
+                return written
+            if size <= _LEAST_BYTES:
+                raise BlockingIOError(errno.EAGAIN, "the pipe is full")
+            size = max(size // 4, _LEAST_BYTES)
+    raise NotImplementedError

@@ -17,7 +17,7 @@ from typing import Callable, List, Mapping, Optional, Sequence, Union
 from ...errors import ConnectionClosed, TransportError
 from ...protocol.show import printable
 from ...rpc.forks import new_event, new_lock
-from ...rpc.pipes import PipeChannel
+from ...rpc.pipes import PipeChannel, set_nonblocking
 from .child import Child, describe_exit
 from .stderr import StderrTarget
 
@@ -68,8 +68,7 @@ class ChildChannel(PipeChannel):
         self._finalizer: "Optional[weakref.finalize[..., ChildChannel]]" = None
         self._exit_hook = functools.partial(_end_at_exit, weakref.ref(self))
         try:
-            if hasattr(os, "set_blocking"):  # Windows cannot, before Python 3.12
-                os.set_blocking(child.stdin, False)
+            set_nonblocking(child.stdin)
             super().__init__(child.stdout, child.stdin, name=child.name, line_limit=line_limit,
                              watch_fd=child.exit_fd)
         except BaseException as error:
@@ -80,7 +79,9 @@ class ChildChannel(PipeChannel):
                 raise TransportError(f"cannot talk to {child.name}: {error.strerror}") from error
             raise
         atexit.register(self._exit_hook)
-        self._finalizer = weakref.finalize(self, _abandon, child, self._descriptors(), self._exit_hook)
+        # Where a thread reads the child's stdout, it also closes it.
+        descriptors = [fd for fd in self._descriptors() if self._reader is None or fd != self._read_fd]
+        self._finalizer = weakref.finalize(self, _abandon, child, descriptors, self._exit_hook)
         self._finalizer.atexit = False
 
     @property
@@ -160,6 +161,8 @@ class ChildChannel(PipeChannel):
             return
         self._detach_hooks()
         try:
+            if self._reader is not None:
+                self._reader.discard()
             self.close_input(_WRITE_SECONDS)
             self._child.end(self._grace, _SIGNAL_SECONDS)
         except BaseException:
@@ -184,6 +187,8 @@ class ChildChannel(PipeChannel):
     def _at_exit(self) -> None:
         """End the child within about two seconds; a daemon thread may be reading, so nothing else is closed."""
         if self._claim():
+            if self._reader is not None:
+                self._reader.discard()
             self.close_input(_EXIT_SIGNAL_SECONDS)
             self._child.end(_EXIT_GRACE, _EXIT_SIGNAL_SECONDS)
             self._done.set()

@@ -8,12 +8,14 @@ import logging
 import os
 import select
 import signal
+import subprocess
 import sys
 import time
 from typing import Mapping, Optional, Sequence, Union
 
 from ...errors import TransportError
 from ...rpc.forks import new_event
+from ...rpc.pipes import make_pipe
 from ...rpc.threads import start_thread
 from ...rpc.tracing import FaultLog
 from . import windows
@@ -50,7 +52,7 @@ def _pipe(read: contextlib.ExitStack, write: contextlib.ExitStack) -> "tuple[int
     :raises TransportError: there are no more descriptors.
     """
     try:
-        ends = os.pipe()
+        ends = make_pipe()
     except OSError as error:
         raise TransportError(f"cannot make a pipe to a child process: {error.strerror}") from error
     read.callback(os.close, ends[0])
@@ -97,9 +99,10 @@ class Child:
             theirs.close()
             self.pid = self._process.pid
             self.name = f"{label(arguments)} (pid {self.pid})"
-            if sys.platform == "win32":
-                self._job = windows.Job(self._process)
             undo.callback(self._process.wait)
+            if sys.platform == "win32":
+                undo.callback(self._process.kill)  # until it is in its job, where it waits to be started
+                self._job = windows.Job(self._process, self.name)
             undo.callback(self._kill)
             self.exit_fd = self._open_exit_fd(undo)
             if self._pump is not None:
@@ -127,12 +130,15 @@ class Child:
 
     def _watch(self, write_end: int) -> None:
         faults = FaultLog(_log, self._stop_watching.wait)
-        while not self._stop_watching.wait(_POLL_SECONDS):
+        while not self._stop_watching.is_set():
             try:
-                if self.returncode is not None:
-                    if sys.platform == "win32":
+                if sys.platform == "win32":
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        self._process.wait(_POLL_SECONDS)
                         # Pipes cannot be polled on Windows: with the grandchildren ended, a blocked read sees EOF.
                         self._job.terminate()
+                        break
+                elif self._stop_watching.wait(_POLL_SECONDS) or self.returncode is not None:
                     break
             except Exception:
                 faults.survive("watching %s failed", self.name)

@@ -15,6 +15,7 @@ from ...errors import TransportError
 from ...protocol.show import printable
 from ...rpc.deadline import Deadline
 from ...rpc.forks import new_event, new_lock, release
+from ...rpc.pipes import cancel_read
 from ...rpc.threads import start_thread, wait_for_end
 from ...rpc.tracing import FaultLog
 
@@ -118,7 +119,7 @@ class StderrPump:
         self._line = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         # A grandchild may keep stderr open without end: this pipe stops the pump. Not on Windows, where pipes
-        # cannot be polled, and where the job object ends grandchildren.
+        # cannot be polled: the job object ends grandchildren, and a read can be cancelled.
         try:
             self._stop_read, self._stop_write = os.pipe() if hasattr(select, "poll") else (-1, -1)
         except OSError as error:
@@ -154,6 +155,8 @@ class StderrPump:
         thread = self._thread
         if thread is not None and threading.get_ident() == thread.ident:
             return
+        if fd < 0 and thread is not None and not self._finished.is_set():
+            cancel_read(thread)
         if not self._finished.wait(timeout):
             # A line is with the sink. No further one follows it.
             self._dropping = True

@@ -2,14 +2,16 @@
 
 import os
 import sys
-from typing import Any, List, Mapping
+from typing import Any, List, Mapping, Optional
 
 from ...errors import TransportError
+from ...rpc.forks import new_lock
 
 __all__ = ["CREATION_FLAGS", "Job", "check_batch_arguments", "resolve"]
 
-#: CREATE_NEW_PROCESS_GROUP, so that our Ctrl-C is not the child's; CREATE_NO_WINDOW, no console pops up.
-CREATION_FLAGS = 0x00000200 | 0x08000000
+#: CREATE_NEW_PROCESS_GROUP, so that our Ctrl-C is not the child's; CREATE_NO_WINDOW, no console pops up; CREATE_SUSPENDED, so
+#: that it starts no process before it is in its job.
+CREATION_FLAGS = 0x00000200 | 0x08000000 | 0x00000004
 #: Characters that cmd.exe, which runs batch files, interprets, quoted or not.
 _METACHARACTERS = frozenset("&|<>^%!\"()\r\n")
 
@@ -65,17 +67,21 @@ if sys.platform == "win32":
         ]
 
 
-class Job:  # pragma: no cover - runs on Windows alone, where the POSIX half of child.py does not
+class Job:
     """A job object with a child and all processes that it starts; they end with it, even if we are killed.
 
-    :param process: the child, just started; processes that it started before it was put in are not part of the job.
+    :param process: the child, started with ``CREATION_FLAGS``; it runs from now on.
+    :param name: the child's, for errors.
+    :raises TransportError: there cannot be a job for it; the caller ends the child, which does not run yet.
     """
 
-    def __init__(self, process: Any) -> None:
-        self._process = process
-        self._handle = None
+    def __init__(self, process: Any, name: str) -> None:
+        #: Guards ``_handle``: the thread that watches the child ends the job that another thread closes.
+        self._lock = new_lock()
+        self._handle: Optional[int] = None
+        self._kernel: Any = None
         if sys.platform == "win32":
-            kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+            kernel = self._kernel = ctypes.WinDLL("kernel32", use_last_error=True)
             kernel.CreateJobObjectW.restype = wintypes.HANDLE
             kernel.CreateJobObjectW.argtypes = [ctypes.c_void_p, wintypes.LPCWSTR]
             kernel.SetInformationJobObject.argtypes = [
@@ -83,26 +89,33 @@ class Job:  # pragma: no cover - runs on Windows alone, where the POSIX half of 
             kernel.AssignProcessToJobObject.argtypes = [wintypes.HANDLE, wintypes.HANDLE]
             kernel.TerminateJobObject.argtypes = [wintypes.HANDLE, wintypes.UINT]
             kernel.CloseHandle.argtypes = [wintypes.HANDLE]
-            self._kernel = kernel
             limits = _ExtendedLimits()
             limits.BasicLimitInformation.LimitFlags = _KILL_ON_JOB_CLOSE
-            handle = kernel.CreateJobObjectW(None, None)
-            if handle and kernel.SetInformationJobObject(
-                    handle, _EXTENDED_LIMIT_INFORMATION, ctypes.byref(limits), ctypes.sizeof(limits)) \
-                    and kernel.AssignProcessToJobObject(handle, int(process._handle)):
-                self._handle = handle
-            elif handle:
-                kernel.CloseHandle(handle)
+            try:
+                self._handle = kernel.CreateJobObjectW(None, None)
+                if not self._handle or not kernel.SetInformationJobObject(
+                        self._handle, _EXTENDED_LIMIT_INFORMATION, ctypes.byref(limits), ctypes.sizeof(limits)) \
+                        or not kernel.AssignProcessToJobObject(self._handle, int(process._handle)):
+                    raise ctypes.WinError(ctypes.get_last_error())
+                resume = ctypes.WinDLL("ntdll").NtResumeProcess
+                resume.argtypes = [wintypes.HANDLE]
+                status = resume(int(process._handle))
+                if status:
+                    raise OSError(f"NtResumeProcess returned {status & 0xFFFFFFFF:#x}")
+            except OSError as error:
+                self.close()
+                raise TransportError(f"cannot start {name}: there is no job object to end it and its processes with:"
+                                     f" {error}") from error
 
     def terminate(self) -> None:
-        """End every process in the job; without a job, the child alone."""
-        if self._handle is not None:
-            self._kernel.TerminateJobObject(self._handle, 1)
-        elif self._process.poll() is None:
-            self._process.kill()
+        """End every process in the job."""
+        with self._lock:
+            if self._handle is not None:
+                self._kernel.TerminateJobObject(self._handle, 1)
 
     def close(self) -> None:
         """Close the job, which ends the processes that are left in it."""
-        if self._handle is not None:
-            handle, self._handle = self._handle, None
-            self._kernel.CloseHandle(handle)
+        with self._lock:
+            if self._handle is not None:
+                handle, self._handle = self._handle, None
+                self._kernel.CloseHandle(handle)

@@ -7,32 +7,35 @@ import pytest
 from mcplite.client.stdio.launch import DEFAULT_ENVIRONMENT, child_arguments, child_environment, label
 from mcplite.errors import TransportError
 
+#: Where a program finds its user's files.
+HOME = "USERPROFILE" if os.name == "nt" else "HOME"
+
 
 def test_only_the_small_default_set_is_inherited():
-    source = {"PATH": "/bin", "HOME": "/home/me", "AWS_SECRET_ACCESS_KEY": "s3cret", "LD_PRELOAD": "x"}
-    assert child_environment(None, source) == {"PATH": "/bin", "HOME": "/home/me"}
+    source = {"PATH": "/bin", HOME: "/home/me", "AWS_SECRET_ACCESS_KEY": "s3cret", "LD_PRELOAD": "x"}
+    assert child_environment(None, source) == {"PATH": "/bin", HOME: "/home/me"}
 
 
 def test_the_default_set_has_nothing_that_could_be_a_credential():
-    assert set(DEFAULT_ENVIRONMENT) >= {"HOME", "PATH", "USER"}
+    assert set(DEFAULT_ENVIRONMENT) >= {HOME, "PATH", "USERNAME" if os.name == "nt" else "USER"}
     assert not [name for name in DEFAULT_ENVIRONMENT if "KEY" in name or "TOKEN" in name or "SECRET" in name]
 
 
 def test_shell_functions_are_not_inherited():
-    assert child_environment(None, {"TERM": "() { :; }; touch x", "HOME": "/h"}) == {"HOME": "/h"}
+    assert child_environment(None, {"TERM": "() { :; }; touch x", HOME: "/h"}) == {HOME: "/h"}
 
 
 def test_given_variables_are_added_and_win():
-    source = {"PATH": "/bin", "HOME": "/home/me"}
+    source = {"PATH": "/bin", HOME: "/home/me"}
     assert child_environment({"PATH": "/opt/bin", "TOKEN": "t"}, source) == {
-        "PATH": "/opt/bin", "HOME": "/home/me", "TOKEN": "t"}
+        "PATH": "/opt/bin", HOME: "/home/me", "TOKEN": "t"}
 
 
 def test_our_own_environment_is_the_default_source(monkeypatch):
-    monkeypatch.setenv("HOME", "/somewhere")
+    monkeypatch.setenv(HOME, "/somewhere")
     monkeypatch.setenv("MY_PASSWORD", "x")
     environment = child_environment()
-    assert environment["HOME"] == "/somewhere"
+    assert environment[HOME] == "/somewhere"
     assert "MY_PASSWORD" not in environment
     assert child_environment(os.environ)["MY_PASSWORD"] == "x"
 
@@ -51,7 +54,7 @@ def test_variables_that_no_environment_can_hold_are_refused_without_their_values
 
 
 def test_arguments_may_be_paths():
-    assert child_arguments([pathlib.Path("/usr/bin/env"), "x"]) == ["/usr/bin/env", "x"]
+    assert child_arguments([pathlib.Path("/usr/bin/env"), "x"]) == [os.path.normpath("/usr/bin/env"), "x"]
 
 
 def test_a_command_line_is_refused_with_a_hint():

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from mcplite.client.stdio.windows import check_batch_arguments, resolve
@@ -17,11 +19,13 @@ def test_plain_arguments_pass():
     check_batch_arguments("node.exe", ["a & b"])
 
 
-def test_the_program_is_looked_for_on_the_childs_path(tmp_path):
-    program = tmp_path / "tool"
+def test_the_program_is_looked_for_on_the_childs_path(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATHEXT", ".EXE;.CMD")
+    program = tmp_path / ("tool.exe" if os.name == "nt" else "tool")
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    assert resolve(["tool", "x"], {"PATH": str(tmp_path)}) == [str(program), "x"]
+    found, argument = resolve(["tool", "x"], {"PATH": str(tmp_path)})
+    assert (found.lower(), argument) == (str(program).lower(), "x")
     assert resolve(["tool", "x"], {"PATH": "/nowhere"}) == ["tool", "x"]
 
 
