@@ -33,6 +33,11 @@ def pytest_configure(config):
     settings.load_profile("patient")
 
 
+def pytest_make_parametrize_id(config, val):
+    # pytest puts the name of the test into the environment, and a variable of Windows has 32,767 characters at most.
+    return repr(val[:60])[1:-1] + "..." if isinstance(val, (str, bytes)) and len(val) > 1000 else None
+
+
 def pytest_collection_finish(session):
     # The collected tests live to the end; garbage collection need not look at them again.
     gc.collect()
