@@ -423,8 +423,10 @@ def interrupted() -> str:
             os.write(write, b"interrupted")
         os._exit(0)
     said = os.read(read, 100)
-    os.kill(pid, signal.SIGINT)
-    os.waitpid(pid, 0)
+    # Again and again: in a process that a thread has forked, Python 3.13.0 overlooks a signal that comes outside of a call.
+    while os.waitpid(pid, os.WNOHANG)[0] == 0:
+        os.kill(pid, signal.SIGINT)
+        time.sleep(1)
     return (said + os.read(read, 100)).decode()
 
 @mcp.tool()
