@@ -15,7 +15,7 @@ cover:
 
 # Coverage-guided fuzzing with the extra "fuzz", on Python 3.11: each target for SECONDS.
 fuzz:
-	$(PYTHON) -m tests.fuzz --seconds $(SECONDS)
+	$(PYTHON) -m tests.fuzz --seconds $(SECONDS) $(ARGUMENTS)
 
 # How many changes of the modules that guard something the tests notice: half an hour, with the extra "mutation".
 mutants:

@@ -53,7 +53,7 @@ def run_target(name, program, arguments):
     atheris.Fuzz()
 
 
-def fuzz(name, seconds, keep):
+def fuzz(name, seconds, seed, keep):
     """Fuzz one target in a process of its own, and print a line; return whether its property held."""
     with tempfile.TemporaryDirectory() as place:
         work = pathlib.Path(place)
@@ -63,7 +63,8 @@ def fuzz(name, seconds, keep):
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tests.fuzz --inside {name} "$0" "$@"\n', encoding="utf-8")
         program.chmod(0o700)
         done = subprocess.run(
-            [str(program), str(work / "new"), str(work / "kept"), f"-max_total_time={seconds}", "-max_len=1024", "-timeout=60",
+            [str(program), str(work / "new"), str(work / "kept"), f"-max_total_time={seconds}", f"-seed={seed}",
+             "-max_len=1024", "-timeout=60",
              "-rss_limit_mb=2048", f"-artifact_prefix={pathlib.Path.cwd()}/{name}-", "-print_final_stats=1"],
             capture_output=True, text=True, errors="replace")
         runs = re.search(r"stat::number_of_executed_units:\s+(\d+)", done.stderr)
@@ -89,6 +90,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", nargs="*", help="names of targets; without any, all of them")
     parser.add_argument("--seconds", type=int, default=60, help="how long each target is fuzzed (default 60)")
+    parser.add_argument("--seed", type=int, default=0, help="the same inputs in each run; 0 for others each time (default)")
     parser.add_argument("--keep", action="store_true", help="add inputs that reach new code to the corpus")
     given = parser.parse_args()
     from tests.fuzz.targets import TARGETS
@@ -96,7 +98,7 @@ def main():
     unknown = sorted(set(given.targets) - set(TARGETS))
     if unknown:
         parser.error(f"there is no target {', '.join(unknown)}; there are {', '.join(TARGETS)}")
-    held = [fuzz(name, given.seconds, given.keep) for name in given.targets or TARGETS]
+    held = [fuzz(name, given.seconds, given.seed, given.keep) for name in given.targets or TARGETS]
     return 0 if all(held) else 1
 
 
