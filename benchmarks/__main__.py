@@ -4,6 +4,7 @@
     --only NAME     one workload; may be repeated
     --json          JSON in place of the table
     --check         exit status 1 when a requirement is missed
+    --against REV   another column: an older commit of mcplite, which takes turns with this one
     --official PY   a Python with the official SDK 2; by default the one that tests/interop/install.sh
                     put into MCPLITE_INTEROP, as it does fastmcp; without one that column is left out
 """
@@ -11,11 +12,13 @@
 import argparse
 import compileall
 import sys
+import tempfile
 import time
-from typing import List
+from pathlib import Path
+from typing import Dict, List
 
 from . import table
-from .peers import ROOT, find_peers
+from .peers import Failed, Peer, check_out, find_peers
 from .slices import Measurement
 from .stateless import STATELESS_WORKLOADS
 from .web import WEB_WORKLOADS
@@ -30,13 +33,27 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=[*STDIO_WORKLOADS, *OVER_HTTP], help="one workload; may be repeated")
     parser.add_argument("--json", action="store_true", help="JSON in place of the table")
     parser.add_argument("--check", action="store_true", help="exit status 1 when a requirement is missed")
+    parser.add_argument("--against", metavar="REV", help="another column: an older commit of mcplite, which takes turns"
+                        " with this one; what git calls it, such as main or v0.1.0")
     parser.add_argument("--official", metavar="PYTHON", help="a Python that has the official SDK 2")
     options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        peers = find_peers(options.official)
+        if "mcp" not in peers:
+            print("without the official SDK: tests/interop/install.sh installs it", file=sys.stderr)
+        if options.against is not None:
+            try:
+                peers = {**peers, "before": check_out(options.against, Path(folder))}
+            except Failed as error:
+                parser.error(f"--against {options.against}: {error}")
+        return measure(options, peers)
+
+
+def measure(options: argparse.Namespace, peers: Dict[str, Peer]) -> int:
+    """Run the workloads and print what they gave; return the exit status."""
     # The official SDK is installed with compiled files, so mcplite is compiled too.
-    compileall.compile_dir(str(ROOT / "mcplite"), quiet=2)
-    peers = find_peers(options.official)
-    if "mcp" not in peers:
-        print("without the official SDK: tests/interop/install.sh installs it", file=sys.stderr)
+    for root in {peer.root for peer in peers.values()}:
+        compileall.compile_dir(str(root / "mcplite"), quiet=2)
     over_stdio = {key: peer for key, peer in peers.items() if peer.stdio}
     counts = QUICK if options.quick else FULL
     rows: List[Measurement] = []

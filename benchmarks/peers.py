@@ -2,12 +2,16 @@
 
 A peer has programs below ``parts/``: a server for stdio, one for HTTP, and a driver. Any driver works with any
 server, so that a pair says what both cost together, and a half pair with the floor what one of them costs.
+An older commit of mcplite is a peer too: its package, with the programs of today.
 """
 
+import io
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import time
@@ -15,10 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Union
 
-__all__ = ["Driver", "Failed", "Peer", "WebServer", "find_peers", "run"]
+__all__ = ["Driver", "Failed", "Peer", "WebServer", "check_out", "find_peers", "run"]
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = Path(__file__).resolve().parent / "parts"
 #: Seconds that one step of a workload may take; far more than it needs.
 LIMIT = 300.0
 
@@ -39,18 +42,23 @@ class Peer:
     client_import: str = "pass"
     #: Whether it is measured over stdio; all are over HTTP.
     stdio: bool = True
+    #: The checkout that its programs import mcplite from, if they do.
+    root: Path = ROOT
+
+    def _part(self, kind: str) -> str:
+        return str(self.root / "benchmarks" / "parts" / f"{self.prefix}_{kind}.py")
 
     def server(self, *arguments: str) -> List[str]:
         """Return the command of its server; a number as argument is how many more tools it has."""
-        return [self.python, str(PARTS / f"{self.prefix}_server.py"), *arguments]
+        return [self.python, self._part("server"), *arguments]
 
     def web_server(self, mode: str) -> List[str]:
         """Return the command of its server over HTTP, which answers in "json" or in "events" if it has to choose."""
-        return [self.python, str(PARTS / f"{self.prefix}_web.py"), mode]
+        return [self.python, self._part("web"), mode]
 
     def driver(self, *arguments: str) -> List[str]:
         """Return the command of its driver; with a server's command as arguments it opens, lists, and ends."""
-        return [self.python, str(PARTS / f"{self.prefix}_driver.py"), *arguments]
+        return [self.python, self._part("driver"), *arguments]
 
 
 def find_peers(official: Optional[str]) -> Dict[str, Peer]:
@@ -71,6 +79,26 @@ def find_peers(official: Optional[str]) -> Dict[str, Peer]:
     return peers
 
 
+def check_out(revision: str, folder: Path) -> Peer:
+    """Put the package of an older commit into *folder*, with the programs of today, and return it as a peer.
+
+    :raises Failed: git does not know the commit, or this is no checkout.
+    """
+    def git(*arguments: str) -> bytes:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        if done.returncode:
+            raise Failed(f"git {arguments[0]}: {done.stderr.decode('utf-8', 'replace').strip()}")
+        return done.stdout
+
+    name = git("rev-parse", "--short", "--verify", revision + "^{commit}").decode("ascii").strip()
+    with tarfile.open(fileobj=io.BytesIO(git("archive", name, "mcplite"))) as archive:
+        archive.extractall(folder)
+    shutil.copytree(ROOT / "benchmarks" / "parts", folder / "benchmarks" / "parts",
+                    ignore=shutil.ignore_patterns("__pycache__"))
+    return Peer(f"mcplite {name}", "ours", sys.executable, "from mcplite import Server", "from mcplite import Client",
+                root=folder)
+
+
 def installed(name: str) -> Optional[str]:
     """Return the Python of an environment that tests/interop/install.sh made; None if it does not exist."""
     home = Path(os.environ.get("MCPLITE_INTEROP") or ROOT / ".interop") / name
@@ -83,19 +111,20 @@ def version(python: str, distribution: str) -> str:
     return run([python, "-c", f"import importlib.metadata as m; print(m.version({distribution!r}))"])
 
 
-def environment() -> Dict[str, str]:
-    """Return the environment of all programs: ours, with the checkout on Python's path."""
-    path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+def environment(root: Path) -> Dict[str, str]:
+    """Return the environment of a program: ours, with its checkout on Python's path."""
+    path = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
 
-def run(command: List[str]) -> str:
+def run(command: List[str], root: Path = ROOT) -> str:
     """Run a program to its end and return what it printed.
 
+    :param root: the checkout on its path.
     :raises Failed: it failed.
     """
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          env=environment(), timeout=LIMIT, encoding="utf-8", errors="replace")
+                          env=environment(root), timeout=LIMIT, encoding="utf-8", errors="replace")
     if done.returncode:
         raise Failed(f"{command} ended with status {done.returncode}:\n{done.stderr[-2000:]}")
     return done.stdout.strip()
@@ -107,7 +136,7 @@ class WebServer:
     def __init__(self, peer: Peer, mode: str) -> None:
         self._stderr = tempfile.TemporaryFile()
         self._process = subprocess.Popen(peer.web_server(mode), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                         stderr=self._stderr, env=environment(), encoding="utf-8")
+                                         stderr=self._stderr, env=environment(peer.root), encoding="utf-8")
         self.pid = self._process.pid
         assert self._process.stdout is not None
         timer = threading.Timer(LIMIT, self._process.kill)
@@ -141,7 +170,7 @@ class Driver:
         self.name = f"{peer.prefix} driver with {server if isinstance(server, str) else ' '.join(server[1:])}"
         self._stderr = tempfile.TemporaryFile()
         self._process = subprocess.Popen(peer.driver(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                         stderr=self._stderr, env=environment(), encoding="utf-8")
+                                         stderr=self._stderr, env=environment(peer.root), encoding="utf-8")
         try:
             self.ask("usage")  # its own start is over
             begun = time.perf_counter()

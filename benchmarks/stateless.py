@@ -20,7 +20,7 @@ FLOOR = "(floor: mcplite, with one)"
 
 @contextlib.contextmanager
 def pairs(peers: Peers, row: Measurement) -> Iterator[Dict[str, Driver]]:
-    """Open our server with a driver of each era, and the official SDK's with one of its own."""
+    """Open our server with a driver of each era; an older commit's and the official SDK's with one of their own."""
     with contextlib.ExitStack() as stack:
         drivers: Dict[str, Driver] = {}
 
@@ -32,13 +32,15 @@ def pairs(peers: Peers, row: Measurement) -> Iterator[Dict[str, Driver]]:
         stack.callback(ours.close)
         add("floor", peers["ours"], ours, "legacy")
         add("ours", peers["ours"], ours, "modern")
-        if "mcp" in peers:
+        for name in ("before", "mcp"):
+            if name not in peers:
+                continue
             try:
-                theirs = WebServer(peers["mcp"], "json")
+                theirs = WebServer(peers[name], "json")
                 stack.callback(theirs.close)
-                add("mcp", peers["mcp"], theirs, "modern")
+                add(name, peers[name], theirs, "modern")
             except Failed as error:
-                row.failures["mcp"] = str(error)
+                row.failures[name] = str(error)
         yield drivers
 
 
@@ -56,7 +58,7 @@ def questions(peers: Peers, counts: Counts) -> List[Measurement]:
     """A tool that asks the user in the middle: the median time of a call with its question and the answer."""
     row = Measurement("stateless.ask", f"HTTP, a tool that asks, without a handshake {FLOOR}", "us")
     # The official SDK's handlers cannot ask in the middle in this revision.
-    with pairs({"ours": peers["ours"]}, row) as drivers:
+    with pairs({name: peer for name, peer in peers.items() if name != "mcp"}, row) as drivers:
         warm_up(drivers, row, lambda driver: driver.ask("ask", count=counts.warm_up // 4 + 1))
         take_turns(row, counts.rounds, {name: (lambda driver=driver: statistics.median(
             driver.ask("ask", count=counts.calls // 4 + 1)) / 1000) for name, driver in drivers.items()}, failed)
@@ -70,7 +72,7 @@ def load(peers: Peers, counts: Counts) -> List[Measurement]:
     with contextlib.ExitStack() as stack:
         drivers: Dict[str, "tuple[Driver, bool]"] = {}
         failures: Dict[str, str] = {}
-        for name in ("ours", "mcp"):
+        for name in ("ours", "before", "mcp"):
             if name not in peers:
                 continue
             try:

@@ -6,6 +6,7 @@ write for each answer and no Nagle. Servers that have to choose answer in JSON, 
 """
 
 import contextlib
+import functools
 import os
 import statistics
 import time
@@ -13,7 +14,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional
 
 from .peers import Driver, Failed, Peer, WebServer
 from .slices import Figure, Measurement, take_turns
-from .workloads import CLIENTS, OWN, SERVERS, Counts, Peers, close, failed, growth, peak_memory, warm_up
+from .workloads import CLIENTS, OWN, SERVERS, Counts, Peers, close, failed, growth, peak_memory, sequential_calls, warm_up
 
 __all__ = ["WEB_WORKLOADS"]
 
@@ -26,7 +27,7 @@ SIZES = ("one", "few", "some", "many")
 
 @contextlib.contextmanager
 def web_pairs(peers: Peers, wanted: "Mapping[str, tuple[str, str]]", measurement: Measurement, mode: str = "json",
-              client: str = "http.client") -> Iterator[Dict[str, Driver]]:
+              client: str = "http.client", era: str = "legacy") -> Iterator[Dict[str, Driver]]:
     """Open a server and a driver for each name in *wanted*; a pair that fails is noted and left out."""
     with contextlib.ExitStack() as stack:
         opened: Dict[str, Driver] = {}
@@ -36,8 +37,8 @@ def web_pairs(peers: Peers, wanted: "Mapping[str, tuple[str, str]]", measurement
             try:
                 web = WebServer(peers[server], mode)
                 stack.callback(web.close)
-                opened[name] = (Driver(peers[driver], web.url, client=client) if driver == "floor"
-                                else Driver(peers[driver], web.url))
+                options = {"client": client} if driver == "floor" else {}
+                opened[name] = Driver(peers[driver], web.url, era=era, **options)
             except Failed as error:
                 measurement.failures[name] = str(error)
             else:
@@ -65,30 +66,21 @@ def loads(peers: Peers, counts: Counts, measurement: Measurement) -> "Iterator[D
         yield opened
 
 
-def add(peers: Peers, counts: Counts) -> List[Measurement]:
-    """Sequential calls of ``add``: the median time of a call."""
+def add(peers: Peers, counts: Counts, era: str = "legacy") -> List[Measurement]:
+    """Sequential calls of ``add``, with a handshake ("legacy") or without ("modern")."""
     rows = []
-    for key, title, wanted, client in (
-            ("own", "own client and server", OWN, "http.client"),
-            ("server", "server, with http.client", SERVERS, "http.client"),
-            ("bare", "server, with a bare socket", SERVERS, "socket"),
-            ("client", "client, with the floor's server", CLIENTS, "http.client")):
-        row = Measurement(f"http.{key}", f"HTTP, add: {title}", "us")
-        rows.append(row)
-        with web_pairs(peers, wanted, row, client=client) as drivers:
-            warm_up(drivers, row, lambda driver: driver.ask("add", count=counts.warm_up))
-            steps = {name: (lambda driver=driver: statistics.median(driver.ask("add", count=counts.calls)) / 1000)
-                     for name, driver in drivers.items()}
-            take_turns(row, counts.rounds, steps, failed)
-            if key == "bare":
-                used = Measurement("http.cpu", "its server's CPU time for a call", "us")
-                for name in row.figures:
-                    driver = drivers[name]
-                    before = driver.ask("server_usage")["cpu"]
-                    driver.ask("add", count=counts.calls * 5)
-                    after = driver.ask("server_usage")["cpu"]
-                    used.figures[name] = Figure([(after - before) * 1e6 / (counts.calls * 5 + 1)])
-                rows.append(used)
+    prefix, words = ("http", "") if era == "legacy" else ("http.newest", " without a handshake")
+    if era == "modern":
+        # Its driver speaks the handshake's revisions only.
+        peers = {name: peer for name, peer in peers.items() if name != "fastmcp"}
+    for key, title, wanted, client, sides in (
+            ("own", "own client and server", OWN, "http.client", ("usage", "server_usage")),
+            ("server", "server, with http.client", SERVERS, "http.client", ("server_usage",)),
+            ("bare", "server, with a bare socket", SERVERS, "socket", ("server_usage",)),
+            ("client", "client, with the floor's server", CLIENTS, "http.client", ("usage",))):
+        row = Measurement(f"{prefix}.{key}", f"HTTP, add{words}: {title}", "us")
+        with web_pairs(peers, wanted, row, client=client, era=era) as drivers:
+            rows += [row, sequential_calls(row, drivers, counts, sides)]
     return rows
 
 
@@ -248,6 +240,6 @@ def cpu_with_ended_threads(pid: int) -> Optional[float]:
 
 #: By the name for ``--only``.
 WEB_WORKLOADS: Dict[str, Callable[[Peers, Counts], List[Measurement]]] = {
-    "http-add": add, "http-events": events, "http-load": load, "http-sleep": sleepers, "http-payload": payloads,
-    "http-sessions": sessions,
+    "http-add": add, "http-newest": functools.partial(add, era="modern"), "http-events": events, "http-load": load,
+    "http-sleep": sleepers, "http-payload": payloads, "http-sessions": sessions,
 }

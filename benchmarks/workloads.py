@@ -1,6 +1,7 @@
 """The workloads over stdio, and how often each is repeated."""
 
 import contextlib
+import functools
 import statistics
 import time
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from .peers import Driver, Failed, Peer, run
 from .slices import Figure, Measurement, take_turns
 
 __all__ = [
-    "CLIENTS", "Counts", "FULL", "OWN", "Peers", "QUICK", "SERVERS", "STDIO_WORKLOADS", "close", "failed", "warm_up",
+    "CLIENTS", "Counts", "FULL", "OWN", "Peers", "QUICK", "SERVERS", "STDIO_WORKLOADS", "close", "failed", "sequential_calls",
+    "warm_up",
 ]
 
 Peers = Mapping[str, Peer]
@@ -57,7 +59,7 @@ def failed(error: Exception) -> bool:
 
 @contextlib.contextmanager
 def pairs(peers: Peers, wanted: Mapping[str, "tuple[str, str]"], measurement: Measurement,
-          *server_arguments: str) -> Iterator[Dict[str, Driver]]:
+          *server_arguments: str, era: str = "legacy") -> Iterator[Dict[str, Driver]]:
     """Open a driver and a server for each name in *wanted*; a pair that fails is noted and left out."""
     with contextlib.ExitStack() as stack:
         opened: Dict[str, Driver] = {}
@@ -65,7 +67,7 @@ def pairs(peers: Peers, wanted: Mapping[str, "tuple[str, str]"], measurement: Me
             if driver not in peers or server not in peers:
                 continue
             try:
-                opened[name] = Driver(peers[driver], peers[server].server(*server_arguments))
+                opened[name] = Driver(peers[driver], peers[server].server(*server_arguments), era=era)
             except Failed as error:
                 measurement.failures[name] = str(error)
             else:
@@ -90,9 +92,10 @@ def warm_up(drivers: Dict[str, Driver], measurement: Measurement, step: Callable
             del drivers[name]
 
 
-OWN = {"floor": ("floor", "floor"), "ours": ("ours", "ours"), "mcp": ("mcp", "mcp")}
-SERVERS = {"floor": ("floor", "floor"), "ours": ("floor", "ours"), "mcp": ("floor", "mcp")}
-CLIENTS = {"floor": ("floor", "floor"), "ours": ("ours", "floor"), "mcp": ("mcp", "floor")}
+#: The driver and the server of each pair.
+OWN = {name: (name, name) for name in ("floor", "ours", "before", "mcp")}
+SERVERS = {name: ("floor", name) for name in OWN}
+CLIENTS = {name: (name, "floor") for name in OWN}
 
 
 def seconds(step: Callable[[], object]) -> float:
@@ -105,7 +108,7 @@ def imports(peers: Peers, counts: Counts) -> List[Measurement]:
     """A process that imports and ends, and its memory."""
     peak = "\nfor line in open('/proc/self/status'):\n    if line.startswith('VmHWM'): print(line.split()[1])"
     statements = {
-        "package": ("import, the package", {"ours": "import mcplite", "mcp": "import mcp"}),
+        "package": ("import, the package", {"ours": "import mcplite", "before": "import mcplite", "mcp": "import mcp"}),
         "server": ("import, what a server needs", {key: peer.server_import for key, peer in peers.items()}),
         "client": ("import, what a client needs", {key: peer.client_import for key, peer in peers.items()}),
     }
@@ -113,7 +116,8 @@ def imports(peers: Peers, counts: Counts) -> List[Measurement]:
     for key, (title, imported) in statements.items():
         imported = {"floor": "pass", **{name: text for name, text in imported.items() if name in peers}}
         times = Measurement(f"import.{key}", title, "ms")
-        steps = {name: (lambda peer=peers[name], text=text: 1000 * seconds(lambda: run([peer.python, "-c", text])))
+        steps = {name: (lambda peer=peers[name], text=text: 1000 * seconds(
+            lambda: run([peer.python, "-c", text], peer.root)))
                  for name, text in imported.items()}
         for step in steps.values():
             with contextlib.suppress(Failed):
@@ -122,7 +126,8 @@ def imports(peers: Peers, counts: Counts) -> List[Measurement]:
         memory = Measurement(f"memory.{key}", f"{title}: resident memory", "MiB")
         for name, text in imported.items():
             with contextlib.suppress(Failed):  # no /proc
-                memory.figures[name] = Figure([int(run([peers[name].python, "-c", text + peak])) / 1024])
+                memory.figures[name] = Figure([
+                    int(run([peers[name].python, "-c", text + peak], peers[name].root)) / 1024])
         rows += [times, memory]
     return rows
 
@@ -152,19 +157,44 @@ def cold_start(peers: Peers, counts: Counts) -> List[Measurement]:
     return [server, memory, client]
 
 
-def add(peers: Peers, counts: Counts) -> List[Measurement]:
-    """Sequential calls of ``add``: the median time of a call."""
+def sequential_calls(row: Measurement, drivers: Dict[str, Driver], counts: Counts, sides: "tuple[str, ...]") -> Measurement:
+    """Fill *row* with the median time of one ``add`` after another, and return the row of their CPU time.
+
+    :param sides: the commands that tell the CPU time: "usage" of the client, "server_usage" of the server.
+    """
+    cost = Measurement(f"{row.key}.cpu", "  its CPU time for a call", "us")
+
+    def spent(driver: Driver) -> float:
+        return float(sum(driver.ask(side)["cpu"] for side in sides))
+
+    def step(name: str, driver: Driver) -> float:
+        before = spent(driver)
+        taken = statistics.median(driver.ask("add", count=counts.calls)) / 1000
+        cost.figures.setdefault(name, Figure()).values.append((spent(driver) - before) * 1e6 / counts.calls)
+        return taken
+
+    warm_up(drivers, row, lambda driver: driver.ask("add", count=counts.warm_up))
+    take_turns(row, counts.rounds, {name: (lambda name=name, driver=driver: step(name, driver))
+                                    for name, driver in drivers.items()}, failed)
+    floor = cost.figures.get("floor")
+    for name, figure in cost.figures.items():
+        if floor is not None and name != "floor" and floor.value:
+            figure.ratios = [value / floor.value for value in figure.values]
+    return cost
+
+
+def add(peers: Peers, counts: Counts, era: str = "legacy") -> List[Measurement]:
+    """Sequential calls of ``add``, with a handshake ("legacy") or without ("modern")."""
     rows = []
-    for key, title, wanted in (("own", "own client and server", OWN), ("server", "server, with the floor's client", SERVERS),
-                               ("client", "client, with the floor's server", CLIENTS)):
-        row = Measurement(f"add.{key}", f"add: {title}", "us")
-        rows.append(row)
-        with pairs(peers, wanted, row) as drivers:
-            warm_up(drivers, row, lambda driver: driver.ask("add", count=counts.warm_up))
-            steps = {name: (lambda driver=driver: statistics.median(driver.ask("add", count=counts.calls)) / 1000)
-                     for name, driver in drivers.items()}
-            take_turns(row, counts.rounds, steps, failed)
-            if key == "server":
+    prefix, words = ("add", "") if era == "legacy" else ("newest", " without a handshake")
+    for key, title, wanted, sides in (
+            ("own", "own client and server", OWN, ("usage", "server_usage")),
+            ("server", "server, with the floor's client", SERVERS, ("server_usage",)),
+            ("client", "client, with the floor's server", CLIENTS, ("usage",))):
+        row = Measurement(f"{prefix}.{key}", f"add{words}: {title}", "us")
+        with pairs(peers, wanted, row, era=era) as drivers:
+            rows += [row, sequential_calls(row, drivers, counts, sides)]
+            if key == "server" and era == "legacy":
                 switches = Measurement("switches.server", "its voluntary context switches for a call", "")
                 for name in row.figures:
                     driver = drivers[name]
@@ -248,7 +278,15 @@ def many_tools(peers: Peers, counts: Counts) -> List[Measurement]:
     steps = {name: (lambda peer=peer: int(run(peer.server("register", str(counts.tools)))) / 1e6)
              for name, peer in peers.items() if name != "floor"}
     take_turns(register, counts.list_rounds, steps, failed)
-    rows = [register]
+    cold = Measurement("cold.tools", f"cold start with {counts.tools:,} tools: server, to the first tools/list", "ms")
+
+    def open_server(name: str) -> float:
+        driver = Driver(peers["floor"], peers[name].server(str(counts.tools - _OWN_TOOLS)))
+        close(driver)
+        return 1000 * driver.opened_in
+
+    take_turns(cold, counts.starts, {name: (lambda name=name: open_server(name)) for name in peers}, failed)
+    rows = [register, cold]
     for key, title, wanted in (("server", "server, with the floor's client", SERVERS), ("own", "own client and server", OWN)):
         row = Measurement(f"list.{key}", f"listing {counts.tools:,} tools: {title}", "ms")
 
@@ -268,6 +306,6 @@ def many_tools(peers: Peers, counts: Counts) -> List[Measurement]:
 
 #: By the name for ``--only``.
 STDIO_WORKLOADS: Dict[str, Callable[[Peers, Counts], List[Measurement]]] = {
-    "import": imports, "cold": cold_start, "add": add, "quick": quick_call, "payload": payloads, "progress": progress,
-    "tools": many_tools,
+    "import": imports, "cold": cold_start, "add": add, "newest": functools.partial(add, era="modern"), "quick": quick_call,
+    "payload": payloads, "progress": progress, "tools": many_tools,
 }

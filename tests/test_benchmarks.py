@@ -36,7 +36,8 @@ def test_every_workload_runs():
     assert report["peers"] == {"floor": "floor", "ours": "mcplite", "tuned": "http.server"}
     rows = {row["key"]: row for row in report["rows"]}
     assert {"import.server", "cold.server", "cold.client", "add.own", "add.server", "add.client", "quick.own",
-            "text.large", "argument.large", "progress.own", "register", "list.server", "http.own", "http.server",
+            "newest.own", "newest.server", "newest.client", "add.own.cpu", "text.large", "argument.large", "progress.own",
+            "register", "cold.tools", "list.server", "http.own", "http.server", "http.newest.own", "http.newest.bare.cpu",
             "http.load.one", "http.load.many", "http.sleep", "http.progress", "http.stream.large",
             "http.argument.large", "http.sessions.memory", "stateless.own", "stateless.ask", "stateless.load.many"} <= set(rows)
     assert [row["failures"] for row in report["rows"] if row["failures"]] == []
@@ -46,6 +47,19 @@ def test_every_workload_runs():
         assert key.startswith(unsure) or row["figures"]["ours"]["value"] > 0, row
     targets = {row["key"] for row in report["rows"] if row["targets"]}
     assert targets == {target.key for target in import_module("benchmarks.targets").TARGETS}
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no checkout")
+def test_an_older_commit_takes_turns_with_this_one():
+    report = json.loads(run("--json", "--only", "newest", "--against", "HEAD"))
+    assert report["peers"]["before"].startswith("mcplite ")
+    for row in report["rows"]:
+        assert row["figures"]["before"]["value"] > 0 and not row["failures"], row
+
+
+def test_an_unknown_commit_is_said_to_be_so():
+    with pytest.raises(AssertionError, match="--against no-such-commit: git"):
+        run("--against", "no-such-commit")
 
 
 def test_the_table_names_the_targets():
@@ -146,21 +160,24 @@ def floor_over_http(monkeypatch):
 
 
 def test_many_clients_count_only_right_answers(floor_over_http, monkeypatch):
-    url, floor = floor_over_http
+    url, _ = floor_over_http
     commands = import_module("load_driver").Commands()
     commands.open(url)
     assert commands.load(connections=3, seconds=0.05)["rate"] > 0
-    right = floor.call
-    monkeypatch.setattr(floor, "call", lambda params, send: {**right(params, send), "content": []})
+    server = import_module("floor_server")
+    right = server.call
+    monkeypatch.setattr(server, "call", lambda params, send: {**right(params, send), "content": []})
     with pytest.raises(AssertionError, match="wanted b'\"text\":"):
         commands.load(connections=3, seconds=0.05)
 
 
+@pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("client", ["http.client", "socket"])
-def test_the_clients_of_the_floor_read_responses_and_events(floor_over_http, client):
+def test_the_clients_of_the_floor_read_responses_and_events(floor_over_http, client, era):
     url, _ = floor_over_http
-    web = import_module("web_clients").CLIENTS[client](url)
-    web.initialize()
+    web = import_module("web_clients").CLIENTS[client](url, import_module("floor_driver").META if era == "modern" else None)
+    if era == "legacy":
+        web.initialize()
     seen = []
     assert web.call("progress", {"count": 300}, seen.append)["content"][0]["text"] == "done"
     assert [report["progress"] for report in seen] == list(range(1, 301))

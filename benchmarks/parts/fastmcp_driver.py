@@ -11,7 +11,7 @@ class Commands(official_driver.Commands):
 
     progress_option = "progress_handler"
 
-    async def open(self, target):
+    async def open(self, target, era="legacy"):
         self.client = Client(target, mode="legacy")
         await self.client.__aenter__()
         return len(await self.client.list_tools())

@@ -12,14 +12,19 @@ from common import answer_commands, calls_in, expect, text_of
 
 #: The last revision with a handshake.
 REVISION = "2025-11-25"
+#: The revision without a handshake, and what each of its requests says of its sender.
+STATELESS = "2026-07-28"
+META = {"io.modelcontextprotocol/protocolVersion": STATELESS, "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "floor", "version": "1"}}
 
 
 class Connection:
-    """A child process and the ids that were used with it."""
+    """A child process and the ids that were used with it; *meta* is said in each request."""
 
-    def __init__(self, command):
+    def __init__(self, command, meta=None):
         self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.last_id = 0
+        self.meta = meta
 
     def send(self, message):
         data = json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode("utf-8") + b"\n"
@@ -30,6 +35,8 @@ class Connection:
         """Send a request and return its result; *progress* gets the params of progress notifications."""
         self.last_id += 1
         message = {"jsonrpc": "2.0", "id": self.last_id, "method": method}
+        if self.meta is not None:
+            params = {**(params or {}), "_meta": {**(params or {}).get("_meta", {}), **self.meta}}
         if params is not None:
             message["params"] = params
         self.send(message)
@@ -72,19 +79,22 @@ class Commands:
     def __init__(self):
         self.connection = None
 
-    def open(self, target, client=None):
+    def open(self, target, client=None, era="legacy"):
+        meta = META if era == "modern" else None
         if client is None:
-            self.connection = Connection(target)
+            self.connection = Connection(target, meta)
         else:
             from web_clients import CLIENTS  # which a client over stdio has no use for
 
-            self.connection = CLIENTS[client](target)
-        self.connection.initialize()
+            self.connection = CLIENTS[client](target, meta)
+        if meta is None:
+            self.connection.initialize()
         return len(self.connection.request("tools/list")["tools"])
 
     def add(self, count):
         def run(n):
-            if self.connection.call("add", {"a": n, "b": 1})["structuredContent"]["result"] != n + 1:
+            # The newest revision allows a bare value as well.
+            if self.connection.call("add", {"a": n, "b": 1})["structuredContent"] not in ({"result": n + 1}, n + 1):
                 raise AssertionError("wrong sum")
 
         return calls_in(run, count)

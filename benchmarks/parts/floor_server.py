@@ -62,6 +62,27 @@ def call(params, send):
     return text_result(json.dumps(usage()))
 
 
+def answer(message, listed, send):
+    """Return the response to a request; *send* takes what is said before."""
+    method, params = message["method"], message.get("params") or {}
+    version = params.get("_meta", {}).get("io.modelcontextprotocol/protocolVersion")
+    if method == "tools/call":
+        result = call(params, send)
+    elif method == "tools/list":
+        result = {"tools": listed}
+    elif method == "initialize":
+        result = {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "floor", "version": "1"}}
+    elif method == "server/discover":
+        result = {"supportedVersions": [version], "capabilities": {"tools": {}}}
+    else:
+        result = {}
+    if version is not None:
+        # The newest revision requires these; a result may have more than it needs.
+        result = {**result, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    return {"jsonrpc": "2.0", "id": message["id"], "result": result}
+
+
 def main(count):
     lines, write, flush = sys.stdin.buffer, sys.stdout.buffer.write, sys.stdout.buffer.flush
     listed = tools(count)
@@ -72,19 +93,8 @@ def main(count):
 
     for line in lines:
         message = json.loads(line)
-        method = message.get("method")
-        if "id" not in message:
-            continue
-        if method == "tools/call":
-            result = call(message["params"], send)
-        elif method == "tools/list":
-            result = {"tools": listed}
-        elif method == "initialize":
-            result = {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
-                      "serverInfo": {"name": "floor", "version": "1"}}
-        else:
-            result = {}
-        send({"jsonrpc": "2.0", "id": message["id"], "result": result})
+        if "id" in message:
+            send(answer(message, listed, send))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 
-from floor_server import call, tools
+from floor_server import answer, tools
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _ANSWER = (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
@@ -30,21 +30,6 @@ def event(message):
 
 def chunk(data):
     return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-def answer(message, listed, send):
-    """Return the answer to a request; *send* takes what is said before."""
-    method = message["method"]
-    if method == "tools/call":
-        result = call(message["params"], send)
-    elif method == "tools/list":
-        result = {"tools": listed}
-    elif method == "initialize":
-        result = {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
-                  "serverInfo": {"name": "floor", "version": "1"}}
-    else:
-        result = {}
-    return {"jsonrpc": "2.0", "id": message["id"], "result": result}
 
 
 def read_request(sock, data):

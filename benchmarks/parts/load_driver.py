@@ -11,7 +11,8 @@ import statistics
 import time
 
 from common import answer_commands, expect
-from web_clients import META, SocketWeb
+from floor_driver import META
+from web_clients import SocketWeb
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _WAIT = 30

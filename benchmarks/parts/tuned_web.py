@@ -4,8 +4,8 @@ import json
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from floor_server import tools
-from floor_web import answer, chunk, encode, event
+from floor_server import answer, tools
+from floor_web import chunk, encode, event
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -9,12 +9,8 @@ import json
 import re
 import socket
 
-from floor_driver import REVISION
+from floor_driver import REVISION, STATELESS
 
-#: The revision without a handshake, and what each of its requests says of its sender.
-STATELESS = "2026-07-28"
-META = {"io.modelcontextprotocol/protocolVersion": STATELESS, "io.modelcontextprotocol/clientCapabilities": {},
-        "io.modelcontextprotocol/clientInfo": {"name": "floor", "version": "1"}}
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _SESSION = re.compile(rb"\r\nmcp-session-id: *(\S+)", re.IGNORECASE)
 
@@ -42,13 +38,15 @@ def messages(pieces):
 class Web:
     """What the two have in common."""
 
-    def __init__(self, url):
+    def __init__(self, url, meta=None):
         place, _, path = url.partition("://")[2].partition("/")
         self.host, _, port = place.rpartition(":")
         self.port, self.path = int(port), "/" + path
         self.headers = {"Host": place, "Content-Type": "application/json",
                         "Accept": "application/json, text/event-stream"}
         self.last_id = 0
+        self.meta = meta
+        self.said = None
         self.connect()
 
     def initialize(self):
@@ -72,6 +70,11 @@ class Web:
         """Send a request and return its result; *progress* gets the params of progress notifications."""
         self.last_id += 1
         message = {"jsonrpc": "2.0", "id": self.last_id, "method": method}
+        if self.meta is not None:
+            params = {**(params or {}), "_meta": {**(params or {}).get("_meta", {}), **self.meta}}
+            if self.said != (method, params.get("name")):
+                self.said = method, params.get("name")
+                self.stand_alone(method, params.get("name") or method)
         if params is not None:
             message["params"] = params
         status, events, pieces = self.post(encode(message))
@@ -119,15 +122,16 @@ class LibraryWeb(Web):
     def exchange(self, body):
         self.http.request("POST", self.path, body, self.headers)
         response = self.http.getresponse()
-        if "Mcp-Session-Id" not in self.headers:
+        if self.meta is None and "Mcp-Session-Id" not in self.headers:
             self.headers["Mcp-Session-Id"] = response.getheader("Mcp-Session-Id")
         if response.getheader("Content-Type", "").startswith("text/event-stream"):
             return response.status, True, iter(lambda: response.read1(65536), b"")
         return response.status, False, [response.read()]
 
     def close(self):
-        self.http.request("DELETE", self.path, headers=self.headers)
-        self.http.getresponse().read()
+        if self.meta is None:
+            self.http.request("DELETE", self.path, headers=self.headers)
+            self.http.getresponse().read()
         self.http.close()
 
 
@@ -166,7 +170,7 @@ class SocketWeb(Web):
             data += self.receive()
             end = data.find(b"\r\n\r\n")
         head, data = data[:end], data[end + 4:]
-        if "Mcp-Session-Id" not in self.headers:
+        if self.meta is None and "Mcp-Session-Id" not in self.headers:
             self.headers["Mcp-Session-Id"] = _SESSION.search(head).group(1).decode("ascii")
             self.changed()
         status, events = int(head[9:12]), b"text/event-stream" in head
