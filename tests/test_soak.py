@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import threading
+import tracemalloc
 from importlib import import_module
 from pathlib import Path
 
@@ -35,6 +36,7 @@ def test_every_job_runs_and_nothing_is_left(tmp_path):
     assert [name for name, steps in told["steps"].items() if not steps and name not in slow] == []
     watched = {name.partition(": ")[0] for name in told["samples"] if ": " in name}
     assert watched == {"server", "driver", "child, handshake", "child, sessionless"}
+    assert len(told["samples"]["driver: blocks"]) == len(told["samples"]["driver: memory"])
 
 
 # --- drift ----------------------------------------------------------------------------------------------------
@@ -68,6 +70,40 @@ def test_too_few_samples_are_not_judged():
 @pytest.mark.parametrize("minutes, warm_up", [(60, 600), (30, 600), (3, 60)])
 def test_the_warm_up_is_not_judged(minutes, warm_up):
     assert import_module("benchmarks.soak.drift").warm_up(60 * minutes) == warm_up
+
+
+# --- what is measured -----------------------------------------------------------------------------------------
+
+
+def test_samples_are_not_kept_in_memory(tmp_path):
+    samples = import_module("benchmarks.soak.samples").Samples(tmp_path / "samples")
+    samples.add("call, stdio", 0.0, 1.5)
+    tracemalloc.start()
+    try:
+        for n in range(1, 2000):
+            samples.add("call, stdio", n / 8, 1.5)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 10_000
+    samples.add("driver: memory", 250.0, 44.25)
+    read = samples.read()
+    assert len(read["call, stdio"]) == 2000 and read["call, stdio"][8] == (1.0, 1.5)
+    assert read["driver: memory"] == [(250.0, 44.25)]
+
+
+@posix_only
+def test_what_is_in_use_tells_a_leak():
+    in_use = import_module("benchmarks.soak.samples").in_use
+    before = in_use()
+    small, large = [float(n) for n in range(100_000)], [bytes(100_000) for _ in range(50)]
+    during = in_use()
+    assert during["blocks"] - before["blocks"] >= 90_000
+    assert "malloc" not in before or during["malloc"] - before["malloc"] >= 4.5
+    del small, large
+    after = in_use()
+    assert after["blocks"] - before["blocks"] < 10_000
+    assert "malloc" not in before or after["malloc"] - before["malloc"] < 1
 
 
 # --- faults ---------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """``python -m benchmarks.soak``: use mcplite in all ways for a time, and tell what has grown.
 
     --minutes M     how long; default 60. The first ten, or the first third of a shorter run, are not judged
-    --report FILE   the result and all samples as JSON; written every few minutes, and at the end
+    --report FILE   the result and all samples as JSON, at the end
     --only JOB      the jobs whose names contain this; may be repeated
     --leaks         do not judge the drift: a run of seconds says nothing about it
 
@@ -16,31 +16,27 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Optional
 
 from .driver import Run
 from .table import as_json, as_table, drifts_of
 
-#: Seconds between samples, between lines of progress, and between written reports.
-SAMPLE, PROGRESS, REPORT = 5.0, 60.0, 300.0
+#: Seconds between samples, and between lines of progress.
+SAMPLE, PROGRESS = 5.0, 60.0
 #: Seconds that the server keeps threads and connections for clients that do not come back: in a run of seconds, and in one
 #: of some minutes.
 KEPT = 10.0, 20.0
 
 
-def watch(run: Run, seconds: float, report: Optional[Path], ended: threading.Event) -> None:
+def watch(run: Run, seconds: float, ended: threading.Event) -> None:
     """Take samples until the time is over or *ended* is set."""
     sample = min(SAMPLE, seconds / 30)
-    said = written = 0.0
+    said = 0.0
     while not ended.wait(sample) and run.elapsed < seconds:
         run.look()
         if run.elapsed > said + PROGRESS:
             said = run.elapsed
             print(f"{said / 60:.0f} min: {sum(run.steps.values())} steps, {sum(run.failed.values())} failed",
                   file=sys.stderr, flush=True)
-        if report is not None and run.elapsed > written + REPORT:
-            written = run.elapsed
-            report.write_text(as_json(run, written, drifts_of(run, written)), "utf-8")
 
 
 def main() -> int:
@@ -58,15 +54,16 @@ def main() -> int:
         run = Run(Path(folder), options.only or [""], KEPT[seconds > 60])
         try:
             run.start()
-            watch(run, seconds, options.report, ended)
+            watch(run, seconds, ended)
             seconds = run.elapsed
         finally:
             begun = time.monotonic()
             run.stop()
         print(f"ended in {time.monotonic() - begun:.1f} s", file=sys.stderr)
-    drifts = drifts_of(run, seconds)
+        samples = run.samples.read()
+    drifts = drifts_of(samples, seconds)
     if options.report is not None:
-        options.report.write_text(as_json(run, seconds, drifts), "utf-8")
+        options.report.write_text(as_json(run, samples, seconds, drifts), "utf-8")
     print(as_table(run, seconds, drifts))
     return 1 if run.failed or not (options.leaks or all(drift.flat for drift in drifts)) else 0
 

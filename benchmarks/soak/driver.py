@@ -17,7 +17,7 @@ import psutil
 from .jobs import JOBS
 from .place import MARK, ROOT, Job, Place, Step
 from .proxy import CuttingProxy
-from .samples import Samples, Watched, give_back
+from .samples import Samples, Watched, give_back, in_use
 
 __all__ = ["Run"]
 
@@ -30,7 +30,7 @@ MOST_ERRORS = 50
 class Run:
     """Starts everything with :meth:`start`; :meth:`look` takes samples; :meth:`stop` ends it, also when the start failed.
 
-    :param folder: for logs.
+    :param folder: for logs and samples.
     :param names: the jobs whose names contain one of these.
     :param kept: seconds that the server keeps what clients do not come back for.
     """
@@ -39,7 +39,7 @@ class Run:
         self._folder = folder
         self._kept = kept
         self.jobs = [job for job in JOBS if any(name in job.name for name in names)]
-        self.samples = Samples()
+        self.samples = Samples(folder / "samples")
         #: Guards the fields below.
         self._lock = threading.Lock()
         self.steps: Counter[str] = collections.Counter()
@@ -140,6 +140,8 @@ class Run:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     watched.look(self.samples, self.elapsed)
             self.samples.add("driver: children", self.elapsed, len(psutil.Process().children()))
+            for name, value in in_use().items():
+                self.samples.add(f"driver: {name}", self.elapsed, value)
         for name, since in list(self._busy.items()):
             if time.monotonic() - since > LIMIT:
                 self._busy.pop(name, None)

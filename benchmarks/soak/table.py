@@ -9,10 +9,14 @@ from .driver import Run
 
 __all__ = ["as_json", "as_table", "drifts_of"]
 
+#: Pairs of time and value, by the name of the figure.
+Figures = Dict[str, List[Tuple[float, float]]]
 #: What may rise by how much, by the end of a figure's name: share, grain and unit. The samples of a thing that is counted
 #: depend on the moment by one; the rate of a log does so too, and times depend on the machine, whatever they are compared with.
 ALLOWED: Dict[str, Tuple[float, float, str]] = {
     "memory": (0.02, 0.0, "MiB"),
+    "malloc": (0.02, 0.0, "MiB"),
+    "blocks": (0.02, 0.0, ""),
     "descriptors": (0.02, 1.0, ""),
     "threads": (0.02, 1.0, ""),
     "children": (0.02, 1.0, ""),
@@ -21,12 +25,12 @@ ALLOWED: Dict[str, Tuple[float, float, str]] = {
 ALLOWED_TIME = 0.5
 
 
-def drifts_of(run: Run, seconds: float) -> List[Drift]:
+def drifts_of(samples: Figures, seconds: float) -> List[Drift]:
     """Return the drifts of all figures over a run of so many seconds."""
     found = []
-    for name in sorted(run.samples):
+    for name in sorted(samples):
         allowed, grain, unit = ALLOWED.get(name.rpartition(": ")[2], (ALLOWED_TIME, 0.0, "x echo"))
-        drift = drift_of(name, unit, run.samples.of(name), warm_up(seconds), seconds, allowed, grain)
+        drift = drift_of(name, unit, samples[name], warm_up(seconds), seconds, allowed, grain)
         if drift is not None:
             found.append(drift)
     return found
@@ -51,12 +55,11 @@ def as_table(run: Run, seconds: float, drifts: List[Drift]) -> str:
     return "\n".join([*texts, *run.errors])
 
 
-def as_json(run: Run, seconds: float, drifts: List[Drift]) -> str:
+def as_json(run: Run, samples: Figures, seconds: float, drifts: List[Drift]) -> str:
     """Return the same as JSON, with all samples."""
     report: Dict[str, Any] = {
         "python": platform.python_version(), "seconds": round(seconds), "cores": run.cpu / max(seconds, 1),
         "drifts": [{**vars(drift), "share": drift.share, "flat": drift.flat} for drift in drifts],
         "steps": {job.name: run.steps[job.name] for job in run.jobs}, "failed": dict(run.failed), "errors": run.errors,
-        "samples": {name: [[round(moment, 1), round(value, 3)] for moment, value in run.samples.of(name)]
-                    for name in run.samples}}
+        "samples": {name: [[moment, round(value, 3)] for moment, value in pairs] for name, pairs in samples.items()}}
     return json.dumps(report)
