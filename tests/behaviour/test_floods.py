@@ -19,6 +19,7 @@ MOST_MIB = 150
     ("schema", "more than 500000 keys and items in one message"),
     ("progress", "done"), ("logs", "done"), ("events", "done"), ("small", "done"),
     ("questions", "done"), ("identities", "done"), ("result", "done"), ("text", "done"),
+    ("names", "done"),
 ])
 def test_a_flood_takes_bounded_memory_and_large_results_arrive(kind, outcome):
     report = measured(kind)

@@ -3,6 +3,7 @@
 It shares no code with the package but the client itself, and runs as two processes of its own.
 """
 
+import itertools
 import json
 import queue
 import re
@@ -50,13 +51,16 @@ def page(kind, number):
     elif kind == "schema":
         cursor = None
         tool["outputSchema"] = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(300_000)}}
+    elif kind == "names":
+        cursor = None
+        tool["outputSchema"] = {"type": "object", "description": MEGABYTE * 8}
     elif kind in ("result", "text"):
         cursor = None
     return {"tools": [tool], **({} if cursor is None else {"nextCursor": cursor})}
 
 
 def serve(kind):
-    lines = queue.SimpleQueue()
+    lines, lists = queue.SimpleQueue(), itertools.count()
     # It reads whatever happens: a server that does not is another test.
     threading.Thread(target=lambda: [lines.put(line) for line in sys.stdin] and lines.put(None), daemon=True).start()
 
@@ -74,7 +78,8 @@ def serve(kind):
             result = {"protocolVersion": "2025-11-25", "serverInfo": {"name": "flood", "version": "1"},
                       "capabilities": {"tools": {}, "logging": {}, "resources": {"subscribe": True}}}
         elif method == "tools/list":
-            result = page(kind, int(re.match("[0-9]*", params.get("cursor", "0")).group()))
+            number = int(re.match("[0-9]*", params.get("cursor", "0")).group())
+            result = page(kind, next(lists) if kind == "names" else number)
         elif method == "tools/call":
             for each in floods(params).get(kind, ()):
                 send(each)
@@ -105,6 +110,9 @@ def client(kind):
             if kind == "events":
                 with one.listen(resources=["x:"]):
                     one.call_tool("x")
+            elif kind == "names":
+                for _ in range(40):
+                    one.list_tools()
             elif kind in ("pages", "cursors", "elements", "schema"):
                 kept = one.list_tools()
                 outcome = f"{len(kept)} tools"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional
 from ...errors import ProtocolError, RegistrationError
 from ...rpc.forks import new_lock
 from ...types import CallToolResult, Tool
+from .listed import Listed, sizes_of
 
 if TYPE_CHECKING:
     from ...protocol.schema.validation import Validator
@@ -61,9 +62,9 @@ class OutputSchemas:
 
     def __init__(self, on: bool) -> None:
         self._on = on
-        #: Guards the two fields below; readers need none, since the dictionary is replaced as a whole.
+        #: Guards the two fields below; readers of a schema need none.
         self._lock = new_lock()
-        self._schemas: Dict[str, _OutputSchema] = {}
+        self._schemas: Listed[_OutputSchema] = Listed()
         self._epoch = 0
 
     @property
@@ -75,18 +76,17 @@ class OutputSchemas:
         """Remember the schemas of listed tools, unless the list has changed since *epoch*."""
         if not self._on:
             return
-        listed = {tool.name for tool in tools}
         schemas = {tool.name: _OutputSchema(tool.name, tool.output_schema) for tool in tools
                     if tool.output_schema is not None}
+        sizes = sizes_of({tool.name: tool.output_schema for tool in tools if tool.output_schema is not None})
         with self._lock:
             if epoch == self._epoch:
-                kept = {name: schema for name, schema in self._schemas.items() if name not in listed}
-                self._schemas = {**kept, **schemas}
+                self._schemas.learn([tool.name for tool in tools], schemas, sizes)
 
     def forget(self) -> None:
         """Forget all schemas: the server's list has changed."""
         with self._lock:
-            self._schemas = {}
+            self._schemas.forget()
             self._epoch += 1
 
     def check(self, tool: str, result: CallToolResult, server: str, present: bool = True) -> None:
@@ -95,7 +95,7 @@ class OutputSchemas:
         :param present: whether there is structured content, which may be null (TOOL-41).
         :raises ProtocolError: the content does not fit, or is missing (TOOL-44).
         """
-        schema = self._schemas.get(tool)
+        schema = self._schemas.found.get(tool)
         if schema is None or result.is_error:
             return
         validator = schema.validator(server)

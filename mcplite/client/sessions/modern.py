@@ -25,6 +25,7 @@ from ...rpc.interfaces import Delivery
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities, Tool
 from ..features.cache import CACHEABLE
 from ..features.call import Call
+from ..features.listed import Listed, sizes_of
 from .base import ClientSession, SessionOptions, Subscriber
 from .connection import ServerConnection
 from .input_rounds import InputRounds
@@ -62,8 +63,8 @@ class ModernSession(ClientSession):
         # Servers with a session send log messages unasked; here each request has to ask for them (STAT-24).
         self.log_level = "info" if self._handlers.wants_logs else None
         self.use_revision(revision)
-        #: The parameters of listed tools that travel in headers as well; replaced as a whole.
-        self._marks: Dict[str, Sequence[routing_headers.Mark]] = {}
+        #: The parameters of listed tools that travel in headers as well.
+        self._marks: Listed[Sequence[routing_headers.Mark]] = Listed()
         #: Guards ``_marks`` and ``_subscribers``; held for dictionary work only.
         self._lock = new_lock()
         #: By the id of the ``subscriptions/listen`` request.
@@ -161,7 +162,7 @@ class ModernSession(ClientSession):
 
     def _parameter_headers(self, call: Call) -> Dict[str, str]:
         params = call.params or {}
-        return routing_headers.parameters(params.get("arguments") or {}, self._marks.get(str(params.get("name")), ()))
+        return routing_headers.parameters(params.get("arguments") or {}, self._marks.found.get(str(params.get("name")), ()))
 
     def _with_other_headers(self, call: Call, error: HeaderMismatch, begun: float) -> Optional[Call]:
         """Read the list of tools again; return the call with other headers, or None if they are the same (MHDR-28)."""
@@ -217,21 +218,25 @@ class ModernSession(ClientSession):
         """Return the listed tools that can be called here, and remember which parameters travel in headers (MHDR-18)."""
         if not self._carries_headers:
             return tools
-        usable, marks = [], {}
+        usable: List[Tool] = []
+        found: Dict[str, Sequence[routing_headers.Mark]] = {}
         for tool in tools:
             try:
-                marks[tool.name] = routing_headers.marks(tool.input_schema)
+                marks = routing_headers.marks(tool.input_schema)
                 usable.append(tool)
+                found[tool.name] = marks
             except ValueError as error:
                 _log.warning("%s: the tool %.100r cannot be used and is left out: %s", self.name, tool.name, error)
+        found = {name: marks for name, marks in found.items() if marks}
+        sizes = sizes_of({name: [[mark.name, *mark.path] for mark in marks] for name, marks in found.items()})
         with self._lock:
-            self._marks = {**self._marks, **marks}  # MHDR-11
+            self._marks.learn([tool.name for tool in usable], found, sizes)  # MHDR-11
         return usable
 
     def on_change(self, method: str) -> None:
         if method == "notifications/tools/list_changed":
             with self._lock:
-                self._marks = {}
+                self._marks.forget()
 
     # --- subscriptions ----------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@ import logging
 
 import pytest
 
+from mcplite.client.features import listed
 from mcplite.client.features.output_schemas import OutputSchemas
 from mcplite.errors import ProtocolError
 from mcplite.types import CallToolResult, Tool
@@ -46,6 +47,18 @@ def test_a_later_listing_replaces_schemas():
         check(known, {"n": "x"}, tool="other")
     known.learn([Tool("count", {})], known.epoch)
     check(known, {"n": "x"})
+
+
+@pytest.mark.parametrize("most, size", [("_MOST_TOOLS", 5), ("_MOST_BYTES", 10_000)])
+def test_schemas_of_ever_new_names_are_bounded(monkeypatch, most, size):
+    monkeypatch.setattr(listed, most, size)
+    known = outputs()
+    for n in range(100):
+        known.learn([Tool(f"t{n}", {}, output_schema=NUMBER)], known.epoch)
+    check(known, {"n": "x"})  # listed longest ago, and no longer known
+    for tool in "t97", "t98", "t99":
+        with pytest.raises(ProtocolError, match="does not fit"):
+            check(known, {"n": "x"}, tool=tool)
 
 
 def test_a_list_from_before_a_change_is_ignored():

@@ -9,6 +9,7 @@ import pytest
 
 import mcplite
 from mcplite import revisions
+from mcplite.client.features import listed
 from mcplite.client.sessions.modern import choose
 from mcplite.errors import HeaderMismatch, ProtocolError, RequestTimeout, UnsupportedVersion
 from mcplite.types import Implementation
@@ -385,6 +386,17 @@ def test_marks_are_those_of_the_tool_that_is_called():
         client.call_tool("u", {"region": "eu"})
         client.call_tool("v", {"region": "eu"})
         assert [mirrored(request) for request in site.wait_for("tools/call", 2)] == [{}, {}]
+
+
+def test_marks_of_ever_new_names_are_bounded(monkeypatch):
+    monkeypatch.setattr(listed, "_MOST_TOOLS", 5)
+    with Site() as site, site.connect() as client:
+        for n in range(20):
+            site.tools = [{**REGION, "name": f"t{n}"}]
+            client.list_tools(fresh=True)
+        for n in (0, 18, 19):
+            client.call_tool(f"t{n}", {"region": "eu"})
+        assert [mirrored(request) for request in site.wait_for("tools/call", 3)] == [{}, {"region": "eu"}, {"region": "eu"}]
 
 
 def test_on_a_pipe_marks_are_not_checked(caplog):
