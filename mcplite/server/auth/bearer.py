@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, T
 from urllib.parse import quote, urlsplit
 
 from ...protocol.http.wellknown import canonical, check_url
-from ...rpc.tracing import RateLog
+from ...rpc.tracing import PeerLog, RateLog
 from .principals import ISSUED_HERE, Principal, all_scopes, checked_scopes
 
 __all__ = ["BearerAuth", "Refused", "Verifier", "bearer_token", "is_token"]
@@ -121,7 +121,8 @@ class BearerAuth:
         self.documentation = documentation
         self.repeat_granted = repeat_granted
         self._clock = clock
-        self._warn = RateLog(_log)
+        #: Of the tokens that were refused, which anyone can send.
+        self._log = PeerLog()
         self._failures = RateLog(_log, 1, _FAILURE_SECONDS)
 
     def __repr__(self) -> str:
@@ -136,7 +137,8 @@ class BearerAuth:
         principal = self._verified(token)
         self._check_audience(principal, resource)
         if self.issuers and principal.issuer and principal.issuer not in self.issuers:
-            _log.info("a token of the issuer %.200r was refused; known are %s", principal.issuer, list(self.issuers))
+            self._log.log(_log, logging.INFO, "a token of the issuer %.200r was refused; known are %s", principal.issuer,
+                          list(self.issuers))
             raise _invalid("the token was issued by another authorization server")
         if principal.expires_at is not None and principal.expires_at <= self._clock():
             raise _invalid("the token has expired")
@@ -152,7 +154,8 @@ class BearerAuth:
         except Exception as error:
             # A failing verifier admits no request (AUTH-17), and its error can quote the token (AUTH-19).
             if isinstance(error, OSError):
-                self._warn.warning("a token could not be verified: %s", _masked(token, f"{type(error).__name__}: {error}"))
+                self._log.log(_log, logging.WARNING, "a token could not be verified: %s",
+                              _masked(token, f"{type(error).__name__}: {error}"))
                 raise Refused(503, "", "the token cannot be verified at present; try again later") from None
             self._failures.error("a token could not be verified:\n%s", _masked(token, traceback.format_exc()))
             raise Refused(500, "", "Internal error") from None
@@ -168,19 +171,19 @@ class BearerAuth:
         if principal.audience is ISSUED_HERE:
             return
         if not principal.audience:
-            self._warn.warning("a token without an audience was refused, since it may be meant for any server;"
-                               " have the authorization server issue tokens for %s, or use ISSUED_HERE as the audience of"
-                               " tokens that this server issues itself", resource or self._audiences or "this server")
+            self._log.log(_log, logging.WARNING, "a token without an audience was refused, since it may be meant for any"
+                          " server; have the authorization server issue tokens for %s, or use ISSUED_HERE as the audience of"
+                          " tokens that this server issues itself", resource or self._audiences or "this server")
             raise _invalid("the token has no audience")
         ours = None if resource is None else canonical(resource)
         if any(one in self._audiences or ours is not None and _canonical(one) == ours for one in principal.audience):
             return
         if ours is None and not self._audiences:
-            self._warn.warning("a token for %.300s was refused, since this server does not know its own URL; give"
-                               " BearerAuth(..., resource='https://...') or audience=", list(principal.audience))
+            self._log.log(_log, logging.WARNING, "a token for %.300s was refused, since this server does not know its own"
+                          " URL; give BearerAuth(..., resource='https://...') or audience=", list(principal.audience))
         else:
-            _log.info("a token for %.300s was refused; this server is %s", list(principal.audience),
-                      [*self._audiences, *filter(None, [resource])])
+            self._log.log(_log, logging.INFO, "a token for %.300s was refused; this server is %s", list(principal.audience),
+                          [*self._audiences, *filter(None, [resource])])
         raise _invalid("the token is for another server")
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote_plus
 from ...protocol.http.wellknown import check_url
 from ...protocol.show import shown
 from ...rpc.forks import new_lock
-from ...rpc.tracing import RateLog
+from ...rpc.tracing import PeerLog
 from .fetch import FetchError, fetch_json
 from .principals import Principal
 
@@ -48,7 +48,8 @@ class Introspection:
             raise ValueError(f"cache_seconds must be 0 to {_MOST_SECONDS:g}, not {cache_seconds!r}")
         self._cache_seconds = cache_seconds
         self._clock = clock
-        self._warn = RateLog(_log)
+        #: Of the tokens that were refused, which anyone can send.
+        self._log = PeerLog()
         #: Guards ``_cache``; held for dictionary operations only.
         self._lock = new_lock()
         #: By the digest of a token: its principal, and from when until when the entry is valid (AUTH-18). The first time is
@@ -92,7 +93,8 @@ class Introspection:
                              f" client_secret (status {status})")
         if status == 400:
             # RFC 7662 names no error for a token that the server cannot look up, such as a self-contained one.
-            self._warn.warning("a token was refused, since the introspection endpoint at %s answered 400", shown(self._url))
+            self._log.log(_log, logging.WARNING, "a token was refused, since the introspection endpoint at %s answered 400",
+                          shown(self._url))
             return {"active": False}
         if status != 200 or not isinstance(answer, dict):
             raise FetchError(f"the introspection endpoint at {shown(self._url)} gave no usable answer (status {status})")
@@ -103,7 +105,8 @@ class Introspection:
         if answer.get("active") is not True:
             return None
         if "cnf" in answer or isinstance(kind, str) and kind.lower() not in ("bearer", "access_token"):
-            _log.info("a token was refused: it is bound to a key, or of the type %.50r, and not a bearer token", kind)
+            self._log.log(_log, logging.INFO, "a token was refused: it is bound to a key, or of the type %.50r, and not a"
+                          " bearer token", kind)
             return None
         subject = next((answer[name] for name in ("sub", "username", "client_id") if answer.get(name)), "")
         audience = answer.get("aud")
@@ -114,5 +117,6 @@ class Introspection:
                              scopes=scopes if isinstance(scopes, (str, list)) else (), expires_at=answer.get("exp"),
                              claims=answer)
         except (TypeError, ValueError) as error:
-            self._warn.warning("a token was refused, since the introspection endpoint's answer is not valid: %s", error)
+            self._log.log(_log, logging.WARNING, "a token was refused, since the introspection endpoint's answer is not valid:"
+                          " %s", error)
             return None

@@ -9,6 +9,7 @@ import time
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 from ...protocol.http.wellknown import check_url
+from ...rpc.tracing import PeerLog
 from .keysets import ALGORITHMS, Key, KeySet, fitting, metadata_keys_url, read_keys
 from .principals import Principal
 
@@ -25,7 +26,15 @@ _FOREIGN_KINDS = frozenset({"id", "id_token", "refresh", "refresh_token", "offli
 
 
 class _Invalid(Exception):
-    """The token is not valid; the text says why, for the log."""
+    """The token is not valid.
+
+    :param why: a text for the log, with the places of *values*. It stands in the code, so that the log is limited for each.
+    """
+
+    def __init__(self, why: str, *values: object) -> None:
+        super().__init__(why, *values)
+        self.why = why
+        self.values = values
 
 
 class JWTVerifier:
@@ -70,6 +79,8 @@ class JWTVerifier:
         self._types = None if token_types is None else frozenset(_short_type(kind) for kind in token_types)
         self._required = tuple(required)
         self._clock = clock
+        #: Of the tokens that were refused, which anyone can send.
+        self._log = PeerLog()
         if keys is not None and jwks_url is not None:
             raise ValueError("give keys= or jwks_url=, not both")
         self._find = self._finder(None if keys is None else read_keys(keys), jwks_url)
@@ -94,7 +105,7 @@ class JWTVerifier:
         try:
             return self._principal(self._claims(token))
         except _Invalid as error:
-            _log.info("a token was refused: %s", error)
+            self._log.log(_log, logging.INFO, "a token was refused: " + error.why, *error.values)
             return None
 
     # --- the signature ----------------------------------------------------------------------------------------
@@ -106,15 +117,15 @@ class JWTVerifier:
         try:
             header = self._jws.get_unverified_header(token)
         except (PyJWTError, ValueError, RecursionError) as error:
-            raise _Invalid(f"it is not a signed JWT ({type(error).__name__})") from error
+            raise _Invalid("it is not a signed JWT (%s)", type(error).__name__) from error
         algorithm, id = header.get("alg"), header.get("kid")
         # AUTH-06: the configuration decides which algorithms are allowed, never the token.
         if algorithm not in self._algorithms:
-            raise _Invalid(f"it is signed with {str(algorithm)[:20]!r}; allowed are {', '.join(self._algorithms)}")
+            raise _Invalid("it is signed with %.20r; allowed are %s", str(algorithm), ", ".join(self._algorithms))
         if "crit" in header or header.get("b64", True) is not True:
             raise _Invalid("its header asks for extensions")
         if self._types is not None and _short_type(header.get("typ")) not in self._types:
-            raise _Invalid(f"its type is {str(header.get('typ'))[:50]!r}")
+            raise _Invalid("its type is %.50r", str(header.get("typ")))
         for key in self._find(id if isinstance(id, str) else None, algorithm):
             try:
                 return _object(self._jws.decode(token, key.key, algorithms=[algorithm]))
@@ -127,12 +138,12 @@ class JWTVerifier:
     def _principal(self, claims: Mapping[str, Any]) -> Principal:
         for name in self._required:
             if claims.get(name) is None:
-                raise _Invalid(f"it has no {name!r}")
+                raise _Invalid("it has no %r", name)
         if claims.get("iss") != self.issuer:
-            raise _Invalid(f"its issuer is {str(claims.get('iss'))[:200]!r}, not {self.issuer!r}")  # AUTH-05: as text
+            raise _Invalid("its issuer is %.200r, not %r", str(claims.get("iss")), self.issuer)  # AUTH-05: as text
         for name, what in _FOREIGN_CLAIMS.items():
             if name in claims:
-                raise _Invalid(f"it is {what}")
+                raise _Invalid("it is %s", what)
         if any(str(claims.get(name, "")).lower() in _FOREIGN_KINDS for name in ("typ", "token_use", "token_type")):
             raise _Invalid("it is not an access token")
         now = self._clock()
@@ -142,14 +153,14 @@ class JWTVerifier:
         for name in ("nbf", "iat"):
             begins = _time(claims, name)
             if begins is not None and begins - self._leeway > now:
-                raise _Invalid(f"its {name!r} is in the future")
+                raise _Invalid("its %r is in the future", name)
         try:
             return Principal(
                 claims.get("sub", ""), audience=audience_of(claims), issuer=self.issuer, scopes=scopes_of(claims),
                 client_id=_text(claims.get("client_id")) or _text(claims.get("azp")),
                 expires_at=None if ends is None else ends + self._leeway, claims=claims)
         except (TypeError, ValueError) as error:
-            raise _Invalid(str(error)) from error
+            raise _Invalid("%s", error) from error
 
 
 def _short_type(kind: Any) -> str:
@@ -177,7 +188,7 @@ def _time(claims: Mapping[str, Any], name: str) -> Optional[float]:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < _LATEST:
-        raise _Invalid(f"its {name!r} is not a valid time")
+        raise _Invalid("its %r is not a valid time", name)
     return float(value)
 
 

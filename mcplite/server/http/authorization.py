@@ -43,7 +43,7 @@ class Authorization:
         self._catalog = runtime.catalog
         self._origins = origins
         self._path = path
-        self._warn = RateLog(_log, 1)
+        self._log, self._warn = runtime.log, RateLog(_log, 1)
         auth = self._auth = runtime.auth
         if auth is not None and auth.issuers and auth.resource is None and not origins.loopback_only:
             raise ValueError("clients must be told which URL their tokens are for; give BearerAuth(...,"
@@ -117,8 +117,8 @@ class Authorization:
             self._warn.error("a request that requires the scopes %s was refused, since requests are not authenticated: give the"
                              " server auth=, or use a host that authenticates", " ".join(needed))
             return Rejection(403, text, id=id)
-        _log.info("a request of %r was refused: it requires the scopes %s, and has %s", principal.subject, " ".join(needed),
-                  " ".join(sorted(principal.scopes)) or "none")
+        self._log.log(_log, logging.INFO, "a request of %.200r was refused: it requires the scopes %s, and has %.1000s",
+                      principal.subject, " ".join(needed), " ".join(sorted(principal.scopes)) or "none")
         challenge = self._challenge(auth, self._resource(request), request, "insufficient_scope", text,
                                     [*needed, *self._granted(principal, request)])
         return Rejection(403, text, id=id, headers=[challenge], close=message is None)

@@ -256,7 +256,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
             self._level = _DEFAULT_LEVEL
             self._subscriptions, self._subscribed_bytes = {}, 0
         self._roots.forget()
-        _log.info("a client begins the session again")
+        self.runtime.log.log(_log, logging.INFO, "a client begins the session again")
 
     def _declare(self) -> None:
         self._declared = {kind for kind in ("tools", "resources", "prompts") if self._catalog.offers(kind)}

@@ -98,6 +98,32 @@ def test_a_server_that_does_not_know_its_url_refuses_tokens_for_it(caplog):
     assert auth_of(mcplite.Principal("ada", audience="x"), audience="x").identify(TOKEN, None).subject == "ada"
 
 
+@pytest.mark.parametrize("principal, options, resource", [
+    (mcplite.Principal("ada", audience=URL, issuer="https://other.example"), {"issuer": ISSUER}, URL),
+    (mcplite.Principal("ada", audience="https://other.example"), {}, URL),
+    (mcplite.Principal("ada", audience=URL), {}, None),
+    (mcplite.Principal("ada"), {}, URL),
+    (OSError("refused"), {}, URL),
+], ids=["issuer", "audience", "own URL", "no audience", "failure"])
+def test_a_flood_of_tokens_of_one_kind_leaves_few_lines_and_hides_no_other_cause(caplog, principal, options, resource):
+    caplog.set_level(logging.INFO)
+    found = [principal]
+    auth = BearerAuth(lambda token: _raised_or(found[-1]), **options)
+    for _ in range(300):
+        refused(auth, resource)
+    assert 0 < len(caplog.records) <= 30
+    caplog.clear()
+    found.append(OSError("no route") if not isinstance(principal, OSError) else mcplite.Principal("ada"))
+    refused(auth, resource)
+    assert len(caplog.records) == 1 and "held back" not in caplog.text
+
+
+def _raised_or(found):
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
 # --- issuer, end, scopes ----------------------------------------------------------------------------------------
 
 

@@ -160,6 +160,22 @@ def test_a_server_that_does_not_answer_is_an_error(login, status, said, caplog):
         verifier(login)(TOKEN)
 
 
+@pytest.mark.parametrize("status, said", [(200, {**ACTIVE, "cnf": {}}), (200, {**ACTIVE, "exp": "later"}), (400, None)])
+def test_a_flood_of_tokens_of_one_kind_leaves_few_lines_and_hides_no_other_cause(login, caplog, status, said):
+    caplog.set_level(logging.INFO, introspection.__name__)
+    verify = verifier(login)
+    login.status, login.said = status, said
+    for number in range(100):
+        assert verify(TOKEN + str(number)) is None
+    assert 0 < len(caplog.records) <= 30
+    caplog.clear()
+    login.status, login.said = 200, {**ACTIVE, "token_type": "DPoP"} if said is None else {**ACTIVE, "exp": -5, "sub": 5}
+    if status == 200 and said["exp"] == "later":
+        login.said = {**ACTIVE, "token_type": "DPoP"}
+    assert verify(TOKEN) is None
+    assert len(caplog.records) == 1 and "held back" not in caplog.text
+
+
 def test_a_token_that_the_server_cannot_look_up_is_refused(login, caplog):
     # RFC 7662 names no error for it; the token is to blame, not the server.
     login.status = 400

@@ -62,6 +62,15 @@ def test_invalid_tokens_have_no_principal(mint, verify, caplog):
         assert not any(piece in caplog.text for piece in token.split(".") if len(piece) > 12), kind
 
 
+def test_a_flood_of_tokens_of_one_kind_leaves_few_lines_and_hides_no_other_cause(mint, verify, caplog):
+    caplog.set_level(logging.INFO)
+    for number in range(300):
+        assert verify(mint.token(iss=f"https://{number}.example")) is None
+    assert 0 < len(caplog.records) <= 30
+    caplog.clear()
+    assert verify("not a token") is None and "not a signed JWT" in caplog.text
+
+
 @pytest.mark.parametrize("claims, good", [
     ({"exp": NOW + 1}, True), ({"exp": NOW - 29}, True), ({"exp": NOW - 30}, False), ({"exp": NOW - 1000}, False),
     ({"exp": None}, False),

@@ -544,6 +544,17 @@ def test_requests_need_the_scopes_of_what_they_name(host, granted, works):
                               headers={**known["legacy post"][3], **bearer(ADA)}).json["error"]["code"] == -32602
 
 
+FORBIDDEN = "resources/read", {"uri": "memo://closed"}
+
+
+def test_a_flood_of_requests_without_a_scope_leaves_few_lines(host, caplog):
+    served = host(make(tokens(ada=["read"])))
+    caplog.set_level(logging.INFO, "mcplite.server.http.authorization")
+    for _ in range(60):
+        assert ask_modern(served, *FORBIDDEN).status == 403
+    assert 0 < len([record for record in caplog.records if "requires the scopes" in record.getMessage()]) <= 30
+
+
 def test_one_item_that_lacks_a_scope_refuses_the_whole_batch(host):
     # AUTH-11
     done = []
