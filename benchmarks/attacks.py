@@ -1,14 +1,16 @@
 """Attacks of one client on an HTTP server with default limits: what they cost, and how another client fares meanwhile.
 
-``make attacks`` runs all of them; ``python benchmarks/attacks.py NAME...`` some. Each has a server of its own in a child
-process. The client of the attack has the address 127.0.0.1, the other one 127.0.0.2 (Linux); ``--behind-proxy`` gives
-both the same. The package is the one of the current folder, so that an older version can be measured with this file.
+``make attacks`` runs all of them, and then all at once; ``python benchmarks/attacks.py NAME...`` some. Each has a server
+of its own in a child process. The client of the attack has the address 127.0.0.1, the other one, which is a process too,
+127.0.0.2 (Linux); ``--behind-proxy`` gives both the same. The package is the one of the current folder, so that an older
+version can be measured with this file.
 """
 
 import argparse
 import contextlib
 import json
 import os
+import select
 import socket
 import struct
 import subprocess
@@ -44,12 +46,18 @@ HEAD = ("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json
         "Accept: application/json, text/event-stream\r\n")
 #: Seconds within which an ordinary conversation must be over; later it counts as failed.
 PATIENCE = 10.0
+#: Conversations before an attack; the first of them loads modules.
+_CALM_CONVERSATIONS = 20
+#: Conversations of the other client that an attack lasts at least.
+_CONVERSATIONS = 3
 
 
 class Process(NamedTuple):
     """What the system says of the server."""
 
     mebibytes: float
+    #: The most that it has had so far.
+    peak: float
     threads: int
     seconds: float
 
@@ -72,7 +80,8 @@ class Target:
         with open(f"/proc/{self._child.pid}/stat", encoding="ascii") as file:
             times = file.read().rpartition(")")[2].split()
         seconds = (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
-        return Process(int(facts["VmRSS"].split()[0]) / 1024, int(facts["Threads"]), seconds)
+        now, peak = (int(facts[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))
+        return Process(now, peak, int(facts["Threads"]), seconds)
 
     def close(self) -> None:
         """End it."""
@@ -168,7 +177,10 @@ class Outcome(NamedTuple):
     threads: int
     log: int
     seconds: float
+    #: Seconds of the other client's slowest answer during the attack.
     slowest: float
+    #: The same of its first conversations, when there was no attack yet.
+    calm: float
     failed: int
     tried: int
     back: Optional[float]
@@ -278,25 +290,50 @@ ATTACKS: Dict[str, Tuple[Attack, int]] = {
 }
 
 
-@contextlib.contextmanager
-def other_client(port: int, source: str, found: List[Optional[float]]) -> Iterator[None]:
-    """Have conversations all the time; each appends the seconds of its slowest answer, or None if it failed."""
-    ended = threading.Event()
+def together(port: int, stack: contextlib.ExitStack, size: int) -> None:
+    """All of the others at once; *size* is a percentage of theirs."""
+    def run(attack: Attack, own: contextlib.ExitStack, number: int) -> None:
+        with contextlib.suppress(OSError, ValueError, KeyError):  # the server ends what takes too much
+            attack(port, own, number)
 
-    def run() -> None:
-        while not ended.wait(0.05):
-            try:
-                found.append(converse(port, source))
-            except (OSError, ValueError, KeyError):
-                found.append(None)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
+    threads = [threading.Thread(target=run, args=(attack, stack.enter_context(contextlib.ExitStack()), most * size // 100))
+               for attack, most in list(ATTACKS.values()) if attack is not together]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
         thread.join()
+
+
+ATTACKS["together"] = together, 100
+
+
+def go_on_conversing(port: int, source: str) -> None:
+    """Have conversations until stdin ends; print of each the seconds of its slowest answer, or -1 if it failed."""
+    while not select.select([sys.stdin], [], [], 0.05)[0]:
+        try:
+            print(converse(port, source), flush=True)
+        except (OSError, ValueError, KeyError):
+            print(-1, flush=True)
+
+
+@contextlib.contextmanager
+def other_client(port: int, source: str, found: List[float]) -> Iterator[None]:
+    """Have conversations in another process, which does not wait for the threads of the attack; the first is over already.
+
+    :param found: gets the seconds of the slowest answer of each, or -1 if it failed.
+    """
+    with subprocess.Popen([sys.executable, os.path.abspath(__file__), "--converse", str(port), source],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdin is not None and child.stdout is not None
+        lines = child.stdout
+        lines.readline()
+        thread = threading.Thread(target=lambda: found.extend(map(float, lines)))
+        thread.start()
+        try:
+            yield
+        finally:
+            child.stdin.close()
+            thread.join()
 
 
 def measure(name: str, source: str = "127.0.0.2", share: float = 1.0, hold: float = 3.0) -> Outcome:
@@ -310,16 +347,17 @@ def measure(name: str, source: str = "127.0.0.2", share: float = 1.0, hold: floa
     with tempfile.TemporaryDirectory() as folder:
         target = Target(os.path.join(folder, "log"))
         try:
-            converse(target.port, source)
-            before = most = target.look()
-            threads, found = before.threads, []  # type: int, List[Optional[float]]
+            calm = max([converse(target.port, source) for _ in range(_CALM_CONVERSATIONS)][1:])
+            before = now = target.look()
+            threads, found = before.threads, []  # type: int, List[float]
             with other_client(target.port, source, found):
                 with contextlib.ExitStack() as stack:
                     attack(target.port, stack, max(1, int(size * share)))
                     until = time.monotonic() + hold
-                    while time.monotonic() < until:
+                    # On a slow machine, until the other client has had its chance.
+                    while time.monotonic() < until + (0 if len(found) >= _CONVERSATIONS else 10 * PATIENCE):
                         now = target.look()
-                        most, threads = max(most, now), max(threads, now.threads)
+                        threads = max(threads, now.threads)
                         time.sleep(0.1)
             back, began = None, time.monotonic()
             while back is None and time.monotonic() - began < 60:
@@ -328,10 +366,10 @@ def measure(name: str, source: str = "127.0.0.2", share: float = 1.0, hold: floa
                         back = time.monotonic() - began
                 except (OSError, ValueError, KeyError):
                     time.sleep(0.2)
-            answered = [one for one in found if one is not None]
-            return Outcome(name, most.mebibytes - before.mebibytes, threads - before.threads, os.path.getsize(target.log),
-                           most.seconds - before.seconds, max(answered, default=0.0), len(found) - len(answered),
-                           len(found), back)
+            answered = [one for one in found if one >= 0]
+            return Outcome(name, now.peak - before.mebibytes, threads - before.threads, os.path.getsize(target.log),
+                           now.seconds - before.seconds, max(answered, default=0.0), calm,
+                           len(found) - len(answered), len(found), back)
         finally:
             target.close()
 
@@ -341,13 +379,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="what one client costs an HTTP server")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(ATTACKS)}")
     parser.add_argument("--behind-proxy", action="store_true", help="all clients have one address")
+    parser.add_argument("--converse", nargs=2, metavar=("PORT", "ADDRESS"), help=argparse.SUPPRESS)  # the other client
     options = parser.parse_args()
-    print(f"{'attack':<18} {'MiB':>7} {'threads':>7} {'log':>8} {'CPU s':>6}   {'slowest':>8} {'failed':>9}   back after")
+    if options.converse:
+        go_on_conversing(int(options.converse[0]), options.converse[1])
+        return
+    print(f"{'attack':<18} {'MiB':>7} {'threads':>7} {'log':>8} {'CPU s':>6}   {'slowest':>8} {'(calm)':>8} {'failed':>9}"
+          "   back after")
     for name in options.names or ATTACKS:
         row = measure(name, "127.0.0.1" if options.behind_proxy else "127.0.0.2")
         back = "not in 60 s" if row.back is None else f"{row.back:.2f} s"
         print(f"{row.name:<18} {row.mebibytes:>7.1f} {row.threads:>7} {row.log:>8} {row.seconds:>6.2f}   {row.slowest:>6.2f} s"
-              f" {row.failed:>4}/{row.tried:<4}   {back}", flush=True)
+              f" {row.calm:>6.2f} s {row.failed:>4}/{row.tried:<4}   {back}", flush=True)
 
 
 if __name__ == "__main__":
