@@ -17,8 +17,10 @@ from ...types import ClientCapabilities, Implementation
 
 __all__ = ["ClientDescription", "SessionIds"]
 
-#: Bytes of an id; a header line can have twice as many.
-_MAX_BYTES = 4096
+#: Characters of an id, as many as a header line can have.
+_MAX_LENGTH = 8192
+#: Characters of a client's capabilities in an id; none are kept of a client that has more.
+_MAX_CAPABILITIES = 2047
 
 
 @dataclass
@@ -56,13 +58,15 @@ class SessionIds:
         if client.info is not None:
             content["i"] = {"name": client.info.name, "version": client.info.version}
         capabilities = codec.encode(client.capabilities, client.revision)
-        if capabilities and len(json.dumps(capabilities)) < _MAX_BYTES // 2:
+        if capabilities and len(json.dumps(capabilities)) <= _MAX_CAPABILITIES:
             content["c"] = capabilities
-        return seal(json.dumps(content).encode("utf-8"), self._keys[0], self._binding(owner))
+        # Escaped, the longest name and version would not fit into a header line. JSON can say a lone surrogate, UTF-8 cannot.
+        text = json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        return seal(text, self._keys[0], self._binding(owner))
 
     def read(self, id: str, owner: Optional[str]) -> Optional[ClientDescription]:
         """Return the client that an id describes; None if it was not issued for this owner, or has expired."""
-        if len(id) > 2 * _MAX_BYTES:
+        if len(id) > _MAX_LENGTH:
             return None
         opened = open_sealed(id, self._keys, self._binding(owner))
         if opened is None:
