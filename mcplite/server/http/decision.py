@@ -238,7 +238,7 @@ def _decide_post(request: HTTPRequest, rules: Rules) -> Decision:
             envelopes.claims(message.params) or named.session is None and message.method in rules.modern_methods)):
         return _decide_sessionless(request, data, message, rules)
     initializes = kind is jsonrpc.Request and message.method == "initialize"
-    if initializes and (named.session is None or rules.mode == "stateless"):
+    if initializes and named.session is None:
         refused = _version(named, rules)
         return refused if isinstance(refused, Rejection) else StartSession(data, message)
     session: Optional[HTTPSession] = None

@@ -41,7 +41,8 @@ RESPONSE = {"jsonrpc": "2.0", "id": 1, "result": {}}
 class Session:
     """The part of an HTTP session that the decision reads."""
 
-    def __init__(self, revision):
+    def __init__(self, id, revision):
+        self.id = id
         self.session = self
         self.revision = revision
 
@@ -56,8 +57,8 @@ def rules(mode="sessions", revisions=REVISIONS, session=NEWEST_LEGACY):
     """Return the rules of an endpoint that knows the session id "known" of the principal "ann" and of no principal."""
     known = {("known", None), ("known", "ann")}
     return decision.Rules(
-        OriginPolicy(origins=[ORIGIN]), BODY_BYTES, jsonrpc.DEFAULT_LIMITS,
-        find=lambda id, owner: Session(session) if (id, owner) in known else None,
+        OriginPolicy(origins=[ORIGIN]), BODY_BYTES, jsonrpc.JSONLimits(nesting=10),
+        find=lambda id, owner: Session(id, session) if (id, owner) in known else None,
         read_id=lambda id, owner: ClientDescription(session) if (id, owner) in known else None,
         mode=mode, revisions=revisions,
         resolve=resolve,
@@ -94,6 +95,8 @@ def test_foreign_hosts_and_origins_are_refused(given, status):
     ("GET", {**IN_SESSION, "MCP-Protocol-Version": "1999-01-01"}, "sessions", 400),
     ("GET", {**IN_SESSION, "Last-Event-ID": "7"}, "sessions", 400),
     ("GET", {**IN_SESSION, "Last-Event-ID": "1-"}, "sessions", 400),
+    ("GET", {**IN_SESSION, "Last-Event-ID": "-1"}, "sessions", 400),
+    ("GET", {**IN_SESSION, "Last-Event-ID": "1-2-3"}, "sessions", 400),
     ("GET", {**IN_SESSION, "Last-Event-ID": "1-\u0661"}, "sessions", 400),
     ("GET", {**IN_SESSION, "Last-Event-ID": "1-1000000000000000"}, "sessions", 400),
     ("GET", IN_SESSION, "self-contained", 405), ("GET", IN_SESSION, "stateless", 405),
@@ -103,20 +106,24 @@ def test_foreign_hosts_and_origins_are_refused(given, status):
 ])
 def test_refused_without_a_body(method, given, mode, status):
     refused = decide(method, given, AssertionError("the body was read"), mode=mode)
-    assert isinstance(refused, Rejection) and refused.status == status
-    assert status != 405 or [name for name, _ in refused.headers] == ["Allow"]
+    assert isinstance(refused, Rejection) and refused.status == status and refused.message
+    if status == 405:
+        modern = given.get("MCP-Protocol-Version") == NEWEST.name
+        assert refused.headers == [("Allow", "POST, GET, DELETE" if mode == "sessions" and not modern else "POST")]
 
 
 def test_a_preflight():
     asked = {"Origin": ORIGIN, "Access-Control-Request-Method": "POST"}
-    assert isinstance(decide("OPTIONS", asked), Preflight)
+    decided = decide("OPTIONS", asked)
+    assert isinstance(decided, Preflight) and "Access-Control-Allow-Methods" in dict(decided.headers)
 
 
 def test_a_session_is_read_and_ended():
-    assert isinstance(decide("GET", IN_SESSION), OpenGetStream)
-    assert isinstance(decide("DELETE", IN_SESSION), EndSession)
+    opened, ended = decide("GET", IN_SESSION), decide("DELETE", IN_SESSION)
+    assert isinstance(opened, OpenGetStream) and isinstance(ended, EndSession)
     resumed = decide("GET", {**IN_SESSION, "Last-Event-ID": "3-14"})
     assert isinstance(resumed, ResumeStream) and (resumed.stream, resumed.event) == (3, 14)
+    assert all(decided.session.id == "known" for decided in (opened, ended, resumed))
 
 
 @pytest.mark.parametrize("given, status", [
@@ -126,6 +133,8 @@ def test_a_session_is_read_and_ended():
 def test_a_post_that_is_refused_before_its_body_is_read(given, status):
     refused = decide("POST", given, AssertionError("the body was read"))
     assert isinstance(refused, Rejection) and (refused.status, refused.close) == (status, True)
+    # It names the header that would have to be another.
+    assert any(name in refused.message for name in ("Content-Type", "compressed", "Accept"))
 
 
 @pytest.mark.parametrize("body, status, close", [
@@ -135,6 +144,28 @@ def test_a_post_that_is_refused_before_its_body_is_read(given, status):
 def test_bodies_that_are_not_messages(body, status, close):
     refused = decide("POST", IN_SESSION, body)
     assert isinstance(refused, Rejection) and (refused.status, refused.close) == (status, close)
+    assert refused.message and refused.headers == []
+
+
+def test_a_body_that_the_server_has_no_room_for_can_be_sent_later():
+    refused = decide("POST", IN_SESSION, UnreadableBody(503, "too many bodies at once"))
+    assert (refused.status, refused.message, refused.close) == (503, "too many bodies at once", True)
+    assert refused.headers == [("Retry-After", "1")]
+
+
+def test_a_body_is_read_within_the_limits_of_the_server():
+    deep = {**PING, "params": {"a": json.loads("[" * 9 + "]" * 9)}}
+    refused = decide("POST", IN_SESSION, deep)
+    assert isinstance(refused, Rejection) and refused.status in (400, 413) and "10" in refused.message
+    assert isinstance(decide("POST", IN_SESSION, {**PING, "params": {"a": []}}), ServeInSession)
+
+
+@pytest.mark.parametrize("body, id", [
+    ({"jsonrpc": "2.0", "id": 7, "method": 5}, 7), ({"jsonrpc": "2.0", "id": 7, "result": {}, "error": {}}, None),
+])
+def test_what_is_no_message_is_refused_with_the_id_of_its_sender(body, id):
+    refused = decide("POST", IN_SESSION, body)
+    assert (refused.status, refused.code, refused.id) == (400, -32600, id) and refused.message
 
 
 @pytest.mark.parametrize("given, body, kind", [
@@ -146,6 +177,7 @@ def test_messages_of_a_session(given, body, kind):
     decided = decide("POST", given, body)
     assert type(decided) is kind
     assert kind is StartSession or decided.session.revision is NEWEST_LEGACY and decided.client is None
+    assert decided.data == json.dumps(body).encode()
 
 
 @pytest.mark.parametrize("mode", ["sessions", "self-contained", "stateless"])
@@ -184,6 +216,12 @@ def test_batches(body, kind):
     assert type(decide("POST", IN_SESSION, body, session=BATCHES)) is kind
 
 
+def test_a_batch_belongs_to_the_client_that_a_session_id_describes():
+    for body, kind in (([PING], ServeInSession), ([NOTIFICATION], AcceptMessage)):
+        decided = decide("POST", IN_SESSION, body, mode="self-contained", session=BATCHES)
+        assert type(decided) is kind and decided.session is None and decided.client.revision is BATCHES
+
+
 @pytest.mark.parametrize("mode, given, revision", [
     ("self-contained", IN_SESSION, NEWEST_LEGACY),
     ("stateless", {**JSON, "MCP-Protocol-Version": NEWEST_LEGACY.name}, NEWEST_LEGACY), ("stateless", JSON, BATCHES),  # HDR-03
@@ -199,6 +237,7 @@ def test_sessionless_messages(mode, revisions):
     request = call("add", {"a": 1})
     served = decide("POST", headers(request), encode(request), mode=mode, revisions=revisions)
     assert isinstance(served, ServeSessionless) and served.revision is NEWEST and served.message.method == "tools/call"
+    assert served.data == encode(request)
     given = {**JSON, "MCP-Protocol-Version": NEWEST.name}
     assert isinstance(decide("POST", given, NOTIFICATION, mode=mode, revisions=revisions), NotifySessionless)
     for body in ([request], RESPONSE):  # H26-03

@@ -3,6 +3,7 @@
 import pytest
 
 from mcplite.protocol.http.headers import Headers
+from mcplite.server.http.messages import HTTPRequest
 from mcplite.server.http.origins import OriginPolicy
 
 APP = "https://app.example"
@@ -38,12 +39,64 @@ def test_origins(value, admitted):
 
 def test_only_allowed_origins_get_cors_headers():
     policy = OriginPolicy(origins=[APP])
-    assert dict(policy.cors(APP))["Access-Control-Allow-Origin"] == APP
+    assert dict(policy.cors(APP)) == {
+        "Access-Control-Allow-Origin": APP, "Vary": "Origin",
+        "Access-Control-Expose-Headers": "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"}
     assert policy.cors("http://localhost:3000") == policy.cors(None) == policy.cors("null") == []
     asks = [("access-control-request-method", "POST")]
     assert policy.preflight(Headers([("origin", APP), *asks])) is not None
     assert policy.preflight(Headers([("origin", APP)])) is None
     assert policy.preflight(Headers([("origin", "http://localhost"), *asks])) is None
+
+
+def preflight(requested=None):
+    """Return the headers that a preflight request of an allowed page gets, and the names that it may send."""
+    asks = [("Origin", APP), ("Access-Control-Request-Method", "POST")]
+    if requested is not None:
+        asks.append(("Access-Control-Request-Headers", requested))
+    answer = dict(OriginPolicy(origins=[APP]).preflight(Headers(asks)))
+    return answer, answer["Access-Control-Allow-Headers"].split(", ")
+
+
+def test_a_preflight_request_is_told_what_pages_may_send():
+    answer, names = preflight()
+    assert (answer["Access-Control-Allow-Methods"], answer["Access-Control-Max-Age"]) == ("POST, GET, DELETE, OPTIONS", "86400")
+    assert names == ["Content-Type", "Accept", "Authorization", "Last-Event-ID", "Mcp-Session-Id", "MCP-Protocol-Version",
+                     "Mcp-Method", "Mcp-Name"]
+
+
+def test_pages_may_send_headers_of_marked_parameters_and_no_others():
+    names = preflight()[1]
+    assert preflight("content-type,Mcp-Param-Region, X-Other ,\tmcp-param-b\t,mcp-param-,mcp-param-a b,Cookie")[1] == [
+        *names, "mcp-param-region", "mcp-param-b"]
+    # A no-break space is not the white space of a header.
+    assert preflight("mcp-param-a\u00a0")[1] == names
+
+
+def test_a_preflight_request_can_ask_for_a_hundred_headers():
+    asked = [f"mcp-param-{number}" for number in range(101)]
+    assert preflight(",".join(asked))[1] == preflight()[1] + asked[:100]
+
+
+def test_refusals_name_the_host_or_origin_and_the_setting_that_admits_it():
+    policy = OriginPolicy(["api.example"])
+    foreign_host = policy.check(HTTPRequest("GET", "/mcp", Headers([("Host", "evil.example")])))
+    assert foreign_host.status == 421 and "'evil.example'" in foreign_host.message and "allowed_hosts" in foreign_host.message
+    assert "''" in policy.check(HTTPRequest("GET", "/mcp", Headers())).message
+    foreign_page = policy.check(HTTPRequest("GET", "/mcp", Headers([("Host", "api.example"), ("Origin", APP)])))
+    assert foreign_page.status == 403 and repr(APP) in foreign_page.message and "allowed_origins" in foreign_page.message
+
+
+def test_refusals_repeat_a_hundred_characters_of_a_header():
+    policy = OriginPolicy(["api.example"])
+    long = HTTPRequest("GET", "/mcp", Headers([("Host", "api.example"), ("Origin", "https://" + "a" * 200)]))
+    assert "a" * 92 + "'" in policy.check(long).message
+    assert "'" + "a" * 100 + "'" in policy.check(HTTPRequest("GET", "/mcp", Headers([("Host", "a" * 200)]))).message
+
+
+@pytest.mark.parametrize("name", ["xxxx", "b.example"])
+def test_a_request_without_a_host_is_refused_whatever_is_allowed(name):
+    assert not OriginPolicy([name]).admits_host(None)
 
 
 @pytest.mark.parametrize("hosts, origins",
