@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Type, Union
 from ..errors import ConnectionClosed
 from ..protocol.envelope import check_extension
 from ..revisions import Revision, find_revision
+from ..rpc.deadline import wait_interruptibly
 from ..rpc.forks import foreign_error, new_event, new_lock, on_fork
 from ..rpc.interfaces import Channel
 from ..rpc.tracing import Counters, trace_for
@@ -358,7 +359,7 @@ class Client(Features):
 
     def _wait_opened(self) -> None:
         if self._state == "connecting" and self._opening_thread != threading.get_ident():
-            self._opening_done.wait()  # LIFE-05: calls of other threads wait for the handshake
+            wait_interruptibly(self._opening_done.wait, None)  # LIFE-05: calls of other threads wait for the handshake
 
     def _open_session(self) -> ClientSession:
         if self._state != "open":

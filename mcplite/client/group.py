@@ -4,6 +4,7 @@ It uses the public methods of :class:`~.client.Client` alone.
 """
 
 import copy
+import functools
 import logging
 import os
 import threading
@@ -12,6 +13,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 
 from ..errors import MCPError, MethodNotFound, NotSupported, ResourceNotFound, TransportError
 from ..protocol.uritemplate import Template
+from ..rpc.deadline import wait_interruptibly
 from ..rpc.forks import new_lock
 from ..types import CallToolResult, GetPromptResult, Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool
 from .client import Client
@@ -295,9 +297,14 @@ class Group:
         for item in items[-1:]:
             run(*item)
         for thread in threads:
-            thread.join()
+            wait_interruptibly(functools.partial(_join, thread), None)
         return ({name: outcomes[name] for name in clients if name in outcomes},
                 {name: failures[name] for name in clients if name in failures})
+
+
+def _join(thread: threading.Thread, seconds: float) -> bool:
+    thread.join(seconds)
+    return not thread.is_alive()
 
 
 def _renamed(item: Named, name: str) -> Named:

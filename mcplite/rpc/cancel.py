@@ -7,6 +7,7 @@ import logging
 from typing import Callable, Dict, Optional
 
 from ..errors import Cancelled
+from .deadline import wait_interruptibly
 from .forks import new_event, new_lock
 from .tracing import PeerLog
 
@@ -87,7 +88,7 @@ class CancelToken:
 
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Block until cancelled or until *timeout* seconds have passed; return whether cancelled."""
-        return self._event.wait(timeout)
+        return wait_interruptibly(self._event.wait, timeout)
 
     def check(self) -> None:
         """Return if the token was not cancelled.

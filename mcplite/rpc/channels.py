@@ -9,7 +9,7 @@ from typing import Any, Deque, Optional, Tuple
 
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout
 from ..protocol.framing import LineBuffer
-from .deadline import Deadline
+from .deadline import Deadline, wait_interruptibly
 from .forks import new_condition, new_lock
 from .interfaces import Channel
 
@@ -41,12 +41,15 @@ class _Queue:
 
     def put(self, data: bytes, timeout: Optional[float]) -> None:
         with self.changed:
-            if not self.changed.wait_for(lambda: len(self.messages) < self.limit or self.closed, timeout):
+            if len(self.messages) >= self.limit and not wait_interruptibly(self._wait_for_room, timeout):
                 raise RequestTimeout(f"the peer did not read for {timeout:g} s")
             if self.closed:
                 raise ConnectionClosed("the memory channel is closed")
             self.messages.append(data)
             self.changed.notify_all()
+
+    def _wait_for_room(self, seconds: float) -> bool:
+        return self.changed.wait_for(lambda: len(self.messages) < self.limit or self.closed, seconds)
 
     def wake(self) -> None:
         with self.changed:

@@ -1,13 +1,18 @@
-"""One deadline for one operation, passed through all of its steps.
+"""One deadline for one operation, passed through all of its steps; and waits that a signal can end.
 
 A channel computes the remaining time of each step from it, so that the steps together keep one limit. Unlike
 the clock in :mod:`.pending`, which all calls of a connection share, it belongs to one operation.
 """
 
 import time
-from typing import Optional
+from typing import Callable, Optional
 
-__all__ = ["Deadline"]
+__all__ = ["WAKE_SECONDS", "Deadline", "wait_interruptibly"]
+
+#: Seconds that a thread of the user sleeps at a time. A signal can come between Python's last check and the system call, or
+#: on another thread that is just started; it does not end the sleep then. Python runs its handler, which may raise, on the
+#: main thread when the sleep is over.
+WAKE_SECONDS = 0.5
 
 
 class Deadline:
@@ -43,3 +48,18 @@ class Deadline:
         if self.at is not None and self._paused is not None:
             self.at += time.monotonic() - self._paused
         self._paused = None
+
+
+def wait_interruptibly(wait: Callable[[float], bool], timeout: Optional[float]) -> bool:
+    """Wait on a thread of the user, which Ctrl-C must end; return what *wait* returned last.
+
+    :param wait: waits for so many seconds at most; returns whether that for which it waits has come.
+    :param timeout: seconds in all; None for no limit.
+    """
+    deadline = Deadline(timeout)
+    while True:
+        remaining = deadline.remaining()
+        if remaining is not None and remaining <= WAKE_SECONDS:
+            return wait(remaining)
+        if wait(WAKE_SECONDS):
+            return True

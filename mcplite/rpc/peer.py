@@ -10,6 +10,7 @@ from typing import Any, ContextManager, Dict, List, Optional, Union
 
 from ..errors import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ConnectionClosed, ProtocolError, RequestTimeout
 from ..protocol import jsonrpc
+from .deadline import wait_interruptibly
 from .forks import foreign_error, on_fork
 from .incoming import BatchResponses, Incoming, MessageHandler
 from .interfaces import Channel, MessageSink, Outlet, Reading
@@ -312,7 +313,7 @@ class Peer(Caller, MessageSink):
 
     def wait_closed(self, timeout: Optional[float] = None) -> bool:
         """Block until the connection is over; return whether it is."""
-        return self._ended.wait(timeout)
+        return wait_interruptibly(self._ended.wait, timeout)
 
     def close(self, error: Optional[Exception] = None, timeout: float = 2.0) -> None:
         """End the connection and close the channel; idempotent, callable from any thread.

@@ -11,7 +11,7 @@ import threading
 from typing import Callable, ContextManager, Dict, List, Optional
 
 from ..errors import ConnectionClosed, ProtocolError, TransportError
-from .deadline import Deadline
+from .deadline import WAKE_SECONDS, Deadline
 from .forks import new_event, new_lock
 from .interfaces import Channel, Reading
 from .pending import Pending
@@ -97,7 +97,7 @@ class CallerReading(Reading):
                 remaining = pending.remaining()
                 if remaining is not None and remaining <= 0:
                     return
-                event.wait(remaining)
+                event.wait(WAKE_SECONDS if remaining is None or remaining > WAKE_SECONDS else remaining)
         finally:
             if sleeping:
                 with self._lock:
@@ -119,7 +119,7 @@ class CallerReading(Reading):
             if self._stop.is_set():
                 return False
             try:
-                message = channel.read(remaining)
+                message = channel.read(WAKE_SECONDS if remaining is None or remaining > WAKE_SECONDS else remaining)
             except (ProtocolError, ConnectionClosed) as error:
                 self._end(error)
                 return True

@@ -23,6 +23,7 @@ from ...errors import (
 )
 from ...revisions import Revision
 from ...rpc.cancel import CancelToken
+from ...rpc.deadline import wait_interruptibly
 from ..features.call import Call
 from .connection import ServerConnection
 from .rate_limit import RateLimit
@@ -207,6 +208,6 @@ class InputRounds:
 
 def _pause(seconds: float, cancel: Optional[CancelToken]) -> None:
     if cancel is None:
-        threading.Event().wait(seconds)
+        wait_interruptibly(threading.Event().wait, seconds)
     elif cancel.wait(seconds):
         cancel.check()

@@ -3,9 +3,10 @@
 ``SessionOpener`` uses it for each new channel. The ladder of attempts is the part of opening that differs by server.
 """
 
+import contextlib
 import logging
 import queue
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Union
 
 from ...errors import (
     METHOD_NOT_FOUND,
@@ -23,6 +24,7 @@ from ...protocol import codec
 from ...protocol.envelope import SERVER_INFO
 from ...revisions import LEGACY, NEWEST_LEGACY, REVISIONS, Revision, find_revision
 from ...rpc.cancel import CancelToken
+from ...rpc.deadline import wait_interruptibly
 from ...rpc.threads import Workers
 from ...types import DiscoverResult, Implementation, ServerCapabilities
 from .base import ClientSession, SessionOptions
@@ -281,10 +283,16 @@ class _Probe:
         :raises RequestTimeout: no answer within *timeout* seconds.
         :raises MCPError: the server answered with an error.
         """
-        try:
-            outcome = self._outcome.get(timeout=timeout)
-        except queue.Empty:
-            raise RequestTimeout(f"no answer to 'server/discover' within {timeout:g} s") from None
+        outcomes: List[Union[DiscoverResult, Exception]] = []
+
+        def get(seconds: float) -> bool:
+            with contextlib.suppress(queue.Empty):
+                outcomes.append(self._outcome.get(timeout=seconds))
+            return bool(outcomes)
+
+        if not wait_interruptibly(get, timeout):
+            raise RequestTimeout(f"no answer to 'server/discover' within {timeout:g} s")
+        outcome = outcomes[0]
         if isinstance(outcome, Exception):
             raise outcome
         return outcome

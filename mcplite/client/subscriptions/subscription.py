@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 from ...errors import SERVER_BUSY, AuthError, Cancelled, ConnectionClosed, MCPError, RemoteError, RequestTimeout, TransportError
 from ...protocol.methods import RESOURCE_SUBSCRIPTIONS, RESOURCE_UPDATED
 from ...rpc.cancel import CancelToken
+from ...rpc.deadline import wait_interruptibly
 from ...rpc.forks import new_condition
 from ...rpc.threads import start_thread
 from ..sessions.base import ClientSession, Subscriber
@@ -171,7 +172,7 @@ class Subscription(Subscriber):
             self.close()
             raise
         with self._changed:
-            acknowledged = self._changed.wait_for(lambda: self.honoured is not None or self._closed, timeout)
+            acknowledged = self._wait_for(lambda: self.honoured is not None or self._closed, timeout)
             error = self._error
         if error is not None:
             raise error
@@ -271,7 +272,7 @@ class Subscription(Subscriber):
         :raises MCPError: the subscription was lost for good.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._events or self._closed, timeout)
+            self._wait_for(lambda: bool(self._events) or self._closed, timeout)
             if self._events:
                 event = next(iter(self._events))
                 del self._events[event]
@@ -280,6 +281,10 @@ class Subscription(Subscriber):
             if self._error is not None:
                 raise self._error
             return None
+
+    def _wait_for(self, condition: Callable[[], bool], timeout: Optional[float]) -> bool:
+        # Called with the lock held, on a thread of the user.
+        return wait_interruptibly(lambda seconds: self._changed.wait_for(condition, seconds), timeout)
 
     def __iter__(self) -> Iterator[Event]:
         while True:

@@ -10,13 +10,10 @@ import signal
 import threading
 from typing import Any, Callable, Dict, Iterator
 
+from ...rpc.deadline import WAKE_SECONDS
 from ...rpc.forks import on_fork, signals_held
 
 __all__ = ["StopRequest", "stop_signals"]
-
-#: A signal can be delivered to a thread that is just starting another one, instead of interrupting the main thread's
-#: sleep. Python runs the handler on the main thread only, the next time that it wakes.
-_WAKE_SECONDS = 0.5
 
 
 class StopRequest:
@@ -37,7 +34,7 @@ class StopRequest:
         """Block until the request is made."""
         while True:
             try:
-                return self._requests.get(timeout=_WAKE_SECONDS)
+                return self._requests.get(timeout=WAKE_SECONDS)
             except queue.Empty:
                 continue
 
