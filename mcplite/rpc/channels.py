@@ -4,16 +4,22 @@ Tests and in-process connections use :class:`MemoryChannel`; a user who has two 
 :class:`StreamChannel`. A transport of one's own is a subclass of :class:`~.interfaces.Channel`.
 """
 
+import io
+import os
+import select
 from collections import deque
 from typing import Any, Deque, Optional, Tuple
 
-from ..errors import ConnectionClosed, ProtocolError, RequestTimeout
+from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError
 from ..protocol.framing import LineBuffer
 from .deadline import Deadline, wait_interruptibly
-from .forks import new_condition, new_lock
+from .forks import new_condition, new_lock, on_fork
 from .interfaces import Channel
 
 __all__ = ["MemoryChannel", "StreamChannel"]
+
+#: Seconds that closing waits for a write in progress.
+_WRITER_SECONDS = 0.4
 
 
 class _Queue:
@@ -103,12 +109,19 @@ class MemoryChannel(Channel):
 class StreamChannel(Channel):
     """Newline framing over two binary streams that the caller already has (CUST-04).
 
+    Closing closes both streams. A thread that is inside one keeps it until its call returns, and closes it then:
+
+    - A socket, or a file made of one, is shut down, which ends the call.
+    - On POSIX a read ends at once, too, if the reader is what ``open``, ``os.fdopen`` or ``subprocess`` return for reading
+      bytes: the channel waits for data before it reads.
+    - In all other cases (a pipe on Windows, another class, a write into a full pipe) the call returns when the peer
+      closes its end or goes on. ``close`` does not wait for that.
+
     :param reader: has ``read1(n)``, ``recv(n)`` or ``read(n)``, which return bytes; the first of them is used.
     :param writer: has ``sendall``, or ``write`` and ``flush``.
     :param name: how errors name the peer.
     :param line_limit: bytes that one message may have; default 16 MiB.
-
-    Closing closes both streams; a socket is shut down first, since that alone ends a blocked read.
+    :raises TransportError: the system has no descriptors for it.
     """
 
     def __init__(self, reader: Any, writer: Any, *, name: str = "the peer", line_limit: int = 16 << 20) -> None:
@@ -116,27 +129,49 @@ class StreamChannel(Channel):
         self._receive = getattr(reader, "read1", None) or getattr(reader, "recv", None) or reader.read
         self._lines = LineBuffer(line_limit)
         self.name = name
-        self._closed = False
+        #: Guards ``_closed`` and ``_reading``; held for assignments only.
+        self._lock = new_lock()
+        self._closed = self._reading = False
         #: Keeps one message whole on the stream; held while it is written.
         self._write_lock = new_lock()
+        fd = _descriptor(reader)
+        if fd is not None and type(reader) is io.BufferedReader:
+            self._lines.feed(_buffered(reader, fd))
+        self._wait = None if fd is None else _ReadWait(fd, name)
 
     @property
     def buffered(self) -> bool:
         return self._lines.ready
 
     def read(self, timeout: Optional[float] = None) -> Optional[bytes]:
-        while True:
-            if self._lines.ready and not self._lines.oversize:
-                return self._lines.next()
-            if self._lines.take_oversize():
-                raise ProtocolError(f"{self.name} sent a line of more than {self._lines.limit} bytes; it was dropped")
-            try:
-                chunk = self._receive(65536)
-            except (OSError, ValueError) as error:
-                raise ConnectionClosed(f"reading from {self.name} failed: {error}") from error
-            if not chunk:
-                raise ConnectionClosed(f"{self.name} closed the connection")
-            self._lines.feed(chunk)
+        with self._lock:
+            if not self._closed:
+                self._reading = True
+        try:
+            while True:
+                if self._lines.ready and not self._lines.oversize:
+                    return self._lines.next()
+                if self._lines.take_oversize():
+                    raise ProtocolError(f"{self.name} sent a line of more than {self._lines.limit} bytes; it was dropped")
+                if self._closed or self._wait is not None and not self._wait.until_readable():
+                    raise self._closed_here()
+                try:
+                    chunk = self._receive(65536)
+                except (OSError, ValueError) as error:
+                    raise ConnectionClosed(f"reading from {self.name} failed: {error}") from error
+                if not chunk:
+                    if chunk is None and self._wait is not None:
+                        continue  # it does not block, and another process has read what was there
+                    raise ConnectionClosed(f"{self.name} closed the connection")
+                self._lines.feed(chunk)
+        finally:
+            with self._lock:
+                leaving, self._reading = self._reading, False
+            if leaving and self._closed:
+                self._close_reader()
+
+    def _closed_here(self) -> ConnectionClosed:
+        return ConnectionClosed(f"the connection to {self.name} is closed")
 
     def write(self, data: bytes, timeout: Optional[float] = None) -> None:
         deadline = Deadline(timeout)
@@ -144,7 +179,7 @@ class StreamChannel(Channel):
             raise RequestTimeout(f"{self.name} did not read for {timeout:g} s")
         try:
             if self._closed or deadline.expired:
-                raise ConnectionClosed(f"the connection to {self.name} is closed")
+                raise self._closed_here()
             if hasattr(self._writer, "sendall"):
                 self._writer.sendall(data + b"\n")
             else:
@@ -154,9 +189,15 @@ class StreamChannel(Channel):
             raise ConnectionClosed(f"writing to {self.name} failed: {error}") from error
         finally:
             self._write_lock.release()
+            if self._closed:
+                self._close_writer(0)
 
     def close(self) -> None:
-        self._closed = True
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            reading = self._reading
         for stream in (self._writer, self._reader):
             sock = stream if hasattr(stream, "shutdown") else getattr(getattr(stream, "raw", None), "_sock", None)
             if sock is not None:
@@ -164,8 +205,88 @@ class StreamChannel(Channel):
                     sock.shutdown(2)
                 except OSError:
                     continue  # the peer closed first: no read is left to wake
-        for stream in (self._writer, self._reader):
+        if self._wait is not None:
+            self._wait.end()
+        # Before the reader, so that a peer behind pipes ends and closes its side.
+        self._close_writer(_WRITER_SECONDS)
+        if not reading:
+            self._close_reader()
+
+    def _close_writer(self, seconds: float) -> None:
+        # A file closes only when no thread is inside it; the thread that is closes it when it leaves.
+        if self._write_lock.acquire(timeout=seconds):
             try:
-                stream.close()
-            except (OSError, ValueError):
-                continue  # a flush into a closed pipe: the stream is closed all the same
+                _close(self._writer)
+            finally:
+                self._write_lock.release()
+
+    def _close_reader(self) -> None:
+        if self._wait is not None:
+            self._wait.close()
+        if self._reader is not self._writer:
+            _close(self._reader)
+
+
+def _close(stream: Any) -> None:
+    try:
+        stream.close()
+    except (OSError, ValueError):
+        return  # a flush into a closed pipe: the stream is closed all the same
+
+
+def _descriptor(stream: Any) -> Optional[int]:
+    """Return the descriptor of a stream that keeps no bytes of its own, but for those of a BufferedReader; None for others."""
+    raw = stream.raw if type(stream) is io.BufferedReader else stream
+    return raw.fileno() if type(raw) is io.FileIO and not raw.closed and hasattr(select, "poll") else None
+
+
+def _buffered(reader: io.BufferedReader, fd: int) -> bytes:
+    """Take the bytes that a reader has read from its file already: the system does not know of them."""
+    blocking = os.get_blocking(fd)
+    os.set_blocking(fd, False)  # peek() reads if there are none
+    try:
+        return reader.read1(len(reader.peek()))
+    except OSError:
+        return b""  # the first read says so
+    finally:
+        os.set_blocking(fd, blocking)
+
+
+class _ReadWait:
+    """Waits until a descriptor can be read, or until another thread ends the wait.
+
+    :param fd: of the reader, which owns it.
+    :param name: of the peer.
+    :raises TransportError: the system has no descriptors for it.
+    """
+
+    def __init__(self, fd: int, name: str) -> None:
+        try:
+            #: Where the end is read and written; empty once they are closed.
+            self._ends = list(os.pipe())
+        except OSError as error:
+            raise TransportError(f"cannot make a pipe to wake the reader of {name}: {error.strerror}") from error
+        #: Guards ``_ends``; held while one byte is written, or while they are closed.
+        self._lock = new_lock()
+        self._poll = select.poll()
+        for one in (fd, self._ends[0]):
+            self._poll.register(one, select.POLLIN)
+        self._end = self._ends[0]
+        on_fork(self, lambda wait, owner: wait.close())
+
+    def until_readable(self) -> bool:
+        """Block until there is something to read; return False if :meth:`end` was called."""
+        return all(fd != self._end for fd, _ in self._poll.poll())
+
+    def end(self) -> None:
+        """End the wait, now and from now on."""
+        with self._lock:
+            if self._ends:
+                os.write(self._ends[1], b"\0")
+
+    def close(self) -> None:
+        """Free the descriptors; no thread waits any more."""
+        with self._lock:
+            ends, self._ends = self._ends, []
+        for fd in ends:
+            os.close(fd)
