@@ -30,6 +30,8 @@ _IDLE_CONNECTIONS = 100
 _HEADER_BYTES = 65_536
 #: Responses with a status of 1xx before the answer.
 _INTERIM_RESPONSES = 20
+#: URLs whose pools are remembered.
+_MOST_URLS = 32
 
 
 class ThreadState(threading.local):
@@ -314,6 +316,7 @@ class DirectSender:
     def __init__(self, adapter: Adapter, merged: Mapping[str, Any]) -> None:
         self._adapter = adapter
         self._merged = merged
+        #: By URL: the pool of connections, which is the same for all, and what the request line says; replaced as a whole.
         self._pools: Dict[str, Tuple[Any, str]] = {}
 
     def _pool(self, request: Any) -> Tuple[Any, str]:
@@ -325,7 +328,10 @@ class DirectSender:
             pool = (adapter.get_connection(request.url, proxies) if find is None
                     else find(request, verify, proxies=proxies, cert=cert))
             adapter.cert_verify(pool, request.url, verify, cert)
-            known = self._pools[request.url] = pool, adapter.request_url(request, proxies)
+            known = pool, adapter.request_url(request, proxies)
+            # A server may redirect each request to another URL.
+            others = self._pools if len(self._pools) < _MOST_URLS else {}
+            self._pools = {**others, request.url: known}
         return known
 
     def send(self, request: Any, headers: Dict[str, str], body: Optional[bytes], connect_seconds: Optional[float]) -> Any:

@@ -1,5 +1,7 @@
 """Streamable HTTP, a client's side: what is sent, what is made of each kind of answer, and the faults in between."""
 
+import gc
+import itertools
 import json
 import threading
 import time
@@ -9,6 +11,7 @@ import pytest
 import requests
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase, HTTPDigestAuth
+from urllib3 import HTTPConnectionPool
 
 import mcplite
 from mcplite.client.http import get_stream, reading
@@ -638,6 +641,27 @@ def test_a_redirect_within_the_origin_is_followed(script, status):
     with connect(script) as client:
         client.ping()
     assert moved.endswith(script.requests[1].path)
+
+
+def test_a_redirect_to_another_url_each_time_leaves_nothing_behind(script):
+    numbers = itertools.count()
+
+    def play(request, answer):
+        if request.path == "/mcp":
+            return answer.status(307, Location=f"/elsewhere?{next(numbers)}")
+        return script.play(request, answer)
+
+    def remembered():
+        """Return how many pairs of a pool and a target of requests there are."""
+        return sum(type(pair) is tuple and len(pair) == 2 and isinstance(pair[0], HTTPConnectionPool)
+                   for pair in gc.get_objects())
+
+    script._play = play
+    with connect(script, listen=False) as client:
+        before = remembered()
+        for _ in range(100):
+            client.ping()
+        assert next(numbers) > 100 and 0 < remembered() - before < 50
 
 
 @pytest.mark.parametrize("status, location", [
