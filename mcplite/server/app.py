@@ -326,7 +326,7 @@ class Server:
         self.registry.add("templates", uri, TemplateEntry(template, pattern, compiled, cache, needed))
 
     def remove_resource(self, uri: str) -> None:
-        """Remove a resource or a template; clients are notified.
+        """Remove a resource, or a template and its completers; clients are notified.
 
         :raises KeyError: there is nothing at this URI.
         """
@@ -384,7 +384,7 @@ class Server:
         self.registry.add("prompts", label, PromptEntry(prompt, compiled, registered_scopes(scopes, f"prompt {label!r}")))
 
     def remove_prompt(self, name: str) -> None:
-        """Remove a prompt; clients are notified.
+        """Remove a prompt and the completers of its arguments; clients are notified.
 
         :raises KeyError: there is no entry of this name.
         """

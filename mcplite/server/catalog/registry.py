@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Found", "PromptEntry", "Registry", "ResourceEntry", "TemplateEntry", "ToolEntry"]
 
 _log = logging.getLogger(__name__)
+#: What completers are registered for, by the kind of the entry.
+_COMPLETED = {"prompts": "prompt", "templates": "resource"}
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 
 
@@ -132,6 +134,7 @@ class Registry:
         self._lock = new_lock()
         self._kinds: Dict[str, _Kind] = {kind: _Kind() for kind in self.KINDS}
         self._completions: Dict[Tuple[str, str, str], Function] = {}
+        self._completes = False
         self._methods: Dict[str, Callable[..., Any]] = {}
         self._notifications: Dict[str, Callable[..., Any]] = {}
         self._changed = changed
@@ -155,7 +158,7 @@ class Registry:
         self._changed("resources" if kind == "templates" else kind)
 
     def remove(self, kind: str, name: str) -> None:
-        """Remove an entry.
+        """Remove an entry, and the completers of its arguments.
 
         :raises KeyError: there is no entry of this name.
         """
@@ -165,6 +168,8 @@ class Registry:
                 raise KeyError(f"no {kind[:-1]} {name!r} is registered; there are: {', '.join(state.entries) or 'none'}")
             state.entries = {key: value for key, value in state.entries.items() if key != name}
             state.version += 1
+            owner = (_COMPLETED.get(kind), name)
+            self._completions = {key: function for key, function in self._completions.items() if key[:2] != owner}
         self._changed("resources" if kind == "templates" else kind)
 
     def declare(self, kind: str) -> None:
@@ -206,6 +211,7 @@ class Registry:
             if key in self._completions:
                 raise RegistrationError(f"{kind} {name!r} has a completion for {argument!r} already")
             self._completions = {**self._completions, key: function}
+            self._completes = True
 
     def completion(self, kind: str, name: str, argument: str) -> Optional[Function]:
         """Return a completer, or None."""
@@ -213,8 +219,8 @@ class Registry:
 
     @property
     def has_completions(self) -> bool:
-        """Whether there are completers."""
-        return bool(self._completions)
+        """Whether there are completers, or were: the capability is declared once."""
+        return self._completes
 
     def add_method(self, method: str, handler: Callable[..., Any]) -> None:
         """Register the handler of a custom method."""

@@ -125,6 +125,22 @@ def test_completions_are_by_kind_name_and_argument(registry):
         registry.add_completion("prompt", "p", "a", FUNCTION)
 
 
+@pytest.mark.parametrize("kind, completed", [("prompts", "prompt"), ("templates", "resource")])
+def test_completions_go_with_their_entry(registry, kind, completed):
+    for name in "p", "q":
+        registry.add(kind, name, template(name))
+        registry.add_completion(completed, name, "a", FUNCTION)
+    registry.add("tools", "q", template("q"))
+    registry.remove("tools", "q")
+    registry.remove(kind, "p")
+    assert registry.completion(completed, "p", "a") is None and registry.completion(completed, "q", "a") is FUNCTION
+    registry.remove(kind, "q")
+    assert registry.has_completions, "the capability is declared already"
+    registry.add(kind, "p", template("p"))
+    registry.add_completion(completed, "p", "a", FUNCTION)
+    assert registry.completion(completed, "p", "a") is FUNCTION
+
+
 def test_custom_methods(registry):
     registry.add_method("x/do", add)
     registry.add_notification("x/done", print)
