@@ -10,6 +10,7 @@ something was left at the end. Ctrl-C ends the run early, and judges what there 
 """
 
 import argparse
+import os
 import signal
 import sys
 import tempfile
@@ -18,6 +19,7 @@ import time
 from pathlib import Path
 
 from .driver import Run
+from .samples import ALLOCATOR
 from .table import as_json, as_table, drifts_of
 
 #: Seconds between samples, and between lines of progress.
@@ -46,6 +48,8 @@ def main() -> int:
     parser.add_argument("--only", action="append", metavar="JOB", help="the jobs whose names contain this")
     parser.add_argument("--leaks", action="store_true", help="do not judge the drift")
     options = parser.parse_args()
+    if not ALLOCATOR.keys() <= os.environ.keys():
+        os.execve(sys.executable, [sys.executable, "-m", "benchmarks.soak", *sys.argv[1:]], {**os.environ, **ALLOCATOR})
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: ended.set())

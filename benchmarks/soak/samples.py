@@ -1,7 +1,21 @@
-"""Samples of processes over time: memory, descriptors, threads, bytes of log; and of the times of calls."""
+"""Samples of processes over time: memory, descriptors, threads, bytes of log; and of the times of calls.
+
+The driver has some fifty threads and opens and closes clients all the time, so what it holds is looked at more closely than
+what the server holds. Three things raise its size without a leak, and are kept out of the figures:
+
+- Samples and reports in its own memory: in an hour they were most of the rise. Python's small objects come from arenas of
+  1 MiB, and each report of all samples needed one more, in which other threads left something; the number of blocks did not
+  rise. So samples are in a file, and the report is made at the end.
+- Garbage in cycles, of which up to a quarter of all objects may wait for the collector.
+- Free memory that glibc keeps for each thread, and counts as allocated. With it, ``malloc`` rose by 11 KiB while one thread
+  opened and closed 4,500 clients, and without it by nothing.
+
+What is in use is a figure of its own beside the size (:func:`in_use`), with the same bound.
+"""
 
 import contextlib
 import ctypes
+import gc
 import os
 import sys
 from pathlib import Path
@@ -9,14 +23,20 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import psutil
 
-__all__ = ["Samples", "Watched", "give_back", "in_use"]
+__all__ = ["ALLOCATOR", "Samples", "Watched", "give_back", "in_use"]
+
+
+#: Variables for the driver's C library. By default it keeps free memory apart for each of the driver's fifty threads, and
+#: counts what a thread keeps as allocated: for an hour both rise with each size that a thread uses for the first time.
+ALLOCATOR = {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1:glibc.malloc.tcache_count=0"}
 
 
 def give_back() -> None:
-    """Return freed memory of this process to the system, so that its size is nearer to what is in use.
+    """Free the garbage of this process, and return freed memory to the system, so that its size is nearer to what is in use.
 
-    The driver has some fifty threads that come and go, and the C library keeps free memory between what they leave behind.
+    Garbage in cycles waits until it is a quarter of all objects, which is more than the drift that is allowed.
     """
+    gc.collect()
     with contextlib.suppress(OSError, AttributeError):  # a C library without this function
         ctypes.CDLL(None).malloc_trim(0)
 
