@@ -103,8 +103,10 @@ class States:
 
     def open(self, state: str, owner: Optional[str], method: str, params: Mapping[str, Any]) -> Optional[Journal]:
         """Return the journal in a state; None if it is forged, expired, used already, or for another request or owner."""
+        if self._stored is None and len(state) > _MAX_LENGTH:
+            return None
         text = state if self._stored is None else self._stored.take(state)
-        if text is None or len(text) > 2 * _MAX_LENGTH + 1024 and self._stored is None:
+        if text is None:
             return None
         content = open_sealed(text, self._keys, bound_to(self._server, owner, method, params))
         return None if content is None else Journal.load(content, self._clock())

@@ -1,0 +1,178 @@
+"""The states of a fleet: bounds, keys, and the store that may keep them; ``tests/fuzz/test_states.py`` has made-up ones."""
+
+import time
+import weakref
+
+import pytest
+
+from mcplite.protocol.state import Journal, bound_to, seal
+from mcplite.server.runtime.states import MemoryStateStore, States, StoredState
+
+KEY = b"a key of some bytes"
+CALL = ("ada", "tools/call", {"name": "pay"})
+
+
+class Clock:
+    def __init__(self, now=1000.0):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+
+class Store:
+    """A store that notes what it is asked."""
+
+    def __init__(self):
+        self.kept = {}
+        self.taken = []
+
+    def put(self, key, value, seconds):
+        self.kept[key] = (value, seconds)
+
+    def take(self, key):
+        self.taken.append(key)
+        return self.kept.pop(key, (None,))[0]
+
+
+def states(stored=None, clock=None, keys=(KEY,)):
+    return States(list(keys), "shop", 60, stored, clock or Clock())
+
+
+def journal(characters=0):
+    made = Journal()
+    made.once_results = {"a": "x" * characters}
+    return made
+
+
+# --- states that travel whole -------------------------------------------------------------------------------
+
+
+def test_a_state_of_65536_characters_travels():
+    longest = max(size for size in range(48_900, 49_200) if len(_written(size)) <= 65_536)
+    state = _written(longest)
+    assert len(state) == 65_536
+    assert states().open(state, *CALL).once_results == journal(longest).once_results
+
+
+def _written(size):
+    try:
+        return states().write(journal(size), *CALL)
+    except ValueError:
+        return "x" * 65_537
+
+
+def test_a_longer_state_is_not_written():
+    with pytest.raises(ValueError, match=r"take \d{6} bytes, and 65536 can travel.*StoredState"):
+        states().write(journal(100_000), *CALL)
+
+
+def test_a_longer_state_is_not_read():
+    """The server never writes one; a program with its key could."""
+    context = bound_to("shop", *CALL)
+    content = journal().dump(2000)
+    # Blanks behind the JSON do not change what it says.
+    exact, longer = (seal(content + b" " * (length * 3 // 4 - 32 - len(content)), KEY, context) for length in (65_536, 65_540))
+    assert (len(exact), len(longer)) == (65_536, 65_540)
+    assert states().open(exact, *CALL) is not None and states().open(longer, *CALL) is None
+
+
+def test_a_state_is_valid_for_its_time():
+    state = states().write(journal(), *CALL)
+    assert states(clock=Clock(1060.0)).open(state, *CALL) is not None
+    assert states(clock=Clock(1061.0)).open(state, *CALL) is None
+
+
+def test_the_clock_is_the_one_that_other_processes_have_too():
+    before = time.time()
+    state = States([KEY], "shop", 600).write(journal(), *CALL)
+    assert states(clock=Clock(before)).open(state, *CALL) is not None
+    assert states(clock=Clock(before + 600 + 3600)).open(state, *CALL) is None
+
+
+def test_the_first_key_signs_and_all_verify():
+    state = states(keys=[b"new", b"old"]).write(journal(), *CALL)
+    assert states(keys=[b"new"]).open(state, *CALL) is not None and states(keys=[b"old"]).open(state, *CALL) is None
+    assert states(keys=[b"newest", b"new"]).open(state, *CALL) is not None
+
+
+# --- states that are stored ---------------------------------------------------------------------------------
+
+
+def test_only_a_handle_of_192_random_bits_travels():
+    store = Store()
+    kept = states(StoredState(store))
+    handles = {kept.write(journal(), *CALL) for _ in range(3)}
+    assert len(handles) == 3 and {len(handle) for handle in handles} == {32}
+    assert set(store.kept) == handles and {seconds for _, seconds in store.kept.values()} == {60}
+    assert all(type(value) is bytes for value, _ in store.kept.values())
+
+
+def test_a_stored_state_can_be_longer_than_one_that_travels():
+    kept = states(StoredState(MemoryStateStore(Clock())))
+    handle = kept.write(journal(200_000), *CALL)
+    assert kept.open(handle, *CALL).once_results == journal(200_000).once_results
+
+
+def test_a_stored_state_is_bound_to_its_request_and_its_time():
+    for who, later in (("eve", 0), ("ada", 61)):
+        clock = Clock()
+        kept = states(StoredState(Store()), clock)
+        handle = kept.write(journal(), *CALL)
+        clock.now += later
+        assert kept.open(handle, who, *CALL[1:]) is None
+
+
+def test_a_store_is_asked_for_short_ascii_handles_only():
+    store = Store()
+    kept = states(StoredState(store))
+    for handle in ("a" * 64, "a" * 65, "\u00e9", ""):
+        assert kept.open(handle, *CALL) is None
+    assert store.taken == ["a" * 64, ""]
+
+
+@pytest.mark.parametrize("store, missing", [
+    (object(), "put"), (type("Puts", (), {"put": print})(), "take"), (type("Takes", (), {"take": print})(), "put"),
+    (type("Text", (), {"put": print, "take": "x"})(), "take"),
+])
+def test_what_is_no_store_is_refused(store, missing):
+    with pytest.raises(TypeError, match=rf"a store needs put\(key, value, seconds\) and take\(key\); .* has no {missing}\(\)"):
+        StoredState(store)
+
+
+# --- the store in one process -------------------------------------------------------------------------------
+
+
+def test_a_value_is_taken_once_and_in_time():
+    clock = Clock()
+    store = MemoryStateStore(clock)
+    store.put("a", b"1", 10)
+    store.put("b", b"2", 10.5)
+    assert store.take("c") is None
+    clock.now += 10
+    assert store.take("a") is None and store.take("b") == b"2" and store.take("b") is None
+
+
+class Value:
+    """A value that tells when it is forgotten, as bytes cannot."""
+
+
+def test_values_whose_time_is_over_are_forgotten():
+    clock = Clock()
+    store = MemoryStateStore(clock)
+    over, valid = Value(), Value()
+    watched = [weakref.ref(over), weakref.ref(valid)]
+    store.put("a", over, 10)
+    store.put("b", valid, 11)
+    del over, valid
+    clock.now += 10
+    store.put("c", b"3", 10)
+    assert watched[0]() is None and watched[1]() is not None
+    assert store.take("b") is watched[1]() is not None and store.take("c") == b"3"
+
+
+def test_the_store_uses_the_clock_that_only_goes_forward():
+    store = MemoryStateStore()
+    store.put("a", b"1", 600)
+    store.put("b", b"2", 600)
+    assert store.take("a") == b"1" and store.take("b") == b"2"
