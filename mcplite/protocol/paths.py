@@ -25,7 +25,7 @@ def safe_join(root: str, relative: str) -> str:
     """
     if "\0" in relative:
         raise ValueError("a path must not contain NUL")
-    if "%" in relative and _ESCAPE.search(relative.encode("utf-8", "surrogatepass")):
+    if _ESCAPE.search(relative.encode("utf-8", "surrogatepass")):
         decoded = _unquote(relative, "replace")
         if decoded.count("/") > relative.count("/") or ".." in decoded or "\0" in decoded or "\\" in decoded:
             raise ValueError(f"{relative[:200]!r} hides a path behind percent escapes")
@@ -36,7 +36,7 @@ def safe_join(root: str, relative: str) -> str:
             raise ValueError(f"{relative[:200]!r} leaves its directory")
         stem = name.partition(".")[0].rstrip(" ").lower()
         # On Windows a colon begins the name of a stream of the file; elsewhere it is part of the name.
-        if name not in ("", ".") and (name != name.rstrip(". ") or stem in _DEVICES or (":" in name and os.sep == "\\")):
+        if name != "." and (name != name.rstrip(". ") or stem in _DEVICES or (":" in name and os.sep == "\\")):
             raise ValueError(f"{relative[:200]!r} has a name that some systems read as another")
     real_root = os.path.realpath(root)
     target = os.path.realpath(os.path.join(real_root, relative))

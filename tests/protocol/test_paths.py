@@ -43,6 +43,16 @@ def test_paths_below_the_root(tree):
     assert safe_join(root, "a%20b") == os.path.join(root, "a%20b")
     assert safe_join(root, "a%e9b") == os.path.join(root, "a%e9b")
     assert safe_join(root, "é😀") == os.path.join(root, "é😀")
+    assert safe_join(root, "a%20b/c%20d") == os.path.join(root, "a%20b", "c%20d")
+    # Windows takes only blanks and dots behind the name of a device for nothing.
+    assert safe_join(root, "con\u00a0.txt") == os.path.join(root, "con\u00a0.txt")
+    assert safe_join(root, "console") == os.path.join(root, "console")
+
+
+@posix_only
+def test_names_that_are_not_utf8(tree):
+    assert safe_join(tree, "caf\udce9") == os.path.join(tree, "caf\udce9")
+    assert safe_join(tree, "caf\udce9%20") == os.path.join(tree, "caf\udce9%20")
 
 
 @posix_only
@@ -79,6 +89,18 @@ def test_paths_that_leave_or_mean_something_else(tree, relative):
     with pytest.raises(ValueError) as caught:
         safe_join(os.path.join(tree, "root"), relative)
     assert len(str(caught.value)) < 400 and "\0" not in str(caught.value)
+
+
+@pytest.mark.parametrize("relative, reason", [
+    ("file.txt\0", "must not contain NUL"), ("a%5cb", "hides a path"), ("%2e%2e", "hides a path"), ("a%2fb", "hides a path"),
+    ("a/b%2fc", "hides a path"), ("a%00b", "hides a path"), ("/etc", "not a relative path"), ("\\etc", "not a relative path"),
+    ("c:x", "not a relative path"), ("a/..", "leaves its directory"), ("a\\b", "leaves its directory"),
+    ("nul .x", "a name that some systems"), ("x. ", "a name that some systems"),
+    pytest.param("leaves/secret", "leaves its directory", marks=needs_links),
+])
+def test_a_refusal_says_what_is_wrong(tree, relative, reason):
+    with pytest.raises(ValueError, match=reason):
+        safe_join(os.path.join(tree, "root"), relative)
 
 
 @needs_links
@@ -147,6 +169,7 @@ def test_is_within(tree):
     assert not is_within(tree, [root])
     assert not is_within(os.path.join(tree, "root-sibling"), [root])
     assert not is_within(root, [])
+    assert is_within(root, ["\0", root])
     assert not is_within(root + "\0", [root]) and not is_within(root, ["\0"])
 
 
@@ -262,6 +285,7 @@ def test_windows_shares(monkeypatch):
 def test_windows_names(relative, monkeypatch):
     monkeypatch.setattr(paths, "os", Windows)
     assert safe_join("C:\\root", "a/b").lower() == "c:\\root\\a\\b"
+    assert safe_join("C:\\root", "a%e9b").lower() == "c:\\root\\a%e9b", "bytes that are not UTF-8, in an escape that stays"
     with pytest.raises(ValueError):
         safe_join("C:\\root", relative)
 

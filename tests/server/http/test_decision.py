@@ -180,6 +180,26 @@ def test_messages_of_a_session(given, body, kind):
     assert decided.data == json.dumps(body).encode()
 
 
+ROUTED = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "routed"}}
+
+
+@pytest.mark.parametrize("mode", ["sessions", "self-contained"])
+@pytest.mark.parametrize("given, body, kind", [
+    (JSON, INITIALIZE, StartSession), (IN_SESSION, INITIALIZE, StartSession), (IN_SESSION, ROUTED, ServeInSession),
+    (IN_SESSION, NOTIFICATION, AcceptMessage), (IN_SESSION, [PING], ServeInSession), (IN_SESSION, [NOTIFICATION], AcceptMessage),
+])
+def test_a_decision_has_the_body_its_message_and_its_client(mode, given, body, kind):
+    decided = decide("POST", given, body, mode=mode, session=BATCHES)
+    assert type(decided) is kind and decided.data == json.dumps(body).encode()
+    assert jsonrpc.describe(decided.message) == jsonrpc.describe(jsonrpc.parse(decided.data))
+    # Only a single request is looked up.
+    assert (decided.target is not None) is (body is ROUTED)
+    assert body is not ROUTED or decided.target.marks, "it was looked up by its method and its params"
+    if kind is not StartSession:
+        assert (decided.session is not None) is (mode == "sessions")
+        assert (decided.client is not None) is (mode == "self-contained")
+
+
 @pytest.mark.parametrize("mode", ["sessions", "self-contained", "stateless"])
 def test_a_second_initialize_starts_the_session_over(mode):
     decided = decide("POST", IN_SESSION, INITIALIZE, mode=mode)
