@@ -8,6 +8,7 @@ import re
 import pytest
 from hypothesis import example, given, strategies as st
 
+import mcplite
 from mcplite.protocol.http import http1
 from mcplite.protocol.http.http1 import BadRequest, ChunkedDecoder, HeadLimits, RequestHead, body_plan, find_head, parse_head
 
@@ -415,3 +416,18 @@ def test_after_the_end_nothing_more_is_read():
     decoder = ChunkedDecoder(10)
     assert decoder.feed(b"1\r\nx\r\n0\r\n\r\n5\r\n") == b"x" and decoder.done
     assert decoder.feed(b"hello") == b"" and decoder.rest == b"5\r\nhello"
+
+
+# --- limits and errors ---------------------------------------------------------------------------------------
+
+
+def test_the_default_limits_are_those_of_a_server():
+    server, limits = mcplite.Limits(), HeadLimits()
+    assert (limits.line, limits.total, limits.count) == (server.header_line_bytes, server.header_bytes, server.headers)
+    own = HeadLimits(1, 2, 3)
+    assert (own.line, own.total, own.count) == (1, 2, 3)
+
+
+def test_an_error_has_its_status_and_says_what_was_wrong():
+    error = BadRequest(431, "too many headers")
+    assert error.status == 431 and str(error) == "too many headers"

@@ -8,6 +8,7 @@ from mcplite.protocol import jsonrpc
 from mcplite.protocol.http.headers import Headers
 from mcplite.protocol.http.routing_headers import Mark
 from mcplite.revisions import LEGACY, NEWEST, NEWEST_LEGACY, REVISIONS
+from mcplite.server.auth.principals import Principal
 from mcplite.server.catalog.targets import Target
 from mcplite.server.http import decision
 from mcplite.server.http.decision import (
@@ -30,6 +31,7 @@ from tests.support.stateless import BOTH, call, encode, headers, message
 ORIGIN = "https://app.example"
 BODY_BYTES = 10_000
 BATCHES = next(revision for revision in REVISIONS if revision.batches)
+ANN = Principal("ann")
 JSON = {"Content-Type": "application/json", "Accept": BOTH}
 IN_SESSION = {**JSON, "Mcp-Session-Id": "known"}
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": NEWEST_LEGACY.name}}
@@ -54,8 +56,8 @@ def resolve(method, params):
 
 
 def rules(mode="sessions", revisions=REVISIONS, session=NEWEST_LEGACY):
-    """Return the rules of an endpoint that knows the session id "known" of the principal "ann" and of no principal."""
-    known = {("known", None), ("known", "ann")}
+    """Return the rules of an endpoint that knows the session id "known" of no principal, and "of ann" of the principal "ann"."""
+    known = {("known", None), ("of ann", ANN.key)}
     return decision.Rules(
         OriginPolicy(origins=[ORIGIN]), BODY_BYTES, jsonrpc.JSONLimits(nesting=10),
         find=lambda id, owner: Session(id, session) if (id, owner) in known else None,
@@ -65,7 +67,7 @@ def rules(mode="sessions", revisions=REVISIONS, session=NEWEST_LEGACY):
         modern_methods=frozenset({"server/discover"}))
 
 
-def decide(method, given=None, body=b"", **options):
+def decide(method, given=None, body=b"", principal=None, **options):
     """Return the decision about one request; *body* is bytes, a JSON value, or the error that reading it raises."""
     def read(limit):
         assert limit == BODY_BYTES
@@ -73,7 +75,8 @@ def decide(method, given=None, body=b"", **options):
             raise body
         return body if isinstance(body, bytes) else json.dumps(body).encode()
 
-    return decision.decide(HTTPRequest(method, "/mcp", Headers((given or {}).items()), read=read), rules(**options))
+    request = HTTPRequest(method, "/mcp", Headers((given or {}).items()), read=read, principal=principal)
+    return decision.decide(request, rules(**options))
 
 
 @pytest.mark.parametrize("given, status", [
@@ -226,6 +229,42 @@ def test_messages_outside_a_session_are_refused(given, body, status, id, mode):
     assert isinstance(refused, Rejection) and (refused.status, refused.id) == (status, id)
 
 
+@pytest.mark.parametrize("method, mode", [
+    ("POST", "sessions"), ("POST", "self-contained"), ("GET", "sessions"), ("DELETE", "sessions"),
+])
+def test_a_session_is_for_its_principal_only(method, mode):
+    bob = Principal("bob")
+    for id, who, admitted in (("of ann", ANN, True), ("of ann", bob, False), ("of ann", None, False), ("known", ANN, False)):
+        decided = decide(method, {**JSON, "Mcp-Session-Id": id}, PING, principal=who, mode=mode)
+        assert (not isinstance(decided, Rejection)) is admitted
+        assert admitted or decided.status == 404 and "initialize" in decided.message
+
+
+@pytest.mark.parametrize("mode", ["sessions", "self-contained", "stateless"])
+@pytest.mark.parametrize("given", [JSON, IN_SESSION])
+@pytest.mark.parametrize("body", [PING, INITIALIZE])
+def test_an_unknown_revision_is_refused_with_the_known_ones(mode, given, body):
+    # HDR-05
+    refused = decide("POST", {**given, "MCP-Protocol-Version": "1999-" + "9" * 300}, body, mode=mode)
+    assert isinstance(refused, Rejection) and (refused.status, refused.code) == (400, -32022)
+    names = [revision.name for revision in reversed(REVISIONS)]
+    assert refused.data == {"supported": names, "requested": "1999-" + "9" * 195}
+    assert f"'1999-{'9' * 45}'" in refused.message and ", ".join(names) in refused.message
+
+
+@pytest.mark.parametrize("mode", ["sessions", "self-contained"])
+def test_another_revision_than_the_session_has_is_refused_by_both_names(mode):
+    # HDR-08
+    refused = decide("POST", {**IN_SESSION, "MCP-Protocol-Version": LEGACY[-2].name}, PING, mode=mode)
+    assert refused.status == 400 and LEGACY[-2].name in refused.message and NEWEST_LEGACY.name in refused.message
+
+
+@pytest.mark.parametrize("mode", ["sessions", "self-contained"])
+def test_a_request_without_a_session_is_told_of_the_header(mode):
+    refused = decide("POST", JSON, PING, mode=mode)
+    assert refused.status == 400 and "Mcp-Session-Id" in refused.message
+
+
 @pytest.mark.parametrize("body, kind", [
     ([PING], ServeInSession), ([PING, NOTIFICATION], ServeInSession),
     ([NOTIFICATION], AcceptMessage), ([RESPONSE], AcceptMessage),
@@ -257,9 +296,12 @@ def test_sessionless_messages(mode, revisions):
     request = call("add", {"a": 1})
     served = decide("POST", headers(request), encode(request), mode=mode, revisions=revisions)
     assert isinstance(served, ServeSessionless) and served.revision is NEWEST and served.message.method == "tools/call"
-    assert served.data == encode(request)
+    assert served.data == encode(request) and served.envelope.version == NEWEST.name
+    assert not served.target.marks
     given = {**JSON, "MCP-Protocol-Version": NEWEST.name}
-    assert isinstance(decide("POST", given, NOTIFICATION, mode=mode, revisions=revisions), NotifySessionless)
+    notified = decide("POST", given, NOTIFICATION, mode=mode, revisions=revisions)
+    assert isinstance(notified, NotifySessionless) and notified.data == json.dumps(NOTIFICATION).encode()
+    assert notified.message.method == NOTIFICATION["method"]
     for body in ([request], RESPONSE):  # H26-03
         assert decide("POST", given, body, mode=mode, revisions=revisions).status == 400
 
@@ -288,6 +330,14 @@ def test_marked_parameters_are_compared_for_the_tool_that_has_them():
 def test_a_server_without_sessions_refuses_other_messages(request_):
     refused = decide("POST", headers(request_), request_, revisions=(NEWEST,))
     assert isinstance(refused, Rejection) and (refused.status, refused.id) == (400, 1)
+
+
+def test_a_server_without_sessions_tells_a_legacy_client_what_it_speaks():
+    # ERA-21
+    refused = decide("POST", JSON, INITIALIZE, revisions=(NEWEST,))
+    assert (refused.code, refused.data) == (-32022, {"supported": [NEWEST.name], "requested": NEWEST_LEGACY.name})
+    claimed = {**INITIALIZE, "params": {**message("initialize")["params"], "protocolVersion": NEWEST_LEGACY.name}}
+    assert isinstance(decide("POST", headers(claimed), claimed, revisions=(NEWEST,)), ServeSessionless)
 
 
 def test_methods_of_sessionless_clients_need_no_version_header():
