@@ -253,6 +253,43 @@ def test_other_line_ends_are_refused_at_once(data):
     assert status_of(find_head, bytearray(data), LIMITS) == 400
 
 
+def test_the_head_ends_behind_its_first_empty_line():
+    first, second = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n", b"GET /b HTTP/1.1\r\nHost: a\r\n\r\n"
+    assert find_head(bytearray(first), LIMITS) == find_head(bytearray(first + second), LIMITS) == len(first)
+    assert find_head(bytearray(b"\r\n\r\n"), LIMITS) == 4
+    for length in range(len(first)):
+        assert find_head(bytearray(first[:length]), LIMITS) is None
+
+
+def test_a_head_of_just_the_limit_is_read_with_its_end_and_without():
+    limits = HeadLimits(line=40, total=60, count=9)
+    lines = b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 32
+    assert len(lines) == 60
+    assert find_head(bytearray(lines + b"\r\n\r\n"), limits) == 64
+    assert find_head(bytearray(lines + b"\r\n\r"), limits) is None
+    longer = lines + b"x"
+    assert status_of(find_head, bytearray(longer + b"\r\n\r\n"), limits) == 431
+    assert find_head(bytearray(longer + b"\r\n"), limits) is None, "the fourth byte behind the limit tells"
+    assert status_of(find_head, bytearray(longer + b"\r\n\r"), limits) == 431
+
+
+@pytest.mark.parametrize("before, status", [(b"", 414), (b"GET / HTTP/1.1\r\n", 431), (b"GET / HTTP/1.1\r\nHost: a\r\n", 431)])
+def test_a_line_is_too_long_before_its_end_comes(before, status):
+    limits = HeadLimits(line=20, total=1000, count=9)
+    for rest in (b"", b"\r"):
+        assert find_head(bytearray(before + b"X" * 20 + rest), limits) is None
+    assert find_head(bytearray(before + b"X" * 21), limits) is None, "the last byte could have been a CR"
+    assert status_of(find_head, bytearray(before + b"X" * 21 + b"\r"), limits) == status
+
+
+def test_the_longest_request_line_is_not_blamed_for_too_many_headers():
+    limits = HeadLimits(line=20, total=60, count=9)
+    headers = b"\r\n" + b"X: 1\r\n" * 10
+    for length, status in ((20, 431), (21, 414)):
+        for end in (b"", b"\r\n"):
+            assert status_of(find_head, bytearray(b"G" * length + headers + end), limits) == status
+
+
 # --- the plan for the body ------------------------------------------------------------------------------
 
 

@@ -56,7 +56,7 @@ def resolve(method, params):
 
 
 def rules(mode="sessions", revisions=REVISIONS, session=NEWEST_LEGACY):
-    """Return the rules of an endpoint that knows the session id "known" of no principal, and "of ann" of the principal "ann"."""
+    """Return the rules of an endpoint that knows two session ids: "known" of no principal, and "of ann" of ANN."""
     known = {("known", None), ("of ann", ANN.key)}
     return decision.Rules(
         OriginPolicy(origins=[ORIGIN]), BODY_BYTES, jsonrpc.JSONLimits(nesting=10),
@@ -189,7 +189,8 @@ ROUTED = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": 
 @pytest.mark.parametrize("mode", ["sessions", "self-contained"])
 @pytest.mark.parametrize("given, body, kind", [
     (JSON, INITIALIZE, StartSession), (IN_SESSION, INITIALIZE, StartSession), (IN_SESSION, ROUTED, ServeInSession),
-    (IN_SESSION, NOTIFICATION, AcceptMessage), (IN_SESSION, [PING], ServeInSession), (IN_SESSION, [NOTIFICATION], AcceptMessage),
+    (IN_SESSION, NOTIFICATION, AcceptMessage), (IN_SESSION, [PING], ServeInSession),
+    (IN_SESSION, [NOTIFICATION], AcceptMessage),
 ])
 def test_a_decision_has_the_body_its_message_and_its_client(mode, given, body, kind):
     decided = decide("POST", given, body, mode=mode, session=BATCHES)
