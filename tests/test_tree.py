@@ -54,7 +54,6 @@ TESTED_ELSEWHERE = {
     "server/catalog/checks": "tests/server/catalog/test_registry.py, through registration",
     "server/functions/nodes": "dataclasses: test_schemas.py and test_scalars.py",
     "server/http/legacy_sse": "tests/behaviour, over HTTP with SSE, and tests/client/http/test_legacy_sse.py",
-    "server/runtime/states": "tests/server/handling/test_replay.py and tests/fuzz/test_states.py",
     "server/runtime/waiting": "tests/server/handling/test_wait.py",
     "version": "tests/test_main.py prints it",
 }

@@ -80,17 +80,16 @@ class Authorization:
                 raise Refused(401, "", "this server requires an access token; send 'Authorization: Bearer ...'")
             request.principal = auth.identify(token, resource)
         except Refused as refusal:
-            return self._refused(refusal, auth, resource, request)
+            return self._refused(refusal, auth, resource)
         # A POST is authorized with its message, so that one challenge names all required scopes (AUS-18).
         return None if request.method == "POST" else self.authorize(request, None)
 
-    def _refused(self, refusal: "Refused", auth: "BearerAuth", resource: Optional[str], request: HTTPRequest) -> Rejection:
+    def _refused(self, refusal: "Refused", auth: "BearerAuth", resource: Optional[str]) -> Rejection:
         if refusal.status >= 500:
             busy = refusal.status == 503
             return Rejection(refusal.status, refusal.description, SERVER_BUSY if busy else INTERNAL_ERROR,
                              headers=[("Retry-After", "1")] if busy else [], close=True)
-        challenge = self._challenge(auth, resource, request, refusal.error, refusal.description if refusal.error else None,
-                                    auth.scopes)
+        challenge = self._challenge(auth, resource, refusal.error, refusal.description if refusal.error else None, auth.scopes)
         return Rejection(refusal.status, refusal.description, INVALID_REQUEST, headers=[challenge], close=True)
 
     # --- authorization --------------------------------------------------------------------------------------
@@ -119,7 +118,7 @@ class Authorization:
             return Rejection(403, text, id=id)
         self._log.log(_log, logging.INFO, "a request of %.200r was refused: it requires the scopes %s, and has %.1000s",
                       principal.subject, " ".join(needed), " ".join(sorted(principal.scopes)) or "none")
-        challenge = self._challenge(auth, self._resource(request), request, "insufficient_scope", text,
+        challenge = self._challenge(auth, self._resource(request), "insufficient_scope", text,
                                     [*needed, *self._granted(principal, request)])
         return Rejection(403, text, id=id, headers=[challenge], close=message is None)
 
@@ -136,13 +135,13 @@ class Authorization:
     def _scopes(self) -> List[str]:
         return [*(() if self._auth is None else self._auth.scopes), *self._catalog.registry.scopes()]
 
-    def _challenge(self, auth: "Optional[BearerAuth]", resource: Optional[str], request: HTTPRequest, error: str,
-                   description: Optional[str], scopes: Iterable[str]) -> Tuple[str, str]:
+    def _challenge(self, auth: "Optional[BearerAuth]", resource: Optional[str], error: str, description: Optional[str],
+                   scopes: Iterable[str]) -> Tuple[str, str]:
         """Return the header with the challenge (RFC 6750, section 3)."""
         return "WWW-Authenticate", write_challenge("Bearer", {
             "realm": None if auth is None else auth.realm, "error": error or None, "error_description": description,
             "scope": " ".join(dict.fromkeys(scopes)) or None,
-            "resource_metadata": self._metadata_url(resource, request) if resource is not None and self.publishes else None})
+            "resource_metadata": self._metadata_url(resource) if resource is not None and self.publishes else None})
 
     # --- metadata -------------------------------------------------------------------------------------------
 
@@ -160,7 +159,7 @@ class Authorization:
         name, port = host
         return f"http://{name}" + (f":{port}" if port not in (None, 80) else "") + request.mount + self._path
 
-    def _metadata_url(self, resource: str, request: HTTPRequest) -> str:
+    def _metadata_url(self, resource: str) -> str:
         """Return the public URL of the metadata, at a path that this server really serves."""
         base, path = base_of(resource), urlsplit(resource).path.rstrip("/")
         if path == self._path or not path.endswith(self._path):

@@ -14,10 +14,14 @@ from pathlib import Path
 import pytest
 
 import mcplite
+from mcplite.errors import INTERNAL_ERROR, SERVER_BUSY
+from mcplite.protocol import jsonrpc
 from mcplite.protocol.http.challenges import parse_challenges
 from mcplite.protocol.http.headers import Headers
 from mcplite.server.http import make_endpoint
+from mcplite.server.http.authorization import Authorization
 from mcplite.server.http.messages import HTTPRequest
+from mcplite.server.http.origins import OriginPolicy
 from mcplite.server.transports.wsgi import mount
 from tests.support import stateless
 from tests.support.children import wait_until
@@ -342,8 +346,97 @@ def test_a_failing_verifier_admits_no_request(host, error, status, caplog):
     served = host(make(mcplite.BearerAuth(verify), done))
     reply = served.ask("POST", message=READ, headers={**modern(READ), **bearer(ADA)})
     assert reply.status == status and reply.challenge is None and str(error) not in reply.body.decode()
-    assert ("retry-after" in reply.headers) == (status == 503)
+    assert reply.headers.get("retry-after") == ("1" if status == 503 else None)
+    assert reply.json["error"]["code"] == (SERVER_BUSY if status == 503 else INTERNAL_ERROR)
+    assert reply.json["error"]["message"]
     assert done == [] and "could not be verified" in caplog.text
+
+
+# --- refusals -----------------------------------------------------------------------------------------------------
+
+
+def authorization(auth, path="/mcp", **options):
+    return Authorization(make(auth, **options).runtime, OriginPolicy(), path)
+
+
+def asking(token=None, method="POST", principal=None, **more):
+    return HTTPRequest(method, "/mcp", Headers({"Host": "localhost:9", **bearer(token), **more}.items()), port=9,
+                       principal=principal)
+
+
+def test_the_refusal_of_a_request_without_a_token():
+    request = asking(principal=mcplite.Principal("of the host"))
+    refused = authorization(tokens(realm="shop")).authenticate(request)
+    assert (refused.status, refused.code, refused.close) == (401, -32600, True)
+    assert "Authorization: Bearer" in refused.message
+    assert refused.headers == [("WWW-Authenticate", 'Bearer realm="shop"')]
+    assert request.principal is None
+
+
+def test_the_refusal_of_an_unknown_token():
+    refused = authorization(tokens(scopes=["base"])).authenticate(asking("stranger"))
+    assert (refused.status, refused.code, refused.close) == (401, -32600, True)
+    (name, challenge), = refused.headers
+    parameters = parse_challenges(challenge)[0].parameters
+    assert name == "WWW-Authenticate" and parameters == {
+        "error": "invalid_token", "error_description": refused.message, "scope": "base"}
+
+
+@pytest.mark.parametrize("error, status, code, headers", [
+    (ConnectionError("down"), 503, SERVER_BUSY, [("Retry-After", "1")]), (ValueError("odd"), 500, INTERNAL_ERROR, []),
+])
+def test_the_refusal_of_a_token_that_cannot_be_verified(error, status, code, headers):
+    def verify(token):
+        raise error
+
+    refused = authorization(mcplite.BearerAuth(verify)).authenticate(asking(ADA))
+    assert (refused.status, refused.code, refused.headers, refused.close) == (status, code, headers, True)
+    assert refused.message and str(error) not in refused.message
+
+
+def test_the_refusal_of_a_request_without_a_scope(caplog):
+    caplog.set_level(logging.INFO)
+    guard = authorization(tokens(realm="shop", ada=["write"]))
+    request = asking(ADA)
+    assert guard.authenticate(request) is None and request.principal.subject == "ada"
+    message = jsonrpc.parse(json.dumps({**call("write"), "id": 9}).encode())
+    refused = guard.authorize(request, message)
+    assert (refused.status, refused.id, refused.close) == (403, 9, False)
+    assert refused.message == "this requires the scopes: write files"
+    assert parse_challenges(refused.headers[0][1])[0].parameters == {
+        "realm": "shop", "error": "insufficient_scope", "error_description": refused.message, "scope": "write files"}
+    assert "'ada' was refused: it requires the scopes write files, and has write" in caplog.text
+    bob = asking(BOB)
+    assert guard.authenticate(bob) is None and guard.authorize(bob, message).status == 403
+    assert "'bob' was refused: it requires the scopes write files, and has none" in caplog.text
+
+
+def test_the_refusal_of_a_request_that_no_host_has_authenticated(caplog):
+    guard = authorization(None)
+    message = jsonrpc.parse(json.dumps({**call("write"), "id": 9}).encode())
+    for _ in range(3):
+        refused = guard.authorize(asking(), message)
+    assert (refused.status, refused.id, refused.headers) == (403, 9, [])
+    assert refused.message == "this requires the scopes: write files"
+    assert guard.authorize(asking(), jsonrpc.parse(json.dumps(call("read")).encode())) is None
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 1 and "scopes write files was refused" in said[0] and "auth=" in said[0], "it is said once a second"
+
+
+def test_requests_without_a_body_need_the_scopes_of_all_requests():
+    guard = authorization(tokens(scopes=["base"], ada=["base"]))
+    assert guard.authenticate(asking(ADA, "GET")) is None
+    refused = guard.authenticate(asking(BOB, "GET"))
+    assert (refused.status, refused.id, refused.close) == (403, None, True)
+    # A POST is authorized with its message.
+    assert guard.authenticate(asking(BOB)) is None
+
+
+def test_the_paths_of_the_metadata():
+    assert set(authorization(described()).routes()) == {WELL_KNOWN, WELL_KNOWN + "/mcp"}
+    assert set(authorization(described(resource="https://mcp.example/public/")).routes()) == {
+        WELL_KNOWN, WELL_KNOWN + "/mcp", WELL_KNOWN + "/public"}
+    assert authorization(tokens()).routes() == authorization(None).routes() == {}
 
 
 # --- whose things they are ----------------------------------------------------------------------------------------
@@ -795,6 +888,7 @@ def test_elsewhere_the_resource_must_be_given(hosts):
     ("https://mcp.example", "", "", "https://mcp.example" + WELL_KNOWN),
     ("https://mcp.example/mcp/", "", "/mcp", "https://mcp.example" + WELL_KNOWN + "/mcp"),
     ("https://mcp.example/public", "", "/mcp", "https://mcp.example" + WELL_KNOWN + "/public"),
+    ("https://mcp.example/public/", "", "/mcp", "https://mcp.example" + WELL_KNOWN + "/public"),
     (None, "/api", "/mcp", "http://localhost/api" + WELL_KNOWN + "/mcp"),
 ])
 def test_a_challenge_names_a_url_that_is_served(resource, mounted, path, url):
