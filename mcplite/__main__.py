@@ -9,7 +9,7 @@ from typing import List, Optional
 
 from .cli import parser
 from .cli.arguments import UsageError
-from .cli.printing import clean
+from .cli.printing import clean, is_unread
 from .errors import MCPError, RequestTimeout, TransportError
 from .version import __version__
 
@@ -31,7 +31,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
+    except OSError as error:
+        if not is_unread(error):
+            raise
         # The reader of our output has closed it. The buffer is flushed at exit and needs a place to go.
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

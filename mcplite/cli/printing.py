@@ -12,6 +12,7 @@ import threading
 import unicodedata
 from typing import Any, Iterable, Iterator, List, Optional, Sequence, TextIO, Tuple
 
+from ..rpc.pipes import PIPE_CLOSED
 from ..types import (
     AudioContent,
     BlobResourceContents,
@@ -24,7 +25,8 @@ from ..types import (
     TextResourceContents,
 )
 
-__all__ = ["ProgressBar", "as_json", "clean", "first_binary", "clean_line", "print_content", "print_result", "table"]
+__all__ = ["ProgressBar", "as_json", "clean", "first_binary", "clean_line", "is_unread", "print_content", "print_result",
+           "table"]
 
 #: Control characters, lone surrogates, line separators, and invisible characters such as those for the direction.
 _STEERING = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -174,3 +176,8 @@ class ProgressBar:
                 self._hidden -= 1
                 if self._last is not None:
                     self(self._last)
+
+
+def is_unread(error: OSError) -> bool:
+    """Return whether output failed because its reader has closed it."""
+    return error.errno == PIPE_CLOSED

@@ -46,12 +46,12 @@ class _Actions:
         self._by_object[thing] = action
 
     def _hold(self) -> None:
-        if self.held:
+        if self.held and sys.platform != "win32":
             self._thread.mask = signal.pthread_sigmask(signal.SIG_BLOCK, set().union(*self.held))
 
     def _deliver(self) -> None:
         mask, self._thread.mask = getattr(self._thread, "mask", None), None
-        if mask is not None:
+        if mask is not None and sys.platform != "win32":
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def _run(self) -> None:

@@ -24,7 +24,7 @@ import select
 import sys
 import threading
 import time
-from typing import List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError
 from ..protocol.framing import LineBuffer
@@ -32,13 +32,16 @@ from .deadline import Deadline
 from .forks import foreign_error, new_event, new_lock, new_rlock, on_fork, release
 from .interfaces import Channel
 
-__all__ = ["PipeChannel", "PipeReader", "cancel_read", "make_pipe", "set_nonblocking", "write_piece"]
+__all__ = ["PIPE_CLOSED", "PipeChannel", "PipeReader", "cancel_read", "has_input", "make_pipe", "set_nonblocking",
+           "write_piece"]
 
 _log = logging.getLogger(__name__)
 #: Bytes to read at once: a pipe holds 64 KiB, and a larger buffer only costs more to allocate.
 _CHUNK_BYTES = 65536
 #: Seconds after which a writer that waits for a full pipe checks whether the channel was closed.
 _SLICE_SECONDS = 0.2
+#: The number of the error of a write to a pipe or stream whose reader has closed it.
+PIPE_CLOSED = errno.EINVAL if os.name == "nt" else errno.EPIPE
 #: Faults of the system that pass, and how often in a row they are waited out.
 _PASSING = frozenset({errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.ENOBUFS})
 _MOST_PASSING = 20
@@ -90,7 +93,9 @@ class PipeChannel(Channel):
         self._write_lock = new_lock()
         #: The rest of a message whose write timed out; it goes out before the next message.
         self._unsent = b""
-        self._poll: "Optional[select.poll]" = None
+        #: A ``select.poll``, and the pipe that wakes it; None and -1 where a thread reads.
+        self._poll: Any = None
+        self._wake_read = self._wake_write = -1
         if self._reader is None:
             self._make_interruptible(read_fd, watch_fd)
         #: The error for every use in a forked process; None in the process that has the descriptors.
@@ -98,6 +103,8 @@ class PipeChannel(Channel):
         on_fork(self, lambda channel, owner: channel.let_go(owner))
 
     def _make_interruptible(self, read_fd: int, watch_fd: Optional[int]) -> None:
+        if sys.platform == "win32":
+            raise NotImplementedError
         try:
             self._wake_read, self._wake_write = ends = os.pipe()
         except OSError as error:
@@ -252,7 +259,7 @@ class PipeChannel(Channel):
         if remaining is not None and remaining <= 0:
             raise RequestTimeout(f"{self.name} does not read its input, and its pipe is full")
         pause = _SLICE_SECONDS if remaining is None else min(remaining, _SLICE_SECONDS)
-        if hasattr(select, "poll"):
+        if sys.platform != "win32" and hasattr(select, "poll"):
             poll = select.poll()
             poll.register(self._write_fd, select.POLLOUT)
             poll.poll(pause * 1000)
@@ -332,9 +339,7 @@ class PipeChannel(Channel):
 
     def _descriptors(self) -> List[int]:
         """Return all descriptors that are open, the write end first."""
-        found = [self._write_fd, self._read_fd, self._watch_fd]
-        if self._reader is None:
-            found += [self._wake_read, self._wake_write]
+        found = [self._write_fd, self._read_fd, self._watch_fd, self._wake_read, self._wake_write]
         return [fd for fd in found if fd is not None and fd >= 0]
 
 
@@ -425,6 +430,19 @@ def cancel_read(thread: threading.Thread) -> bool:
                 thread.join(_CANCEL_PAUSE_SECONDS)
             kernel.CloseHandle(handle)
     return not thread.is_alive()
+
+
+def has_input(fd: int) -> bool:
+    """Return whether a read from a pipe, on Windows, would return at once with bytes."""
+    if sys.platform == "win32":
+        import _winapi
+        import msvcrt
+
+        try:
+            return _winapi.PeekNamedPipe(msvcrt.get_osfhandle(fd))[0] != 0
+        except OSError:  # it was broken off by the other side, and nothing is left in it
+            return False
+    raise NotImplementedError
 
 
 def make_pipe() -> Tuple[int, int]:

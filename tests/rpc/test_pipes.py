@@ -11,18 +11,19 @@ import pytest
 
 import mcplite
 from mcplite.errors import ConnectionClosed, ProtocolError, RequestTimeout
-from mcplite.rpc.pipes import PipeChannel
+from mcplite.rpc.pipes import PipeChannel, make_pipe, set_nonblocking
+from tests.support.systems import posix_only
 
 
 class Pair:
     """A channel and the raw other end of its two pipes."""
 
     def __init__(self, **options):
-        self.read_fd, theirs_out = os.pipe()
-        theirs_in, self.write_fd = os.pipe()
+        self.read_fd, theirs_out = make_pipe()
+        theirs_in, self.write_fd = make_pipe()
         ours_in, ours_out = self.read_fd, self.write_fd
         if options.pop("nonblocking", False):
-            os.set_blocking(ours_out, False)
+            set_nonblocking(ours_out)
         self.channel = PipeChannel(ours_in, ours_out, name="them", line_limit=options.pop("line_limit", 1 << 20), **options)
         self.theirs_out, self.theirs_in = theirs_out, theirs_in
 
@@ -132,6 +133,7 @@ def test_the_end_of_the_stream_comes_after_its_messages(make):
             pair.channel.read(20)
 
 
+@posix_only
 def test_the_end_of_a_watched_process_comes_after_its_messages(make):
     watch_read, watch_write = os.pipe()
     pair = make(watch_fd=watch_read)
@@ -210,6 +212,7 @@ def test_a_closed_channel_raises_on_use(make):
         pair.channel.write(b"x")
 
 
+@posix_only
 def test_a_failed_read_ends_the_channel(make):
     pair = make()
     pair.say(b"x\n")
@@ -297,6 +300,7 @@ print(got == lines, state["strikes"] > 10)
 """
 
 
+@posix_only
 def test_signal_handlers_that_raise_lose_nothing():
     """A caller in the main thread reads its own answer, and Ctrl-C may strike anywhere in it."""
     root = Path(mcplite.__file__).parents[1]

@@ -58,6 +58,18 @@ def long_arguments():
     return True
 
 
+@_fault("the host of a console that has no window keeps the standard streams of its process open")
+def console_keeps_streams():
+    process = subprocess.Popen([sys.executable, "-I", "-S", "-c", "import os, time; os.close(1); time.sleep(3)"],
+                               stdout=subprocess.PIPE, creationflags=0x08000000)  # CREATE_NO_WINDOW
+    process.stdout.read()
+    ended = process.poll() is not None
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    return ended
+
+
 def wine_fault(name):
     """Return the mark of tests that a fault of Wine keeps from running."""
     program, text = FAULTS[name]

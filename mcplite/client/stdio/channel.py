@@ -5,7 +5,6 @@ It frames messages over the pipes; :mod:`.child` owns the process, so that its e
 
 import _thread
 import atexit
-import errno
 import functools
 import os
 import sys
@@ -17,7 +16,7 @@ from typing import Callable, List, Mapping, Optional, Sequence, Union
 from ...errors import ConnectionClosed, TransportError
 from ...protocol.show import printable
 from ...rpc.forks import new_event, new_lock
-from ...rpc.pipes import PipeChannel, set_nonblocking
+from ...rpc.pipes import PIPE_CLOSED, PipeChannel, set_nonblocking
 from .child import Child, describe_exit
 from .stderr import StderrTarget
 
@@ -31,8 +30,6 @@ _WRITE_SECONDS = 0.5
 _EXIT_GRACE, _EXIT_SIGNAL_SECONDS = 1.0, 0.5
 #: How much of stderr an error shows; ``stderr_tail`` has more.
 _SHOWN = 8192
-#: What a write gives once the other side has closed the pipe, on POSIX and on Windows.
-_CLOSED = (errno.EPIPE, errno.EINVAL)
 
 
 class ChildChannel(PipeChannel):
@@ -125,7 +122,7 @@ class ChildChannel(PipeChannel):
             waiting = self._count_unread()
             self.unread = None if waiting is None else waiting + len(self._unsent)
         if self._child.wait_briefly() is None:
-            closed = error.errno in _CLOSED
+            closed = error.errno == PIPE_CLOSED
             return ConnectionClosed(f"{self.name} closed its stdin, so that no more requests can be sent, but still runs"
                                     if closed else str(super()._broken(error)),
                                     stderr_tail=printable(self._child.stderr_tail[-_SHOWN:]))

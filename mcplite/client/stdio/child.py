@@ -15,7 +15,7 @@ from typing import Mapping, Optional, Sequence, Union
 
 from ...errors import TransportError
 from ...rpc.forks import new_event
-from ...rpc.pipes import make_pipe
+from ...rpc.pipes import PIPE_CLOSED, make_pipe
 from ...rpc.threads import start_thread
 from ...rpc.tracing import FaultLog
 from . import windows
@@ -113,7 +113,7 @@ class Child:
         """Return a descriptor that becomes readable when the process ends; the caller closes it."""
         if hasattr(os, "pidfd_open"):
             try:
-                exit_fd = os.pidfd_open(self.pid)
+                exit_fd: int = os.pidfd_open(self.pid)
             except OSError as error:
                 _log.debug("no pidfd for %s: %s", self.name, error)  # an old kernel, or a sandbox forbids it
             else:
@@ -142,9 +142,13 @@ class Child:
                     break
             except Exception:
                 faults.survive("watching %s failed", self.name)
-        with contextlib.suppress(BrokenPipeError):  # no channel waits for it any more
+        try:
             os.write(write_end, b"\0")  # closing is not enough: a process that was forked meanwhile has the pipe open, too
-        os.close(write_end)
+        except OSError as error:
+            if error.errno != PIPE_CLOSED:  # else no channel waits for it any more
+                raise
+        finally:
+            os.close(write_end)
 
     @property
     def stderr_tail(self) -> str:
@@ -158,7 +162,7 @@ class Child:
         The process is not reaped here: while it is a zombie, its id, and so the id of its group, cannot be
         given to another process.
         """
-        if self._process.returncode is None and hasattr(os, "waitid"):
+        if sys.platform != "win32" and self._process.returncode is None and hasattr(os, "waitid"):
             try:
                 ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
             except ChildProcessError:
@@ -168,7 +172,8 @@ class Child:
                 return None
             if ended is None:
                 return None
-            return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+            status: int = ended.si_status
+            return status if ended.si_code == os.CLD_EXITED else -status
         return self._process.poll()
 
     def wait_briefly(self) -> Optional[int]:
@@ -219,7 +224,7 @@ class Child:
     def _wait_exit(self, seconds: float) -> bool:
         """Wait for the exit, and discard stdout meanwhile; return whether the process has exited."""
         deadline = time.monotonic() + seconds
-        if hasattr(select, "poll"):
+        if sys.platform != "win32" and hasattr(select, "poll"):
             try:
                 return self._wait_polling(deadline)
             except (OSError, MemoryError) as error:
@@ -227,6 +232,8 @@ class Child:
         return self._wait_blocking(deadline)
 
     def _wait_polling(self, deadline: float) -> bool:
+        if sys.platform == "win32":
+            raise NotImplementedError
         poll = select.poll()
         poll.register(self.exit_fd, select.POLLIN)
         poll.register(self.stdout, select.POLLIN)

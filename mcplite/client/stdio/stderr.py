@@ -8,6 +8,7 @@ import io
 import logging
 import os
 import select
+import sys
 import threading
 from typing import IO, Any, Callable, Optional, Union, cast
 
@@ -15,7 +16,7 @@ from ...errors import TransportError
 from ...protocol.show import printable
 from ...rpc.deadline import Deadline
 from ...rpc.forks import new_event, new_lock, release
-from ...rpc.pipes import cancel_read
+from ...rpc.pipes import cancel_read, has_input
 from ...rpc.threads import start_thread, wait_for_end
 from ...rpc.tracing import FaultLog
 
@@ -115,6 +116,7 @@ class StderrPump:
         self._failed = False
         #: Set when no more lines are passed on, since the channel is closed.
         self._dropping = False
+        self._stopping = False
         self._chunks_left = _MOST_CHUNKS_AFTER_STOP
         self._line = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -150,6 +152,7 @@ class StderrPump:
         """Make the thread read what has arrived, and end; wait for it up to *timeout* seconds."""
         with self._lock:
             fd, self._stop_write = self._stop_write, -1
+            self._stopping = True
         if fd >= 0:
             os.close(fd)
         thread = self._thread
@@ -199,7 +202,12 @@ class StderrPump:
         """Read one chunk and pass its lines on; return False at the end."""
         if not self._ready():
             return False
-        chunk = os.read(self._fd, _CHUNK)
+        try:
+            chunk = os.read(self._fd, _CHUNK)
+        except OSError:
+            if sys.platform == "win32" and self._stopping:
+                return True  # the read was cancelled
+            raise
         if not chunk:
             return False
         self._keep(chunk)
@@ -213,16 +221,20 @@ class StderrPump:
 
     def _ready(self) -> bool:
         """Wait until stderr can be read; return False when the pump was stopped and has read the rest."""
-        if self._stop_read < 0:
+        if sys.platform == "win32":
+            stopped = self._stopping
+            ready = not stopped or has_input(self._fd)
+        elif self._stop_read < 0:
             return True
-        poll = select.poll()
-        poll.register(self._fd, select.POLLIN)
-        poll.register(self._stop_read, select.POLLIN)
-        ready = [fd for fd, _ in poll.poll()]
-        if self._stop_read in ready:
-            # Bounded: a grandchild may never stop writing.
-            self._chunks_left -= 1
-        return self._fd in ready and self._chunks_left > 0
+        else:
+            poll = select.poll()
+            poll.register(self._fd, select.POLLIN)
+            poll.register(self._stop_read, select.POLLIN)
+            events = [fd for fd, _ in poll.poll()]
+            stopped, ready = self._stop_read in events, self._fd in events
+        # Bounded: a grandchild may never stop writing.
+        self._chunks_left -= stopped
+        return ready and self._chunks_left > 0
 
     def _keep(self, chunk: bytes) -> None:
         with self._lock:

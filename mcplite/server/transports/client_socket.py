@@ -6,6 +6,7 @@
 import logging
 import select
 import socket
+import sys
 import threading
 from typing import Callable, Optional
 
@@ -127,9 +128,7 @@ class ClientSocket:
         if self.buffer:
             return False  # a pipelined request is pending; an end behind it cannot be seen
         try:
-            if not _readable(self.sock):
-                return False
-            return not self.sock.recv(1, socket.MSG_PEEK)
+            return at_end(self.sock)
         except (OSError, ValueError):  # reset by the client, or closed on this side
             return True
 
@@ -147,8 +146,16 @@ class ClientSocket:
             close_socket(self.sock)
 
 
+def at_end(sock: socket.socket) -> bool:
+    """Return whether the other side has closed a connection and all of its bytes are read; never blocks.
+
+    :raises OSError: the connection broke, or was closed here.
+    """
+    return _readable(sock) and not sock.recv(1, socket.MSG_PEEK)
+
+
 def _readable(sock: socket.socket) -> bool:
-    if hasattr(select, "poll"):
+    if sys.platform != "win32" and hasattr(select, "poll"):
         poll = select.poll()  # select() does not support descriptors above 1023
         poll.register(sock, select.POLLIN)
         return bool(poll.poll(0))

@@ -5,8 +5,6 @@ host needs many: ``gunicorn -k gthread --threads 32``, ``waitress-serve --thread
 """
 
 import atexit
-import select
-import socket
 from http import HTTPStatus
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
@@ -19,6 +17,7 @@ from ..http.endpoint import Endpoint
 from ..http.messages import HTTPRequest, UnreadableBody, never_disconnected
 from ..runtime.runtime import Runtime
 from ..shares import sender_at
+from .client_socket import at_end
 
 __all__ = ["WSGIApp", "mount"]
 
@@ -215,9 +214,7 @@ def _disconnected(environ: Environ) -> Callable[[], bool]:
 
 def _closed(sock: Any) -> bool:
     try:
-        poll = select.poll()
-        poll.register(sock, select.POLLIN)
-        return bool(poll.poll(0)) and not sock.recv(1, socket.MSG_PEEK)
+        return at_end(sock)
     except (OSError, ValueError):
         return True
 
