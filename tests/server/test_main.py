@@ -3,7 +3,6 @@
 import io
 import logging
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 
 import mcplite
 from mcplite.server import __main__ as command_line
+from tests.support.interrupts import OPTIONS, STOPS, ask_to_stop
 from tests.support.rawhttp import Wire, begin, call, initialize, post, request
 
 ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
@@ -119,17 +119,16 @@ def test_the_server_stops_at_the_end_of_stdin(folder):
     assert (ran.returncode, ran.stdout) == (0, b"")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="these signals can be sent to one process on POSIX only")
-@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("which", STOPS)
 def test_the_server_stops_on_a_signal(folder, which):
     (folder / "weather_app.py").write_text(SERVER + "sys.stderr.write('loaded\\n')\n")
     child = subprocess.Popen([sys.executable, "-m", "mcplite.server", "weather_app.py"], stdin=subprocess.PIPE,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT, cwd=str(folder))
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT, cwd=str(folder), **OPTIONS)
     try:
         child.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
         child.stdin.flush()
         assert b'"id":1' in child.stdout.readline()  # it serves, so the signal is its own by now
-        child.send_signal(which)
+        ask_to_stop(child, which)
         child.wait(30)
     finally:
         child.kill()
@@ -163,17 +162,18 @@ class Served:
 
     def __init__(self, folder, *arguments):
         self.child = subprocess.Popen([sys.executable, "-m", "mcplite.server", *arguments], stdin=subprocess.DEVNULL,
-                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT, cwd=str(folder))
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT, cwd=str(folder),
+                                      **OPTIONS)
         self.line = ""
         while " is served at " not in self.line:
-            self.line = self.child.stderr.readline().decode()
+            self.line = self.child.stderr.readline().decode().replace("\r\n", "\n")
             assert self.line, "it ended without a word"
         self.url = self.line.split(" is served at ")[1].split(" ")[0]
         self.port = int(self.url.rpartition(":")[2].partition("/")[0])
 
-    def stop(self, number=signal.SIGTERM):
+    def stop(self, how=STOPS[0]):
         """Stop it; return the status and what else it wrote to stderr."""
-        self.child.send_signal(number)
+        ask_to_stop(self.child, how)
         status = self.child.wait(30)
         out, err = self.child.communicate()
         return status, err.decode()
@@ -202,10 +202,9 @@ def first_reply(port, path="/mcp", **headers):
         return wire.send(post(initialize(), **headers).replace(b"POST /mcp", b"POST " + path.encode())).reply()
 
 
-@pytest.mark.skipif(os.name != "posix", reason="these signals can be sent to one process on POSIX only")
-@pytest.mark.parametrize("address, number", [("0", signal.SIGTERM), ("127.0.0.1:0", signal.SIGINT), (":0", signal.SIGTERM),
-                                             ("localhost:0", signal.SIGTERM)])
-def test_serving_over_http(served, address, number):
+@pytest.mark.parametrize("how", STOPS)
+@pytest.mark.parametrize("address", ["0", "127.0.0.1:0", ":0", "localhost:0"])
+def test_serving_over_http(served, address, how):
     server = served("weather_app.py", "--http", address)
     name = "localhost" if "localhost" in address else "127.0.0.1"
     assert server.line == f"weather is served at http://{name}:{server.port}/mcp (Ctrl-C stops it)\n"
@@ -213,7 +212,7 @@ def test_serving_over_http(served, address, number):
         session = begin(wire)
         assert wire.post(call("add", a=2, b=3), session).json["result"]["structuredContent"] == {"result": 5}
         assert wire.post(initialize(), Origin="https://app.example").status == 403
-    status, err = server.stop(number)
+    status, err = server.stop(how)
     assert status == 0 and err == ""
 
 

@@ -70,6 +70,14 @@ def console_keeps_streams():
     return ended
 
 
+@_fault("a console sends no CTRL_BREAK_EVENT")
+def no_break_event():
+    body = "import os, signal\nsignal.signal(signal.SIGBREAK, signal.SIG_IGN)\nos.kill(0, signal.CTRL_BREAK_EVENT)"
+    process = subprocess.run([sys.executable, "-I", "-S", "-c", body], stderr=subprocess.DEVNULL,
+                             creationflags=0x08000000)  # CREATE_NO_WINDOW: a console of its own
+    return process.returncode != 0
+
+
 def wine_fault(name):
     """Return the mark of tests that a fault of Wine keeps from running."""
     program, text = FAULTS[name]

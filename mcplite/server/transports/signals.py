@@ -7,6 +7,7 @@ import contextlib
 import os
 import queue
 import signal
+import sys
 import threading
 from typing import Any, Callable, Dict, Iterator
 
@@ -14,6 +15,11 @@ from ...rpc.deadline import WAKE_SECONDS
 from ...rpc.forks import on_fork, signals_held
 
 __all__ = ["StopRequest", "stop_signals"]
+
+#: What asks a process to stop.
+_STOPPING = [signal.SIGINT, signal.SIGTERM]
+if sys.platform == "win32":
+    _STOPPING.append(signal.SIGBREAK)
 
 
 class StopRequest:
@@ -43,7 +49,8 @@ class StopRequest:
 def stop_signals(stop: Callable[[], object]) -> Iterator[None]:
     """Call *stop* on the first SIGINT or SIGTERM within the block; the second has its former effect.
 
-    In a process that a handler forks, both have their former effect.
+    On Windows SIGBREAK is a third one: Ctrl-Break, a closed console, or ``CTRL_BREAK_EVENT`` from another process.
+    In a process that a handler forks, all have their former effect.
 
     :param stop: can run between any two steps of the main thread, so it must not take a lock.
     """
@@ -67,7 +74,7 @@ def stop_signals(stop: Callable[[], object]) -> Iterator[None]:
     def on_forked(handler: Any, forked_from: int) -> None:
         restore()
 
-    for which in (signal.SIGINT, signal.SIGTERM):
+    for which in _STOPPING:
         if signal.getsignal(which) is not None:  # None: not set from Python, so that it could not be restored
             before[which] = signal.signal(which, first)
     on_fork(first, on_forked)

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from mcplite.server.transports.signals import StopRequest, stop_signals
+from tests.support.interrupts import INTERRUPT, OPTIONS, STOPS, ask_to_stop
 
 ROOT = Path(__file__).parents[3]
-BOTH = (signal.SIGINT, signal.SIGTERM)
+BOTH = (signal.SIGINT, getattr(signal, "SIGBREAK", signal.SIGTERM))
 
 
 @pytest.fixture
@@ -119,21 +120,20 @@ def test_another_thread_can_end_the_wait():
     assert stop._requests.empty()
 
 
-@pytest.mark.skipif(os.name != "posix", reason="these signals can be sent to one process on POSIX only")
-@pytest.mark.parametrize("which", BOTH)
+@pytest.mark.parametrize("which", STOPS)
 def test_two_signals_end_a_process_at_once(which):
     child = subprocess.Popen(
         [sys.executable, "-c", "import time\nfrom mcplite.server.transports.signals import stop_signals\n"
          "with stop_signals(lambda: print('stopping', flush=True)):\n"
          "    print('ready', flush=True)\n    while True:\n        time.sleep(60)\n"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}, **OPTIONS)
     try:
-        assert child.stdout.readline() == b"ready\n"
-        child.send_signal(which)
-        assert child.stdout.readline() == b"stopping\n"
-        child.send_signal(which)
+        assert child.stdout.readline().rstrip() == b"ready"
+        ask_to_stop(child, which)
+        assert child.stdout.readline().rstrip() == b"stopping"
+        ask_to_stop(child, which)
         assert child.wait(30) != 0
     finally:
         child.kill()
         out, err = child.communicate()
-    assert out == b"" and (b"KeyboardInterrupt" in err) is (which == signal.SIGINT)
+    assert out == b"" and (b"KeyboardInterrupt" in err) is (which == INTERRUPT)
