@@ -17,7 +17,7 @@ import psutil
 from .jobs import JOBS
 from .place import MARK, ROOT, Job, Place, Step
 from .proxy import CuttingProxy
-from .samples import ALLOCATOR, Samples, Watched, give_back, in_use
+from .samples import Samples, Watched, give_back, in_use
 
 __all__ = ["Run"]
 
@@ -67,12 +67,10 @@ class Run:
         # A program that drives may have children of its own, such as the resource tracker of multiprocessing.
         self._children_before = set(psutil.Process().children())
         log = self._folder / "server.log"
-        # The server is measured as it is; its own memory is flat.
-        environment = {name: value for name, value in os.environ.items() if name not in ALLOCATOR}
         with open(log, "wb") as stderr:
             self._server = subprocess.Popen(
                 [sys.executable, "-m", "benchmarks.soak.server", "http", str(self._kept)], cwd=str(ROOT),
-                env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, encoding="utf-8")
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, encoding="utf-8")
         assert self._server.stdout is not None
         url = self._server.stdout.readline().strip()
         if not url:
