@@ -6,7 +6,7 @@ import socket
 import pytest
 from hypothesis import example, given, strategies as st
 
-from mcplite.client.oauth.web import AddressGuard, is_public
+from mcplite.client.oauth.web import AddressGuard, is_address, is_public
 
 PUBLIC, OTHER, PUBLIC6 = "93.184.216.34", "1.1.1.1", "2606:4700:4700::1111"
 addresses = st.integers(0, (1 << 32) - 1).map(ipaddress.IPv4Address)
@@ -237,3 +237,59 @@ def test_an_unknown_name_is_an_error(names, monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     with pytest.raises(OSError, match="not known"):
         AddressGuard("https://mcp.example/mcp")("as.example", 443)
+
+
+def test_hosts_of_urls_that_the_caller_gave_may_be_anywhere(names):
+    names.update({"server.example": [PUBLIC], "other.internal": ["10.0.0.8"]})
+    guard = AddressGuard("https://server.example/mcp", given=["https://login.internal:8443/x", "https://[fd00::1]/"])
+    assert guard("login.internal", 443) == ["login.internal"] and guard("[FD00::1]", 443) == ["FD00::1"]
+    assert names.asked == [], "they are used as they are"
+    with pytest.raises(OSError, match="other.internal is at an address of a private network"):
+        guard("other.internal", 443)
+
+
+def test_a_server_that_only_a_proxy_knows_is_not_taken_for_a_private_one(names, monkeypatch):
+    names["login.internal"] = ["10.0.0.8"]
+    lookup = socket.getaddrinfo
+
+    def unknown(host, port, *arguments, **options):
+        if host == "server.example":
+            raise socket.gaierror(socket.EAI_NONAME, "unknown")
+        return lookup(host, port, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(OSError, match="private network"):
+        AddressGuard("https://server.example/mcp")("login.internal", 443)
+
+
+def test_names_are_looked_up_for_the_port_and_for_tcp(monkeypatch):
+    asked = []
+
+    def lookup(host, port, family=0, type=0, *more):
+        asked.append((host, port, type))
+        return [(socket.AF_INET, type, 6, "", (PUBLIC, port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", lookup)
+    AddressGuard("https://server.example/mcp")("login.example", 8443)
+    assert asked == [("server.example", 8443, socket.SOCK_STREAM), ("login.example", 8443, socket.SOCK_STREAM)]
+
+
+@pytest.mark.parametrize("host, expected", [
+    ("127.0.0.1", True), ("[::1]", True), ("::1", True), ("[fe80::1%eth0]", True), ("fe80::1%25", True), ("example.com", False),
+    ("x127.0.0.1", False), ("127.0.0.1x", False), ("127.0.0.1 ", False), ("", False), ("127.1", False),
+])
+def test_hosts_that_are_addresses(host, expected):
+    assert is_address(host) is expected
+
+
+def test_a_zone_does_not_change_what_an_address_is(names):
+    assert is_public(PUBLIC6 + "%eth0") and not is_public("fe80::1%eth0")
+    names.update({"server.internal": ["10.0.0.1"], "here.example": ["::1%lo"], "there.example": ["fe80::2%eth0"]})
+    assert AddressGuard("https://server.internal/mcp")("there.example", 443) == ["fe80::2%eth0"]
+    with pytest.raises(OSError, match="private network"):
+        AddressGuard("https://server.internal/mcp")("here.example", 443)
+
+
+@pytest.mark.parametrize("text", ["::", "::1", "::2", "::10.0.0.1"])
+def test_the_lowest_addresses_are_not_public(text):
+    assert not is_public(text)

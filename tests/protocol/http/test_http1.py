@@ -156,6 +156,7 @@ def test_the_fields_of_a_parsed_head():
 @pytest.mark.parametrize("target, path, query", [
     ("/", "/", ""), ("/mcp", "/mcp", ""), ("/a//b?", "/a//b", ""), ("*", "*", ""), ("//evil/mcp", "//evil/mcp", ""),
     ("http://example.com/mcp?x=1", "/mcp", "x=1"), ("HTTPS://example.com", "/", ""), ("http://h?q", "/", "q"),
+    ("http://h/a://b/c", "/a://b/c", ""),
     ("/%6dcp", "/mcp", ""), ("/%", "/%", ""), ("/%zz%ff", "/%zz\ufffd", ""), ("/%2e%2e/mcp", "/../mcp", ""),
     ("/%00", "/\0", ""),
 ])
@@ -332,7 +333,7 @@ def test_http_1_0_has_no_chunks():
     ("1.1", None, True), ("1.1", "close", False), ("1.1", "Close", False), ("1.1", "keep-alive", True),
     ("1.1", "x, \tclose", False), ("1.1", "closer", True), ("1.1", "keep-alive, close", False), ("1.0", None, False),
     ("1.0", "keep-alive", True), ("1.0", "Keep-Alive", True), ("1.0", "close", False), ("1.0", "close, keep-alive", False),
-    ("1.0", "x", False),
+    ("1.0", "x", False), ("1.1", "close\xa0", True),
 ])
 def test_keep_alive(version, value, kept):
     line = "" if value is None else f"Connection: {value}\r\n"
