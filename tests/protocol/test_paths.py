@@ -290,13 +290,18 @@ def test_windows_names(relative, monkeypatch):
         safe_join("C:\\root", relative)
 
 
+def test_windows_roots_may_have_escapes_that_are_not_utf8(monkeypatch):
+    monkeypatch.setattr(paths, "os", Windows)
+    assert check_root_uri("file:///C:/caf%e9") == "file:///C:/caf%e9"
+
+
 def test_windows_does_not_tell_cases_apart(monkeypatch):
     monkeypatch.setattr(paths, "os", Windows)
     assert is_within("c:\\ROOT\\x", ["C:\\Root"]) and is_within("C:\\root", ["c:\\rooT\\"])
     assert not is_within("c:\\rooted", ["C:\\root"]) and not is_within("D:\\root", ["C:\\root"])
 
 
-@pytest.mark.parametrize("uri", ["file:///", "file:///a/b", "file:///a..b/c", "file:///C:/x", "file:///a/..."])
+@pytest.mark.parametrize("uri", ["file:///", "file:///a/b", "file:///a..b/c", "file:///C:/x", "file:///a/...", "file:///caf%e9"])
 def test_root_uris(uri):
     assert check_root_uri(uri) is uri
 

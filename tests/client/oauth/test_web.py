@@ -595,3 +595,28 @@ def test_no_cookie_is_kept():
             for _ in range(2):
                 web.get(f"{script.origin}/page", WHAT)
     assert "cookie" not in script.requests[1].headers
+
+
+# --- what it passes on -----------------------------------------------------------------------------------
+
+
+def test_an_error_description_repeats_no_secret():
+    # AUTH-19
+    def refuse(request, answer):
+        answer.json({"error": "invalid_grant", "error_description": "no code of-mine for a-secret at scope-x"})
+
+    fields = {"code": "of-mine", "client_secret": "a-secret", "scope": "scope-x", "refresh_token": None, "token": ""}
+    with Pages(token=refuse) as script, Web(script.url) as web:
+        answer = web.post_form(f"{script.origin}/token", WHAT, fields)
+    assert answer.document["error_description"] == "no code *** for *** at scope-x"
+    assert answer.explain() == "invalid_grant: no code *** for *** at scope-x"
+
+
+def test_where_the_server_was_met_and_what_the_caller_gave_count(resolver):
+    resolver("server.example", "10.0.0.1")
+    resolver("login.internal", "10.0.0.2")
+    for options, admitted in (({}, True), ({"address": PUBLIC}, False),
+                              ({"address": PUBLIC, "given": ["https://login.internal"]}, True)):
+        with Web("https://server.example/mcp", **options) as web, pytest.raises(mcplite.AuthError) as caught:
+            web.get("https://login.internal/x", WHAT)
+        assert ("private network" in str(caught.value)) is not admitted

@@ -426,6 +426,11 @@ def test_malformed_chunks(data):
     assert decode([data + b"5\r\nhello\r\n"]) == ("bad", 400)
 
 
+@pytest.mark.parametrize("data", [b"5\n", b"1\r\nxXX", b"0\r\nX", b"5;" + b"e" * 256])
+def test_malformed_chunks_are_refused_at_once(data):
+    assert decode([data[:-1]])[0] == "more" and decode([data]) == ("bad", 400)
+
+
 @pytest.mark.parametrize("data", [b"FFFFFFFF\r\n", b"3e9\r\n", b"3e8\r\n" + b"x" * 1000 + b"\r\n1\r\n"])
 def test_a_body_that_says_that_it_is_too_long_is_not_read(data):
     # SEC-09
