@@ -31,7 +31,12 @@ def main(arguments: Optional[List[str]] = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except OSError as error:
+    except (MCPError, ValueError, TypeError) as error:
+        if options.debug:
+            logging.getLogger(__name__).exception("failed")
+        print(clean(str(error)), file=sys.stderr)
+        return _status(error)
+    except OSError as error:  # behind the others: a RequestTimeout is a TimeoutError, and so an OSError
         if not is_unread(error):
             raise
         # The reader of our output has closed it. The buffer is flushed at exit and needs a place to go.
@@ -39,11 +44,6 @@ def main(arguments: Optional[List[str]] = None) -> int:
         os.dup2(null, sys.stdout.fileno())
         os.close(null)
         return 0
-    except (MCPError, ValueError, TypeError) as error:
-        if options.debug:
-            logging.getLogger(__name__).exception("failed")
-        print(clean(str(error)), file=sys.stderr)
-        return _status(error)
 
 
 def _status(error: Exception) -> int:

@@ -277,7 +277,7 @@ def test_questions_are_declined_without_a_terminal(run, target, monkeypatch):
 
 def test_debug_shows_messages_the_servers_stderr_and_tracebacks(target):
     ran = process("call", "--debug", target, "end")
-    err = ran.stderr.decode()
+    err = ran.stderr.decode().replace(os.linesep, "\n")
     assert ran.returncode == 4
     assert "tools/call" in err and "last words\n" in err and "Traceback" in err
 
