@@ -193,6 +193,10 @@ class TransportError(MCPError):
     #: Whether an idle connection was closed without a response, so that a request that may run twice can be sent again.
     stale = False
 
+    def of_second_attempt(self, first: "TransportError") -> "TransportError":
+        """Return the error of a request that was sent again: this one, whose text says what happened to the *first* attempt."""
+        return TransportError(f"{self}; this was the second attempt: before, {first}") if type(self) is TransportError else self
+
 
 class ConnectionClosed(TransportError):
     """The connection is over: the peer left, its process ended, or this side closed it.

@@ -70,6 +70,18 @@ class Exchange:
             if self._clock is not None:
                 self._clock.resume()
 
+    def failure(self, url: str, reason: str) -> str:
+        """Return what has happened to a request that has failed with an error of the system, for the caller.
+
+        :param url: of the request, as it may be shown.
+        :param reason: what the system said.
+        """
+        if self._sock is None:
+            return f"cannot reach {url}: {reason}"
+        kept = " that was kept open since an earlier request" if self.reused else ""
+        return (f"the connection to {url}{kept} broke before the request was answered ({reason}); the server may or may not"
+                " have done what was asked")
+
     def attach(self, sock: socket.socket) -> None:
         """Note the socket that the exchange uses from here on."""
         if self.records_address:

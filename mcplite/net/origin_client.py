@@ -173,7 +173,7 @@ class OriginClient:
             if exchange.interrupted:
                 raise Stopped from error
             _check_time(exchange, _LATE_SECONDS)
-            raise TransportError(f"cannot reach {shown(url)}: {_explain(error)}") from error
+            raise TransportError(exchange.failure(shown(url), _explain(error))) from error
         finally:
             thread.exchange = None
         if not self._owns_session and "Set-Cookie" in raw.headers:  # a session of our own keeps none (SEC-66)

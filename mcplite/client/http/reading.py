@@ -78,7 +78,8 @@ class HTTPReading(Reading):
             self._leave()
 
     def _post(self, pending: Pending, call: _ResponseState, data: bytes) -> None:
-        for attempt in (1, 2):
+        first: Optional[TransportError] = None
+        while True:
             exchange = self._create_exchange(pending, call)
             try:
                 reply = self._endpoint.post(exchange, data, pending.method == "initialize", pending.beside)
@@ -86,9 +87,14 @@ class HTTPReading(Reading):
             except TransportError as error:
                 # The server may have closed a keep-alive connection at this very moment.
                 error.stale = exchange.reused and not exchange.answered
+                if first is not None:
+                    raise error.of_second_attempt(first) from error
+                if error.stale and pending.method not in REPEATABLE:
+                    raise TransportError(f"{error}, so {pending.method!r} was not sent again") from error
                 # Without a session a repeated request needs another id (H26-22), which is not given here.
-                if attempt == 2 or pending.method not in REPEATABLE or not error.stale or pending.beside is not None:
+                if not error.stale or pending.beside is not None:
                     raise
+                first = error
         if reply.status == 200 and reply.kind == "text/event-stream":
             reply.check_plain()
             self._begin_stream(call, reply)

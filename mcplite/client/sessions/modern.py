@@ -148,6 +148,7 @@ class ModernSession(ClientSession):
         begun = self.peer.now() if marked else 0.0
         if marked:
             call = call._replace(headers=self._parameter_headers(call))
+        first: Optional[TransportError] = None
         try:
             return self._send_once(call)
         except HeaderMismatch as error:
@@ -157,8 +158,13 @@ class ModernSession(ClientSession):
         except TransportError as error:
             if not error.stale or call.method not in REPEATABLE:
                 raise
-            again = call  # H26-22
-        return self._send_once(again)
+            again, first = call, error  # H26-22
+        try:
+            return self._send_once(again)
+        except TransportError as error:
+            if first is None:
+                raise
+            raise error.of_second_attempt(first) from error
 
     def _parameter_headers(self, call: Call) -> Dict[str, str]:
         params = call.params or {}

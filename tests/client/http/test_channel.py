@@ -461,6 +461,28 @@ def test_an_idle_connection_that_was_closed(script):
     assert len(script.wait_for("ping")) == 2
 
 
+KEPT = "the connection to {} that was kept open since an earlier request broke before the request was answered"
+
+
+def test_the_error_of_a_kept_connection_that_was_closed_says_what_was_tried(script):
+    script.on_ping = script.on_tools_call = lambda request, answer: answer.cut()
+    with connect(script, listen=False) as client, pytest.raises(mcplite.TransportError) as twice:
+        client.ping()
+    with connect(script, listen=False) as client, pytest.raises(mcplite.TransportError) as once:
+        client.call_tool("t")
+    for raised in (twice, once):
+        assert KEPT.format(script.url) in str(raised.value) and "cannot reach" not in str(raised.value)
+    assert "second attempt" in str(twice.value) and len(script.wait_for("ping")) == 2
+    assert "so 'tools/call' was not sent again" in str(once.value) and len(script.wait_for("tools/call")) == 1
+
+
+def test_the_error_of_a_new_connection_that_was_closed_does_not_say_that_it_was_not_reached():
+    with WebScript() as script:
+        script.on_initialize = lambda request, answer: answer.cut()
+        with pytest.raises(mcplite.TransportError, match=f"the connection to {script.url} broke before the request"):
+            mcplite.connect(script.url, era="legacy").open()
+
+
 # --- sessions that are lost ----------------------------------------------------------------------------------------
 
 
