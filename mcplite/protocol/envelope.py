@@ -220,7 +220,7 @@ def revision_of(envelope: Envelope, offered: Sequence[Revision]) -> Revision:
     :param offered: what this server speaks, the revisions with a handshake included; the error lists them.
     :raises UnsupportedVersion: it is none of them, or one that begins with a handshake (STAT-16, ERA-23).
     """
-    for revision in offered:
+    for revision in reversed(offered):  # the newest is the one that most clients use
         if revision.name == envelope.version and revision.modern:
             return revision
     raise unsupported(envelope.version, offered)

@@ -54,6 +54,12 @@ class LineBuffer:
         """Whether there is a whole line."""
         return bool(self._absorb()[0])
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is there to take or to note before more bytes arrive."""
+        state = self._state
+        return len(state[2]) == state[3] and not state[0] and not state[1] and not self._ended
+
     def feed(self, chunk: bytes) -> None:
         """Add a chunk; an empty chunk is the end."""
         self._state[2].append(chunk)
@@ -103,6 +109,12 @@ class LineBuffer:
                     oversize += not discarding
                     chunks, seen, discarding = chunks[seen:], 0, True
                 state = self._state = (lines, oversize, chunks, seen, size, discarding)
+                continue
+            if self._started and len(chunks) == 1 and chunk.index(b"\n") == len(chunk) - 1 <= self.limit and not discarding \
+                    and b"\r" not in chunk:
+                # One whole line, as peers write that take turns; worth a tenth of what reading a message costs.
+                line = chunk[:-1]
+                state = self._state = (deque((*lines, line) if line.strip() else lines), oversize, [], 0, 0, False)
                 continue
             # All chunks up to the end at once, so that each line is copied once.
             stop = seen + 1

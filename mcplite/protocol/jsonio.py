@@ -14,8 +14,8 @@ from typing import Any, Callable, Dict, List, Tuple
 from ..errors import INVALID_REQUEST, PARSE_ERROR
 
 __all__ = [
-    "DEFAULT_LIMITS", "DuplicateKey", "JSONLimits", "TooLarge", "TooMany", "encode_json", "estimate_memory", "first_members",
-    "load", "memory_size",
+    "DEFAULT_LIMITS", "DuplicateKey", "JSONLimits", "TooLarge", "TooMany", "encode_json", "encode_string", "estimate_memory",
+    "first_members", "load", "memory_size",
 ]
 
 
@@ -135,9 +135,32 @@ def _bounded_int(digits: int) -> Any:
     return convert
 
 
+def _decoder(**options: Any) -> Callable[[str], Any]:
+    """Return what decodes a text as ``JSONDecoder.decode`` does, without its two searches for white space where there is none.
+
+    :param options: of :class:`json.JSONDecoder`.
+    """
+    scan: Callable[[str, int], Tuple[Any, int]] = json.JSONDecoder(
+        parse_constant=_refuse_constant, parse_float=_finite, **options).scan_once  # type: ignore[attr-defined]
+
+    def decode(text: str) -> Any:
+        try:
+            value, end = scan(text, 0 if text[:1] == "{" else len(text) - len(text.lstrip(_SPACE)))
+        except StopIteration as error:
+            raise json.JSONDecodeError("Expecting value", text, error.value) from None
+        if end != len(text):
+            rest = text[end:].lstrip(_SPACE)
+            if rest:
+                raise json.JSONDecodeError("Extra data", text, len(text) - len(rest))
+        return value
+
+    return decode
+
+
 # Made once: building a decoder takes longer than parsing a small message.
-_strict = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_unique).decode
-_plain = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite).decode
+_SPACE = " \t\n\r"
+_strict = _decoder(object_pairs_hook=_unique)
+_plain = _decoder()
 
 
 def load(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Any:
@@ -157,9 +180,8 @@ def load(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Any:
         raise ValueError(f"not UTF-8 at byte {error.start}") from None
     try:
         if len(data) > limits.digits and _has_digits(data, limits.digits):
-            return json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite,
-                                    parse_int=_bounded_int(limits.digits),
-                                    object_pairs_hook=None if limits.duplicate_keys else _unique).decode(text)
+            return _decoder(parse_int=_bounded_int(limits.digits),
+                            object_pairs_hook=None if limits.duplicate_keys else _unique)(text)
         return _plain(text) if limits.duplicate_keys else _strict(text)
     except RecursionError:
         raise TooLarge("Parse error: nested too deeply", PARSE_ERROR) from None
@@ -232,3 +254,5 @@ def _encoder() -> Callable[[Any], str]:
 #: Raises TypeError for a value that is not JSON, ValueError for a number that is not finite, and
 #: RecursionError for a value that is nested too deeply or contains itself.
 encode_json: Callable[[Any], str] = _encoder()
+#: Returns a string as :func:`encode_json` writes it; for strings only.
+encode_string: Callable[[str], str] = json.encoder.encode_basestring

@@ -13,7 +13,7 @@ from .show import quoted
 
 __all__ = [
     "Batch", "DEFAULT_LIMITS", "Encoded", "Failure", "Id", "Invalid", "JSONLimits", "Message", "Notification",
-    "Request", "Response", "answered_id", "describe", "dump", "estimate_memory", "parse",
+    "Request", "Response", "answered_id", "describe", "dump", "dump_result", "estimate_memory", "parse",
 ]
 
 Id = Union[int, str]
@@ -95,13 +95,17 @@ class Batch:
 
 
 class Encoded:
-    """A result that is sent many times; its JSON text is made once, on first use."""
+    """A result that is sent as a JSON text which is made once: on first use, or before.
+
+    :param value: the result; None if only its text is known.
+    :param text: the text; by default that of *value*.
+    """
 
     __slots__ = ("value", "_text")
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, text: Optional[str] = None) -> None:
         self.value = value
-        self._text: Optional[str] = None
+        self._text = text
 
     @property
     def text(self) -> str:
@@ -237,10 +241,8 @@ def dump(message: "Union[Request, Notification, Response, Failure]", *, null_id:
     """
     kind = type(message)
     if kind is Response:
-        text = '{"jsonrpc":"2.0","id":' + _id(message.id) + ',"result":'  # type: ignore[union-attr]
-        result = message.result  # type: ignore[union-attr]
-        text += (result.text if type(result) is Encoded else _encode(result)) + "}"
-    elif kind is Request or kind is Notification:
+        return dump_result(message.id, message.result)  # type: ignore[union-attr, arg-type]
+    if kind is Request or kind is Notification:
         text = '{"jsonrpc":"2.0",'
         if kind is Request:
             text += '"id":' + _id(message.id) + ","  # type: ignore[union-attr]
@@ -258,6 +260,16 @@ def dump(message: "Union[Request, Notification, Response, Failure]", *, null_id:
         raise TypeError(f"{kind.__name__} is not a message that can be sent")
     # A lone surrogate has no UTF-8 form; it is written as an escape, which Python spells as JSON does (SEC-23).
     return text.encode("utf-8", "backslashreplace")
+
+
+def dump_result(id: Id, result: Any) -> bytes:
+    """Return a success response as :func:`dump` does.
+
+    :param result: a JSON value, or one that is :class:`Encoded`.
+    :raises TypeError, ValueError: as for :func:`dump`.
+    """
+    text = result.text if type(result) is Encoded else _encode(result)
+    return f'{{"jsonrpc":"2.0","id":{_id(id)},"result":{text}}}'.encode("utf-8", "backslashreplace")
 
 
 def _id(id: Optional[Id]) -> str:

@@ -186,7 +186,7 @@ class Incoming(Task):
     def respond(self, result: Any) -> None:
         """Answer with a result; one that is not JSON becomes an internal error (REL-59)."""
         try:
-            data = jsonrpc.dump(jsonrpc.Response(self.id, result))
+            data = jsonrpc.dump_result(self.id, result)
         except (TypeError, ValueError) as error:
             self.peer.log.log(_log, logging.ERROR, "the result of %r cannot be sent: %s", self.method, error)
             self.fail(INTERNAL_ERROR, "Internal error: the result is not valid JSON")

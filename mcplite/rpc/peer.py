@@ -1,7 +1,7 @@
 """The other side of one connection: its requests in progress, the way of each message, and the end.
 
 Both sides use it; the calls that this side makes are in :mod:`.outgoing`. A peer knows no method name: its handler
-gives messages their meaning. ``Caller._lock`` guards ``_in_flight`` too.
+gives messages their meaning.
 """
 
 import logging
@@ -51,6 +51,7 @@ class Peer(Caller, MessageSink):
         self._limits = limits
         self._shared = shared
         self.log = log or PeerLog()
+        #: Without a lock: each change is one step in C.
         self._in_flight: Dict[Any, Incoming] = {}
         self._ended = threading.Event()
         reading: Optional[Reading] = channel.create_reading(self._parse_and_route, self._fail, workers)
@@ -106,8 +107,7 @@ class Peer(Caller, MessageSink):
 
     def cancel_all(self, reason: str) -> List[Incoming]:
         """Cancel every request in progress and return them."""
-        with self._lock:
-            running = list(self._in_flight.values())
+        running = list(self._in_flight.copy().values())
         for incoming in running:
             incoming.cancel(reason)
         return running
@@ -140,13 +140,14 @@ class Peer(Caller, MessageSink):
         """
         if self._trace is not None:
             self._trace("<-", data)
-        counters = self.counters
+        counters, size, length = self.counters, 0, len(data)
         counters.messages_received += 1
-        counters.bytes_received += len(data)
-        size = 0
-        if len(data) >= _MUCH and facts is not None:
+        counters.bytes_received += length
+        if length >= _MUCH and facts is not None:
             size = jsonrpc.estimate_memory(data, self._limits)
-        if type(message) is jsonrpc.Batch:
+        if type(message) is jsonrpc.Request:
+            self._on_request(message, None, outlet, inline, facts, size)
+        elif type(message) is jsonrpc.Batch:
             self._receive_batch(message, outlet, facts, size)
         else:
             self._route(message, None, outlet, inline, facts, size)
@@ -196,11 +197,7 @@ class Peer(Caller, MessageSink):
                     inline: bool, facts: Any, size: int) -> None:
         key = (facts, request.id) if self._shared else request.id
         incoming = Incoming(self, key, request, batch, outlet, facts, size)
-        with self._lock:
-            duplicate = key in self._in_flight
-            if not duplicate:
-                self._in_flight[key] = incoming
-        if duplicate:
+        if self._in_flight.setdefault(key, incoming) is not incoming:
             # The first request with this id keeps its place and its response (SEC-30).
             self._reject(jsonrpc.Invalid(request.id, INVALID_REQUEST, f"request id {request.id!r} is in use"), batch, outlet)
             return
@@ -272,13 +269,9 @@ class Peer(Caller, MessageSink):
         return True
 
     def send_response(self, key: Any, data: Optional[bytes], code: Optional[int], outlet: Optional[Outlet]) -> None:
-        with self._lock:
-            self._in_flight.pop(key, None)
-            if data is not None:
-                self.counters.messages_sent += 1
-                self.counters.bytes_sent += len(data)
-        if data is not None and self._trace is not None:
-            self._trace("->", data)
+        self._in_flight.pop(key, None)
+        if data is not None:
+            self._count(data)
         if outlet is not None:
             outlet.finish(data, code)
         elif data is not None and (self._serving or len(data) > _SMALL_ANSWER):

@@ -28,7 +28,6 @@ from typing import Any, List, Optional, Tuple
 
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError
 from ..protocol.framing import LineBuffer
-from .deadline import Deadline
 from .forks import foreign_error, new_event, new_lock, new_rlock, on_fork, release
 from .interfaces import Channel
 
@@ -139,18 +138,19 @@ class PipeChannel(Channel):
 
     def read(self, timeout: Optional[float] = None) -> Optional[bytes]:
         lines = self._lines
-        deadline: Optional[Deadline] = None
+        end: Optional[float] = None
         faults = 0
         self._reading = True
         try:
             while True:
-                line = lines.first()
-                if lines.oversize and lines.take_oversize():
-                    raise ProtocolError(f"{self.name} sent a line of more than {lines.limit} bytes; it was dropped")
-                if line is not None:
-                    return line
-                if lines.ended and self._ended is None:
-                    self._ended = self.closed_error()
+                if not lines.idle:
+                    line = lines.first()
+                    if lines.oversize and lines.take_oversize():
+                        raise ProtocolError(f"{self.name} sent a line of more than {lines.limit} bytes; it was dropped")
+                    if line is not None:
+                        return line
+                    if lines.ended and self._ended is None:
+                        self._ended = self.closed_error()
                 if self._closed:
                     raise self._closed_here()
                 if self._ended is not None:
@@ -158,12 +158,12 @@ class PipeChannel(Channel):
                 try:
                     if self._poll is not None:
                         if timeout is not None:
-                            # One deadline for all chunks: otherwise a peer that sends byte by byte could keep a caller
+                            # One end for all chunks: otherwise a peer that sends byte by byte could keep a caller
                             # without limit.
-                            if deadline is None:
-                                deadline = Deadline(timeout)
+                            if end is None:
+                                end = time.monotonic() + timeout
                             else:
-                                timeout = deadline.remaining() or 0.0
+                                timeout = max(0.0, end - time.monotonic())
                         ready = self._poll.poll(None if timeout is None else timeout * 1000)
                         if not ready:
                             return None
@@ -180,8 +180,8 @@ class PipeChannel(Channel):
                                 continue
                     elif self._reader is not None:
                         if timeout is not None:
-                            deadline = deadline or Deadline(timeout)
-                            timeout = deadline.remaining() or 0.0
+                            end = end or time.monotonic() + timeout
+                            timeout = max(0.0, end - time.monotonic())
                         if self._reader.wait(timeout):
                             lines.arrived.extend(map(self._reader.chunks.pop, (0,) * bool(self._reader.chunks)))
                         elif not self._closed:
@@ -206,14 +206,14 @@ class PipeChannel(Channel):
         self._lines.drop()
 
     def write(self, data: bytes, timeout: Optional[float] = None) -> None:
-        deadline = None if timeout is None else Deadline(timeout)
+        end = None if timeout is None else time.monotonic() + timeout
         if not self._write_lock.acquire(timeout=-1 if timeout is None else timeout):
             raise RequestTimeout(f"{self.name} has not read its input for {timeout:g} s")
         try:
             if self._unsent:
-                self._flush(deadline)
+                self._flush(end)
             self._unsent = data + b"\n"
-            self._flush(deadline)
+            self._flush(end)
         except RequestTimeout:
             if len(self._unsent) == len(data) + 1:
                 self._unsent = b""  # no byte was written, so the message can be dropped as a whole
@@ -223,28 +223,27 @@ class PipeChannel(Channel):
             if self._input_over:
                 self.close_input(0)
 
-    def _flush(self, deadline: Optional[Deadline]) -> None:
-        # Called with the write lock held. The number of bytes written is stored inside the same call into C,
-        # for the reason given in read().
+    def _flush(self, end: Optional[float]) -> None:
+        # Called with the write lock held; to be done until the monotonic time *end*. The number of bytes written is stored
+        # inside the same call into C, for the reason given in read().
         written: List[int] = []
         write = write_piece if sys.platform == "win32" else os.write
-        total = len(self._unsent)
-        rest = memoryview(self._unsent)
-        sent = 0
+        unsent = self._unsent
+        total, sent = len(unsent), 0
         try:
             while sent < total:
                 if self._closed:
                     raise self._closed_here()
                 try:
-                    written.extend(map(write, (self._write_fd,), (rest[sent:] if sent else rest,)))
+                    written.extend(map(write, (self._write_fd,), (memoryview(unsent)[sent:] if sent else unsent,)))
                     sent = sum(written)
                 except BlockingIOError:
-                    self._wait_writable(deadline)
+                    self._wait_writable(end)
                 except OSError as error:
                     raise self._broken(error) from error
         finally:
             sent = sum(written)
-            self._unsent = self._unsent[sent:] if sent < total else b""
+            self._unsent = unsent[sent:] if sent < total else b""
 
     def _unreadable(self, error: OSError) -> ConnectionClosed:
         """Return the error for a read that failed."""
@@ -254,8 +253,8 @@ class PipeChannel(Channel):
         """Return the error for a write that failed."""
         return ConnectionClosed(f"writing to {self.name} failed: {error.strerror}")
 
-    def _wait_writable(self, deadline: Optional[Deadline]) -> None:
-        remaining = None if deadline is None else deadline.remaining()
+    def _wait_writable(self, end: Optional[float]) -> None:
+        remaining = None if end is None else end - time.monotonic()
         if remaining is not None and remaining <= 0:
             raise RequestTimeout(f"{self.name} does not read its input, and its pipe is full")
         pause = _SLICE_SECONDS if remaining is None else min(remaining, _SLICE_SECONDS)

@@ -117,8 +117,6 @@ class Workers:
         self._handoff: "SimpleQueue[Optional[_Run]]" = SimpleQueue()
         #: The threads that have not ended.
         self._threads: Set[threading.Thread] = set()
-        #: Whether the current thread holds a place.
-        self._mine = threading.local()
         self._faults = FaultLog(_log)
         on_fork(self, Workers._let_go)
 
@@ -142,16 +140,15 @@ class Workers:
             self._running += 1
             self._bytes += task.size
             self._busy[threading.get_ident()] = task
-        self._mine.place = True
         return True
 
     def release_place(self) -> None:
         """Release the current thread's place; the next queued task gets it."""
-        self._mine.place = False
         with self._lock:
             self._bytes -= self._busy.pop(threading.get_ident()).size
             self._running -= 1
-            self._pass_on()
+            if self._queue.count or self._returning or self._draining:
+                self._pass_on()
 
     def submit(self, run: _Run) -> bool:
         """Run a function on a thread of the pool as soon as there is a place; see :meth:`enqueue`."""
@@ -201,7 +198,7 @@ class Workers:
     @contextlib.contextmanager
     def suspended(self) -> Iterator[None]:
         """Release the current thread's place while the block waits, and get one back ahead of new tasks."""
-        if not getattr(self._mine, "place", False):
+        if threading.get_ident() not in self._busy:
             yield
             return
         with self._lock:
@@ -222,7 +219,6 @@ class Workers:
                     self._bytes += task.size
                     self._busy[threading.get_ident()] = task
                     self._pass_on()  # there may be a place for a new task as well
-            self._mine.place = True
 
     def drain(self, deadline: Deadline, waiting: bool = False) -> bool:
         """Wait until no task runs or is queued; return whether that came before the deadline.
@@ -310,7 +306,6 @@ class Workers:
     def _start(self, task: Task) -> None:
         # Called with the lock held; the task's place is reserved already.
         def placed() -> None:
-            self._mine.place = True
             with self._lock:
                 self._busy[threading.get_ident()] = self._busy.pop(task)
             try:

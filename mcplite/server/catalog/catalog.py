@@ -4,19 +4,17 @@ Sessions, the HTTP endpoint and the dispatcher use it; :class:`mcplite.Server` f
 """
 
 import copy
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...protocol import codec, jsonrpc, paging
 from ...protocol.envelope import SERVER_INFO
+from ...protocol.jsonio import encode_json
 from ...revisions import REVISIONS, Revision
 from ...rpc.forks import new_lock
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
 from .hints import CacheHint
 from .registry import Found, Registry
 from .targets import Scopes, Target, completion_scopes, listen_scopes
-
-if TYPE_CHECKING:
-    from ...protocol.http.routing_headers import Mark
 
 __all__ = ["Catalog", "Description"]
 
@@ -71,6 +69,8 @@ class Catalog:
         self._lock = new_lock()
         self._pages: Dict[Tuple[str, Optional[str], str, int], Any] = {}
         self._identities: Dict[str, Dict[str, Any]] = {}
+        #: By revision; both threads that miss one make the same.
+        self._result_ends: Dict[Revision, str] = {}
 
     @property
     def name(self) -> str:
@@ -127,6 +127,13 @@ class Catalog:
         result["_meta"] = {**(result.get("_meta") or {}), SERVER_INFO: identity}
         return result
 
+    def result_end(self, revision: Revision) -> str:
+        """Return the members that :meth:`stamp` adds to a result without them, as JSON that ends an object of others."""
+        end = self._result_ends.get(revision)
+        if end is None:
+            end = self._result_ends[revision] = "," + encode_json(self.stamp({}, revision))[1:]
+        return end
+
     # --- lists and hints --------------------------------------------------------------------------------
 
     def _hint(self, kind: str) -> Dict[str, Any]:
@@ -168,16 +175,16 @@ class Catalog:
         handler = registry.method(method)
         entry: Any = None
         scopes: Scopes = ()
-        marks: "Sequence[Mark]" = ()
         may_run_inline = handler is None and not self.middleware and not self.forwards_logs
         kind = _KINDS.get(method)
         if kind is not None:
             name = params.get("name")
             entry = registry.get(kind, name) if type(name) is str else None
             if entry is not None:
-                scopes = entry.scopes
-                marks = entry.marks if kind == "tools" else ()
-                may_run_inline = may_run_inline and entry.may_run_inline
+                target: Optional[Target] = entry.target
+                if target is None:
+                    target = entry.target = Target(None, entry, entry.scopes, entry.marks, entry.may_run_inline)
+                return target if may_run_inline else target._replace(custom_handler=handler, may_run_inline=False)
         elif method == "resources/read" or method == "resources/subscribe":
             entry = self._find(params.get("uri"))
             scopes = () if entry is None else entry.scopes
@@ -186,7 +193,7 @@ class Catalog:
             scopes = completion_scopes(registry, params)
         elif registry.scoped and method == "subscriptions/listen":
             scopes = listen_scopes(self._find, params)
-        return Target(handler, entry, scopes, marks, may_run_inline)
+        return Target(handler, entry, scopes, (), may_run_inline)
 
     def scopes(self, message: jsonrpc.Message) -> Scopes:
         """Return all scopes that a message needs, each once; a batch needs what all of its requests need (AUTH-12)."""

@@ -44,6 +44,8 @@ class ToolEntry:
     def __post_init__(self) -> None:
         #: Whether it may run on the thread of an HTTP request: it can neither send nor ask anything before it returns.
         self.may_run_inline = self.timeout is None and not _sends(self.function)
+        #: The target of its calls, which the catalog makes for the first of them.
+        self.target: Any = None
 
     def listed(self, revision: Revision) -> Tool:
         """Return the definition with its description and schemas, which are created on first use."""
@@ -90,6 +92,8 @@ class PromptEntry:
 
     def __post_init__(self) -> None:
         self.may_run_inline = not _sends(self.function)
+        self.marks = ()
+        self.target: Any = None
 
     def listed(self, revision: Revision) -> Prompt:
         return self.prompt

@@ -2,11 +2,12 @@
 
 import base64
 import copy
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ...errors import ProtocolError
-from ...protocol.jsonio import encode_json
+from ...protocol.jsonio import encode_json, encode_string
 from ...protocol.show import quoted
+from ...revisions import Revision
 from ...types import (
     NULL,
     AudioContent,
@@ -26,8 +27,12 @@ from ...types import (
 from .function import Function
 from .jsonable import SCALARS, jsonable
 from .media import Audio, Image
+from .returns import Output
 
-__all__ = ["BadOutput", "content_items", "prompt_messages", "resource_contents", "tool_result"]
+__all__ = ["BadOutput", "Write", "content_items", "prompt_messages", "resource_contents", "result_writer", "tool_result"]
+
+#: Takes what a tool returned; see :func:`result_writer`.
+Write = Callable[[Any], Optional[str]]
 
 _CONTENT = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource, ToolUseContent, ToolResultContent,
             UnknownContent)
@@ -70,15 +75,60 @@ def tool_result(value: Any, function: Function) -> CallToolResult:
         if not result.is_error:  # TOOL-43
             if result.structured_content is None:
                 raise BadOutput("an output schema is declared, but the result has no structured_content")
-            _check(result.structured_content, function)
+            _check(result.structured_content, output)
         return result
     kind = type(value)
     data = value if kind in SCALARS else jsonable(value)
     if kind is output.exact:
         return CallToolResult(content=[_json_text(data)], structured_content={"result": data})
     structured = {"result": data} if output.wrapped else data
-    _check(structured, function)
+    _check(structured, output)
     return CallToolResult(content=[_json_text(data)], structured_content=structured)
+
+
+def result_writer(output: Output, revision: Revision) -> Write:
+    """Return the function that writes the result of a tool as JSON, straight from the plain data that the tool returned.
+
+    It writes what :func:`tool_result`, and the codec after it, write for the same value, and raises the same errors. It
+    leaves out the last brace, since members that all results of an era have may follow. It returns None for a value that is
+    left to those two: content, a ``CallToolResult``, and what is rare.
+
+    :param output: of the tool.
+    """
+    begin, end, between = '{"content":[{"type":"text","text":', "}]", '}],"structuredContent":'
+
+    def write_undeclared(value: Any) -> Optional[str]:
+        kind = type(value)
+        if kind is str:
+            return begin + encode_string(value) + end
+        if kind is not dict:
+            return None
+        text = encode_json(jsonable(value))
+        return begin + encode_string(text) + (between + text if structured else end)
+
+    def write_declared(value: Any) -> Optional[str]:
+        kind = type(value)
+        if kind in SCALARS:
+            data = value
+        elif isinstance(value, CallToolResult):
+            return None
+        else:
+            data = jsonable(value)
+        if kind is not exact:
+            _check({"result": data} if wrapped else data, output)
+        text = encode_json(data)
+        shown = text if type(data) is str else encode_string(text)
+        if not structured:
+            return begin + shown + end
+        if wrapped:
+            return begin + shown + before + text + after
+        return begin + shown + between + text if type(data) is dict else None
+
+    structured, wrapped, exact = revision.structured_output and not output.off, output.wrapped, output.exact
+    # A value that is not an object is in one, but for the revisions and tools that send it bare.
+    bare = output.bare is not None and not revision.object_output_only
+    before, after = (between, "") if bare else (between + '{"result":', "}")
+    return write_undeclared if output.schema is None else write_declared
 
 
 def _copied(result: CallToolResult) -> CallToolResult:
@@ -105,8 +155,8 @@ def content_items(items: Sequence[Any]) -> List[Any]:
     return flat
 
 
-def _check(structured: Any, function: Function) -> None:
-    problems = function.output.problems(structured)
+def _check(structured: Any, output: Output) -> None:
+    problems = output.problems(structured)
     if problems:
         raise BadOutput("; ".join(problems[:3]))
 

@@ -3,7 +3,7 @@
 import collections.abc
 import inspect
 import typing
-from typing import Any, Dict, List, Literal, Optional, Union
+from typing import Any, Callable, Dict, List, Literal, Optional, Union
 
 from ...errors import RegistrationError
 from ...protocol.schema.validation import Validator, check_schema
@@ -40,6 +40,8 @@ class Output:
         self.off = off
         self.exact = exact
         self.bare = bare
+        #: What writes the results, by revision; see :func:`~.results.result_writer`.
+        self.writers: Dict[Revision, Callable[[Any], Optional[str]]] = {}
         #: Checks what a handler returns; None if no schema is declared.
         self.validator = None if schema is None else Validator(schema)
 

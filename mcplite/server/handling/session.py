@@ -88,6 +88,11 @@ class Session:
     persistent = False
 
     @property
+    def result_end(self) -> str:
+        """The end of the JSON text of each complete result: the members that every result of this era has, and the brace."""
+        return "}"
+
+    @property
     def limits(self) -> Limits:
         """The server's bounds."""
         return self.runtime.limits

@@ -7,12 +7,14 @@ import logging
 from typing import Any, Dict, Optional
 
 from ...errors import Cancelled, InternalError, InvalidParams, MissingCapability, RemoteError, ToolError, UrlElicitationRequired
-from ...protocol import codec
+from ...protocol import codec, jsonrpc
+from ...revisions import Revision
 from ...types import CallToolResult, TextContent
 from ..catalog.registry import ToolEntry, suggestions
 from ..catalog.targets import Target
 from ..functions.function import BadArguments, Function
-from ..functions.results import BadOutput, content_items, tool_result
+from ..functions.results import BadOutput, Write, content_items, result_writer, tool_result
+from ..functions.returns import Output
 from .context import Context
 from .questions import Elicit, InputRequired
 from .timeout import Timeout
@@ -30,8 +32,8 @@ class _Declined(Exception):
     """A declared question was declined or cancelled, so the handler does not run."""
 
 
-def run_tool(context: Context, target: Target) -> Dict[str, Any]:
-    """Return the encoded result of one ``tools/call``.
+def run_tool(context: Context, target: Target) -> Any:
+    """Return the encoded result of one ``tools/call``: an object, or its text as :class:`jsonrpc.Encoded` without middleware.
 
     :param target: its entry is the tool; None if there is no tool of this name.
     :raises InvalidParams: there is no such tool (TOOL-30), the arguments are not an object (TOOL-31), or
@@ -81,15 +83,28 @@ def _unknown(context: Context, name: Any) -> InvalidParams:
     return InvalidParams(f"Unknown tool: {name[:200]}{suggestions(name, known)}")
 
 
-def _run(context: Context, name: str, function: Function, kwargs: Dict[str, Any]) -> Dict[str, Any]:
+def _writer(output: Output, revision: Revision) -> Write:
+    """Return the writer of a tool's results in one revision, which is made for the first of them."""
+    write = output.writers.get(revision)
+    if write is None:
+        write = output.writers[revision] = result_writer(output, revision)
+    return write
+
+
+def _run(context: Context, name: str, function: Function, kwargs: Dict[str, Any]) -> Any:
     log = context.session.runtime.log
     try:
-        result = tool_result(call_until_complete(context, function, kwargs), function)
-        revision = context.session.revision  # another one, if the handler has waited for an answer
+        value = call_until_complete(context, function, kwargs)
+        session = context.session  # another one, if the handler has waited for an answer
+        revision = session.revision
+        if not session.runtime.catalog.middleware:  # which reads and changes results
+            text = _writer(function.output, revision)(value)
+            if text is not None:
+                return jsonrpc.Encoded(None, text + session.result_end)
+        result = tool_result(value, function)
         result.structured_content = function.output.value_for(result.structured_content, revision)
         result.content = codec.downgrade(result.content, revision)
-        encoded: Dict[str, Any] = codec.encode(result, revision)
-        return encoded
+        return codec.encode(result, revision)
     except Cancelled:
         if context.cancelled:
             raise

@@ -6,7 +6,7 @@ It is the message handler of its connection; on a pipe, opening.py passes its me
 import functools
 import logging
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Optional, Set
 
 from ...errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError, ProtocolError, RemoteError
 from ...protocol import codec, jsonrpc
@@ -59,6 +59,8 @@ class LegacySession(Session, OpenSession, MessageHandler):
         self._subscribed_bytes = 0
         self._roots = KnownRoots()
         self._declared: Set[str] = set()
+        #: The methods that stay available until the next handshake.
+        self._served: FrozenSet[str] = frozenset()
         self.client_info: Optional[Implementation] = None
         self.client_capabilities = ClientCapabilities()
 
@@ -67,7 +69,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
     def skip_handshake(self, revision: Revision, info: Optional[Implementation], capabilities: ClientCapabilities) -> None:
         """Skip the handshake, for a client that is described by its session id."""
         self.client_info, self.client_capabilities = info, capabilities
-        self._declare()
+        self._declare(revision)
         self.revision = self.agreed = revision
         self._ready = True
 
@@ -179,7 +181,8 @@ class LegacySession(Session, OpenSession, MessageHandler):
         target = None if facts is None else facts.target
         if target is None:
             target = self._catalog.resolve(method, incoming.params)
-        if target.custom_handler is None and not (method in self.agreed.client_requests and self._offers(method)):
+        if method not in self._served and target.custom_handler is None and not (
+                method in self.agreed.client_requests and self._offers(method)):
             incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
             return None
         return functools.partial(answer_request, Context(self, incoming, self.create_asker), target)
@@ -239,7 +242,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         if self.agreed is not None:
             self._start_over()
         self.client_capabilities, self.client_info = capabilities, info
-        self._declare()
+        self._declare(revision)
         result = self._catalog.describe(revision, self.persistent)
         self.revision = self.agreed = revision
         self.runtime.log.log(_log, logging.INFO, "client %.200r speaks %s", info.name, revision)
@@ -258,8 +261,9 @@ class LegacySession(Session, OpenSession, MessageHandler):
         self._roots.forget()
         self.runtime.log.log(_log, logging.INFO, "a client begins the session again")
 
-    def _declare(self) -> None:
+    def _declare(self, revision: Revision) -> None:
         self._declared = {kind for kind in ("tools", "resources", "prompts") if self._catalog.offers(kind)}
+        self._served = frozenset(filter(self._offers, revision.client_requests))
 
 
 def _member(params: Dict[str, Any], name: str) -> Dict[str, Any]:

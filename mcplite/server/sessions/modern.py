@@ -124,8 +124,12 @@ class ModernSession(Session):
 
     def complete_result(self, result: Any) -> Any:
         if type(result) is jsonrpc.Encoded:
-            return result  # a page of a list, which was finished before it was cached
+            return result  # a page of a list, or the text of a tool's result, which has these members
         return self.runtime.catalog.stamp(result, self.revision)
+
+    @property
+    def result_end(self) -> str:
+        return self.runtime.catalog.result_end(self.revision)
 
     def translate_error(self, error: RemoteError) -> RemoteError:
         code = error.code
