@@ -240,13 +240,14 @@ def _compile_decoder(cls: Type[Model]) -> Convert:
     if cls is UnknownContent:
         return _decode_content
     title, hints = cls.__name__, get_type_hints(cls)
-    plan: Dict[str, Tuple[str, Convert]] = {}
+    plan: Dict[str, Tuple[str, Optional[type], Convert]] = {}
     required: List[Tuple[str, str, bool]] = []
     defaults: Dict[str, Any] = {}
     factories: Dict[str, Callable[[], Any]] = {}
     for field in fields(cls):
         hint, name = hints[field.name], _wire_name(field)
-        plan[name] = (field.name, _reader(hint, f"{title}.{name}"))
+        kept = _unwrap(hint)
+        plan[name] = (field.name, kept if kept in (str, bool) else None, _reader(hint, f"{title}.{name}"))
         if field.default_factory is not MISSING:
             factories[field.name] = field.default_factory
         elif field.default is not MISSING:
@@ -268,7 +269,8 @@ def _compile_decoder(cls: Type[Model]) -> Convert:
             known = plan.get(name)
             if known is not None:
                 if item is not None:
-                    state[known[0]] = known[1](item)
+                    attribute, exact, convert = known
+                    state[attribute] = item if type(item) is exact else convert(item)
             elif kind is None or name != "type":
                 state.setdefault("_extra", {})[name] = item
             elif item != kind:

@@ -13,9 +13,10 @@ from ..revisions import JUNE_2025, NOVEMBER_2025, Revision
 from ..types import ClientCapabilities, Implementation
 from . import codec
 from .jsonio import first_members
+from .jsonrpc import Encoded
 
 __all__ = [
-    "Envelope", "LOG_LEVEL", "SERVER_INFO", "SUBSCRIPTION", "VERSION", "bounded_capabilities", "bounded_info",
+    "Envelope", "LOG_LEVEL", "SERVER_INFO", "SUBSCRIPTION", "Stamped", "VERSION", "bounded_capabilities", "bounded_info",
     "check_extension", "check_meta", "checked_trace", "claims", "members", "read", "revision_of", "stamp", "unsupported",
 ]
 
@@ -242,6 +243,25 @@ def stamp(params: Optional[Mapping[str, Any]], fixed: Mapping[str, Any]) -> Dict
     stamped = dict(params or {})
     stamped["_meta"] = {**(stamped.get("_meta") or {}), **fixed}
     return stamped
+
+
+class Stamped(Encoded):
+    """Params to which their text adds the envelope's members, as :func:`stamp` does; these are encoded once for all requests.
+
+    :param params: without ``_meta``.
+    :param fixed: the envelope's members.
+    """
+
+    __slots__ = ("_fixed",)
+
+    def __init__(self, params: Dict[str, Any], fixed: Encoded) -> None:
+        super().__init__(params)
+        self._fixed = fixed
+
+    @property
+    def text(self) -> str:
+        own = Encoded(self.value).text[:-1]
+        return f'{own}{"," if self.value else ""}"_meta":{self._fixed.text}}}'
 
 
 def members(revision: Revision, capabilities: ClientCapabilities, info: Optional[Implementation],

@@ -8,12 +8,23 @@ from dataclasses import replace
 from typing import Any, Dict, List, Optional, Union
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR
-from .jsonio import DEFAULT_LIMITS, DuplicateKey, JSONLimits, TooLarge, TooMany, encode_json, estimate_memory, load
+from .jsonio import (
+    DEFAULT_LIMITS,
+    DuplicateKey,
+    JSONLimits,
+    TooLarge,
+    TooMany,
+    encode_json,
+    encode_string,
+    estimate_memory,
+    load,
+)
 from .show import quoted
 
 __all__ = [
     "Batch", "DEFAULT_LIMITS", "Encoded", "Failure", "Id", "Invalid", "JSONLimits", "Message", "Notification",
-    "Request", "Response", "answered_id", "describe", "dump", "dump_result", "estimate_memory", "parse",
+    "Request", "Response", "answered_id", "describe", "dump", "dump_request", "dump_result", "estimate_memory",
+    "parse",
 ]
 
 Id = Union[int, str]
@@ -95,9 +106,9 @@ class Batch:
 
 
 class Encoded:
-    """A result that is sent as a JSON text which is made once: on first use, or before.
+    """A result, or params, sent as a JSON text which is made once: on first use, or before.
 
-    :param value: the result; None if only its text is known.
+    :param value: the JSON value; None if only its text is known.
     :param text: the text; by default that of *value*.
     """
 
@@ -242,11 +253,10 @@ def dump(message: "Union[Request, Notification, Response, Failure]", *, null_id:
     kind = type(message)
     if kind is Response:
         return dump_result(message.id, message.result)  # type: ignore[union-attr, arg-type]
-    if kind is Request or kind is Notification:
-        text = '{"jsonrpc":"2.0",'
-        if kind is Request:
-            text += '"id":' + _id(message.id) + ","  # type: ignore[union-attr]
-        text += '"method":' + _encode(message.method)  # type: ignore[union-attr]
+    if kind is Request:
+        return dump_request(message.id, message.method, message.params)  # type: ignore[union-attr, arg-type]
+    if kind is Notification:
+        text = '{"jsonrpc":"2.0","method":' + encode_string(message.method)  # type: ignore[union-attr]
         params = message.params  # type: ignore[union-attr]
         text += "}" if params is None else ',"params":' + _encode(params) + "}"
     elif kind is Failure:
@@ -269,7 +279,20 @@ def dump_result(id: Id, result: Any) -> bytes:
     :raises TypeError, ValueError: as for :func:`dump`.
     """
     text = result.text if type(result) is Encoded else _encode(result)
-    return f'{{"jsonrpc":"2.0","id":{_id(id)},"result":{text}}}'.encode("utf-8", "backslashreplace")
+    written = repr(id) if type(id) is int else _encode(id)
+    return f'{{"jsonrpc":"2.0","id":{written},"result":{text}}}'.encode("utf-8", "backslashreplace")
+
+
+def dump_request(id: Id, method: str, params: "Union[None, Dict[str, Any], Encoded]") -> bytes:
+    """Return a request as :func:`dump` does.
+
+    :param params: a JSON object, or one that is :class:`Encoded`.
+    :raises TypeError, ValueError: as for :func:`dump`.
+    """
+    text = f'{{"jsonrpc":"2.0","id":{_id(id)},"method":{encode_string(method)}'
+    if params is not None:
+        text += f',"params":{params.text if isinstance(params, Encoded) else _encode(params)}'
+    return (text + "}").encode("utf-8", "backslashreplace")
 
 
 def _id(id: Optional[Id]) -> str:

@@ -5,10 +5,11 @@
 
 import contextlib
 import copy
+import itertools
 import logging
 import threading
 import time
-from typing import Any, Callable, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, Optional, Union
 
 from ..errors import Cancelled, RequestTimeout, TransportError, remote_error
 from ..protocol import jsonrpc
@@ -43,13 +44,14 @@ class Caller:
         self._handler = handler
         self._reading = reading
         self._trace = trace
-        #: Guards the next four, and what is counted as sent; held for dictionary work only.
+        #: Guards the next three, and what is counted as sent; held for dictionary work only. A call is removed without it.
         self._lock = threading.Lock()
         self._pending: Dict[int, Pending] = {}
         #: The ids of calls that ended without their response, oldest first: the response may still come (CANC-03).
         self._given_up: Dict[int, None] = {}
-        self._next_id = 0
         self._error: Optional[Exception] = None
+        #: The ids, from 1 on; taking one is one step in C.
+        self._ids = itertools.count(1)
         self._clock = Clock()
         self._silenced = False
         #: When the last invalid input came, and why it was refused: a hint for calls that get no response.
@@ -77,11 +79,9 @@ class Caller:
 
     def new_id(self) -> int:
         """Return an id that this connection has not used (RPC-05)."""
-        with self._lock:
-            self._next_id += 1
-            return self._next_id
+        return next(self._ids)
 
-    def call(self, method: str, params: Optional[Dict[str, Any]] = None, *, id: Optional[int] = None,
+    def call(self, method: str, params: Union[None, Dict[str, Any], jsonrpc.Encoded] = None, *, id: Optional[int] = None,
              timeout: Optional[float] = None, max_timeout: Optional[float] = None,
              cancel: Optional[CancelToken] = None, on_progress: Optional[Callable[[Dict[str, Any]], object]] = None,
              delivery: Delivery = _DIRECT) -> Any:
@@ -104,10 +104,15 @@ class Caller:
         :raises TypeError, ValueError: the params are not JSON; nothing was sent.
         """
         if id is None:
-            id = self.new_id()
+            id = next(self._ids)
         if cancel is not None:
             cancel.check()
-        data = self._dumped(jsonrpc.Request(id, method, params))
+        try:
+            data = jsonrpc.dump_request(id, method, params)
+        except (TypeError, ValueError) as error:
+            # Errors of user callbacks pass through here too, so this error gets its own text.
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{method!r} was not sent to {self.name}, since its params are not JSON: {error}") from error
         pending = Pending(id, method, self._clock, timeout, max_timeout, on_progress)
         outlet, pending.beside, cancel_notice = delivery
         with self._lock:
@@ -134,8 +139,7 @@ class Caller:
                 self._send_cancel_notice(pending, error, outlet)
             raise
         finally:
-            with self._lock:
-                self._pending.pop(id, None)
+            self._pending.pop(id, None)
             if uncancel is not None:
                 uncancel()
             self._reading.done(pending)
@@ -145,14 +149,6 @@ class Caller:
         if isinstance(outcome, jsonrpc.Failure):
             raise remote_error(outcome.code, outcome.message, outcome.data)
         raise copy.copy(outcome) from outcome.__cause__
-
-    def _dumped(self, request: jsonrpc.Request) -> bytes:
-        try:
-            return jsonrpc.dump(request)
-        except (TypeError, ValueError) as error:
-            # Errors of user callbacks pass through call() too, so this error gets its own text.
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(f"{request.method!r} was not sent to {self.name}, since its params are not JSON: {error}") from error
 
     def _wait(self, pending: Pending, cancel: Optional[CancelToken]) -> None:
         progress = pending.progress
@@ -197,13 +193,13 @@ class Caller:
     def in_callback(self) -> bool:
         """Whether the current thread runs a progress callback."""
         with self._lock:
-            return any(pending.delivering == threading.get_ident() for pending in self._pending.values())
+            return any(pending.delivering == threading.get_ident() for pending in self._pending.copy().values())
 
     def wait_for_callbacks(self, deadline: Deadline) -> bool:
         """Wait for the progress callbacks that run, but for one on the current thread; return whether they have ended."""
         def running() -> bool:
             with self._lock:
-                waiting = list(self._pending.values())
+                waiting = list(self._pending.copy().values())
             return any(pending.delivering not in (0, threading.get_ident()) for pending in waiting)
 
         while running():
@@ -290,7 +286,7 @@ class Caller:
             if self._error is not None:
                 return False
             self._error = error
-            waiting = list(self._pending.values())
+            waiting = list(self._pending.copy().values())
         for pending in waiting:
             pending.complete(error)
         return True

@@ -145,8 +145,11 @@ class Peer(Caller, MessageSink):
         counters.bytes_received += length
         if length >= _MUCH and facts is not None:
             size = jsonrpc.estimate_memory(data, self._limits)
-        if type(message) is jsonrpc.Request:
-            self._on_request(message, None, outlet, inline, facts, size)
+        kind = type(message)
+        if kind is jsonrpc.Request:
+            self._on_request(message, None, outlet, inline, facts, size)  # type: ignore[arg-type]
+        elif kind is jsonrpc.Response:
+            self._on_response(message)  # type: ignore[arg-type]
         elif type(message) is jsonrpc.Batch:
             self._receive_batch(message, outlet, facts, size)
         else:

@@ -39,6 +39,14 @@ class Clock:
         with self._lock:
             return (self._since if self._pauses else time.monotonic()) - self._lost
 
+    def until(self, end: float) -> float:
+        """Return the seconds until the clock shows *end*; while it is paused, a time to sleep, if any is left."""
+        if not self._pauses:
+            return end - time.monotonic() + self._lost
+        # The remaining time does not shrink: sleep in slices instead of spinning.
+        left = end - self.now()
+        return max(left, 0.05) if left > 0 else left
+
     @property
     def paused(self) -> bool:
         """Whether the clock is paused."""
@@ -83,8 +91,11 @@ class Pending:
         self.end: Optional[float] = None
         if timeout is not None or max_timeout is not None:
             now = self.begun = clock.now()
-            self.limit = None if max_timeout is None else now + max_timeout
-            self.end = self._end_from(now)
+            end = None if timeout is None else now + timeout
+            if max_timeout is not None:
+                self.limit = limit = now + max_timeout
+                end = limit if end is None or limit < end else end
+            self.end = end
         self.on_progress = on_progress
         #: The progress notifications that the callback has not been given, each with its size in bytes.
         self.progress: Optional[Deque[Tuple[Dict[str, Any], int]]] = None if on_progress is None else deque()
@@ -110,7 +121,9 @@ class Pending:
         """End the call; later outcomes are ignored."""
         if self.outcome is None:
             self.outcome = outcome
-        self.wake()
+        event = self._event
+        if event is not None:
+            event.set()
 
     def wake(self) -> None:
         """Wake the waiting thread, if it sleeps."""
@@ -175,11 +188,7 @@ class Pending:
 
     def remaining(self) -> Optional[float]:
         """Return the seconds until the call times out; None if it never does."""
-        if self.end is None:
-            return None
-        left = self.end - self.clock.now()
-        # While the clock is paused, the remaining time does not shrink: sleep in slices instead of spinning.
-        return max(left, 0.05) if left > 0 and self.clock.paused else left
+        return None if self.end is None else self.clock.until(self.end)
 
     def prepare_sleep(self) -> threading.Event:
         """Return the event that every change sets from now on."""

@@ -3,7 +3,7 @@
 import pytest
 
 from mcplite.errors import InvalidParams, UnsupportedVersion
-from mcplite.protocol import envelope
+from mcplite.protocol import envelope, jsonrpc
 from mcplite.revisions import JULY_2026, LEGACY, NOVEMBER_2025, REVISIONS
 from mcplite.types import ClientCapabilities, Implementation
 
@@ -76,6 +76,17 @@ def test_stamping_keeps_what_is_there_and_changes_nothing():
     assert envelope.stamp(given, members) == {"name": "x", "_meta": {"com.example/a": 1, **members}}
     assert given == {"name": "x", "_meta": {"com.example/a": 1}}
     assert envelope.stamp(None, members) == {"_meta": members}
+
+
+@pytest.mark.parametrize("given", [{}, {"name": "Ätna"}, {"a": {"_meta": 1}, "b": [1.5, None, "\ud800\u2028"]}])
+def test_params_whose_envelope_is_encoded_once_are_the_same_text(given):
+    fixed = {VERSION: JULY_2026.name, CAPABILITIES: {"roots": {}}, INFO: {"name": "\"c\"", "version": "1"}}
+    encoded = jsonrpc.Encoded(fixed)
+    for _ in range(2):
+        assert jsonrpc.dump_request(7, "m", envelope.Stamped(given, encoded)) == jsonrpc.dump(
+            jsonrpc.Request(7, "m", envelope.stamp(given, fixed)))
+    with pytest.raises(TypeError, match="object is not JSON"):
+        jsonrpc.dump_request(7, "m", envelope.Stamped({"a": object()}, encoded))
     assert INFO not in envelope.members(JULY_2026, ClientCapabilities(), None)
 
 

@@ -81,6 +81,18 @@ def test_a_reader_may_append_by_itself():
     assert buffer.next() == b"bc"
 
 
+def test_a_buffer_is_idle_until_there_is_something_to_take_or_to_note():
+    buffer = LineBuffer(5)
+    assert buffer.idle
+    for chunk, lines, oversize in ((b"ab", [], 0), (b"c\nd", [b"abc"], 0), (b"efghijk", [], 1), (b"\n", [], 0)):
+        buffer.feed(chunk)
+        assert not buffer.idle
+        assert drain(buffer) == (lines, oversize) and buffer.idle
+    buffer.feed(b"")
+    assert not buffer.idle
+    assert buffer.next() is None and buffer.ended and not buffer.idle
+
+
 def test_the_end_is_an_empty_chunk():
     buffer = LineBuffer(100)
     buffer.feed(b"a\nhalf")

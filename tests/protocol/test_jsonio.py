@@ -28,6 +28,21 @@ def test_values_come_back(value):
     assert load(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")) is not NotImplemented
 
 
+def outcome(decode, text):
+    try:
+        return decode(text)
+    except ValueError as error:
+        return str(error)
+
+
+@given(st.sampled_from(["", " ", "\r\n\t ", "\f", "\u00a0", "\ufeff"]),
+       JSON.map(json.dumps) | st.text(alphabet='{}[]:,"1ae \n', max_size=8),
+       st.sampled_from(["", "\n", " \r\n\t", "\f", "\u00a0", " 1", "{}"]))
+def test_what_stands_around_a_value_is_taken_and_refused_as_the_standard_library_does(before, text, after):
+    whole = before + text + after
+    assert outcome(load, whole.encode()) == outcome(json.JSONDecoder().decode, whole)
+
+
 @pytest.mark.parametrize("limit", [1, 2, 10])
 def test_nesting_is_exact(limit):
     # SEC-21

@@ -223,8 +223,14 @@ class Features(ABC):
             if not isinstance(arguments, Mapping):
                 raise TypeError(f"the arguments of the tool {name!r} must be a dict, not {type(arguments).__name__}")
             arguments = dict(arguments)
-        answer = self.request("tools/call", {"name": name, "arguments": arguments}, timeout=timeout,
-                              max_timeout=max_timeout, cancel=cancel, on_progress=on_progress, meta=meta, **options)
+        params = {"name": name, "arguments": arguments}
+        if (timeout is DEFAULT and max_timeout is DEFAULT and on_progress is None and meta is None and not options
+                and not self._middleware):
+            # As request() has it without options.
+            answer = session.request(Call("tools/call", params, *self._default_limits, cancel))
+        else:
+            answer = self.request("tools/call", params, timeout=timeout, max_timeout=max_timeout, cancel=cancel,
+                                  on_progress=on_progress, meta=meta, **options)
         result = self._read(CallToolResult, answer, session, "tools/call")
         self._output_schemas.check(name, result, session.name, "structuredContent" in answer)
         return result

@@ -36,6 +36,8 @@ __all__ = ["LegacySession", "ServerState"]
 _log = logging.getLogger(__name__)
 #: How often in a minute a lost session is replaced, before the error is passed on (REL-47).
 _RENEWALS = 3
+#: The requests that change the state of a session.
+_STATEFUL = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
 #: How long a question that overtook the answer to ``initialize`` waits for it.
 _HANDSHAKE_SECONDS = 30.0
 #: Bytes that the questions which wait for a handler may take in memory, unless one alone takes more.
@@ -240,7 +242,8 @@ class LegacySession(ClientSession):
                 raise
             self.renew(error.session)
             result = self._call(call)
-        self._server_state.remember(call.method, call.params)
+        if call.method in _STATEFUL:
+            self._server_state.remember(call.method, call.params)
         return result
 
     def _call(self, call: Call) -> Dict[str, Any]:

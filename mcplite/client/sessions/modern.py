@@ -58,6 +58,8 @@ class ModernSession(ClientSession):
         self._trace_context = options.trace_context
         self.restartable = self._channel.restartable
         self._carries_headers = self._channel.carries_beside
+        #: Whether each request needs its params in one piece: for its headers, or for the trace context in them.
+        self._stamps_more = self._carries_headers or self._trace_context is not None
         self._result_types = frozenset({"complete", "input_required", *options.result_types})
         self._rounds = InputRounds(connection, RateLimit(options.questions_per_minute))
         # Servers with a session send log messages unasked; here each request has to ask for them (STAT-24).
@@ -78,6 +80,7 @@ class ModernSession(ClientSession):
         capabilities.extensions = self._options.extensions
         #: The members of ``_meta`` in every request.
         self._envelope = envelopes.members(revision, capabilities, self._options.info, self.log_level)
+        self._encoded_envelope = jsonrpc.Encoded(self._envelope)
 
     @property
     def agreed(self) -> Optional[Revision]:
@@ -186,7 +189,12 @@ class ModernSession(ClientSession):
 
         :param id: from :meth:`Peer.new_id`; by default a new one.
         """
-        method, stamped = call.method, envelopes.stamp(call.params, self._envelope)
+        method, params = call.method, call.params
+        stamped: Any
+        if not (self._stamps_more or call.on_progress is not None or params and "_meta" in params):
+            stamped = envelopes.Stamped(params or {}, self._encoded_envelope)
+        else:
+            stamped = envelopes.stamp(params, self._envelope)
         if call.on_progress is not None:
             id = self.peer.new_id() if id is None else id
             stamped["_meta"]["progressToken"] = id

@@ -32,7 +32,7 @@ from .returns import Output
 __all__ = ["BadOutput", "Write", "content_items", "prompt_messages", "resource_contents", "result_writer", "tool_result"]
 
 #: Takes what a tool returned; see :func:`result_writer`.
-Write = Callable[[Any], Optional[str]]
+Write = Callable[[Any, str], Optional[str]]
 
 _CONTENT = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource, ToolUseContent, ToolResultContent,
             UnknownContent)
@@ -89,24 +89,28 @@ def tool_result(value: Any, function: Function) -> CallToolResult:
 def result_writer(output: Output, revision: Revision) -> Write:
     """Return the function that writes the result of a tool as JSON, straight from the plain data that the tool returned.
 
-    It writes what :func:`tool_result`, and the codec after it, write for the same value, and raises the same errors. It
-    leaves out the last brace, since members that all results of an era have may follow. It returns None for a value that is
-    left to those two: content, a ``CallToolResult``, and what is rare.
+    It takes the data and the end of the text: the members that all results of an era have, and the brace. It writes what
+    :func:`tool_result`, and the codec after it, write for the same value, and raises the same errors. It returns None for a
+    value that is left to those two: content, a ``CallToolResult``, and what is rare.
 
     :param output: of the tool.
     """
-    begin, end, between = '{"content":[{"type":"text","text":', "}]", '}],"structuredContent":'
+    structured, wrapped, exact = revision.structured_output and not output.off, output.wrapped, output.exact
+    before, after = '"structuredContent":', ""
+    if wrapped and (output.bare is None or revision.object_output_only):
+        before, after = before + '{"result":', "}"
 
-    def write_undeclared(value: Any) -> Optional[str]:
+    def write_undeclared(value: Any, end: str) -> Optional[str]:
         kind = type(value)
         if kind is str:
-            return begin + encode_string(value) + end
+            return f'{{"content":[{{"type":"text","text":{encode_string(value)}}}]{end}'
         if kind is not dict:
             return None
         text = encode_json(jsonable(value))
-        return begin + encode_string(text) + (between + text if structured else end)
+        members = "," + before + text if structured else ""
+        return f'{{"content":[{{"type":"text","text":{encode_string(text)}}}]{members}{end}'
 
-    def write_declared(value: Any) -> Optional[str]:
+    def write_declared(value: Any, end: str) -> Optional[str]:
         kind = type(value)
         if kind in SCALARS:
             data = value
@@ -119,15 +123,11 @@ def result_writer(output: Output, revision: Revision) -> Write:
         text = encode_json(data)
         shown = text if type(data) is str else encode_string(text)
         if not structured:
-            return begin + shown + end
-        if wrapped:
-            return begin + shown + before + text + after
-        return begin + shown + between + text if type(data) is dict else None
+            return f'{{"content":[{{"type":"text","text":{shown}}}]{end}'
+        if not wrapped and type(data) is not dict:
+            return None
+        return f'{{"content":[{{"type":"text","text":{shown}}}],{before}{text}{after}{end}'
 
-    structured, wrapped, exact = revision.structured_output and not output.off, output.wrapped, output.exact
-    # A value that is not an object is in one, but for the revisions and tools that send it bare.
-    bare = output.bare is not None and not revision.object_output_only
-    before, after = (between, "") if bare else (between + '{"result":', "}")
     return write_undeclared if output.schema is None else write_declared
 
 

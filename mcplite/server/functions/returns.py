@@ -41,7 +41,7 @@ class Output:
         self.exact = exact
         self.bare = bare
         #: What writes the results, by revision; see :func:`~.results.result_writer`.
-        self.writers: Dict[Revision, Callable[[Any], Optional[str]]] = {}
+        self.writers: Dict[Revision, Callable[[Any, str], Optional[str]]] = {}
         #: Checks what a handler returns; None if no schema is declared.
         self.validator = None if schema is None else Validator(schema)
 

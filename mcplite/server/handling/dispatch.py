@@ -7,10 +7,11 @@ thread that received the request.
 import contextvars
 import copy
 import logging
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping
 
 from ...errors import Cancelled, InternalError, InvalidParams, MissingCapability, RemoteError, ResourceNotFound
 from ...protocol import codec
+from ...protocol.jsonrpc import Encoded
 from ...types import CompleteResult, Completion, GetPromptResult, ReadResourceResult
 from ..catalog.registry import suggestions
 from ..catalog.targets import Target
@@ -38,9 +39,12 @@ def answer_request(context: Context, target: Target) -> None:
 
 def _answer_in_context(context: Context, target: Target) -> None:
     CURRENT.set(context)
-    result: Optional[Result]
+    result: Any
     try:
-        result = dispatch(context, target)
+        if target.custom_handler is None and not context.session.runtime.catalog.middleware:
+            result = _METHODS[context.incoming.method](context, target)
+        else:
+            result = dispatch(context, target)
     except RemoteError as error:
         if context.question_result is None:
             translated = context.session.translate_error(error)
@@ -58,7 +62,9 @@ def _answer_in_context(context: Context, target: Target) -> None:
     if context.held_progress is not None:
         context.send_held_progress()
     # If the handler has waited for an answer, this is another request and another session than before.
-    context.incoming.respond(context.session.complete_result(result))
+    if type(result) is not Encoded:  # a page of a list, or the text of a tool's result, has the members that it adds
+        result = context.session.complete_result(result)
+    context.incoming.respond(result)
 
 
 def dispatch(context: Context, target: Target) -> Result:

@@ -84,13 +84,10 @@ class Session:
     #: Whose share the session counts to (:mod:`mcplite.server.shares`): over HTTP its principal's key, else the remote
     #: address of its first request; empty on a pipe, which has one client.
     sender = ""
+    #: The end of the JSON text of each complete result: the members that every result of this era has, and the brace.
+    result_end = "}"
     #: Whether the session outlives one message; only then can the server send requests and notifications of its own.
     persistent = False
-
-    @property
-    def result_end(self) -> str:
-        """The end of the JSON text of each complete result: the members that every result of this era has, and the brace."""
-        return "}"
 
     @property
     def limits(self) -> Limits:

@@ -84,10 +84,8 @@ def _unknown(context: Context, name: Any) -> InvalidParams:
 
 
 def _writer(output: Output, revision: Revision) -> Write:
-    """Return the writer of a tool's results in one revision, which is made for the first of them."""
-    write = output.writers.get(revision)
-    if write is None:
-        write = output.writers[revision] = result_writer(output, revision)
+    """Return the writer of a tool's results in one revision, for the first of them; it is kept for the others."""
+    write = output.writers[revision] = result_writer(output, revision)
     return write
 
 
@@ -98,9 +96,10 @@ def _run(context: Context, name: str, function: Function, kwargs: Dict[str, Any]
         session = context.session  # another one, if the handler has waited for an answer
         revision = session.revision
         if not session.runtime.catalog.middleware:  # which reads and changes results
-            text = _writer(function.output, revision)(value)
+            write = function.output.writers.get(revision) or _writer(function.output, revision)
+            text = write(value, session.result_end)
             if text is not None:
-                return jsonrpc.Encoded(None, text + session.result_end)
+                return jsonrpc.Encoded(None, text)
         result = tool_result(value, function)
         result.structured_content = function.output.value_for(result.structured_content, revision)
         result.content = codec.downgrade(result.content, revision)

@@ -16,7 +16,6 @@ from ...errors import (
     RemoteError,
     ResourceNotFound,
 )
-from ...protocol import jsonrpc
 from ...protocol.envelope import Envelope, bounded_capabilities, bounded_info
 from ...revisions import Revision
 from ...rpc.peer import Peer
@@ -123,12 +122,10 @@ class ModernSession(Session):
         return WaitingAsker(context, self.given)
 
     def complete_result(self, result: Any) -> Any:
-        if type(result) is jsonrpc.Encoded:
-            return result  # a page of a list, or the text of a tool's result, which has these members
         return self.runtime.catalog.stamp(result, self.revision)
 
     @property
-    def result_end(self) -> str:
+    def result_end(self) -> str:  # type: ignore[override]
         return self.runtime.catalog.result_end(self.revision)
 
     def translate_error(self, error: RemoteError) -> RemoteError:
