@@ -150,8 +150,10 @@ def test_a_document_of_a_megabyte_is_read():
 
 def test_a_longer_document_is_refused():
     with Pages(page={"a": "x" * (1 << 20)}) as script:
-        with pytest.raises(mcplite.AuthError, match="could not be read.*1048576"):
+        with pytest.raises(mcplite.AuthError, match=f"^{WHAT} could not be read.*1048576"):
             fetch(script)
+        with Web(script.url) as web, pytest.raises(mcplite.AuthError, match=f"^{WHAT} could not be read.*1048576"):
+            web.post_json(f"{script.origin}/page", WHAT, {})
 
 
 def test_an_endless_document_is_given_up_after_a_megabyte():
@@ -610,6 +612,7 @@ def test_an_error_description_repeats_no_secret():
         answer = web.post_form(f"{script.origin}/token", WHAT, fields)
     assert answer.document["error_description"] == "no code *** for *** at scope-x"
     assert answer.explain() == "invalid_grant: no code *** for *** at scope-x"
+    assert answer.headers["content-type"] == "application/json"
 
 
 def test_where_the_server_was_met_and_what_the_caller_gave_count(resolver):

@@ -111,6 +111,7 @@ def test_refused_without_a_body(method, given, mode, status):
     refused = decide(method, given, AssertionError("the body was read"), mode=mode)
     assert isinstance(refused, Rejection) and refused.status == status and refused.message
     if status == 405:
+        assert refused.close and method in refused.message
         modern = given.get("MCP-Protocol-Version") == NEWEST.name
         assert refused.headers == [("Allow", "POST, GET, DELETE" if mode == "sessions" and not modern else "POST")]
 
