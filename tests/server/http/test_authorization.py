@@ -432,6 +432,14 @@ def test_requests_without_a_body_need_the_scopes_of_all_requests():
     assert guard.authenticate(asking(BOB)) is None
 
 
+@pytest.mark.parametrize("hosts, admitted", [(None, True), (["localhost", "mcp.example"], False)])
+def test_the_host_header_names_the_resource_on_loopback_only(hosts, admitted):
+    # AUTH-15
+    auth = mcplite.BearerAuth(lambda token: mcplite.Principal("ada", audience="http://localhost:9/mcp"))
+    refused = Authorization(make(auth).runtime, OriginPolicy(hosts), "/mcp").authenticate(asking(ADA))
+    assert (refused is None) is admitted and (admitted or refused.status == 401)
+
+
 def test_the_paths_of_the_metadata():
     assert set(authorization(described()).routes()) == {WELL_KNOWN, WELL_KNOWN + "/mcp"}
     assert set(authorization(described(resource="https://mcp.example/public/")).routes()) == {
