@@ -13,6 +13,7 @@ import pytest
 import mcplite
 from mcplite.client.oauth.stores.file import FileStore
 from tests.support.authserver import AuthServer, Protected
+from tests.support.interrupts import OPTIONS
 
 ROOT = str(Path(mcplite.__file__).resolve().parent.parent)
 #: Seconds to wait for what has to come.
@@ -132,11 +133,12 @@ class CommandLine:
         self.environment["BROWSER"] = ""
         if program is not None:
             (self.folder / "browser.py").write_text(program)
-            self.environment["BROWSER"] = f"{sys.executable} {self.folder / 'browser.py'} %s"
+            # webbrowser reads it as a shell of POSIX would, also on Windows: a backslash would be an escape.
+            self.environment["BROWSER"] = f"{Path(sys.executable).as_posix()} {(self.folder / 'browser.py').as_posix()} %s"
 
     def start(self, *words, **options):
         command = [sys.executable, "-m", "mcplite", *map(str, words)]
-        options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **OPTIONS, **options}
         return subprocess.Popen(command, env=self.environment, **options)
 
     def __call__(self, *words):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import time
 from urllib.parse import parse_qsl, urlsplit
 
@@ -11,6 +10,8 @@ import pytest
 from mcplite.cli.parser import parse
 from mcplite.cli.target import connected
 from tests.support.authserver import follow
+from tests.support.interrupts import ask_to_stop
+from tests.support.systems import posix_only
 from tests.support.webscript import WebScript
 
 
@@ -242,7 +243,7 @@ def test_the_terminal_is_asked_where_there_is_no_browser(cli, auth, protected, t
     assert terminal.screen.endswith("hello\n")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="SIGINT can be sent to one process on POSIX only")
+@posix_only  # on Windows Ctrl-C goes to the browser of this test as well, which has the same console
 def test_130_an_interrupt_in_the_middle(cli, auth, protected):
     cli("login", protected.url)
     before = cli.records()
@@ -250,7 +251,7 @@ def test_130_an_interrupt_in_the_middle(cli, auth, protected):
     cli.browses("")
     child = cli.start("call", protected.url, "greet")
     cli.page(child)
-    child.send_signal(signal.SIGINT)
+    ask_to_stop(child)
     status, out, err = cli.end(child)
     assert (status, out) == (130, "")
     assert err.splitlines()[-1] == "interrupted" and "Traceback" not in err

@@ -1,5 +1,6 @@
 """A login in a browser, which comes back to a port of this machine; and what happens when it does not."""
 
+import errno
 import io
 import os
 import re
@@ -213,7 +214,9 @@ with agent.begin(None, "weather") as visit:
 def test_a_browser_as_a_process_of_its_own(tmp_path):
     program = tmp_path / "browser.py"
     program.write_text(BROWSING)
-    environment = {**os.environ, "PYTHONPATH": ROOT, "BROWSER": f"{sys.executable} {program} %s", "no_proxy": "*"}
+    environment = {**os.environ, "PYTHONPATH": ROOT, "no_proxy": "*",
+                   # webbrowser reads it as a shell of POSIX would, also on Windows: a backslash would be an escape.
+                   "BROWSER": f"{Path(sys.executable).as_posix()} {program.as_posix()} %s"}
     ran = subprocess.run([sys.executable, "-c", ASKING], env=environment, stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE, timeout=60)
     assert (ran.stdout.strip(), ran.returncode) == (b"True", 0), ran.stderr
@@ -239,8 +242,9 @@ def test_the_redirect_uri_that_is_registered_is_used_again():
 def test_a_given_port_is_used_or_it_is_an_error():
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(AuthError, match=f"login to weather needs port {port} of 127.0.0.1 .* in use"):
+        with pytest.raises(AuthError, match=f"login to weather needs port {port} of 127.0.0.1 .* not available: ") as caught:
             Browser(port=port).begin(f"http://127.0.0.1:{port}/callback", "weather")
+        assert caught.value.__cause__.errno == errno.EADDRINUSE
     with Browser(port=port, host="localhost", path="/back").begin(None, "weather") as visit:
         assert visit.redirect_uri == f"http://localhost:{port}/back"
 
