@@ -1,4 +1,6 @@
-"""HTTP/1.1 requests: parses the head, the length of the body, and chunked bodies.
+"""HTTP/1.1: parses the head of a request, the length of its body, and chunked bodies.
+
+The fields of a head and chunked bodies are the same in responses, whose own rules stand in :mod:`.responses`.
 
 Stricter than most parsers: a proxy in front may interpret a malformed message differently and see one request where
 this side sees two, which is request smuggling (SEC-12).
@@ -10,7 +12,8 @@ from urllib.parse import unquote_to_bytes
 
 from .headers import Headers
 
-__all__ = ["BadRequest", "ChunkedDecoder", "HeadLimits", "RequestHead", "body_plan", "find_head", "parse_head"]
+__all__ = ["BadRequest", "ChunkedDecoder", "HeadLimits", "RequestHead", "body_plan", "find_head", "keeps_alive", "parse_fields",
+           "parse_head"]
 
 _REQUEST_LINE = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}) ([\x21-\x7e]+) HTTP/([0-9])\.([0-9])")
 # Values may have bytes above 0x7f (obs-text), but no control characters. A folded line, and a blank before the
@@ -27,9 +30,9 @@ _ABSOLUTE = re.compile(r"https?://([^/?#@]+)(?=[/?]|$)", re.IGNORECASE)
 
 
 class BadRequest(Exception):
-    """The bytes are not a request that can be served; the connection is closed after the response.
+    """The bytes are not HTTP that can be read; a server closes the connection after its response.
 
-    :param status: the status of the response.
+    :param status: the status of that response.
     """
 
     def __init__(self, status: int, message: str) -> None:
@@ -38,9 +41,9 @@ class BadRequest(Exception):
 
 
 class HeadLimits:
-    """The limits of a request's head.
+    """The limits of a head.
 
-    :param line: bytes of the request line and of each header line.
+    :param line: bytes of the first line and of each header line.
     :param total: bytes of all lines.
     :param count: number of header lines.
     """
@@ -65,7 +68,7 @@ class RequestHead:
         self.version = version
         self.headers = headers
         #: Whether the connection stays open for another request.
-        self.keep_alive = _keep_alive(version, headers)
+        self.keep_alive = keeps_alive(version, headers.get("connection"))
         path, _, self.query = target.partition("?")
         if not path.startswith("/") and path != "*":
             path = "/" + path.partition("://")[2].partition("/")[2]
@@ -95,7 +98,7 @@ def find_head(buffer: bytearray, limits: HeadLimits) -> Optional[int]:
 def _too_long(buffer: bytearray, limits: HeadLimits) -> BadRequest:
     line = buffer.find(b"\n")
     if line < 0 or line > limits.line + 1:
-        return BadRequest(414, f"the request line has more than {limits.line} bytes")
+        return BadRequest(414, f"the first line has more than {limits.line} bytes")
     return BadRequest(431, f"a header line may have {limits.line} bytes, and all lines together {limits.total}")
 
 
@@ -114,16 +117,7 @@ def parse_head(block: bytes, limits: HeadLimits) -> RequestHead:
     method, target, major, minor = match.groups()
     if major != "1" or minor not in "01":
         raise BadRequest(505, "only HTTP/1.0 and HTTP/1.1 are supported")
-    if len(lines) > limits.count + 1:
-        raise BadRequest(431, f"a request may have {limits.count} headers")
-    pairs: List[Tuple[str, str]] = []
-    for line in lines[1:]:
-        found = _FIELD.fullmatch(line)
-        if found is None:
-            raise BadRequest(400, f"malformed header line: {line[:60]!r}")
-        if len(line) > limits.line:
-            raise BadRequest(431, f"a header line may have {limits.line} bytes")
-        pairs.append((found.group(1), found.group(2)))
+    pairs = parse_fields(lines, limits)
     headers = Headers(pairs)
     version = (1, int(minor))
     hosts = len(headers.all("host"))
@@ -136,6 +130,25 @@ def parse_head(block: bytes, limits: HeadLimits) -> RequestHead:
         # The target's authority counts, whatever Host says (RFC 9112, section 3.2.2).
         headers = Headers([("host", absolute.group(1)), *((name, value) for name, value in pairs if name.lower() != "host")])
     return RequestHead(method, target, version, headers)
+
+
+def parse_fields(lines: List[str], limits: HeadLimits) -> List[Tuple[str, str]]:
+    """Return the fields of a head; their values may end with blanks.
+
+    :param lines: the first line of the head, and one for each field.
+    :raises BadRequest: one is malformed, or there are more than the limits allow.
+    """
+    if len(lines) > limits.count + 1:
+        raise BadRequest(431, f"a head may have {limits.count} headers")
+    pairs: List[Tuple[str, str]] = []
+    for line in lines[1:]:
+        found = _FIELD.fullmatch(line)
+        if found is None:
+            raise BadRequest(400, f"malformed header line: {line[:60]!r}")
+        if len(line) > limits.line:
+            raise BadRequest(431, f"a header line may have {limits.line} bytes")
+        pairs.append((found.group(1), found.group(2)))
+    return pairs
 
 
 def body_plan(head: RequestHead) -> Optional[int]:
@@ -160,8 +173,11 @@ def body_plan(head: RequestHead) -> Optional[int]:
     return int(lengths[0])
 
 
-def _keep_alive(version: Tuple[int, int], headers: Headers) -> bool:
-    value = headers.get("connection")
+def keeps_alive(version: Tuple[int, int], value: Optional[str]) -> bool:
+    """Return whether the connection stays open behind a message.
+
+    :param value: of its Connection field; None without one.
+    """
     if value is None:
         return version == (1, 1)
     options = {option.strip(" \t") for option in value.lower().split(",")}
@@ -171,16 +187,20 @@ def _keep_alive(version: Tuple[int, int], headers: Headers) -> bool:
 class ChunkedDecoder:
     """Decodes a chunked body.
 
-    :param limit: bytes of the decoded body.
+    :param limit: bytes of the decoded body; None for any number of bytes and of chunks.
+    :param trailers: bytes of the trailer fields, which are dropped; 0 to refuse them.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: Optional[int], trailers: int = 0) -> None:
         self._limit = limit
+        self._trailers = trailers
         self._buffer = bytearray()
         self._total = 0
         self._chunks = 0
         #: Bytes left of the current chunk; None between chunks.
         self._left: Optional[int] = None
+        #: Whether the last chunk has come, behind which trailers may stand.
+        self._ending = False
         #: Whether the body has ended.
         self.done = False
 
@@ -194,6 +214,9 @@ class ChunkedDecoder:
 
         :raises BadRequest: the chunks are malformed, have trailers, or exceed the limit (SEC-05).
         """
+        if self._left and len(data) <= self._left and not self._buffer:
+            self._left -= len(data)  # all of it is in the middle of one chunk
+            return data
         self._buffer += data
         out = bytearray()
         while not self.done and self._step(out):
@@ -203,7 +226,7 @@ class ChunkedDecoder:
     def _step(self, out: bytearray) -> bool:
         """Take one part off the buffer; False if it is incomplete."""
         if self._left is None:
-            return self._size()
+            return self._trailer() if self._ending else self._size()
         buffer = self._buffer
         if self._left:
             piece = buffer[:self._left]
@@ -229,17 +252,22 @@ class ChunkedDecoder:
         if match is None:
             raise BadRequest(400, f"malformed chunk size: {bytes(line[:40])!r}")
         size = int(match.group(1), 16)
-        self._total += size
-        if self._total > self._limit:
-            raise BadRequest(413, f"the body has more than {self._limit} bytes")
-        self._chunks += 1
-        if self._chunks > _MOST_CHUNKS:
-            raise BadRequest(413, f"the body has more than {_MOST_CHUNKS} chunks")
+        if self._limit is not None:
+            self._total += size
+            if self._total > self._limit:
+                raise BadRequest(413, f"the body has more than {self._limit} bytes")
+            self._chunks += 1
+            if self._chunks > _MOST_CHUNKS:
+                raise BadRequest(413, f"the body has more than {_MOST_CHUNKS} chunks")
         if size:
             del self._buffer[:len(line) + 2]
             self._left = size
             return True
-        return self._last(len(line) + 2)
+        if not self._trailers:
+            return self._last(len(line) + 2)
+        del self._buffer[:len(line) + 2]
+        self._ending = True
+        return True
 
     def _last(self, at: int) -> bool:
         end = bytes(self._buffer[at:at + 2])
@@ -249,4 +277,17 @@ class ChunkedDecoder:
             return False
         del self._buffer[:at + 2]
         self.done = True
+        return True
+
+    def _trailer(self) -> bool:
+        line, separator, _ = self._buffer[:self._trailers + 2].partition(b"\r\n")
+        if not separator:
+            if len(self._buffer) > self._trailers + 1 or b"\n" in line:
+                raise BadRequest(400, "malformed trailers, or more of them than are read")
+            return False
+        if line and _FIELD.fullmatch(line.decode("latin-1")) is None:
+            raise BadRequest(400, f"malformed trailer: {bytes(line[:40])!r}")
+        del self._buffer[:len(line) + 2]
+        self._trailers -= len(line)
+        self.done = not line
         return True
