@@ -1,1 +1,1 @@
-"""HTTP to the outside: the one place that uses ``requests``, shared by client and server."""
+"""HTTP to the outside: our own connections, and the one place that uses ``requests``; shared by client and server."""

@@ -1,7 +1,7 @@
 """Connections of ``requests`` whose every read and write obeys the deadline of its exchange.
 
-The adapter is asked for connections, and :class:`DirectSender` sends by them. ``requests`` and ``urllib3`` are imported at
-the top, so this module is itself imported with the first client (``tests/test_imports.py``).
+A :class:`~.session_sender.SessionSender` sends by the adapter. ``requests`` and ``urllib3`` are imported at the top, so this
+module is itself imported with the first sender (``tests/test_imports.py``).
 """
 
 import contextlib
@@ -10,28 +10,22 @@ import http.client
 import io
 import socket
 import threading
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional
 
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError
-from urllib3.util import Timeout
 
 from ..rpc.forks import on_fork, release_socket, renew
 from .exchange import Exchange
+from .response import ResponseReader, receive, send_whole
 from .settings import Guard
 
-__all__ = ["Adapter", "DirectSender", "renew_connections"]
+__all__ = ["Adapter", "renew_connections"]
 
 #: How many idle connections are kept for later requests.
 _IDLE_CONNECTIONS = 100
-#: Of all headers of a response.
-_HEADER_BYTES = 65_536
-#: Responses with a status of 1xx before the answer.
-_INTERIM_RESPONSES = 20
-#: URLs whose pools are remembered.
-_MOST_URLS = 32
 
 
 class ThreadState(threading.local):
@@ -42,90 +36,65 @@ class ThreadState(threading.local):
     has_body = False
 
 
-class _SocketReader(io.RawIOBase):
-    """A socket's bytes; each read blocks no longer than the exchange allows."""
+class _Received(io.RawIOBase):
+    """Bytes as a file: each read returns what *read1* does."""
 
-    def __init__(self, sock: socket.socket, exchange: Exchange) -> None:
-        self._sock = sock
-        self._exchange = exchange
-        # Keeps the socket open, which http.client closes before the body was read.
-        self._file = sock.makefile("rb", buffering=0)
+    def __init__(self, read1: Callable[[], bytes]) -> None:
+        self._read1 = read1
+        self._rest = b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        sock, exchange = self._sock, self._exchange
-        while True:
-            sock.settimeout(exchange.next_timeout())
-            try:
-                return sock.recv_into(buffer)
-            except socket.timeout:
-                continue
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
+        data = self._rest or self._read1()
+        size = min(len(data), len(buffer))
+        buffer[:size], self._rest = data[:size], data[size:]
+        return size
 
 
 class _SocketFiles:
     """What http.client takes for a socket when it opens a response: it calls ``makefile`` and nothing else."""
 
-    def __init__(self, sock: socket.socket, exchange: Exchange) -> None:
+    def __init__(self, sock: Any, exchange: Exchange) -> None:
         self._sock, self._exchange = sock, exchange
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_SocketReader(self._sock, self._exchange), 65_536)
+        return io.BufferedReader(_Received(lambda: receive(self._sock, self._exchange)), 65_536)
 
 
 class _Response(http.client.HTTPResponse):
-    """A response that is read within the deadline of its exchange."""
+    """A response that our reader reads, within the deadline of its exchange.
 
-    def __init__(self, exchange: Exchange, sock: Any, *arguments: Any, **options: Any) -> None:
-        super().__init__(_SocketFiles(sock, exchange), *arguments, **options)  # type: ignore[arg-type]
+    Only the answer of a proxy to CONNECT is read by the standard library itself, from ``fp``.
+    """
+
+    def __init__(self, exchange: Exchange, sock: Any, method: Optional[str] = None, **options: Any) -> None:
+        super().__init__(_SocketFiles(sock, exchange), method=method, **options)  # type: ignore[arg-type]
+        self.reader = ResponseReader(sock, exchange, method or "GET")
+        # Keeps the socket open, which http.client closes before the body was read.
+        self._file = sock.makefile("rb", buffering=0)
 
     def begin(self) -> None:
-        # The standard library hands the headers to its parser for mail, which takes as long as everything else together.
         if self.headers is not None:
             return  # its stubs do not know that they are None at first
-        version, status, reason = self._read_status()
-        headers = self._read_headers()
-        interim = 0
-        while 100 <= status < 200 and status != http.client.SWITCHING_PROTOCOLS:
-            # RFC 9110, section 15.2: any number of interim responses may come first; their headers are not the answer's.
-            interim += 1
-            if interim > _INTERIM_RESPONSES:
-                raise http.client.HTTPException(f"more than {_INTERIM_RESPONSES} interim responses came before the answer")
-            version, status, reason = self._read_status()
-            headers = self._read_headers()
-        self.code = self.status = status
-        self.reason = reason.strip()
-        self.version = 10 if version == "HTTP/1.0" else 11
-        self.headers = self.msg = headers
-        self.chunked = (headers.get("transfer-encoding") or "").lower() == "chunked"
-        self.chunk_left = None
-        self.will_close = self._check_close()
-        length = headers.get("content-length") or ""
-        self.length = int(length) if length.isdigit() and not self.chunked else None
-        if status in (204, 304) or self._method == "HEAD":
-            self.length = 0
-        if not self.will_close and not self.chunked and self.length is None:
-            self.will_close = True
-
-    def _read_headers(self) -> http.client.HTTPMessage:
+        head = self.reader.begin()
         message = http.client.HTTPMessage()
-        left = _HEADER_BYTES
-        while True:
-            line = self.fp.readline(left + 1)
-            left -= len(line)
-            if left < 0:
-                raise http.client.LineTooLong("headers")
-            if line in (b"\r\n", b"\n", b""):
-                return message
-            name, colon, value = line.decode("latin-1").partition(":")
-            if not colon or line[:1] in b" \t":
-                raise http.client.HTTPException(f"this line among the headers is not a header: {line[:60]!r}")
-            message[name] = value.strip(" \t\r\n")
+        coded = "transfer-encoding" in head.headers
+        for name, value in head.fields:
+            # urllib3 gets the body without the coding.
+            if not (coded and name.lower() in ("transfer-encoding", "content-length")):
+                message[name] = value
+        self.code = self.status = head.status
+        self.reason, self.version = head.reason, 10 + head.version[1]
+        self.headers = self.msg = message
+        self.fp = io.BufferedReader(_Received(self.reader.read1), 65_536)
+        self.chunked, self.chunk_left, self.length = False, None, head.length
+        self.will_close = not head.keep_alive
+
+    def _close_conn(self) -> None:
+        self._file.close()
+        super()._close_conn()  # type: ignore[misc]
 
 
 class _ExchangeConnection:
@@ -141,6 +110,8 @@ class _ExchangeConnection:
     _exchange: Optional[Exchange] = None
     #: Whether closing passes the socket on.
     _passes_socket = False
+    #: Of the last response.
+    _reader: Optional[ResponseReader] = None
     #: The head of a request with a body, until the body is sent as well; None outside of a request.
     _head: Optional[bytes] = None
 
@@ -173,7 +144,9 @@ class _ExchangeConnection:
 
     @property
     def is_connected(self) -> bool:
-        """Whether an idle connection is still open; False if the system does not say, since urllib3 then closes it."""
+        """Whether an idle connection can be used again; False if the system does not say, since urllib3 then closes it."""
+        if self._reader is not None and not self._reader.reusable:
+            return False
         try:
             return bool(super().is_connected)  # type: ignore[misc]
         except OSError:
@@ -182,9 +155,11 @@ class _ExchangeConnection:
     def getresponse(self) -> Any:
         self._passes_socket = True  # to the response, if that ends with the connection
         try:
-            return super().getresponse()  # type: ignore[misc]
+            response = super().getresponse()  # type: ignore[misc]
         finally:
             self._passes_socket = False
+        self._reader = getattr(getattr(response, "_fp", response), "reader", None)
+        return response
 
     def close(self) -> None:
         sock = self.sock
@@ -213,13 +188,7 @@ class _ExchangeConnection:
             self.connect()
         sock = self.sock
         exchange.attach(sock)
-        rest = memoryview(data)
-        while rest:
-            sock.settimeout(exchange.next_timeout())
-            try:
-                rest = rest[sock.send(rest):]
-            except socket.timeout:
-                continue
+        send_whole(sock, exchange, data)
 
 
 def _release_connection(connection: Any, owner: int) -> None:
@@ -266,6 +235,9 @@ class Adapter(HTTPAdapter):
     :param guard: for connections that go through no proxy.
     """
 
+    #: What urllib3 raises, besides what a socket does.
+    error = HTTPError
+
     def __init__(self, guard: Optional[Guard] = None) -> None:
         #: Who sends sets ``thread.exchange`` first.
         self.thread = thread = ThreadState()
@@ -287,65 +259,28 @@ class Adapter(HTTPAdapter):
         self.thread.has_body = bool(request.body)
         return super().send(request, *arguments, **options)
 
+    def close(self) -> None:
+        """Close the idle connections; urllib3 does so only when their pool is garbage."""
+        for pool in _pools_of(self):
+            pool.close()
+        super().close()
+
+
+def _pools_of(adapter: HTTPAdapter) -> List[Any]:
+    managers: List[Any] = [adapter.poolmanager, *adapter.proxy_manager.values()]
+    return [pool for manager in managers for pool in list(manager.pools._container.values())]
+
 
 def renew_connections(adapter: HTTPAdapter, owner: int) -> None:
     """Drop the idle connections of a user's adapter in a forked process, where its requests need connections of their own.
 
     :param adapter: of ``requests``; a subclass may make its pools in another way.
     """
-    for manager in [adapter.poolmanager, *adapter.proxy_manager.values()]:
-        for pool in list(manager.pools._container.values()):
-            renew(pool.pool.mutex)  # closing the pool, when it is garbage, takes it
-            for connection in pool.pool.queue:
-                if connection is not None and connection.sock is not None:
-                    release_socket(connection.sock)
+    for pool in _pools_of(adapter):
+        renew(pool.pool.mutex)  # closing the pool, when it is garbage, takes it
+        for connection in pool.pool.queue:
+            if connection is not None and connection.sock is not None:
+                release_socket(connection.sock)
     state: Any = adapter
     adapter.proxy_manager.clear()
     adapter.init_poolmanager(state._pool_connections, state._pool_maxsize, block=state._pool_block)
-
-
-class DirectSender:
-    """Sends by an adapter's connections, past what ``requests`` does for each request and the client has done once.
-
-    :param merged: certificates and proxies, as ``requests`` has merged them with the environment.
-    """
-
-    #: What :meth:`send` raises, besides what a socket does.
-    error = HTTPError
-
-    def __init__(self, adapter: Adapter, merged: Mapping[str, Any]) -> None:
-        self._adapter = adapter
-        self._merged = merged
-        #: By URL: the pool of connections, which is the same for all, and what the request line says; replaced as a whole.
-        self._pools: Dict[str, Tuple[Any, str]] = {}
-
-    def _pool(self, request: Any) -> Tuple[Any, str]:
-        known = self._pools.get(request.url)
-        if known is None:
-            adapter: Any = self._adapter
-            verify, proxies, cert = self._merged["verify"], self._merged["proxies"], self._merged["cert"]
-            find = getattr(adapter, "get_connection_with_tls_context", None)  # since requests 2.32
-            pool = (adapter.get_connection(request.url, proxies) if find is None
-                    else find(request, verify, proxies=proxies, cert=cert))
-            adapter.cert_verify(pool, request.url, verify, cert)
-            known = pool, adapter.request_url(request, proxies)
-            # A server may redirect each request to another URL.
-            others = self._pools if len(self._pools) < _MOST_URLS else {}
-            self._pools = {**others, request.url: known}
-        return known
-
-    def send(self, request: Any, headers: Dict[str, str], body: Optional[bytes], connect_seconds: Optional[float]) -> Any:
-        """Send a request and return urllib3's response.
-
-        :param request: prepared, for its method and URL.
-        """
-        pool, target = self._pool(request)
-        self._adapter.thread.has_body = bool(body)
-        return pool.urlopen(
-            request.method, target, body=body, headers=headers, redirect=False, assert_same_host=False, retries=False,
-            preload_content=False, decode_content=False, timeout=Timeout(connect=connect_seconds, read=None))
-
-    def close(self) -> None:
-        """Close the idle connections; urllib3 does so only when their pool is garbage."""
-        for pool, _ in self._pools.values():
-            pool.close()

@@ -24,12 +24,19 @@ class Bearer:
 
         :raises ValueError: the token cannot stand in a header.
         """
+        request.headers["Authorization"] = self.credentials()
+        return request
+
+    def credentials(self) -> str:
+        """Return the value of the field ``Authorization``.
+
+        :raises ValueError: the token cannot stand in a header.
+        """
         token = self._token
         if not isinstance(token, str):
             token = token()
             _check(token)
-        request.headers["Authorization"] = f"Bearer {token}"
-        return request
+        return f"Bearer {token}"
 
     def __repr__(self) -> str:
         return "<Bearer>"

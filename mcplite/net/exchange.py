@@ -1,6 +1,6 @@
 """One HTTP request and its response: its deadline, and how another thread interrupts it.
 
-Channels and OAuth requests create one for each request; the adapter asks it before each read and write.
+Channels and OAuth requests create one for each request; connections ask it before each read and write.
 """
 
 import contextlib

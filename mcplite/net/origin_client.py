@@ -1,30 +1,30 @@
 """An HTTP client for one origin, whose deadlines hold for the whole exchange and whose reads another thread can end.
 
-It sends over ``requests``. A timeout of ``requests`` bounds each single read, so that a server which drips bytes is waited for
-without end, and a blocked read cannot be ended from another thread. Here each read and each write asks its :class:`Exchange`
-first how long it may block (TIME-01). The client's channels and its OAuth requests are built on it.
+It sends over our own connections or through ``requests`` (:mod:`.routes`). A timeout of ``requests`` bounds each single read,
+so that a server which drips bytes is waited for without end, and a blocked read cannot be ended from another thread. Here each
+read and each write asks its :class:`Exchange` first how long it may block (TIME-01). The client's channels and its OAuth
+requests are built on it.
 """
 
-import copy
 import time
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Tuple
+from base64 import b64encode
+from typing import Any, Callable, Mapping, Optional, Tuple
 from urllib.parse import urljoin, urlsplit
 
 from ..errors import AuthError, ProtocolError, TransportError
 from ..protocol.http.challenges import find_challenge, parse_challenges
 from ..protocol.http.headers import DEFAULT_PORTS, check_header
-from ..protocol.http.wellknown import covers, is_loopback
+from ..protocol.http.responses import BadResponse
+from ..protocol.http.wellknown import covers
 from ..protocol.show import shown
-from ..rpc.forks import on_fork
 from ..version import __version__
 from .bearer import Bearer
 from .exchange import Exchange, Stopped
 from .reply import Reply
+from .routes import Sender, create_sender
+from .session_sender import SessionSender
 from .settings import Guard, HTTPSettings
 from .tokens import TokenProvider, TokenSource
-
-if TYPE_CHECKING:
-    import requests
 
 __all__ = ["OriginClient"]
 
@@ -45,46 +45,48 @@ class OriginClient:
     """
 
     def __init__(self, url: str, settings: HTTPSettings = HTTPSettings(), guard: Optional[Guard] = None) -> None:
-        import requests
-        from requests.adapters import HTTPAdapter
-        from requests.utils import select_proxy
-
-        from .adapter import Adapter, DirectSender, renew_connections
-
         self.origin = _origin(url)
-        for name, value in (settings.headers or {}).items():
+        headers = settings.headers or {}
+        for name, value in headers.items():
             check_header(name, value)
-        self._session = requests.Session() if settings.session is None else settings.session
-        self._owns_session = settings.session is None
+            if value[:1].isspace():
+                raise ValueError(f"the value of the header {name!r} begins with a blank, and cannot be sent")
+        session = settings.session
         # Never those of ~/.netrc, which were given for something else (SEC-66).
-        auth = self._session.auth if settings.auth is None else settings.auth
-        proxies = dict(settings.proxies or {})
-        #: Certificates and proxies, merged with the session's and the environment's; as ``requests`` passes them around.
-        self._merged: Dict[str, Any] = dict(self._session.merge_environment_settings(
-            url, dict(proxies), True, settings.verify, settings.cert))  # type: ignore[arg-type]
-        if is_loopback(self.origin[1]) and (guard is not None or isinstance(auth, TokenProvider)):
-            # What needs no TLS on this machine must not leave it for a proxy of the environment (AUTH-35, AUTH-39).
-            self._merged["proxies"] = {**self._session.proxies, **proxies}
-        self._proxied = bool(select_proxy(url, self._merged["proxies"]))
-        self._adapter = Adapter(None if self._proxied else guard)
-        self._direct = DirectSender(self._adapter, self._merged)
-        adapter = self._session.get_adapter(url)
-        # A session's adapter may be there for a purpose; the standard one only lacks what ours has.
-        self._foreign_adapter = adapter if type(adapter) is not HTTPAdapter else None
-        if isinstance(self._foreign_adapter, HTTPAdapter):
-            on_fork(self._foreign_adapter, renew_connections)
-        #: Gives tokens and deals with refusals, if ``auth`` is a token provider; else ``_auth`` is called with each request.
+        auth = session.auth if session is not None and settings.auth is None else settings.auth
+        #: Returns the value of ``Authorization`` for each request, where it is a token or a password.
+        self._credentials: Optional[Callable[[], str]] = None
+        foreign = None if isinstance(auth, TokenProvider) else self._take_credentials(auth)
+        self._sender: Sender = create_sender(
+            url, settings, {"Accept-Encoding": "identity", "User-Agent": _user_agent(), **headers}, self.origin[1], foreign,
+            guard is not None or isinstance(auth, TokenProvider), guard)
+        #: Gives tokens and deals with refusals, if ``auth`` is a token provider.
         self._tokens: Optional[TokenSource] = None
-        self._auth: Any = None
         if isinstance(auth, TokenProvider):
-            self._tokens = auth.tokens_for(url, settings.without_credentials(self._merged["verify"]))
-        else:
-            self._auth = _authentication(auth)
-        self._base = _base_request(url, {**self._session.headers, "Accept-Encoding": "identity",
-                                         "User-Agent": _user_agent(), **(settings.headers or {})})
-        self._headers: Any = self._base.headers
-        #: As requests writes it, without the fragment.
-        self.url = str(self._base.url)
+            verify = self._sender.verify if isinstance(self._sender, SessionSender) else settings.verify
+            self._tokens = auth.tokens_for(url, settings.without_credentials(verify))
+        self._authenticates = self._credentials is not None or foreign is not None or "authorization" in self._sender.headers
+        #: As it is sent, without the fragment.
+        self.url = self._sender.url
+
+    def _take_credentials(self, auth: Any) -> Any:
+        """Keep what becomes one header; return what is made for ``requests``, None for nothing.
+
+        :raises TypeError: it is of no kind that can be used.
+        """
+        if isinstance(auth, str):
+            auth = Bearer(auth)
+        if type(auth) is Bearer:
+            self._credentials = auth.credentials
+            return None
+        if isinstance(auth, tuple):
+            value = _basic(*auth)
+            self._credentials = lambda: value
+            return None
+        if auth is None or callable(auth) and not isinstance(auth, type):
+            return auth
+        raise TypeError("auth= is a token as a string, a pair, OAuth() or another way to get tokens, or what requests takes,"
+                        f" not {type(auth).__name__}")
 
     def send_authorized(self, exchange: Exchange, method: str, url: Optional[str], headers: Mapping[str, str],
              body: Optional[bytes] = None, connect_seconds: Optional[float] = None) -> Reply:
@@ -102,9 +104,11 @@ class OriginClient:
         recovery = None if self._tokens is None else self._tokens.new_recovery()
         while True:
             reply = self.send(exchange, method, url, headers, body, connect_seconds)
-            if reply.status not in (401, 403) or recovery is None or not recovery.recover(reply, headers, exchange):
+            if reply.status not in (401, 403):
+                return reply
+            if recovery is None or not recovery.recover(reply, headers, exchange):
                 break
-        refusal = _refusal(reply, shown(self.url), self._auth is not None or "Authorization" in self._headers)
+        refusal = _refusal(reply, shown(self.url), self._authenticates)
         if refusal is not None:
             reply.close()
             raise refusal
@@ -121,7 +125,7 @@ class OriginClient:
         at = first = self.url if url is None else url
         for _ in range(_MOST_REDIRECTS):
             reply = self._send_once(exchange, method, at, headers, body, connect_seconds)
-            if reply.status not in (301, 302, 303, 307, 308) or "Location" not in reply.headers:
+            if reply.status not in (301, 302, 303, 307, 308) or "location" not in reply.headers:
                 return reply
             at = self._redirected(reply, method, at)
             if self._tokens is not None and not covers(first, at):
@@ -137,7 +141,7 @@ class OriginClient:
         """
         reply.close()
         try:
-            target = urljoin(at, reply.headers["Location"])
+            target = urljoin(at, reply.headers["location"])
             shown(target)
         except ValueError as error:
             raise TransportError(f"{shown(at)} redirects to something that is not a URL: {error}") from error
@@ -151,67 +155,29 @@ class OriginClient:
 
     def _send_once(self, exchange: Exchange, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes],
                    connect_seconds: Optional[float]) -> Reply:
-        request = self._prepared(method, url, headers, body)
         token: Optional[str] = None
         if self._tokens is not None:
             exchange.records_address = True
             token, token_headers = self._tokens.authorization_headers(method, url, exchange)
-            request.headers.update(token_headers)
+            headers = {**headers, **token_headers}
+        elif self._credentials is not None:
+            headers = {**headers, "Authorization": self._credentials()}
         # The exchange bounds reads and writes; connecting is the one step that it cannot.
         remaining = _check_time(exchange)
         connect = connect_seconds or (_CONNECT_SECONDS if remaining is None else min(remaining, _CONNECT_SECONDS))
-        thread = self._adapter.thread
-        thread.exchange = exchange
         try:
-            if self._foreign_adapter is None and not any(self._session.hooks.values()) and not any(request.hooks.values()):
-                raw = self._direct.send(request, request.headers, body, connect)
-            else:
-                raw = self._send_with_hooks(request, connect)
-        except Stopped:
-            raise
-        except (self._direct.error, OSError, ValueError) as error:  # those of requests are OSErrors
+            reply = self._sender.send(exchange, method, url, headers, body, connect)
+        except (BadResponse, OSError, ValueError) as error:  # those of requests are OSErrors
             if exchange.interrupted:
                 raise Stopped from error
             _check_time(exchange, _LATE_SECONDS)
             raise TransportError(exchange.failure(shown(url), _explain(error))) from error
-        finally:
-            thread.exchange = None
-        if not self._owns_session and "Set-Cookie" in raw.headers:  # a session of our own keeps none (SEC-66)
-            from requests import cookies
-
-            jar: Any = cookies
-            jar.extract_cookies_to_jar(self._session.cookies, request, raw)
-        reply = Reply(raw, exchange, url)
         reply.token = token
-        if not self._proxied:
+        if not self._sender.proxied:
             reply.address = exchange.address
         if self._tokens is not None:
             self._tokens.on_response(url, reply.headers, token is not None and reply.status != 401)
         return reply
-
-    def _prepared(self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes]) -> Any:
-        request: Any = copy.copy(self._base)
-        request.method, request.url = method, url
-        request.headers = self._headers.copy()
-        request.headers.update(headers)
-        if body is not None:
-            request.body = body
-            request.headers["Content-Length"] = str(len(body))
-        if len(self._session.cookies):
-            request.prepare_cookies(self._session.cookies)
-        if self._auth is not None:
-            request.hooks = {name: list(hooks) for name, hooks in request.hooks.items()}
-            request = self._auth(request) or request
-        return request
-
-    def _send_with_hooks(self, request: Any, connect: Optional[float]) -> Any:
-        """Send by the whole of ``requests``: for authentication that answers challenges, and for a user's own adapters."""
-        from requests import hooks
-
-        adapter: Any = self._foreign_adapter or self._adapter
-        dispatch: Any = getattr(hooks, "dispatch_hook")
-        response = adapter.send(request, timeout=(connect, None), **self._merged)
-        return dispatch("response", {**self._session.hooks, **request.hooks}, response, **self._merged).raw
 
     def resolve(self, reference: str) -> str:
         """Return the URL that *reference* means, seen from the endpoint.
@@ -231,10 +197,7 @@ class OriginClient:
 
     def close(self) -> None:
         """Close all idle connections."""
-        self._direct.close()
-        self._adapter.close()
-        if self._owns_session:
-            self._session.close()
+        self._sender.close()
 
 
 def _check_time(exchange: Exchange, late: float = 0.0) -> Optional[float]:
@@ -251,30 +214,13 @@ def _check_time(exchange: Exchange, late: float = 0.0) -> Optional[float]:
     raise Stopped
 
 
-def _authentication(auth: Any) -> Any:
-    """Return what is called with each request for what a caller has given; None for nothing.
+def _basic(name: Any, password: Any) -> str:
+    """Return the value of ``Authorization`` for a name and a password (RFC 7617).
 
-    :raises TypeError: it is of no kind that can be used.
+    :raises UnicodeEncodeError: they have characters outside of Latin-1.
     """
-    from requests.auth import HTTPBasicAuth
-
-    if isinstance(auth, str):
-        return Bearer(auth)
-    if isinstance(auth, tuple):
-        return HTTPBasicAuth(*auth)
-    if auth is None or callable(auth) and not isinstance(auth, type):
-        return auth
-    raise TypeError("auth= is a token as a string, a pair, OAuth() or another way to get tokens, or what requests takes,"
-                    f" not {type(auth).__name__}")
-
-
-def _base_request(url: str, headers: Mapping[str, Any]) -> "requests.PreparedRequest":
-    """Return the request that all others are copies of."""
-    from requests import PreparedRequest
-
-    base = PreparedRequest()
-    base.prepare("POST", url, headers={name: value for name, value in headers.items() if value is not None})
-    return base
+    pair = b":".join(part if isinstance(part, bytes) else str(part).encode("latin-1") for part in (name, password))
+    return "Basic " + b64encode(pair).decode("ascii")
 
 
 def _refusal(reply: Reply, name: str, given: bool) -> Optional[AuthError]:
@@ -282,7 +228,7 @@ def _refusal(reply: Reply, name: str, given: bool) -> Optional[AuthError]:
 
     :param given: whether the caller has given something to authenticate with.
     """
-    header = reply.headers.get("WWW-Authenticate") or ""
+    header = reply.headers.get("www-authenticate") or ""
     if reply.status == 401:
         hint = ("it does not accept the token that was sent" if reply.token is not None else
                 "it does not accept what was sent" if given else "give connect() auth= or a header")

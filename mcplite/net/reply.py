@@ -3,44 +3,70 @@
 An :class:`~.origin_client.OriginClient` returns one for each request.
 """
 
-from typing import Any, List, Mapping, Optional
+from typing import List, Mapping, Optional
 
 from ..errors import AuthError, ProtocolError, TransportError
 from ..protocol.show import shown
 from .exchange import Exchange, Stopped
 
-__all__ = ["Reply"]
+__all__ = ["Body", "Reply"]
 
-_PIECE = 65_536
 #: How much of an error's body is read and shown.
 _EXCERPT = 2000
+
+
+class Body:
+    """The body of one response, as the way that sent the request reads it."""
+
+    __slots__ = ()
+
+    @property
+    def missing(self) -> Optional[int]:
+        """Bytes that have not come yet, where that is known."""
+        raise NotImplementedError
+
+    def read1(self) -> bytes:
+        """Return what has come, at least one byte; nothing at the end.
+
+        :raises Stopped: the caller no longer waits.
+        :raises Exception: the connection broke, or what came is malformed.
+        """
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Give the connection back: the body was read to its end."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close the connection."""
+        raise NotImplementedError
 
 
 class Reply:
     """One response; its body is not read yet.
 
-    :param raw: urllib3's response.
+    :param headers: by name in lower case.
     """
 
-    def __init__(self, raw: Any, exchange: Exchange, url: str) -> None:
-        self._raw = raw
+    __slots__ = ("_body", "_exchange", "_url", "status", "headers", "token", "address", "_over")
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: Body, exchange: Exchange, url: str) -> None:
+        self._body = body
         self._exchange = exchange
-        self._url = shown(url)
-        self.status: int = raw.status
-        self.headers: Mapping[str, str] = raw.headers
+        self._url = url
+        self.status = status
+        self.headers = headers
         #: The token that the request was sent with, if a :class:`TokenSource` gave one.
         self.token: Optional[str] = None
         #: The address that it came from; None when there is a proxy in between.
         self.address: Optional[str] = None
         exchange.answered = True
-        # Past urllib3, whose reads block until they have all that was asked for.
-        self._body: Any = getattr(raw, "_fp", None) or raw
         self._over = False
 
     @property
     def kind(self) -> str:
         """The media type, without parameters and in lower case."""
-        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def read1(self) -> bytes:
         """Return what has come, at least one byte; nothing at the end of the body.
@@ -49,27 +75,32 @@ class Reply:
         :raises Stopped: the caller no longer waits.
         """
         try:
-            data: bytes = self._body.read1(_PIECE)
+            data = self._body.read1()
         except (Stopped, AuthError):  # of the exchange
+            self.close()
             raise
-        except Exception as error:  # of http.client, of the socket, of TLS: in each case the body has no end
+        except Exception as error:  # of the parser, of the socket, of TLS: in each case the body has no end
             self.close()
             if self._exchange.interrupted:
                 raise Stopped from error
             reason = (str(error) or type(error).__name__)[:300]
-            raise TransportError(f"the connection to {self._url} broke in the middle of an answer: {reason}") from error
+            raise TransportError(f"the connection to {shown(self._url)} broke in the middle of an answer: {reason}") from error
+        except BaseException:  # such as KeyboardInterrupt
+            self.close()
+            raise
         if not data:
             self._check_whole()
         return data
 
     def _check_whole(self) -> None:
-        missing = getattr(self._body, "length", None)
+        missing = self._body.missing
         if self._exchange.interrupted:
             self.close()
             raise Stopped
         if missing:
             self.close()
-            raise TransportError(f"the connection to {self._url} broke in the middle of an answer: {missing} bytes are missing")
+            raise TransportError(f"the connection to {shown(self._url)} broke in the middle of an answer: {missing} bytes are"
+                                 " missing")
         self.release()
 
     def read(self, limit: int) -> bytes:
@@ -89,14 +120,14 @@ class Reply:
             size += len(data)
             if size > limit:
                 self.close()
-                raise ProtocolError(f"{self._url} answered with more than {limit} bytes (line_limit=)")
+                raise ProtocolError(f"{shown(self._url)} answered with more than {limit} bytes (line_limit=)")
 
     def check_plain(self) -> None:
         """Refuse a compressed body, whose size is not known before it is decompressed (SEC-10)."""
-        coding = self.headers.get("Content-Encoding", "identity").lower()
+        coding = self.headers.get("content-encoding", "identity").lower()
         if coding not in ("identity", ""):
             self.close()
-            raise ProtocolError(f"{self._url} answered with a body that is compressed ({coding[:40]}), although"
+            raise ProtocolError(f"{shown(self._url)} answered with a body that is compressed ({coding[:40]}), although"
                                 " 'Accept-Encoding: identity' was sent")
 
     def excerpt(self) -> str:
@@ -115,19 +146,15 @@ class Reply:
         return data[:_EXCERPT].decode("utf-8", "replace")
 
     def release(self) -> None:
-        """Give the connection back to the pool: the body was read to its end."""
+        """Give the connection back: the body was read to its end."""
         if not self._over:
             self._over = True
             self._exchange.detach()
-            # http.client takes a response with a length for unread until it is closed.
-            self._body.close()
-            release = getattr(self._raw, "release_conn", None)
-            if release is not None:
-                release()
+            self._body.release()
 
     def close(self) -> None:
         """End the response; its connection is closed if the body was not read to its end. Idempotent."""
         if not self._over:
             self._over = True
             self._exchange.detach()  # an interrupt must not strike a socket that is closed
-            self._raw.close()
+            self._body.close()

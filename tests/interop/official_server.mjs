@@ -25,7 +25,7 @@ const BOOKING = { type: "object", properties: {
 const TIME = { messages: [{ role: "user", content: { type: "text", text: "What is the time?" } }], maxTokens: 50 };
 
 let stopped;
-const stopping = new Promise((resolve) => { stopped = resolve; });
+let stopping; // the call that waits, of the client that called last
 let reads = 0;
 let grown = false;
 let notifier; // tells of changes, over HTTP
@@ -53,6 +53,7 @@ function makeServer() {
     });
 
     mcp.registerTool("wait_to_be_cancelled", {}, async ({ mcpReq }) => {
+        stopping = new Promise((resolve) => { stopped = resolve; });
         mcpReq.signal.addEventListener("abort", stopped);
         await mcpReq.notify({ method: "notifications/progress", params: {
             progressToken: mcpReq._meta.progressToken, progress: 1, total: 2 } });

@@ -128,7 +128,7 @@ class HTTPEndpoint:
 
         :raises ProtocolError: it has characters that cannot stand in a header (SESS-03).
         """
-        session = reply.headers.get("Mcp-Session-Id", "")
+        session = reply.headers.get("mcp-session-id", "")
         if session and not _SESSION_ID.fullmatch(session):
             reply.close()
             raise ProtocolError(f"{self.name} gave a session id that cannot be sent back in a header")

@@ -303,14 +303,14 @@ class TokenRecovery(RequestRecovery):
         self._repeats = 0
 
     def recover(self, reply: Reply, headers: Mapping[str, str], exchange: Exchange) -> bool:
-        header = reply.headers.get("WWW-Authenticate") or ""
+        header = reply.headers.get("www-authenticate") or ""
         challenge = find_challenge(parse_challenges(header), *self._tokens.schemes)
         code = None if challenge is None else challenge.get("error")
         if reply.status == 401 or code == "insufficient_scope":
             reply.excerpt()  # frees its connection for other requests, however long a login takes
         refusal = TokenRefusal(reply.token, challenge, headers, reply.address, self._failures)
         if reply.status == 401:
-            if code == "use_dpop_nonce" and reply.headers.get("DPoP-Nonce"):
+            if code == "use_dpop_nonce" and reply.headers.get("dpop-nonce"):
                 return self._may_repeat()  # RFC 9449, section 9: the token itself is valid
             return self._renew(refusal, exchange)
         return code == "insufficient_scope" and self._step_up(refusal, header, exchange)

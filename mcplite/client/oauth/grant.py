@@ -163,7 +163,7 @@ def _probe(url: str, settings: HTTPSettings) -> Tuple[int, Optional[Challenge], 
     try:
         reply = client.send(exchange, "POST", None, POST_HEADERS, _PING)
         reply.close()
-        challenges = parse_challenges(reply.headers.get("WWW-Authenticate") or "")
+        challenges = parse_challenges(reply.headers.get("www-authenticate") or "")
         return reply.status, find_challenge(challenges, "dpop", "bearer"), reply.address
     finally:
         client.close()

@@ -1,0 +1,219 @@
+"""Our own HTTP connections to one origin: keep-alive, one write for a request, one thread for each exchange.
+
+An :class:`~.origin_client.OriginClient` sends by them where nothing of ``requests`` is wanted: no session of the user's, no
+proxy, no authentication that is made for it.
+"""
+
+import contextlib
+import re
+import select
+import socket
+import sys
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from urllib.parse import quote, urlsplit
+
+from ..protocol.http.headers import DEFAULT_PORTS
+from ..rpc.forks import close_socket, on_fork, release_socket
+from .exchange import Exchange
+from .reply import Body, Reply
+from .response import ResponseReader, send_whole
+from .settings import Guard
+
+__all__ = ["DirectSender", "is_plain"]
+
+#: How many idle connections are kept for later requests.
+_IDLE_CONNECTIONS = 100
+_PLAIN_URL = re.compile(r"http://([a-z0-9_](?:[a-z0-9_.\-]*[a-z0-9_])?|\[[0-9a-f:.]+\])(:[1-9][0-9]{0,4})?"
+                        r"/(?!/)[A-Za-z0-9\-._~!$&'()*+,;=:@/]*(\?[A-Za-z0-9\-._~!$&'()*+,;=:@/?]+)?")
+_PLAIN_TARGET = re.compile(r"/[A-Za-z0-9\-._~!$&'()*+,;=:@/?]*")
+_PERCENT = re.compile(r"%[0-9A-Fa-f]{2}")
+_SAFE = "!$&'()*+,;=:@/?"
+
+
+def is_plain(url: str) -> bool:
+    """Return whether a URL is one of ``http`` that ``requests`` would not write in another way."""
+    return _PLAIN_URL.fullmatch(url) is not None and "/." not in url
+
+
+class _Connection:
+    """One connection to the origin; it serves one exchange at a time."""
+
+    __slots__ = ("sock", "has_input")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        #: Called with 0; true if something can be read, or the connection has ended: an idle one is of no use then.
+        self.has_input: Callable[[int], Any] = lambda timeout: select.select([sock], [], [], timeout)[0]
+        if sys.platform != "win32" and hasattr(select, "poll"):
+            poll = select.poll()
+            poll.register(sock, select.POLLIN)
+            self.has_input = poll.poll
+
+    def is_idle(self) -> bool:
+        """Whether a request can be sent: the other side has not closed it, and has said nothing that was not asked for."""
+        try:
+            return not self.has_input(0)
+        except (OSError, ValueError):  # the system does not say
+            return False
+
+
+class DirectSender:
+    """Sends requests to one origin over connections of its own; any thread may use it.
+
+    :param url: a plain one (:func:`is_plain`).
+    :param headers: of all requests.
+    :param guard: checks the addresses of new connections.
+    """
+
+    proxied = False
+
+    def __init__(self, url: str, headers: Mapping[str, str], guard: Optional[Guard]) -> None:
+        parts = urlsplit(url)
+        self.url = url
+        self.headers = {name.lower(): value for name, value in headers.items()}
+        self._host, self._guard = str(parts.hostname), guard
+        self._port: int = parts.port or DEFAULT_PORTS["http"]
+        self._target = self._target_of(url)
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        named = host if self._port == DEFAULT_PORTS["http"] else f"{host}:{self._port}"
+        #: The lines of all requests, by name in lower case.
+        self._lines: Dict[str, str] = {"host": f"Host: {named}\r\n"}
+        self._lines.update((name.lower(), f"{name}: {value}\r\n") for name, value in headers.items())
+        #: Appended and popped, which the interpreter does in one step, so that no lock is needed.
+        self._idle: List[_Connection] = []
+        self._closed = False
+        on_fork(self, DirectSender._let_go)
+
+    def _let_go(self, owner: int) -> None:
+        self._idle.clear()  # their sockets are released
+
+    def send(self, exchange: Exchange, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes],
+             connect_seconds: float) -> Reply:
+        """Send a request and return its response, as soon as its head has come.
+
+        :param connect_seconds: for each address.
+        :raises BadResponse: the response is malformed, or the connection ended before it.
+        :raises OSError, ValueError: the server cannot be reached, or the request cannot be sent.
+        :raises Stopped: the caller no longer waits.
+        """
+        data = self._encoded(method, self._target if url == self.url else self._target_of(url), headers, body)
+        connection = self._take()
+        exchange.reused = connection is not None
+        if connection is None:
+            connection = self._connect(exchange, connect_seconds)
+        sock = connection.sock
+        try:
+            exchange.attach(sock)
+            # A server may respond before it has read all, and close.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                send_whole(sock, exchange, data)
+            reader = ResponseReader(sock, exchange, method)
+            head = reader.begin()
+        except BaseException:
+            close_socket(sock)  # it stays attached: the exchange says how far it came
+            raise
+        return Reply(head.status, head.headers, _DirectBody(self, connection, reader), exchange, url)
+
+    def _encoded(self, method: str, target: str, headers: Mapping[str, str], body: Optional[bytes]) -> bytes:
+        lines = self._lines.copy()
+        for name, value in headers.items():
+            lines[name.lower()] = f"{name}: {value}\r\n"
+        lines["content-length"] = f"Content-Length: {0 if body is None else len(body)}\r\n"
+        head = f"{method} {target} HTTP/1.1\r\n{''.join(lines.values())}\r\n"
+        if head.count("\n") != len(lines) + 2 or head.count("\r") != len(lines) + 2 or "\0" in head:
+            raise ValueError("a header has a line break, and cannot be sent")
+        return head.encode("latin-1") + (body or b"")
+
+    def _target_of(self, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme != "http" or parts.hostname != self._host or (parts.port or DEFAULT_PORTS["http"]) != self._port:
+            raise ValueError("the URL is of another origin")
+        path = parts.path or "/"
+        if path.startswith("//"):
+            path = "/" + path.lstrip("/")  # it is no authority
+        target = path + (f"?{parts.query}" if parts.query else "")
+        if _PLAIN_TARGET.fullmatch(target):
+            return target
+        # As urllib3 writes it: what is escaped stays so if all of it is.
+        escaped = _PERCENT.sub(lambda found: found.group().upper(), target)
+        whole = len(_PERCENT.findall(target)) == target.count("%")
+        return quote(escaped, safe=_SAFE + "%" if whole else _SAFE)
+
+    # --- connections ----------------------------------------------------------------------------------
+
+    def _take(self) -> Optional[_Connection]:
+        """Return an idle connection that is still open; None if there is none."""
+        while self._idle:
+            try:
+                connection = self._idle.pop()
+            except IndexError:  # another thread took it
+                return None
+            if connection.is_idle():
+                return connection
+            close_socket(connection.sock)
+        return None
+
+    def _connect(self, exchange: Exchange, seconds: float) -> _Connection:
+        if self._closed:
+            raise ConnectionError("the client was closed")
+        # The address that was checked is the one that is connected to: the name may lead elsewhere the next time (AUTH-36).
+        names: Sequence[str] = [self._host] if self._guard is None else self._guard(self._host, self._port)
+        for name in names[:-1]:
+            with contextlib.suppress(OSError):
+                return self._connect_to(name, seconds)
+            exchange.next_timeout()
+        return self._connect_to(names[-1], seconds)
+
+    def _connect_to(self, name: str, seconds: float) -> _Connection:
+        # As bytes: from text the system's name is made by a codec that costs more than a request.
+        host: Any = name.encode("ascii")
+        sock = socket.create_connection((host, self._port), seconds)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            on_fork(sock, release_socket)  # a forked process must not read the answers of this one
+            return _Connection(sock)
+        except BaseException:
+            sock.close()
+            raise
+
+    def put_back(self, connection: _Connection) -> None:
+        """Keep a connection for a later request, or close it."""
+        if len(self._idle) < _IDLE_CONNECTIONS and connection.sock.fileno() >= 0:
+            self._idle.append(connection)
+            if not self._closed:
+                return
+            self.close()  # which another thread began before the connection was there
+            return
+        close_socket(connection.sock)
+
+    def close(self) -> None:
+        """Close the idle connections; those in use are closed by their replies."""
+        self._closed = True
+        while self._idle:
+            with contextlib.suppress(IndexError):  # another thread closes it
+                close_socket(self._idle.pop().sock)
+
+
+class _DirectBody(Body):
+    """The body of a response on one of our own connections."""
+
+    __slots__ = ("_sender", "_connection", "_reader")
+
+    def __init__(self, sender: DirectSender, connection: _Connection, reader: ResponseReader) -> None:
+        self._sender, self._connection, self._reader = sender, connection, reader
+
+    @property
+    def missing(self) -> Optional[int]:
+        return self._reader.length
+
+    def read1(self) -> bytes:
+        return self._reader.read1()
+
+    def release(self) -> None:
+        if self._reader.reusable:
+            self._sender.put_back(self._connection)
+        else:
+            close_socket(self._connection.sock)
+
+    def close(self) -> None:
+        close_socket(self._connection.sock)

@@ -1,0 +1,94 @@
+"""Which way requests go: over our own connections, or through requests."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import requests
+from requests.auth import HTTPDigestAuth
+
+import mcplite
+from mcplite.net.bearer import Bearer
+from mcplite.net.direct import DirectSender
+from mcplite.net.origin_client import OriginClient
+from mcplite.net.session_sender import SessionSender
+from mcplite.net.settings import HTTPSettings
+from tests.support.webscript import WebScript
+
+LIMIT = 30
+URL = "http://inside.example/mcp"
+ROOT = Path(mcplite.__file__).resolve().parent.parent
+
+
+class Signed(Bearer):
+    """A subclass may look at the whole request."""
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(monkeypatch):
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+
+
+def way(url=URL, **options):
+    client = OriginClient(url, HTTPSettings(**options))
+    client.close()
+    return type(client._sender)
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"auth": "t"}, {"auth": Bearer("t")}, {"auth": ("me", "pw")}, {"auth": mcplite.OAuth()}, {"headers": {"A": "b"}},
+    {"proxies": {"https": "http://proxy:1"}}, {"proxies": {}}, {"verify": False}], ids=str)
+def test_over_our_own_connections(options):
+    assert way("http://127.0.0.1:1/mcp", **options) is DirectSender
+
+
+@pytest.mark.parametrize("options", [
+    {"auth": HTTPDigestAuth("me", "pw")}, {"auth": lambda request: request}, {"auth": Signed("t")},
+    {"proxies": {"http": "http://proxy:1"}}, {"proxies": {"all": "http://proxy:1"}},
+    {"proxies": {"http://inside.example": "http://proxy:1"}}], ids=str)
+def test_through_requests(options):
+    assert way(**options) is SessionSender
+
+
+def test_a_session_is_used_always():
+    with requests.Session() as session:
+        assert way(session=session) is SessionSender
+
+
+@pytest.mark.parametrize("url", ["https://inside.example/mcp", "http://me:pw@inside.example/mcp", "http://inside.example",
+                                 "http://INSIDE.example/mcp", "http://inside.example/m%63p"])
+def test_urls_that_requests_writes(url):
+    assert way(url) is SessionSender
+
+
+@pytest.mark.parametrize("environment, expected", [
+    ({"http_proxy": "http://proxy:1"}, SessionSender), ({"HTTP_PROXY": "http://proxy:1"}, SessionSender),
+    ({"ALL_PROXY": "http://proxy:1"}, SessionSender), ({"https_proxy": "http://proxy:1"}, DirectSender),
+    ({"http_proxy": ""}, DirectSender), ({"no_proxy": "inside.example"}, DirectSender),
+    ({"http_proxy": "http://proxy:1", "no_proxy": "inside.example"}, DirectSender),
+    ({"http_proxy": "http://proxy:1", "NO_PROXY": ".example"}, DirectSender),
+    ({"http_proxy": "http://proxy:1", "no_proxy": "*"}, DirectSender),
+    ({"http_proxy": "http://proxy:1", "no_proxy": "other.example"}, SessionSender)], ids=str)
+def test_proxies_of_the_environment(monkeypatch, environment, expected):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert way() is expected
+
+
+def test_a_plain_url_loads_nothing_of_requests():
+    code = ("import sys, mcplite\n"
+            "with mcplite.connect(sys.argv[1], timeout=30) as client:\n"
+            "    client.ping()\n"
+            "heavy = {'requests', 'urllib3', 'http', 'email', 'ssl', 'idna', 'asyncio', 'encodings.idna'}\n"
+            "print(sorted(name for name in sys.modules if name in heavy or name.partition('.')[0] in heavy))\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with WebScript() as script:
+        # Without site-packages, which may load modules of their own.
+        ran = subprocess.run([sys.executable, "-S", "-c", code, script.url], env=environment, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, timeout=LIMIT, encoding="utf-8")
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() == "[]"
