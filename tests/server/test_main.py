@@ -427,7 +427,7 @@ def test_help_has_examples(words, taught):
     ran = serve(*words)
     assert ran.returncode == 0
     for text in taught:
-        assert text in ran.stdout.decode()
+        assert text in ran.stdout.decode().replace("\r\n", "\n")
 
 
 def test_importing_the_module_has_no_side_effects():
