@@ -8,7 +8,7 @@ import hashlib
 import os
 import sys
 import time
-from typing import Callable, Iterator
+from typing import Callable, Iterator, Optional
 
 from ....errors import AuthError
 from . import windows_files
@@ -19,6 +19,8 @@ __all__ = ["FileLocks", "digest", "give_up_after"]
 
 #: Seconds between two attempts to lock a file: at first, and at most.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.002, 0.1
+#: What Windows returns while another program, such as a virus scanner, has a file open and shares it with none.
+_SHARING_VIOLATION = 32
 
 
 class FileLocks:
@@ -60,22 +62,26 @@ class FileLocks:
         pause = _FIRST_PAUSE_SECONDS
         while True:
             descriptor = self._open(path)
-            try:
-                if self._try_lock(path, descriptor):
-                    return descriptor
-            except BaseException:
+            if descriptor is not None:
+                try:
+                    if self._try_lock(path, descriptor):
+                        return descriptor
+                except BaseException:
+                    os.close(descriptor)
+                    raise
                 os.close(descriptor)
-                raise
-            os.close(descriptor)
             wait()
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
-    def _open(self, path: str) -> int:
+    def _open(self, path: str) -> Optional[int]:
+        """Return a descriptor of the lock's file; None while another program has the file for itself, as on Windows."""
         try:
             make_folder(self._folder)
             return open_file(path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
+            if getattr(error, "winerror", None) == _SHARING_VIOLATION:
+                return None
             raise system_error("make the lock", path, error) from error
 
     def _try_lock(self, path: str, descriptor: int) -> bool:

@@ -135,3 +135,18 @@ def test_a_lock_that_fails_on_windows_is_an_error(path, monkeypatch):
     real = locks_module._lock
     monkeypatch.setattr(locks_module, "_lock", lambda descriptor: real(descriptor + 1000))
     assert "Bad file descriptor" in refused(lambda: FileStore(path).save("a", OLD))
+
+
+@windows_only
+def test_a_lock_whose_file_another_program_has_for_itself_is_waited_for(tmp_path):
+    import _winapi
+
+    path = str(tmp_path / "a")
+    handles = [_winapi.CreateFile(path, _winapi.GENERIC_READ, 0, 0, 2, 0, 0)]  # shared with none; CREATE_ALWAYS
+
+    def wait():
+        if handles:
+            _winapi.CloseHandle(handles.pop())
+
+    with FileLocks(str(tmp_path)).hold("a", wait):
+        assert handles == []
