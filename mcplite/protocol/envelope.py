@@ -20,8 +20,9 @@ __all__ = [
     "check_extension", "check_meta", "checked_trace", "claims", "members", "read", "revision_of", "stamp", "unsupported",
 ]
 
-_LABEL = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?\Z")
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
+# Text, which `re` compiles with the first use: most servers use none of these, and all would wait for them when imported.
+_LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _RESERVED = ("modelcontextprotocol", "mcp")
 
 
@@ -54,7 +55,7 @@ def check_extension(name: Any, settings: Any) -> None:
     if not isinstance(name, str) or "/" not in name:
         raise ValueError(f"an extension is named with a prefix, such as com.example/charts, not {name!r}")
     prefix, _, own = name.rpartition("/")
-    if not all(_LABEL.match(label) for label in prefix.split(".")) or not _NAME.match(own):
+    if not all(re.fullmatch(_LABEL, label) for label in prefix.split(".")) or not re.fullmatch(_NAME, own):
         raise ValueError(f"{name!r} cannot name an extension: labels with dots between, a slash, and a name, such as"
                          " com.example/charts")
     if not isinstance(settings, dict):
@@ -66,7 +67,7 @@ def _check_key(key: str, revision: Optional[Revision], reserved: bool) -> None:
     if slash:
         labels = prefix.split(".")
         for label in labels:
-            if not _LABEL.match(label):
+            if not re.fullmatch(_LABEL, label):
                 raise ValueError(f"the _meta key {key!r}: in the prefix before the slash, the label {label!r} must"
                                  f" start with a letter, end with a letter or digit, and have only letters, digits"
                                  f" and '-' between; for example com.example/name")
@@ -76,7 +77,7 @@ def _check_key(key: str, revision: Optional[Revision], reserved: bool) -> None:
                              f" com.example/{name}")
     elif not name:
         raise ValueError("a _meta key must not be empty; for example com.example/name")
-    if name and not _NAME.match(name):
+    if name and not re.fullmatch(_NAME, name):
         raise ValueError(f"the _meta key {key!r}: the name {name!r} must start and end with a letter or digit, and have"
                          f" only letters, digits, '-', '_' and '.' between")
 
@@ -276,15 +277,14 @@ def members(revision: Revision, capabilities: ClientCapabilities, info: Optional
 
 
 _TRACE = {
-    "traceparent": re.compile(r"(?!ff)(?:00-{0}|(?!00)[0-9a-f]{{2}}-{0}(?:-[\x21-\x7e]*)?)".format(
-        "(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")),
-    "tracestate": re.compile(
-        r"(?=.{1,8192}\Z)(?:[ \t]*[a-z0-9][a-z0-9_*/@-]*=[\x20-\x2b\x2d-\x3c\x3e-\x7e]+(?:,|\Z)|[ \t]*(?:,|\Z))+"),
-    "baggage": re.compile(r"(?=.{1,8192}\Z)(?:[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*=[\x20-\x2b\x2d-\x7e]*(?:,|\Z))+"),
+    "traceparent": r"(?!ff)(?:00-{0}|(?!00)[0-9a-f]{{2}}-{0}(?:-[\x21-\x7e]*)?)".format(
+        "(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"),
+    "tracestate": r"(?=.{1,8192}\Z)(?:[ \t]*[a-z0-9][a-z0-9_*/@-]*=[\x20-\x2b\x2d-\x3c\x3e-\x7e]+(?:,|\Z)|[ \t]*(?:,|\Z))+",
+    "baggage": r"(?=.{1,8192}\Z)(?:[ \t]*[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*=[\x20-\x2b\x2d-\x7e]*(?:,|\Z))+",
 }
 
 
 def checked_trace(given: Mapping[str, str]) -> Dict[str, str]:
     """Return the members of a W3C trace context that are well-formed; the others are not sent (META-08)."""
     return {name: value for name, value in given.items()
-            if name in _TRACE and isinstance(value, str) and _TRACE[name].fullmatch(value)}
+            if name in _TRACE and isinstance(value, str) and re.fullmatch(_TRACE[name], value)}

@@ -5,8 +5,6 @@ signature bound to a context, tells a server that it wrote the text itself (MRTR
 for session ids.
 """
 
-import hashlib
-import hmac
 import json
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -35,12 +33,17 @@ def open_sealed(text: str, keys: Sequence[bytes], context: str) -> Optional[byte
     if base64url_encode(data) != text:
         return None  # base64 has several spellings of a value, and a value that was used once must not have another name
     signature, content = data[:_DIGEST], data[_DIGEST:]
+    import hmac  # it loads OpenSSL, which few servers need
+
     if any([hmac.compare_digest(signature, _sign(content, key, context)) for key in keys]):
         return content
     return None
 
 
 def _sign(content: bytes, key: bytes, context: str) -> bytes:
+    import hashlib
+    import hmac
+
     bound = context.encode("utf-8")
     return hmac.new(key, b"%d:%b%b" % (len(bound), bound, content), hashlib.sha256).digest()
 
@@ -51,6 +54,8 @@ _RETRY_PARAMS = frozenset({"_meta", "inputResponses", "requestState"})
 
 def digest(value: Any) -> str:
     """Return a short digest of a JSON value, the same for equal values."""
+    import hashlib  # it loads OpenSSL
+
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
 
