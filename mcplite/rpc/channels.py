@@ -7,6 +7,7 @@ Tests and in-process connections use :class:`MemoryChannel`; a user who has two 
 import io
 import os
 import select
+import sys
 from collections import deque
 from typing import Any, Deque, Optional, Tuple
 
@@ -242,6 +243,8 @@ def _descriptor(stream: Any) -> Optional[int]:
 
 def _buffered(reader: io.BufferedReader, fd: int) -> bytes:
     """Take the bytes that a reader has read from its file already: the system does not know of them."""
+    if sys.platform == "win32":
+        raise NotImplementedError("_descriptor() returns None there")
     blocking = os.get_blocking(fd)
     os.set_blocking(fd, False)  # peek() reads if there are none
     try:
@@ -268,6 +271,8 @@ class _ReadWait:
             raise TransportError(f"cannot make a pipe to wake the reader of {name}: {error.strerror}") from error
         #: Guards ``_ends``; held while one byte is written, or while they are closed.
         self._lock = new_lock()
+        if sys.platform == "win32":
+            raise NotImplementedError("_descriptor() returns None there")
         self._poll = select.poll()
         for one in (fd, self._ends[0]):
             self._poll.register(one, select.POLLIN)
@@ -276,6 +281,8 @@ class _ReadWait:
 
     def until_readable(self) -> bool:
         """Block until there is something to read; return False if :meth:`end` was called."""
+        if sys.platform == "win32":
+            raise NotImplementedError("_descriptor() returns None there")
         return all(fd != self._end for fd, _ in self._poll.poll())
 
     def end(self) -> None:
