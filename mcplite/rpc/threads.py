@@ -47,15 +47,24 @@ def _do_nothing() -> None:
 def start_thread(run: _Run, name: str) -> threading.Thread:
     """Start a daemon thread for a connection, and return it.
 
+    It runs nothing if this raises, which a Ctrl-C makes it do as well: what the thread would use, the caller frees then.
+
     :raises TransportError: the system has no thread for it.
     """
-    thread = threading.Thread(target=run, name=name, daemon=True)
+    # The thread runs when this says so: start() returns, or is interrupted, when the thread is there already.
+    go: "SimpleQueue[bool]" = SimpleQueue()
+    thread = threading.Thread(target=lambda: go.get() and run(), name=name, daemon=True)
+    started = False
     try:
         thread.start()
+        started = True
     except (RuntimeError, MemoryError) as error:
         # start() also waits until the thread runs, and may fail in that when there is one.
         if thread.ident is None and thread not in threading.enumerate():
             raise TransportError(f"the thread {name!r} cannot be started: {str(error) or 'no memory'}") from error
+        started = True
+    finally:
+        go.put(started)
     return thread
 
 

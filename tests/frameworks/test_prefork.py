@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -34,10 +35,15 @@ def test_an_application_of_gunicorn_that_is_preloaded(far):
                "--worker-class=gthread", "--threads=4", f"--workers={WORKERS}", "--graceful-timeout=5",
                "prefork_app:application"]
     with serving(command, HERE, FAR=far) as url:
+        used, end = set(), time.monotonic() + LIMIT
         with concurrent.futures.ThreadPoolExecutor(8) as threads:
-            found = [answer.text.split() for answer in threads.map(lambda number: requests.get(f"{url}{number}"), range(CALLS))]
-        assert [kind for kind, _ in found] == ["right"] * CALLS
-        assert len({pid for _, pid in found}) > 1, "more than one worker has used the client"
+            # One worker may be quick enough to take all of a round.
+            while len(used) < 2 and time.monotonic() < end:
+                answers = threads.map(lambda number: requests.get(f"{url}{number}"), range(CALLS))
+                found = [answer.text.split() for answer in answers]
+                assert [kind for kind, _ in found] == ["right"] * CALLS
+                used.update(pid for _, pid in found)
+        assert len(used) > 1, "more than one worker has used the client"
         with mcplite.connect(url + "mcp", era="modern", timeout=LIMIT) as client:
             pids = {client.call_tool("whoami").text for _ in range(8)}
         assert len(pids) <= WORKERS and str(os.getpid()) not in pids

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from mcplite.rpc.deadline import Deadline
-from mcplite.rpc.threads import Workers
+from mcplite.rpc.threads import Workers, start_thread, wait_for_end
 
 
 @pytest.fixture
@@ -192,3 +192,21 @@ def test_idle_threads_beyond_the_limit_end_at_once():
         threading.Event().wait(0.005)
     assert threading.active_count() == before + 1
     workers.stop()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_a_thread_whose_start_is_interrupted_runs_nothing(monkeypatch, error):
+    ran, threads, real = threading.Event(), [], threading.Thread.start
+
+    def start(thread):
+        real(thread)
+        threads.append(thread)
+        raise error  # in the wait until the thread runs
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    if error is MemoryError:
+        assert start_thread(ran.set, "started") is threads[0]  # no interrupt: the thread is there
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            start_thread(ran.set, "interrupted")
+    assert wait_for_end(threads[0], Deadline(30)) and ran.is_set() is (error is MemoryError)

@@ -1,12 +1,15 @@
 import ctypes
 import os
 import signal
+import threading
 
 import pytest
 
 from mcplite.client.stdio import child as child_module
 from mcplite.client.stdio.child import Child, describe_exit
 from mcplite.errors import TransportError
+from mcplite.rpc.deadline import Deadline
+from mcplite.rpc.threads import wait_for_end
 from tests.support import children
 from tests.support.systems import posix_only, windows_only
 
@@ -93,6 +96,21 @@ def test_no_thread_for_stderr(monkeypatch):
 
 
 @posix_only
+def test_an_interrupt_while_a_thread_starts_closes_each_descriptor_once(monkeypatch):
+    threads, real = [], threading.Thread.start
+
+    def start(thread):
+        real(thread)
+        threads.append(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(KeyboardInterrupt):
+        Child(script("sleep()"))
+    for thread in threads:
+        assert wait_for_end(thread, Deadline(30))
+
+
 def test_kill_after_the_end_sends_no_signal(monkeypatch):
     child = Child(script("sys.stdin.read()"))
     finish(child)
