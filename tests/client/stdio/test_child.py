@@ -95,7 +95,6 @@ def test_no_thread_for_stderr(monkeypatch):
         Child(script("sleep()"))
 
 
-@posix_only
 def test_an_interrupt_while_a_thread_starts_closes_each_descriptor_once(monkeypatch):
     threads, real = [], threading.Thread.start
 
@@ -111,6 +110,7 @@ def test_an_interrupt_while_a_thread_starts_closes_each_descriptor_once(monkeypa
         assert wait_for_end(thread, Deadline(30))
 
 
+@posix_only
 def test_kill_after_the_end_sends_no_signal(monkeypatch):
     child = Child(script("sys.stdin.read()"))
     finish(child)
