@@ -135,6 +135,10 @@ def _bounded_int(digits: int) -> Any:
     return convert
 
 
+#: White space in JSON (RFC 8259, section 2).
+_SPACE = " \t\n\r"
+
+
 def _decoder(**options: Any) -> Callable[[str], Any]:
     """Return what decodes a text as ``JSONDecoder.decode`` does, without its two searches for white space where there is none.
 
@@ -158,7 +162,6 @@ def _decoder(**options: Any) -> Callable[[str], Any]:
 
 
 # Made once: building a decoder takes longer than parsing a small message.
-_SPACE = " \t\n\r"
 _strict = _decoder(object_pairs_hook=_unique)
 _plain = _decoder()
 

@@ -279,8 +279,7 @@ def dump_result(id: Id, result: Any) -> bytes:
     :raises TypeError, ValueError: as for :func:`dump`.
     """
     text = result.text if type(result) is Encoded else _encode(result)
-    written = repr(id) if type(id) is int else _encode(id)
-    return f'{{"jsonrpc":"2.0","id":{written},"result":{text}}}'.encode("utf-8", "backslashreplace")
+    return f'{{"jsonrpc":"2.0","id":{_id(id)},"result":{text}}}'.encode("utf-8", "backslashreplace")
 
 
 def dump_request(id: Id, method: str, params: "Union[None, Dict[str, Any], Encoded]") -> bytes:

@@ -263,6 +263,9 @@ class _ReadWait:
     :raises TransportError: the system has no descriptors for it.
     """
 
+    _poll: Any  # its type does not exist on Windows
+    _end: int
+
     def __init__(self, fd: int, name: str) -> None:
         try:
             #: Where the end is read and written; empty once they are closed.
@@ -281,8 +284,6 @@ class _ReadWait:
 
     def until_readable(self) -> bool:
         """Block until there is something to read; return False if :meth:`end` was called."""
-        if sys.platform == "win32":
-            raise NotImplementedError("_descriptor() returns None there")
         return all(fd != self._end for fd, _ in self._poll.poll())
 
     def end(self) -> None:

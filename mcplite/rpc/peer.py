@@ -145,12 +145,7 @@ class Peer(Caller, MessageSink):
         counters.bytes_received += length
         if length >= _MUCH and facts is not None:
             size = jsonrpc.estimate_memory(data, self._limits)
-        kind = type(message)
-        if kind is jsonrpc.Request:
-            self._on_request(message, None, outlet, inline, facts, size)  # type: ignore[arg-type]
-        elif kind is jsonrpc.Response:
-            self._on_response(message)  # type: ignore[arg-type]
-        elif type(message) is jsonrpc.Batch:
+        if type(message) is jsonrpc.Batch:
             self._receive_batch(message, outlet, facts, size)
         else:
             self._route(message, None, outlet, inline, facts, size)
@@ -171,15 +166,15 @@ class Peer(Caller, MessageSink):
     def _route(self, message: Any, batch: Optional[BatchResponses], outlet: Optional[Outlet], inline: bool,
                facts: Any = None, size: int = 0) -> None:
         kind = type(message)
-        if kind is jsonrpc.Response or kind is jsonrpc.Failure:
+        if kind is jsonrpc.Request:
+            self._on_request(message, batch, outlet, inline, facts, size)
+        elif kind is jsonrpc.Response or kind is jsonrpc.Failure:
             self._on_response(message)
         elif kind is jsonrpc.Notification:
             try:
                 self._handler.on_notification(message)
             except Exception:
                 self.log.failure(_log, "notification %s of %s failed", jsonrpc.describe(message), self.name)
-        elif kind is jsonrpc.Request:
-            self._on_request(message, batch, outlet, inline, facts, size)
         else:
             self._reject(message, batch, outlet)
 

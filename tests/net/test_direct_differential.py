@@ -15,6 +15,7 @@ from mcplite.net.origin_client import OriginClient
 from mcplite.net.session_sender import SessionSender
 from mcplite.net.settings import HTTPSettings
 from mcplite.rpc.deadline import Deadline
+from tests.support.webscript import Listener
 
 LIMIT = 30
 #: Responses of one run, and the seeds; together two thousand.
@@ -32,47 +33,15 @@ class Case:
         self.pieces = [data[begin:stop] for begin, stop in zip(marks, marks[1:]) if begin < stop]
 
 
-class CaseServer:
+class CaseServer(Listener):
     """Sends the case that the path of each request names by its number; counts connections and their ends."""
 
     def __init__(self, cases):
-        self.cases, self.connections = cases, 0
+        super().__init__()
+        self.cases = cases
         #: What came, and how many of them are over: all of the response is sent, and the connection closed if it is to be.
         self.requests, self._over = [], 0
         self._settled = threading.Condition()
-        self._closing = threading.Event()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        self._socks, self._threads = [], [threading.Thread(target=self._accept)]
-        self._threads[0].start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        self._closing.set()
-        socket.create_connection(("127.0.0.1", self.port), LIMIT).close()
-        self._threads[0].join(LIMIT)
-        self._listener.close()
-        for sock in self._socks:
-            try:
-                sock.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue
-        for thread in self._threads:
-            thread.join(LIMIT)
-            assert not thread.is_alive()
-
-    def _accept(self):
-        while True:
-            sock, _ = self._listener.accept()
-            if self._closing.is_set():
-                sock.close()
-                return
-            self.connections += 1
-            self._socks.append(sock)
-            self._threads.append(threading.Thread(target=self._serve, args=(sock,)))
-            self._threads[-1].start()
 
     def _serve(self, sock):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

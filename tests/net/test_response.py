@@ -90,7 +90,9 @@ def test_malformed_chunks(pair, data, text):
     assert not reader.reusable
 
 
-def test_each_read_asks_how_long_it_may_block(pair):
+@pytest.mark.parametrize("block", [receive, lambda sock, exchange: send_whole(sock, exchange, b"x" * (64 << 20))],
+                         ids=["read", "write"])
+def test_each_read_and_write_asks_how_long_it_may_block(pair, block):
     asked = []
 
     def next_timeout():
@@ -100,21 +102,7 @@ def test_each_read_asks_how_long_it_may_block(pair):
         return 0.01
 
     with pytest.raises(Stopped):
-        receive(pair[0], Exchange(next_timeout))
-    assert len(asked) == 4
-
-
-def test_each_write_asks_how_long_it_may_block(pair):
-    asked = []
-
-    def next_timeout():
-        asked.append(1)
-        if len(asked) > 3:
-            raise Stopped
-        return 0.01
-
-    with pytest.raises(Stopped):
-        send_whole(pair[0], Exchange(next_timeout), b"x" * (64 << 20))
+        block(pair[0], Exchange(next_timeout))
     assert len(asked) == 4
 
 

@@ -65,21 +65,14 @@ class Answer:
         self.cut()
 
 
-class WebScript:
-    """The server; a context manager. ``play(request, answer)`` is called for each request, on the connection's thread.
+class Listener:
+    """Accepts connections, and serves each on a thread of its own; a context manager."""
 
-    Without *play* it is a small MCP server with a session. ``requests`` is what came, ``connections`` how many.
-    """
-
-    def __init__(self, play=None, path="/mcp"):
-        self._play = play or self.play
-        self.requests, self.connections, self.failures = [], 0, []
-        self.arrived = threading.Condition()
+    def __init__(self):
+        self.connections = 0
         self.closing = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
-        self.origin = f"http://127.0.0.1:{self.port}"
-        self.url = self.origin + path
         self._socks, self._threads = [], []
         self._accepting = threading.Thread(target=self._accept)
 
@@ -90,7 +83,7 @@ class WebScript:
     def __exit__(self, *exc):
         self.closing.set()
         try:
-            socket.create_connection(("127.0.0.1", self.port), 1).close()  # accept() has nothing else to wake it
+            socket.create_connection(("127.0.0.1", self.port), LIMIT).close()  # accept() has nothing else to wake it
         finally:
             self._accepting.join(LIMIT)
             self._listener.close()
@@ -101,7 +94,7 @@ class WebScript:
                 continue
         for thread in self._threads:
             thread.join(LIMIT)
-        assert not self.failures, self.failures
+            assert not thread.is_alive()
 
     def _accept(self):
         while not self.closing.is_set():
@@ -114,6 +107,28 @@ class WebScript:
             self._socks.append(sock)
             self._threads.append(thread)
             thread.start()
+
+    def _serve(self, sock):
+        raise NotImplementedError
+
+
+class WebScript(Listener):
+    """The server; a context manager. ``play(request, answer)`` is called for each request, on the connection's thread.
+
+    Without *play* it is a small MCP server with a session. ``requests`` is what came, ``connections`` how many.
+    """
+
+    def __init__(self, play=None, path="/mcp"):
+        super().__init__()
+        self._play = play or self.play
+        self.requests, self.failures = [], []
+        self.arrived = threading.Condition()
+        self.origin = f"http://127.0.0.1:{self.port}"
+        self.url = self.origin + path
+
+    def __exit__(self, *exc):
+        super().__exit__(*exc)
+        assert not self.failures, self.failures
 
     def _serve(self, sock):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

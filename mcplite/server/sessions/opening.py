@@ -181,7 +181,7 @@ class PipeHandler(SessionlessHandler):
         catalog = self.catalog
         if catalog.speaks_modern and (not catalog.speaks_legacy or envelopes.claims(incoming.params) or (
                 self._legacy.agreed is None and incoming.method in catalog.modern_methods)):
-            return SessionlessHandler.on_request(self, incoming)
+            return super().on_request(incoming)
         return self._legacy.on_request(incoming)
 
     def on_notification(self, message: jsonrpc.Notification) -> None:
