@@ -36,6 +36,7 @@ map:
 
 docs:
 	$(PYTHON) -m sphinx -q -W -b html docs docs/_build/html
+	$(PYTHON) docs/inventory.py docs/_build/html
 	cat README.rst $$(sed -n 's|^   \([a-z-]*\)$$|docs/\1.rst|p' docs/index.rst) > docs/_build/html/llms-full.txt
 
 bench:

@@ -1,18 +1,81 @@
-"""Settings of the documentation: plain reStructuredText, the default theme, no extensions."""
+"""Settings of the documentation: the theme furo, pages in reStructuredText, and the reference made from the docstrings.
 
+Names in docstrings are short, such as ``Icon`` for ``mcplite.types.Icon``: :func:`short_name` finds what they mean.
+"""
+
+import builtins
 import re
+import sys
 from pathlib import Path
 
-_version = (Path(__file__).resolve().parent.parent / "mcplite" / "version.py").read_text("utf-8")
+from sphinx.addnodes import pending_xref
+from sphinx.util.nodes import find_pending_xref_condition, make_refnode
+
+_root = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(_root))  # the reference is that of this checkout, not of an installed copy
 
 project = "mcplite"
 author = "The mcplite maintainers"
 copyright = f"2026, {author}"
-release = version = re.search(r'__version__ = "(.*)"', _version).group(1)
+release = version = re.search(r'__version__ = "(.*)"', (_root / "mcplite" / "version.py").read_text("utf-8")).group(1)
+extensions = ["sphinx.ext.autodoc", "myst_parser"]
 master_doc = "index"
 exclude_patterns = ["_build"]
-nitpicky = True
 highlight_language = "text"
-html_theme = "alabaster"
-html_theme_options = {"description": "The Model Context Protocol for blocking Python", "fixed_sidebar": True}
+nitpicky = True
+# Annotations name types of Python, of other libraries and of internal modules by their whole path. They lead nowhere.
+nitpick_ignore_regex = [("py:.*", r"(?!mcplite\.)\w+\..+"), ("py:.*", r"mcplite\.\w+\..+")]
+# What docstrings may name although it has no entry of its own, and fields for several parameters.
+nitpick_ignore = [("py:class", name) for name in (
+    "Endpoint", "Verifier", "WSGIApp", "Asker", "tools", "prompts", "timeout", "max_timeout", "cancel", "on_progress")]
+nitpick_ignore.append(("py:func", "make_endpoint"))
+
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "inherited-members": "BaseException, dict, object"}
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 80
+
+html_theme = "furo"
+html_title = "mcplite"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_copy_source = True
+html_theme_options = {"navigation_with_keys": True}
+
+#: The id of a requirement, such as TOOL-30.
+_ID = r"[A-Z][A-Z0-9]{1,5}-[0-9]{2,3}"
+
+
+def short_name(app, env, node, contnode):
+    """Resolve a name of a docstring by its last part, if exactly one documented object has it."""
+    if node.get("refdomain") != "py":
+        return None
+    domain, last = env.get_domain("py"), node["reftarget"].rpartition(".")[2]
+    canonical = {name for name, entry in domain.objects.items() if name.rpartition(".")[2] == last and not entry.aliased}
+    public = [name for name in canonical if name.count(".") == 1] or sorted(canonical)
+    if len(public) != 1:
+        return None
+    entry = domain.objects[public[0]]
+    return make_refnode(app.builder, node.get("refdoc", env.docname), entry.docname, entry.node_id, contnode, public[0])
+
+
+def without_ids(app, what, name, obj, options, lines):
+    """Remove the ids of requirements, which readers of the source look up in requirements.rst."""
+    text = re.sub(rf"\s*\({_ID}(?:(?:,| and| to)\s+{_ID})*\)", "", "\n".join(lines))
+    lines[:] = text.split("\n")
+
+
+def without_builtins(app, doctree):
+    """Let ``bytes`` in a signature be Python's, and no link to a property of this name."""
+    for node in list(doctree.findall(pending_xref)):
+        if node.get("refdomain") == "py" and hasattr(builtins, node["reftarget"]):
+            shown = find_pending_xref_condition(node, "resolved") or node
+            node.replace_self(shown.children)
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", without_ids)
+    app.connect("doctree-read", without_builtins)
+    app.connect("missing-reference", short_name)

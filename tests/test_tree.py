@@ -23,6 +23,7 @@ WITHOUT_A_MODULE = {
     "imports": "what an import of the package loads",
     "language": "the language of code and pages",
     "readme": "the README",
+    "reference": "the reference of the API",
     "requirements": "the page of requirement ids",
     "rooms": "the layer rule of the package",
     "schemas": "the schemas of tests/support",
