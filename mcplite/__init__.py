@@ -143,7 +143,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     """Load *name* on its first use (PEP 562)."""
     if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        hint = f"; the server is {__name__}.Server" if name in ("FastMCP", "MCPServer") else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     home = next((module for module, names in _HOMES.items() if name in names), "errors")
     if home:
         value = getattr(import_module(f".{home}", __name__), name)

@@ -95,6 +95,9 @@ def test_the_front_door_has_no_name_twice_and_keeps_them_sorted():
 def test_a_name_that_does_not_exist_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         mcplite.nothing
+    for name in ("FastMCP", "MCPServer"):
+        with pytest.raises(AttributeError, match="the server is mcplite.Server$"):
+            getattr(mcplite, name)
     with pytest.raises(ImportError):
         exec("from mcplite import nothing")
 

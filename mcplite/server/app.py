@@ -16,27 +16,21 @@ from typing import (
     Tuple,
     TypeVar,
     Union,
+    overload,
 )
 
 from ..errors import RegistrationError
-from ..protocol import codec
 from ..revisions import REVISIONS, Revision
 from ..rpc.interfaces import Channel
 from ..rpc.peer import Peer
-from ..types import Annotations, Icon, Implementation, Prompt, PromptArgument, Resource, ResourceTemplate, Tool, ToolAnnotations
+from ..types import Annotations, Icon, Implementation, Prompt, Resource, Tool, ToolAnnotations
 from ..version import __version__
 from .catalog.catalog import Catalog, Description
-from .catalog.checks import (
-    bearer_auth,
-    checked_extensions,
-    checked_hints,
-    checked_key,
-    decoded_icons,
-    find_marks,
-    registered_scopes,
-)
+from .catalog.checks import bearer_auth, checked_extensions, checked_hints, checked_key, decoded_icons
+from .catalog.duplicates import POLICIES
+from .catalog.entries import completer, prompt_entry, resource_entry, tool_entry
 from .catalog.hints import CacheHint
-from .catalog.registry import PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry, check_name, checked_meta
+from .catalog.registry import Registry, TemplateEntry, check_name
 from .functions.function import compile_function
 from .functions.returns import StructuredOutput
 from .handling.context import Context
@@ -47,6 +41,9 @@ from .sessions.opening import serve_channel
 
 if TYPE_CHECKING:
     from .auth.bearer import BearerAuth, Verifier
+    from .auth.principals import Principal
+    from .http.endpoint import Route
+    from .http.event_store import EventStore
     from .runtime.states import StoredState
     from .transports.httpd import HTTPServer
     from .transports.wsgi import WSGIApp
@@ -55,6 +52,8 @@ __all__ = ["Server", "serve"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Scopes = Union[str, Iterable[str]]
+Icons = Optional[Sequence[Union[Icon, Dict[str, Any]]]]
+Meta = Optional[Dict[str, Any]]
 Middleware = Callable[[Context, Callable[[], Dict[str, Any]]], Dict[str, Any]]
 
 
@@ -100,12 +99,15 @@ class Server:
     :param trusted_patterns: matches the regular expressions of its schemas against long texts, even those that a short one
         could occupy for hours. By default these are matched against twenty characters at most, with a warning.
     :param debug: logs every message, as in :func:`mcplite.connect`.
+    :param on_duplicate: what becomes of a name that is registered again: "error" refuses it, "replace" puts the new entry in
+        the place of the old one, "warn" as well, with a warning in the log. In an interactive session a function that is
+        defined again always replaces itself, so that a notebook's cell can be run again.
     :raises RegistrationError: the name is empty, or an option cannot be used.
     """
 
     def __init__(self, name: str, *, version: Optional[str] = None, title: Optional[str] = None,
                  description: Optional[str] = None, instructions: Optional[str] = None,
-                 website_url: Optional[str] = None, icons: Optional[Sequence[Union[Icon, Dict[str, Any]]]] = None,
+                 website_url: Optional[str] = None, icons: Icons = None,
                  lifespan: "Optional[Callable[[Server], ContextManager[Any]]]" = None, page_size: int = 1000,
                  declare: Sequence[str] = (), experimental: Optional[Dict[str, Any]] = None,
                  middleware: Sequence[Middleware] = (), mask_errors: bool = False, limits: Optional[Limits] = None,
@@ -114,8 +116,10 @@ class Server:
                  state_store: "Optional[StoredState]" = None, era: Optional[str] = None, cache: Optional[CacheHint] = None,
                  cache_lists: Optional[Mapping[str, CacheHint]] = None, extensions: Optional[Dict[str, Any]] = None,
                  auth: "Union[None, BearerAuth, Verifier]" = None, trusted_patterns: bool = False,
-                 debug: Union[None, bool, str] = None) -> None:
+                 debug: Union[None, bool, str] = None, on_duplicate: str = "error") -> None:
         check_name("server", name)
+        if on_duplicate not in POLICIES:
+            raise RegistrationError(f"on_duplicate is one of {', '.join(map(repr, POLICIES))}, not {on_duplicate!r}")
         if page_size < 1:
             raise RegistrationError(f"page_size must be at least 1, not {page_size!r}")
         if fleet and not state_keys:
@@ -128,7 +132,7 @@ class Server:
         keys = [checked_key(key) for key in state_keys]
         self._trusted_patterns = trusted_patterns
         #: The registered tools, resources, prompts, completions and methods.
-        self.registry = Registry(lambda kind: self.runtime.list_changed(kind))
+        self.registry = Registry(lambda kind: self.runtime.list_changed(kind), on_duplicate)
         described = Description(
             Implementation(name=name, version=version or __version__, title=title, description=description,
                            website_url=website_url, icons=decoded_icons(icons)),
@@ -204,16 +208,34 @@ class Server:
 
     # --- tools ------------------------------------------------------------------------------------
 
-    def tool(self, name: Optional[str] = None, **options: Any) -> Callable[[F], F]:
-        """Register the decorated function as a tool; takes the keywords of :meth:`add_tool`."""
-        return self._decorator("tool", self.add_tool, name, options)
+    @overload
+    def tool(self, name: F) -> F: ...
+
+    @overload
+    def tool(self, name: Optional[str] = None, *, title: Optional[str] = None,
+             description: Optional[str] = None, input_schema: Optional[Dict[str, Any]] = None,
+             output_schema: Optional[Dict[str, Any]] = None, structured_output: StructuredOutput = None,
+             annotations: Union[None, ToolAnnotations, Dict[str, Any]] = None, icons: Icons = None, meta: Meta = None,
+             timeout: Optional[float] = None, scopes: Scopes = (), trusted_patterns: Optional[bool] = None
+             ) -> Callable[[F], F]: ...
+
+    def tool(self, name: Union[None, str, Callable[..., Any]] = None, *, title: Optional[str] = None,
+             description: Optional[str] = None, input_schema: Optional[Dict[str, Any]] = None,
+             output_schema: Optional[Dict[str, Any]] = None, structured_output: StructuredOutput = None,
+             annotations: Union[None, ToolAnnotations, Dict[str, Any]] = None, icons: Icons = None, meta: Meta = None,
+             timeout: Optional[float] = None, scopes: Scopes = (), trusted_patterns: Optional[bool] = None) -> Any:
+        """Register the decorated function as a tool; parentheses are optional. Takes the keywords of :meth:`add_tool`."""
+        return _decorated(name, lambda function, name: self.add_tool(
+            function, name=name, title=title, description=description, input_schema=input_schema,
+            output_schema=output_schema, structured_output=structured_output, annotations=annotations, icons=icons,
+            meta=meta, timeout=timeout, scopes=scopes, trusted_patterns=trusted_patterns))
 
     def add_tool(self, function: Callable[..., Any], *, name: Optional[str] = None, title: Optional[str] = None,
                  description: Optional[str] = None, input_schema: Optional[Dict[str, Any]] = None,
                  output_schema: Optional[Dict[str, Any]] = None, structured_output: StructuredOutput = None,
                  annotations: Union[None, ToolAnnotations, Dict[str, Any]] = None,
-                 icons: Optional[Sequence[Union[Icon, Dict[str, Any]]]] = None,
-                 meta: Optional[Dict[str, Any]] = None, timeout: Optional[float] = None, scopes: Scopes = (),
+                 icons: Icons = None,
+                 meta: Meta = None, timeout: Optional[float] = None, scopes: Scopes = (),
                  trusted_patterns: Optional[bool] = None) -> None:
         """Register *function* as a tool.
 
@@ -237,15 +259,9 @@ class Server:
         compiled = compile_function(function, name=name, description=description, input_schema=input_schema,
                                     output_schema=output_schema, structured_output=structured_output, kind="tool",
                                     trusted_patterns=self._trusted_patterns if trusted_patterns is None else trusted_patterns)
-        label = check_name("tool", compiled.name)
-        if timeout is not None and timeout <= 0:
-            raise RegistrationError(f"tool {label!r}: timeout must be positive, not {timeout!r}")
-        if isinstance(annotations, dict):
-            annotations = codec.decode(ToolAnnotations, annotations)
-        tool = Tool(name=label, input_schema={}, title=title, description=description,
-                    annotations=annotations, icons=decoded_icons(icons), meta=checked_meta(meta, f"tool {label!r}"))
-        self.registry.add("tools", label, ToolEntry(tool, compiled, timeout, find_marks(compiled, f"tool {label!r}"),
-                                                    registered_scopes(scopes, f"tool {label!r}")))
+        tool = Tool(name=compiled.name, input_schema={}, title=title, description=description,
+                    annotations=annotations, icons=icons, meta=meta)  # type: ignore[arg-type]
+        self.registry.add("tools", tool.name, tool_entry(compiled, tool, timeout, scopes))
 
     def remove_tool(self, name: str) -> None:
         """Remove a tool; clients are notified.
@@ -256,22 +272,26 @@ class Server:
 
     # --- resources --------------------------------------------------------------------------------
 
-    def resource(self, uri: str, **options: Any) -> Callable[[F], F]:
+    def resource(self, uri: str, *, name: Optional[str] = None, title: Optional[str] = None, description: Optional[str] = None,
+                 mime_type: Optional[str] = None, size: Optional[int] = None,
+                 annotations: Union[None, Annotations, Dict[str, Any]] = None, icons: Icons = None, meta: Meta = None,
+                 cache: Optional[CacheHint] = None, scopes: Scopes = ()) -> Callable[[F], F]:
         """Register the decorated function as the reader of *uri*; takes the keywords of :meth:`add_resource`."""
-
-        def register(function: F) -> F:
-            self.add_resource(uri, function, **options)
-            return function
-
         if not isinstance(uri, str):
             raise RegistrationError("@resource needs a URI: write @mcp.resource('config://settings')")
+
+        def register(function: F) -> F:
+            self.add_resource(uri, function, name=name, title=title, description=description, mime_type=mime_type, size=size,
+                              annotations=annotations, icons=icons, meta=meta, cache=cache, scopes=scopes)
+            return function
+
         return register
 
     def add_resource(self, uri: str, function: Callable[..., Any], *, name: Optional[str] = None,
                      title: Optional[str] = None, description: Optional[str] = None, mime_type: Optional[str] = None,
                      size: Optional[int] = None, annotations: Union[None, Annotations, Dict[str, Any]] = None,
-                     icons: Optional[Sequence[Union[Icon, Dict[str, Any]]]] = None,
-                     meta: Optional[Dict[str, Any]] = None, cache: Optional[CacheHint] = None,
+                     icons: Icons = None,
+                     meta: Meta = None, cache: Optional[CacheHint] = None,
                      scopes: Scopes = ()) -> None:
         """Register *function* as the reader of a URI, or of every URI that a template matches.
 
@@ -292,38 +312,10 @@ class Server:
         """
         compiled = compile_function(function, name=name, description=description, kind="resource",
                                     trusted_patterns=self._trusted_patterns)
-        label = check_name("resource", name or compiled.name)
-        what = f"resource {uri!r}"
-        scheme, colon, _ = uri.partition(":")
-        if not colon or not scheme[:1].isalpha():
-            raise RegistrationError(f"{what}: a resource URI needs a scheme, as in 'config://settings'")  # RSRC-26
-        if isinstance(annotations, dict):
-            annotations = codec.decode(Annotations, annotations)
-        common: Dict[str, Any] = dict(
-            name=label, title=title, description=compiled.description, mime_type=mime_type,
-            annotations=annotations, icons=decoded_icons(icons), meta=checked_meta(meta, what))
-        parameters = [parameter for parameter, _, _ in compiled.parameters]
-        needed = registered_scopes(scopes, what)
-        if "{" not in uri:
-            if any(required for _, required, _ in compiled.parameters):
-                raise RegistrationError(f"{what}: its reader takes {parameters}, which the URI does not have;"
-                                        f" write them into it, as in '{uri}/{{{parameters[0]}}}'")
-            self.registry.add("resources", uri, ResourceEntry(Resource(uri=uri, size=size, **common), compiled, cache, needed))
-            return
-        from ..protocol.uritemplate import Template  # for servers that have templates
-
-        try:
-            pattern = Template(uri)
-        except ValueError as error:
-            raise RegistrationError(f"{what}: {error}") from error
-        missing = [parameter for parameter, required, _ in compiled.parameters
-                   if required and parameter not in pattern.names]
-        unknown = [variable for variable in pattern.names if variable not in parameters] if parameters or pattern.names else []
-        if missing or unknown:
-            raise RegistrationError(f"{what}: its variables are {list(pattern.names)}, its reader's parameters"
-                                    f" {parameters}; they must be the same")
-        template = ResourceTemplate(uri_template=uri, **common)
-        self.registry.add("templates", uri, TemplateEntry(template, pattern, compiled, cache, needed))
+        resource = Resource(uri=uri, name=name or compiled.name, title=title, description=compiled.description, size=size,
+                            mime_type=mime_type, annotations=annotations, icons=icons, meta=meta)  # type: ignore[arg-type]
+        entry = resource_entry(compiled, resource, cache, scopes)
+        self.registry.add("templates" if isinstance(entry, TemplateEntry) else "resources", uri, entry)
 
     def remove_resource(self, uri: str) -> None:
         """Remove a resource, or a template and its completers; clients are notified.
@@ -357,13 +349,23 @@ class Server:
 
     # --- prompts and completion -------------------------------------------------------------------
 
-    def prompt(self, name: Optional[str] = None, **options: Any) -> Callable[[F], F]:
-        """Register the decorated function as a prompt; takes the keywords of :meth:`add_prompt`."""
-        return self._decorator("prompt", self.add_prompt, name, options)
+    @overload
+    def prompt(self, name: F) -> F: ...
+
+    @overload
+    def prompt(self, name: Optional[str] = None, *, title: Optional[str] = None,
+               description: Optional[str] = None, icons: Icons = None, meta: Meta = None, scopes: Scopes = ()
+               ) -> Callable[[F], F]: ...
+
+    def prompt(self, name: Union[None, str, Callable[..., Any]] = None, *, title: Optional[str] = None,
+               description: Optional[str] = None, icons: Icons = None, meta: Meta = None, scopes: Scopes = ()) -> Any:
+        """Register the decorated function as a prompt; parentheses are optional. Takes the keywords of :meth:`add_prompt`."""
+        return _decorated(name, lambda function, name: self.add_prompt(
+            function, name=name, title=title, description=description, icons=icons, meta=meta, scopes=scopes))
 
     def add_prompt(self, function: Callable[..., Any], *, name: Optional[str] = None, title: Optional[str] = None,
-                   description: Optional[str] = None, icons: Optional[Sequence[Union[Icon, Dict[str, Any]]]] = None,
-                   meta: Optional[Dict[str, Any]] = None, scopes: Scopes = ()) -> None:
+                   description: Optional[str] = None, icons: Icons = None,
+                   meta: Meta = None, scopes: Scopes = ()) -> None:
         """Register *function* as a prompt; it returns a text, messages, or a ``GetPromptResult``.
 
         :param name: by default the function's.
@@ -376,12 +378,8 @@ class Server:
         """
         compiled = compile_function(function, name=name, description=description, kind="prompt",
                                     trusted_patterns=self._trusted_patterns)
-        label = check_name("prompt", compiled.name)
-        arguments = [PromptArgument(name=parameter, required=required, description=text)
-                     for parameter, required, text in compiled.parameters]
-        prompt = Prompt(name=label, title=title, description=compiled.description, arguments=arguments or None,
-                        icons=decoded_icons(icons), meta=checked_meta(meta, f"prompt {label!r}"))
-        self.registry.add("prompts", label, PromptEntry(prompt, compiled, registered_scopes(scopes, f"prompt {label!r}")))
+        prompt = Prompt(name=compiled.name, title=title, icons=icons, meta=meta)  # type: ignore[arg-type]
+        self.registry.add("prompts", prompt.name, prompt_entry(compiled, prompt, scopes))
 
     def remove_prompt(self, name: str) -> None:
         """Remove a prompt and the completers of its arguments; clients are notified.
@@ -407,14 +405,28 @@ class Server:
 
         def register(function: F) -> F:
             compiled = compile_function(function, kind="completion", trusted_patterns=self._trusted_patterns)
-            if len(compiled.parameters) > 2:
-                raise RegistrationError(f"the completion {compiled.name!r} takes {len(compiled.parameters)} parameters;"
-                                        f" it gets the value and, as the second, the other arguments")
-            kind, name = ("prompt", prompt) if prompt is not None else ("resource", resource)
-            self.registry.add_completion(kind, str(name), argument, compiled)
+            kind, name = completer(compiled, prompt, resource)
+            self.registry.add_completion(kind, name, argument, compiled)
             return function
 
         return register
+
+    # --- changes --------------------------------------------------------------------------------------
+
+    def tools_changed(self) -> None:
+        """Notify every client that the list of tools has changed; callable from any thread.
+
+        Registering and removing do so. This is for a list that :meth:`method` answers.
+        """
+        self.runtime.list_changed("tools")
+
+    def resources_changed(self) -> None:
+        """Notify every client that the list of resources or templates has changed; see :meth:`tools_changed`."""
+        self.runtime.list_changed("resources")
+
+    def prompts_changed(self) -> None:
+        """Notify every client that the list of prompts has changed; see :meth:`tools_changed`."""
+        self.runtime.list_changed("prompts")
 
     # --- custom methods -----------------------------------------------------------------------------
 
@@ -461,35 +473,67 @@ class Server:
 
     # --- serving ----------------------------------------------------------------------------------------
 
-    def run(self, transport: str = "stdio", **options: Any) -> None:
+    def run(self, transport: str = "stdio", *, host: Optional[str] = None, port: Optional[int] = None,
+            path: Optional[str] = None, allowed_hosts: Optional[Sequence[str]] = None,
+            allowed_origins: Optional[Sequence[str]] = None, stateless: Optional[bool] = None,
+            event_store: "Optional[EventStore]" = None, routes: "Optional[Mapping[str, Route]]" = None,
+            legacy_sse: Optional[bool] = None) -> None:
         """Serve until the client disconnects (stdio) or the process is told to stop.
 
-        :param transport: "stdio" or "streamable-http".
-        :param options: for HTTP those of :class:`HTTPServer`, among them ``host``, ``port`` and ``path``.
-        :raises ValueError: the transport is unknown, or an option is not valid.
+        :param transport: "stdio", or "streamable-http", or "http", which is the same. "sse" is "streamable-http" with
+            ``legacy_sse=True``.
+        :param host: the address to listen at; default 127.0.0.1. All parameters from here on are for HTTP, and explained at
+            :class:`HTTPServer`.
+        :param port: default 8000.
+        :param path: of the endpoint; default ``/mcp``.
+        :param allowed_hosts: the accepted host names; needed for other than loopback addresses.
+        :param allowed_origins: the origins whose web pages may use the endpoint.
+        :param stateless: serves every message on its own, without session ids.
+        :param event_store: keeps events for resumption; in memory by default.
+        :param routes: handlers of other paths.
+        :param legacy_sse: also serves the oldest revision's HTTP+SSE, at ``/sse`` and ``/messages``.
+        :raises ValueError: the transport is unknown, or an option is not valid or not for stdio.
         :raises RuntimeError: stdin and stdout are taken by another server in this process.
         :raises OSError: the port is taken.
         """
+        options: Dict[str, Any] = dict(host=host, port=port, path=path, allowed_hosts=allowed_hosts, stateless=stateless,
+                                       allowed_origins=allowed_origins, event_store=event_store, routes=routes,
+                                       legacy_sse=legacy_sse or transport == "sse" or None)
+        given = {name: value for name, value in options.items() if value is not None}
         if transport == "stdio":
+            if given:
+                raise ValueError(f"{', '.join(f'{name}=' for name in given)} needs HTTP: run('streamable-http', ...)")
             from .transports.stdio import serve_stdio
 
-            serve_stdio(self.runtime, **options)
-        elif transport == "streamable-http":
-            from .transports.httpd import serve_http
+            serve_stdio(self.runtime)
+        elif transport in ("streamable-http", "http", "sse"):
+            from .transports.httpd import HTTPServer, serve_until_stopped
 
-            serve_http(self.runtime, **options)
+            serve_until_stopped(HTTPServer(self.runtime, **given))
         else:
             raise ValueError(f"unknown transport {transport!r}; use 'stdio' or 'streamable-http'")
 
-    def wsgi(self, path: str = "", **options: Any) -> "WSGIApp":
-        """Return a WSGI callable that serves this server.
+    def wsgi(self, path: str = "", *, principal: "Optional[Callable[[Dict[str, Any]], Union[None, str, Principal]]]" = None,
+             allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (), stateless: bool = False,
+             event_store: "Optional[EventStore]" = None, routes: "Optional[Mapping[str, Route]]" = None,
+             legacy_sse: bool = False) -> "WSGIApp":
+        """Return a WSGI callable that serves this server; the parameters are explained at :class:`WSGIApp`.
 
         :param path: of the endpoint, relative to the path where the application is mounted.
-        :param options: those of :class:`Endpoint`.
+        :param principal: called with the WSGI environment, returns the user that the host has authenticated.
+        :param allowed_hosts: the accepted host names.
+        :param allowed_origins: the origins whose web pages may use the endpoint.
+        :param stateless: serves every message on its own, without session ids.
+        :param event_store: keeps events for resumption; in memory by default.
+        :param routes: handlers of other paths.
+        :param legacy_sse: also serves the oldest revision's HTTP+SSE.
+        :raises ValueError: an option is not valid.
         """
         from .transports.wsgi import WSGIApp
 
-        return WSGIApp(self.runtime, path=path, **options)
+        return WSGIApp(self.runtime, path=path, principal=principal, allowed_hosts=allowed_hosts,
+                       allowed_origins=allowed_origins, stateless=stateless, event_store=event_store, routes=routes,
+                       legacy_sse=legacy_sse)
 
     def serve_channel(self, channel: Channel, on_close: Optional[Callable[[], object]] = None) -> Peer:
         """Start to serve one client on a channel, and return.
@@ -508,27 +552,40 @@ class Server:
         """End every connection, leave the lifespan, and stop the worker threads; idempotent."""
         self.runtime.close()
 
-    def _decorator(self, kind: str, add: Callable[..., None], name: Optional[str], options: Dict[str, Any]
-                   ) -> Callable[[F], F]:
-        if callable(name):
-            raise RegistrationError(f"write @mcp.{kind}() with parentheses")
 
-        def register(function: F) -> F:
-            add(function, name=name, **options)
-            return function
+def _decorated(name: Union[None, str, Callable[..., Any]], add: Callable[[Any, Optional[str]], None]) -> Any:
+    """Return a decorator that registers with *add*; or the function itself, registered, if it stands for the name."""
 
-        return register
+    def register(function: F) -> F:
+        add(function, None if name is function else name)  # type: ignore[arg-type]
+        return function
+
+    return register(name) if callable(name) else register
 
 
-def serve(server: Server, **options: Any) -> "HTTPServer":
+def serve(server: Server, *, host: str = "127.0.0.1", port: int = 0, path: str = "/mcp",
+          allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (), stateless: bool = False,
+          event_store: "Optional[EventStore]" = None, routes: "Optional[Mapping[str, Route]]" = None,
+          legacy_sse: bool = False) -> "HTTPServer":
     """Return an HTTP server for ``with``: it serves in background threads, inside of the block.
 
+    The parameters are explained at :class:`HTTPServer`; the port is any free one by default, and ``url`` has it.
+
     :param server: whose tools, resources and prompts are served.
-    :param options: those of :class:`HTTPServer`; the port is any free one by default, and ``url`` has it.
+    :param host: the address to listen at.
+    :param port: 0 picks a free port.
+    :param path: of the endpoint.
+    :param allowed_hosts: the accepted host names; needed for other than loopback addresses.
+    :param allowed_origins: the origins whose web pages may use the endpoint.
+    :param stateless: serves every message on its own, without session ids.
+    :param event_store: keeps events for resumption; in memory by default.
+    :param routes: handlers of other paths.
+    :param legacy_sse: also serves the oldest revision's HTTP+SSE, at ``/sse`` and ``/messages``.
     :raises OSError: the server cannot listen at the address.
     :raises ValueError: an option is not valid.
     """
     from .transports.httpd import HTTPServer
 
-    options.setdefault("port", 0)
-    return HTTPServer(server.runtime, **options)
+    return HTTPServer(server.runtime, host=host, port=port, path=path, allowed_hosts=allowed_hosts,
+                      allowed_origins=allowed_origins, stateless=stateless, event_store=event_store, routes=routes,
+                      legacy_sse=legacy_sse)

@@ -1,12 +1,16 @@
 """The server object: registering, refusing, directories."""
 
+import contextlib
+import http.client
 import os
 import threading
 
 import pytest
 
+import mcplite
 from mcplite.errors import RegistrationError
 from mcplite.server import Limits, Server
+from mcplite.server.transports import httpd
 from tests.support.systems import LINKS
 
 
@@ -37,10 +41,61 @@ def test_decorators_return_the_function():
     assert repr(server) == "<Server 'test'>" and server.name == "test"
 
 
+def test_tools_and_prompts_are_registered_without_parentheses():
+    server = Server("bare")
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    @server.prompt
+    def greet(name: str) -> str:
+        return "Hello " + name
+
+    assert add(1, 2) == 3 and greet("Ann") == "Hello Ann"
+    with mcplite.connect(server) as client:
+        assert client.call_tool("add", {"a": 1, "b": 2}).text == "3"
+        assert client.get_prompt("greet", {"name": "Ann"}).messages[0].content.text == "Hello Ann"
+        assert client.list_tools()[0].description == "Add two numbers."
+
+
+@pytest.mark.parametrize("options, text", [
+    ({"port": 8000}, "port= needs HTTP: run"), ({"transport": "htpp"}, "unknown transport 'htpp'"),
+    ({"stateless": False, "routes": {}}, "stateless=, routes= needs HTTP"),
+])
+def test_run_refuses_options_that_do_not_fit(options, text):
+    with pytest.raises(ValueError, match=text):
+        Server("wrong").run(**options)
+
+
+@pytest.mark.parametrize("transport, sse", [("http", False), ("streamable-http", False), ("sse", True)])
+def test_run_has_other_words_for_http(monkeypatch, transport, sse):
+    served = []
+    monkeypatch.setattr(httpd, "serve_until_stopped", served.append)
+    Server("words").run(transport, port=0, path="/here")
+    with served.pop() as running:
+        connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=30)
+        with contextlib.closing(connection):
+            connection.request("GET", "/sse", headers={"Accept": "text/event-stream"})
+            assert connection.getresponse().status == (200 if sse else 404)
+        assert running.url.endswith("/here")
+
+
+@pytest.mark.parametrize("kind", ["tools", "resources", "prompts"])
+def test_a_server_tells_of_changes_of_lists_that_it_answers_itself(kind):
+    server, heard = Server("own lists", declare=[kind]), threading.Event()
+    with mcplite.connect(server) as client:
+        stop = client.subscribe(lambda event: heard.set(), **{"resource_list" if kind == "resources" else kind: True})
+        getattr(server, f"{kind}_changed")()
+        assert heard.wait(30)
+        stop()
+
+
 @pytest.mark.parametrize("make, text", [
     (lambda: Server(""), "name"), (lambda: Server(None), "name"), (lambda: Server("x", page_size=0), "page_size"),
     (lambda: Server("x", declare=["toys"]), "toys"),
-    (lambda: Server("x").tool(lambda: None), "parentheses"), (lambda: Server("x").resource(lambda: None), "URI"),
+    (lambda: Server("x", on_duplicate="keep"), "on_duplicate"), (lambda: Server("x").resource(lambda: None), "URI"),
     (lambda: Server("x").add_tool(lambda: None, name="t", timeout=0), "timeout"),
     (lambda: Server("x").add_tool(lambda: None, name="t", meta={"io.modelcontextprotocol/x": 1}), "reserved"),
     (lambda: Server("x").add_resource("noscheme", lambda: "x", name="r"), "scheme"),

@@ -14,6 +14,7 @@ from ...revisions import Revision
 from ...rpc.forks import new_lock
 from ...types import Prompt, Resource, ResourceTemplate, Tool
 from ..functions.function import Function
+from .duplicates import check_duplicate
 from .hints import CacheHint
 
 if TYPE_CHECKING:
@@ -129,11 +130,13 @@ class Registry:
 
     :param changed: called with "tools", "resources" or "prompts" after each change, on the thread
         that made it, with no lock held.
+    :param on_duplicate: "error", "replace" or "warn": what becomes of an entry whose name is taken.
     """
 
     KINDS = ("tools", "resources", "templates", "prompts")
 
-    def __init__(self, changed: Callable[[str], None]) -> None:
+    def __init__(self, changed: Callable[[str], None], on_duplicate: str = "error") -> None:
+        self._on_duplicate = on_duplicate
         #: Guards the replacement of snapshots; readers need no lock.
         self._lock = new_lock()
         self._kinds: Dict[str, _Kind] = {kind: _Kind() for kind in self.KINDS}
@@ -146,15 +149,14 @@ class Registry:
         self.scoped = False
 
     def add(self, kind: str, name: str, entry: Any) -> None:
-        """Register *entry*.
+        """Register *entry*; one that replaces another has its place in the order, and its completers.
 
-        :raises RegistrationError: the name is taken; ``remove`` the old one first.
+        :raises RegistrationError: the name is taken, and entries are not replaced (TOOL-14).
         """
         with self._lock:
             state = self._kinds[kind]
             if name in state.entries:
-                raise RegistrationError(f"{kind[:-1]} {name!r} is registered already;"  # TOOL-14
-                                        f" remove it first, or choose another name")
+                check_duplicate(self._on_duplicate, f"{kind[:-1]} {name!r}", _handler(state.entries[name]), _handler(entry))
             self.scoped = self.scoped or bool(getattr(entry, "scopes", ()))  # set before the entry can be found
             state.entries = {**state.entries, name: entry}
             state.version += 1
@@ -213,7 +215,8 @@ class Registry:
         key = (kind, name, argument)
         with self._lock:
             if key in self._completions:
-                raise RegistrationError(f"{kind} {name!r} has a completion for {argument!r} already")
+                check_duplicate(self._on_duplicate, f"the completion of {argument!r} of {kind} {name!r}",
+                                self._completions[key].function, function.function)
             self._completions = {**self._completions, key: function}
             self._completes = True
 
@@ -243,6 +246,10 @@ class Registry:
     def method(self, name: str) -> Optional[Callable[..., Any]]:
         """Return the handler of a custom method, or None."""
         return self._methods.get(name)
+
+
+def _handler(entry: Any) -> Any:
+    return entry.function.function
 
 
 def check_name(kind: str, name: Any) -> str:

@@ -149,11 +149,19 @@ def _tool_error(context: Context, name: str, error: ToolError) -> Dict[str, Any]
 def _failed(context: Context, name: str, error: Exception) -> Dict[str, Any]:
     if context.session.runtime.mask_errors:
         return _error(context, f"Tool {name} failed")
+    return _error(context, _message_of(error))
+
+
+def _message_of(error: Exception) -> str:
+    """Return the text of an exception; with its kind if the text is a single word, such as a key, or empty."""
+    kind = type(error).__name__
     try:
         text = str(error)
+        if isinstance(error, KeyError) and len(error.args) == 1 and isinstance(error.args[0], str) and " " in error.args[0]:
+            return error.args[0]  # a sentence; str() would put it in quotation marks
     except Exception:
-        text = ""  # an exception whose own __str__ fails still gets an answer (REL-58)
-    return _error(context, text or type(error).__name__)
+        return kind  # an exception whose own __str__ fails still gets an answer (REL-58)
+    return text if len(text.split()) > 1 else f"{kind}: {text}" if text else kind
 
 
 def _error(context: Context, text: str) -> Dict[str, Any]:

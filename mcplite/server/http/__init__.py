@@ -4,24 +4,27 @@ A request passes :mod:`.origins`, :mod:`.authorization` (its token), :mod:`.deci
 scopes); :mod:`.endpoint` goes through these steps and carries out the decision.
 """
 
-from typing import Any
+from typing import Mapping, Optional, Sequence
 
 from ..runtime.runtime import Runtime
-from .endpoint import Endpoint
+from .endpoint import Endpoint, Route
+from .event_store import EventStore
 
 __all__ = ["make_endpoint"]
 
 
-def make_endpoint(runtime: Runtime, *, legacy_sse: bool = False, **options: Any) -> Endpoint:
-    """Return the endpoint of a server.
+def make_endpoint(runtime: Runtime, *, path: str = "/mcp", allowed_hosts: Optional[Sequence[str]] = None,
+                  allowed_origins: Sequence[str] = (), stateless: bool = False, event_store: Optional[EventStore] = None,
+                  routes: Optional[Mapping[str, Route]] = None, legacy_sse: bool = False) -> Endpoint:
+    """Return the endpoint of a server; the other parameters are those of :class:`Endpoint`.
 
     :param runtime: of the server.
     :param legacy_sse: also serves the two endpoints of the oldest revision's HTTP+SSE, at ``sse`` and ``messages``
         beside the endpoint.
-    :param options: those of :class:`Endpoint`.
     :raises ValueError: an option is not valid.
     """
-    endpoint = Endpoint(runtime, **options)
+    endpoint = Endpoint(runtime, path=path, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins,
+                        stateless=stateless, event_store=event_store, routes=routes)
     if legacy_sse:
         from .legacy_sse import LegacySSE  # loaded only by servers that have such clients
 

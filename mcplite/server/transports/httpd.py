@@ -8,12 +8,14 @@ import contextlib
 import logging
 import os
 import socket
-from typing import Any, List, Optional, Sequence, Set
+from typing import Any, List, Mapping, Optional, Sequence, Set
 
 from ...protocol.http.wellknown import is_loopback
 from ...rpc.forks import close_socket, new_condition, new_event, on_fork, release_socket
 from ...rpc.tracing import FaultLog, RateLog
 from ..http import make_endpoint
+from ..http.endpoint import Route
+from ..http.event_store import EventStore
 from ..http.origins import LOOPBACK
 from ..runtime.runtime import Runtime
 from ..shares import Shares
@@ -22,7 +24,7 @@ from .poller import Poller
 from .request_body import BodyBudget
 from .signals import StopRequest, stop_signals
 
-__all__ = ["HTTPServer", "serve_http", "serve_until_stopped", "warning_of"]
+__all__ = ["HTTPServer", "serve_until_stopped", "warning_of"]
 
 _log = logging.getLogger(__name__)
 _FULL = (b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 26\r\n"
@@ -40,19 +42,27 @@ class HTTPServer:
     :param host: the address to listen at. For other than loopback addresses *allowed_hosts* must be given.
     :param port: 0 picks a free port, which the attribute ``port`` tells.
     :param path: of the endpoint.
-    :param allowed_hosts: the accepted host names.
-    :param options: those of :func:`make_endpoint`.
+    :param allowed_hosts: the accepted host names; by default the loopback names. See :class:`OriginPolicy`.
+    :param allowed_origins: the origins whose web pages may use the endpoint.
+    :param stateless: serves every message on its own, without session ids; see :class:`Endpoint`.
+    :param event_store: keeps events for resumption; in memory by default.
+    :param routes: public handlers of other paths, by path; see :class:`Endpoint`.
+    :param legacy_sse: also serves the oldest revision's HTTP+SSE, at ``sse`` and ``messages`` beside the endpoint.
     :raises OSError: the address cannot be bound.
     :raises ValueError: an option is not valid, or the server would be open to a network by mistake.
     """
 
     def __init__(self, runtime: Runtime, *, host: str = "127.0.0.1", port: int = 8000, path: str = "/mcp",
-                 allowed_hosts: Optional[Sequence[str]] = None, **options: Any) -> None:
+                 allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (), stateless: bool = False,
+                 event_store: Optional[EventStore] = None, routes: Optional[Mapping[str, Route]] = None,
+                 legacy_sse: bool = False) -> None:
         if not 0 <= port < 65_536:
             raise ValueError(f"{port} is not a port; use 0 (any free port) to 65535")
         self.limits = runtime.limits
         self.host = host
-        self.endpoint = make_endpoint(runtime, path=path, allowed_hosts=_names(host, allowed_hosts), **options)
+        self.endpoint = make_endpoint(
+            runtime, path=path, allowed_hosts=_names(host, allowed_hosts), allowed_origins=allowed_origins, stateless=stateless,
+            event_store=event_store, routes=routes, legacy_sse=legacy_sse)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             with contextlib.ExitStack() as undo:
@@ -250,18 +260,8 @@ def _refuse_connection(sock: socket.socket) -> None:
             _log.debug("a connection above the limit was closed by its client: %s", error)
 
 
-def serve_http(runtime: Runtime, **options: Any) -> None:
-    """Serve until SIGINT or SIGTERM; a second signal stops without waiting.
-
-    :param options: those of :class:`HTTPServer`.
-    :raises OSError: the address cannot be bound.
-    :raises ValueError: an option is not valid.
-    """
-    serve_until_stopped(HTTPServer(runtime, **options))
-
-
 def serve_until_stopped(server: HTTPServer) -> None:
-    """Serve until SIGINT or SIGTERM, and close the server."""
+    """Serve until SIGINT or SIGTERM, and close the server; a second signal stops without waiting."""
     end = StopRequest()
     with stop_signals(end.set), server:
         _log.info("serving at %s", server.url)

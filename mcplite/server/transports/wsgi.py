@@ -5,15 +5,17 @@ host needs many: ``gunicorn -k gthread --threads 32``, ``waitress-serve --thread
 """
 
 import atexit
+import functools
 from http import HTTPStatus
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...protocol.http.headers import Headers
 from ...protocol.http.wellknown import PROTECTED_RESOURCE
 from ...rpc.forks import new_lock, on_fork
 from ..auth.principals import ISSUED_HERE, Principal
 from ..http import make_endpoint
-from ..http.endpoint import Endpoint
+from ..http.endpoint import Route
+from ..http.event_store import EventStore
 from ..http.messages import HTTPRequest, UnreadableBody, never_disconnected
 from ..runtime.runtime import Runtime
 from ..shares import sender_at
@@ -41,27 +43,33 @@ class WSGIApp:
     :param principal: called with the WSGI environment; returns the user that the host has authenticated: a
         :class:`Principal`, whose scopes count, a name, or None. A session belongs to the user that opened it. By default
         ``REMOTE_USER``. Not called for a server with ``auth=``, which requires tokens instead.
-    :param options: those of :func:`make_endpoint`.
+    :param allowed_hosts: the accepted host names; by default the loopback names. See :class:`OriginPolicy`.
+    :param allowed_origins: the origins whose web pages may use the endpoint.
+    :param stateless: serves every message on its own, without session ids; see :class:`Endpoint`.
+    :param event_store: keeps events for resumption; in memory by default.
+    :param routes: public handlers of other paths, by path; see :class:`Endpoint`.
+    :param legacy_sse: also serves the oldest revision's HTTP+SSE, at ``sse`` and ``messages`` beside the endpoint.
     :raises ValueError: an option is not valid.
 
     Worker threads start with the first request, so a host may load the application before it forks. Without ``fleet``
     or ``stateless`` all requests of one client must reach the same process.
     """
 
-    def __init__(self, runtime: Runtime, *, path: str = "", principal: Callable[[Environ], Union[None, str, Principal]] = _user,
-                 **options: Any) -> None:
+    def __init__(self, runtime: Runtime, *, path: str = "",
+                 principal: Optional[Callable[[Environ], Union[None, str, Principal]]] = None,
+                 allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (), stateless: bool = False,
+                 event_store: Optional[EventStore] = None, routes: Optional[Mapping[str, Route]] = None,
+                 legacy_sse: bool = False) -> None:
         self._runtime = runtime
-        self._path = path
-        self._options = options
-        self._principal = principal
+        self._make_endpoint = functools.partial(
+            make_endpoint, runtime, path=path, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins,
+            stateless=stateless, event_store=event_store, routes=routes, legacy_sse=legacy_sse)
+        self._principal = principal or _user
         #: Guards ``_used``, for the first request.
         self._lock = new_lock()
         self._used = False
         self.endpoint = self._make_endpoint()
         on_fork(self, WSGIApp._let_go)
-
-    def _make_endpoint(self) -> Endpoint:
-        return make_endpoint(self._runtime, path=self._path, **self._options)
 
     def _let_go(self, owner: int) -> None:
         # In a forked process: the sessions belong to the other one, whose threads do not exist here.

@@ -61,14 +61,15 @@ def test_changes_are_reported_by_the_kind_that_clients_know(registry, changes, k
 
 
 def test_a_name_that_is_taken_is_refused(registry, changes):
-    registry.add("tools", "a", 1)
-    with pytest.raises(RegistrationError, match=r"^tool 'a' is registered already; remove it first, or choose"):
-        registry.add("tools", "a", 2)
-    assert registry.get("tools", "a") == 1 and changes == ["tools"]
+    first, second = (ToolEntry(Tool(name="a", input_schema={}), FUNCTION) for _ in range(2))
+    registry.add("tools", "a", first)
+    with pytest.raises(RegistrationError, match=r"^tool 'a' is registered already; remove it first, choose"):
+        registry.add("tools", "a", second)
+    assert registry.get("tools", "a") is first and changes == ["tools"]
     registry.add("prompts", "a", 2)
     registry.remove("tools", "a")
-    registry.add("tools", "a", 3)
-    assert registry.get("tools", "a") == 3
+    registry.add("tools", "a", second)
+    assert registry.get("tools", "a") is second
 
 
 def test_removing_an_unknown_name_fails(registry, changes):
@@ -121,7 +122,7 @@ def test_completions_are_by_kind_name_and_argument(registry):
     assert registry.has_completions and registry.completion("prompt", "p", "a") is FUNCTION
     for key in [("resource", "p", "a"), ("prompt", "q", "a"), ("prompt", "p", "b")]:
         assert registry.completion(*key) is None
-    with pytest.raises(RegistrationError, match="^prompt 'p' has a completion for 'a' already$"):
+    with pytest.raises(RegistrationError, match="^the completion of .a. of prompt .p. is registered already;"):
         registry.add_completion("prompt", "p", "a", FUNCTION)
 
 

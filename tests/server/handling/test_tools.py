@@ -105,7 +105,9 @@ class Own(BaseException):
 
 @pytest.mark.parametrize("error, text", [
     (ValueError("no such city"), "no such city"), (ValueError(), "ValueError"), (Nasty(), "Nasty"),
-    (ToolError("sorry"), "sorry"), (StopIteration(3), "3"), (RecursionError("deep"), "deep"), (MemoryError(), "MemoryError"),
+    (ToolError("sorry"), "sorry"), (StopIteration(3), "StopIteration: 3"), (RecursionError("deep"), "RecursionError: deep"),
+    (MemoryError(), "MemoryError"), (KeyError("nope"), "KeyError: 'nope'"), (KeyError("no city Rome"), "no city Rome"),
+    (KeyError("a", 1), "('a', 1)"),
 ])
 def test_an_exception_is_an_error_result(connect, server, error, text):
     @server.tool()

@@ -1,0 +1,106 @@
+"""Makes the entries of the registry from what a user registers: the checks, and the parts that follow from the function.
+
+A module of its own so that the facade of the server shows what can be registered, and not how an entry is made of it.
+"""
+
+from typing import TYPE_CHECKING, Iterable, Optional, Tuple, Union
+
+from ...errors import RegistrationError
+from ...protocol import codec
+from ...types import Annotations, Prompt, PromptArgument, Resource, ResourceTemplate, Tool, ToolAnnotations
+from ..functions.function import Function
+from .checks import decoded_icons, find_marks, registered_scopes
+from .hints import CacheHint
+from .registry import PromptEntry, ResourceEntry, TemplateEntry, ToolEntry, check_name, checked_meta
+
+if TYPE_CHECKING:
+    from ...protocol.uritemplate import Template
+
+__all__ = ["completer", "prompt_entry", "resource_entry", "tool_entry"]
+
+Scopes = Union[str, Iterable[str]]
+
+
+def tool_entry(function: Function, tool: Tool, timeout: Optional[float], scopes: Scopes) -> ToolEntry:
+    """Return the entry of a tool.
+
+    :param tool: the definition as the user gave it: its annotations and icons may be dicts.
+    :raises RegistrationError: a part of it cannot be used.
+    """
+    what = f"tool {check_name('tool', tool.name)!r}"
+    if timeout is not None and timeout <= 0:
+        raise RegistrationError(f"{what}: timeout must be positive, not {timeout!r}")
+    if isinstance(tool.annotations, dict):
+        tool.annotations = codec.decode(ToolAnnotations, tool.annotations)
+    tool.icons, tool.meta = decoded_icons(tool.icons), checked_meta(tool.meta, what)
+    return ToolEntry(tool, function, timeout, find_marks(function, what), registered_scopes(scopes, what))
+
+
+def resource_entry(function: Function, resource: Resource, cache: Optional[CacheHint], scopes: Scopes
+                   ) -> Union[ResourceEntry, TemplateEntry]:
+    """Return the entry of a resource, or of a template if its URI has variables.
+
+    :param resource: the definition as the user gave it: its annotations and icons may be dicts.
+    :raises RegistrationError: the URI is not valid, or its variables are not the function's parameters.
+    """
+    uri = resource.uri
+    check_name("resource", resource.name)
+    what = f"resource {uri!r}"
+    scheme, colon, _ = uri.partition(":")
+    if not colon or not scheme[:1].isalpha():
+        raise RegistrationError(f"{what}: a resource URI needs a scheme, as in 'config://settings'")  # RSRC-26
+    if isinstance(resource.annotations, dict):
+        resource.annotations = codec.decode(Annotations, resource.annotations)
+    resource.icons, resource.meta = decoded_icons(resource.icons), checked_meta(resource.meta, what)
+    needed = registered_scopes(scopes, what)
+    if "{" in uri:
+        template = ResourceTemplate(
+            uri_template=uri, name=resource.name, title=resource.title, description=resource.description,
+            mime_type=resource.mime_type, annotations=resource.annotations, icons=resource.icons, meta=resource.meta)
+        return TemplateEntry(template, _pattern(function, uri, what), function, cache, needed)
+    if any(required for _, required, _ in function.parameters):
+        parameters = [parameter for parameter, _, _ in function.parameters]
+        raise RegistrationError(f"{what}: its reader takes {parameters}, which the URI does not have;"
+                                f" write them into it, as in '{uri}/{{{parameters[0]}}}'")
+    return ResourceEntry(resource, function, cache, needed)
+
+
+def _pattern(function: Function, uri: str, what: str) -> "Template":
+    from ...protocol.uritemplate import Template  # for servers that have templates
+
+    try:
+        pattern = Template(uri)
+    except ValueError as error:
+        raise RegistrationError(f"{what}: {error}") from error
+    parameters = [parameter for parameter, _, _ in function.parameters]
+    missing = [parameter for parameter, required, _ in function.parameters if required and parameter not in pattern.names]
+    unknown = [variable for variable in pattern.names if variable not in parameters] if parameters or pattern.names else []
+    if missing or unknown:
+        raise RegistrationError(f"{what}: its variables are {list(pattern.names)}, its reader's parameters"
+                                f" {parameters}; they must be the same")
+    return pattern
+
+
+def prompt_entry(function: Function, prompt: Prompt, scopes: Scopes) -> PromptEntry:
+    """Return the entry of a prompt.
+
+    :param prompt: the definition as the user gave it: its icons may be dicts.
+    :raises RegistrationError: a part of it cannot be used.
+    """
+    what = f"prompt {check_name('prompt', prompt.name)!r}"
+    arguments = [PromptArgument(name=parameter, required=required, description=text)
+                 for parameter, required, text in function.parameters]
+    prompt.description, prompt.arguments = function.description, arguments or None
+    prompt.icons, prompt.meta = decoded_icons(prompt.icons), checked_meta(prompt.meta, what)
+    return PromptEntry(prompt, function, registered_scopes(scopes, what))
+
+
+def completer(function: Function, prompt: Optional[str], resource: Optional[str]) -> Tuple[str, str]:
+    """Return the kind and the name of what a completer completes.
+
+    :raises RegistrationError: not exactly one of the two is given, or the completer takes too many parameters.
+    """
+    if len(function.parameters) > 2:
+        raise RegistrationError(f"the completion {function.name!r} takes {len(function.parameters)} parameters;"
+                                f" it gets the value and, as the second, the other arguments")
+    return ("prompt", prompt) if prompt is not None else ("resource", str(resource))

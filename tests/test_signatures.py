@@ -1,0 +1,98 @@
+"""Public functions have explicit signatures: editors complete their keywords, and mypy and Python find a typo in one.
+
+The functions are found by themselves: all public methods of the objects in ``OBJECTS``, and all functions of ``MODULES``.
+"""
+
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mcplite
+from mcplite.server.transports.httpd import HTTPServer
+from mcplite.server.transports.wsgi import WSGIApp
+
+ROOT = Path(mcplite.__file__).resolve().parent.parent
+#: By the expression that stands for it in a program: a class whose public methods are checked.
+OBJECTS = {"server": mcplite.Server, "context": mcplite.Context}
+#: Classes that users create, and functions, by the expression that calls them.
+CALLABLES = {
+    "mcplite.Server": mcplite.Server, "mcplite.serve": mcplite.serve, "mcplite.mount": mcplite.mount,
+    "mcplite.Limits": mcplite.Limits, "mcplite.Elicit": mcplite.Elicit, "mcplite.Sample": mcplite.Sample,
+    "mcplite.Image": mcplite.Image, "mcplite.Audio": mcplite.Audio, "mcplite.BearerAuth": mcplite.BearerAuth,
+    "mcplite.StaticTokens": mcplite.StaticTokens, "mcplite.CacheHint": mcplite.CacheHint,
+    "HTTPServer": HTTPServer, "WSGIApp": WSGIApp,
+}
+#: What a program needs in order to say these expressions.
+PREAMBLE = """\
+import mcplite
+from mcplite.server.transports.httpd import HTTPServer
+from mcplite.server.transports.wsgi import WSGIApp
+
+server: mcplite.Server
+context: mcplite.Context
+"""
+#: Fewer would mean that the functions are not found any more.
+AT_LEAST = 150
+
+
+def public_methods(expression, owner):
+    """Return the public methods of a class by the expressions that call them."""
+    return {f"{expression}.{name}": value for name, value in inspect.getmembers(owner, inspect.isfunction)
+            if not name.startswith("_")}
+
+
+FUNCTIONS = {**CALLABLES, **{name: value for expression, owner in OBJECTS.items()
+                             for name, value in public_methods(expression, owner).items()}}
+
+
+def keywords(function):
+    """Return the parameters that can be given by name."""
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [name for name, parameter in inspect.signature(function).parameters.items()
+            if parameter.kind in named and name != "self"]
+
+
+TYPOS = [(expression, name + "_x") for expression, function in sorted(FUNCTIONS.items()) for name in keywords(function)]
+
+
+@pytest.mark.parametrize("expression", sorted(FUNCTIONS))
+def test_a_public_function_names_all_of_its_keywords(expression):
+    parameters = inspect.signature(FUNCTIONS[expression]).parameters.values()
+    assert [str(item) for item in parameters if item.kind in (item.VAR_KEYWORD, item.VAR_POSITIONAL)] == []
+
+
+@pytest.mark.parametrize("expression", sorted(FUNCTIONS))
+def test_the_error_for_a_wrong_keyword_names_the_public_function(expression):
+    function = FUNCTIONS[expression]
+    called = "__init__" if inspect.isclass(function) else expression.rpartition(".")[2]
+    with pytest.raises(TypeError) as raised:
+        # Other arguments are missing, too; Python reports the unknown keyword first.
+        function(**{"no_such_keyword": 1}) if inspect.isclass(function) or "mcplite." in expression else function(
+            object(), **{"no_such_keyword": 1})
+    assert f"{called}() got an unexpected keyword argument 'no_such_keyword'" in str(raised.value)
+
+
+def test_mypy_reports_a_typo_in_each_keyword_of_each_public_function(tmp_path):
+    pytest.importorskip("mypy")
+    assert len(TYPOS) >= AT_LEAST
+    first = PREAMBLE.count("\n") + 1
+    program = tmp_path / "typos.py"
+    program.write_text(PREAMBLE + "".join(f"{call}({typo}=None)\n" for call, typo in TYPOS)
+                       + "".join(f"{call}()\n" for call in ("server.tool", "server.prompt")), "utf-8")
+    ran = subprocess.run(
+        [sys.executable, "-m", "mypy", "--config-file", "", "--cache-dir", str(tmp_path / "cache"), "--no-error-summary",
+         "--follow-imports", "silent", "--show-error-codes", program.name],
+        cwd=str(tmp_path), env={"MYPYPATH": str(ROOT), "PATH": ""}, stdout=subprocess.PIPE, timeout=600)
+    reported = {}
+    for line, text in re.findall(r"^typos\.py:(\d+): error: (.*)", ran.stdout.decode("utf-8"), re.MULTILINE):
+        reported.setdefault(int(line), []).append(text)
+    missed = [f"{call}({typo}=...)" for number, (call, typo) in enumerate(TYPOS, first)
+              if not any(f'Unexpected keyword argument "{typo}"' in text or "No overload variant" in text
+                         for text in reported.get(number, ()))]
+    assert missed == [], ran.stdout.decode("utf-8")[:2000]
+    # Calls without a typo are not reported, so the overloads refuse the typo and nothing else.
+    assert [reported.get(first + len(TYPOS) + at) for at in range(2)] == [None, None]
