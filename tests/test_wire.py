@@ -16,8 +16,8 @@ from mcplite.protocol.http.headers import Headers
 from mcplite.protocol.http.routing_headers import standard
 from mcplite.revisions import JULY_2026, JUNE_2025, NOVEMBER_2024, NOVEMBER_2025, REVISIONS
 from mcplite.rpc.channels import MemoryChannel
+from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import make_endpoint
-from mcplite.server.http.messages import HTTPRequest
 from mcplite.types import CreateMessageResult, TextContent
 from tests.support import wire
 

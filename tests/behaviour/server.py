@@ -4,6 +4,7 @@ As a program it serves over stdio; ``application`` is the WSGI application.
 """
 
 import collections
+import contextvars
 import dataclasses
 import threading
 from typing import Annotated, Any, Counter, Dict, List
@@ -14,6 +15,8 @@ mcp = mcplite.Server("behaviour", version="1.0", instructions="Use it for tests.
                      limits=mcplite.Limits(running=128, connections=512, running_per_session=128))
 #: How often each effect has happened, and which calls were cancelled.
 effects: "Counter[str]" = collections.Counter()
+#: Set by the middleware of WSGI hosts, as tracing and tenants' libraries do.
+brought_by: "contextvars.ContextVar[str]" = contextvars.ContextVar("brought_by", default="-")
 stopped: Dict[str, threading.Event] = collections.defaultdict(threading.Event)
 
 
@@ -53,6 +56,33 @@ def fail(how: str) -> str:
 @mcp.tool()
 def big(size: int) -> str:
     return "x" * size
+
+
+@mcp.tool()
+def variable() -> str:
+    before = brought_by.get()
+    brought_by.set("an earlier call")
+    return before
+
+
+@mcp.tool()
+def variables(ctx: mcplite.Context) -> List[str]:
+    first = brought_by.get()
+    ctx.elicit("Go on?")
+    return [first, brought_by.get()]
+
+
+@mcp.tool()
+def request_of(ctx: mcplite.Context) -> Dict[str, Any]:
+    found = []
+    for _ in range(2):
+        http = ctx.http
+        found.append(http and {"method": http.method, "path": http.mount + http.path, "call": http.headers.get("X-Call"),
+                               "remote": http.remote.partition(":")[0], "wsgi": http.environ is not None,
+                               "same": http.environ is None or http.environ["HTTP_X_CALL"] == http.headers["x-call"]})
+        if len(found) == 1:
+            ctx.elicit("Go on?")
+    return {"found": found}
 
 
 @mcp.tool()
@@ -191,7 +221,16 @@ def names(value: str) -> List[str]:
     return [name for name in ("Ada", "Alan", "Grace") if name.startswith(value)]
 
 
-application = mcp.wsgi(path="/mcp", legacy_sse=True)
+served = mcp.wsgi(path="/mcp", legacy_sse=True)
+
+
+def application(environ, start_response):
+    token = brought_by.set(environ.get("HTTP_X_CALL", "no header"))
+    try:
+        return served(environ, start_response)
+    finally:
+        brought_by.reset(token)
+
 
 if __name__ == "__main__":
     mcp.run()

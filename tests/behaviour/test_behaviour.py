@@ -241,6 +241,23 @@ def test_a_time_limit_reaches_a_handler_that_blocks(client, key):
     assert client.call_tool("was_stopped", {"key": key}).text == "true"
 
 
+def test_handlers_see_the_http_request_and_its_context_variables(connect, host, revision, key):
+    over_http = host.name not in ("memory", "stdio")
+    by_middleware = key if host.name in ("waitress", "gunicorn") else "-"
+    options = {"headers": {"X-Call": key}} if over_http else {}
+    with connect(elicitation_handler=lambda request: mcplite.accept(), **options) as client:
+        # What one handler sets, the next one does not see.
+        assert [client.call_tool("variable").text for _ in range(3)] == [by_middleware] * 3
+        with ThreadPoolExecutor(8) as pool:
+            assert set(pool.map(lambda _: client.call_tool("variable").text, range(16))) == {by_middleware}
+        if revision not in ELICITATION:
+            return
+        assert client.call_tool("variables").structured_content == {"result": [by_middleware] * 2}
+        seen = {"method": "POST", "path": "/messages" if host.name == "sse" else "/mcp", "call": key, "remote": "127.0.0.1",
+                "wsgi": host.name in ("waitress", "gunicorn"), "same": True}
+        assert client.call_tool("request_of").structured_content == {"found": [seen if over_http else None] * 2}
+
+
 def test_closing_ends_calls_that_wait(connect, key):
     with connect() as client:
         blocked = threading.Event()

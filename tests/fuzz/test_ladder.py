@@ -14,8 +14,9 @@ from mcplite.protocol.http.headers import Headers
 from mcplite.protocol.http.routing_headers import Mark, parameters, standard
 from mcplite.revisions import NEWEST, REVISIONS
 from mcplite.rpc.channels import MemoryChannel
+from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import make_endpoint
-from mcplite.server.http.messages import HTTPRequest, UnreadableBody
+from mcplite.server.http.messages import UnreadableBody
 from tests.support.mutations import places
 from tests.support.stateless import MODERN, PREFIX, call, encode, headers, message
 

@@ -3,8 +3,8 @@
 import json
 
 from mcplite.protocol.http.headers import Headers
+from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import make_endpoint
-from mcplite.server.http.messages import HTTPRequest
 
 MODERN = "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"

@@ -5,7 +5,7 @@ The HTTP server, the decision about requests and the client's checks of its own 
 
 import functools
 import re
-from typing import Dict, Iterable, List, Optional, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
 __all__ = ["DEFAULT_PORTS", "POST_HEADERS", "TOKEN", "Headers", "accepts", "check_header", "media_type", "parse_host",
            "parse_origin"]
@@ -43,16 +43,29 @@ class Headers:
     def get(self, name: str, default: Optional[str] = None) -> Optional[str]:
         """Return a field's value; the values of repeated fields are joined by commas.
 
-        :param name: the name in lower case.
+        :param name: found faster in lower case.
         """
-        return self._first.get(name, default)
+        found = self._first.get(name)
+        if found is None and self._first:
+            found = self._first.get(name.lower())
+        return default if found is None else found
+
+    def __getitem__(self, name: str) -> str:
+        found = self.get(name)
+        if found is None:
+            raise KeyError(name)
+        return found
 
     def all(self, name: str) -> List[str]:
         """Return the values of all fields of a name, which is in lower case."""
         return [value for at, value in self._pairs if at == name]
 
     def __contains__(self, name: str) -> bool:
-        return name in self._first
+        return self.get(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, in lower case, each once."""
+        return iter(self._first)
 
     def items(self) -> List[Tuple[str, str]]:
         """Return the names, in lower case, and the values."""

@@ -3,7 +3,7 @@
 A module of its own because it is loaded by the first handler that asks a legacy client.
 """
 
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Optional
 
 from ...errors import MissingCapability, ProtocolError
 from ...protocol.jsonio import memory_size
@@ -13,7 +13,7 @@ from ...types import Root
 from ..runtime.waiting import WaitingCall
 from .asker import ABILITIES, Asker, EncodedQuestion
 from .questions import ListRoots, Question
-from .session import KnownRoots, Session
+from .session import KnownRoots, RequestFacts, Session
 
 __all__ = ["BackChannelAsker"]
 
@@ -59,7 +59,10 @@ class BackChannelAsker(Asker):
         if not session.sender:
             return self._request(asked)  # a pipe has one client
         # Over HTTP a client may start calls that ask and leave, as often as it likes.
-        waiting, size = session.runtime.waiting, memory_size(incoming.params, session.limits.waiting_bytes)
+        facts: Optional[RequestFacts] = incoming.facts
+        head = [] if facts is None or facts.http is None else facts.http.headers.items()
+        waiting, most = session.runtime.waiting, session.limits.waiting_bytes
+        size = memory_size([incoming.params, *map(list, head)], most)
         handle = waiting.add(WaitingCall(session.sender_of(incoming), size, incoming.peer, incoming.token.cancel))
         try:
             return self._request(asked)

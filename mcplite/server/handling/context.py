@@ -25,8 +25,9 @@ from ...types import (
     ToolChoice,
 )
 from ..auth.principals import Principal
+from .http_request import HTTPRequest
 from .questions import Elicit, Elicited, ListRoots, Question, Sample
-from .session import Session, Throttle
+from .session import RequestFacts, Session, Throttle
 from .timeout import Timeout
 
 if TYPE_CHECKING:
@@ -122,6 +123,16 @@ class Context:
     def principal(self) -> Optional[Principal]:
         """The authenticated sender of this request, by its token or the host; None without authentication, as on stdio."""
         return self.session.principal_of(self.incoming)
+
+    @property
+    def http(self) -> Optional[HTTPRequest]:
+        """The HTTP request that brought this one; None on stdio and in memory.
+
+        ``method``, ``path``, ``query``, ``headers`` (by name without regard to case), ``remote`` (the peer's address) and,
+        under WSGI, ``environ``. From July 2026 on, after a question, it is the request that brought the answer.
+        """
+        facts: Optional[RequestFacts] = self.incoming.facts
+        return None if facts is None else facts.http
 
     @property
     def trace_context(self) -> Dict[str, str]:

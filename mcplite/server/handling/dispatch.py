@@ -6,8 +6,9 @@ thread that received the request.
 
 import contextvars
 import copy
+import functools
 import logging
-from typing import Any, Callable, Dict, List, Mapping
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ...errors import Cancelled, InternalError, InvalidParams, MissingCapability, RemoteError, ResourceNotFound
 from ...protocol import codec
@@ -18,6 +19,7 @@ from ..catalog.targets import Target
 from ..functions.function import BadArguments
 from ..functions.results import prompt_messages, resource_contents
 from .context import CURRENT, LEVELS, Context
+from .session import RequestFacts
 from .tools import UNASKABLE, call_until_complete, run_tool
 
 __all__ = ["answer_request", "dispatch"]
@@ -29,12 +31,19 @@ Result = Dict[str, Any]
 def answer_request(context: Context, target: Target) -> None:
     """Answer one request on the present thread.
 
-    It runs in a copy of the context variables, so that what a handler sets is gone when the thread
-    takes the next request (REL-67).
+    It runs in a copy of the context variables of the thread that brought the request, whichever thread this is. What a
+    handler sets is gone when the thread takes the next request (REL-67).
 
     :param target: what the request is about.
     """
-    contextvars.copy_context().run(_answer_in_context, context, target)
+    facts: Optional[RequestFacts] = context.incoming.facts
+    http = None if facts is None else facts.http
+    if http is None:  # on a pipe, whose reading thread this is, or a worker
+        contextvars.copy_context().run(_answer_in_context, context, target)
+    elif http.around is None:
+        http.variables.copy().run(_answer_in_context, context, target)
+    else:
+        http.variables.copy().run(http.around, functools.partial(_answer_in_context, context, target))
 
 
 def _answer_in_context(context: Context, target: Target) -> None:

@@ -17,6 +17,7 @@ from ..auth.principals import Principal
 from ..catalog.targets import Target
 from ..limits import Limits
 from ..runtime.runtime import Runtime
+from .http_request import HTTPRequest
 
 __all__ = ["KnownRoots", "RequestFacts", "Session", "Throttle"]
 
@@ -52,22 +53,24 @@ class Throttle:
 
 
 class RequestFacts(MessageFacts):
-    """The facts of one HTTP request that its handler needs: principal, target and sender.
+    """The facts of one HTTP request that its handler needs: the request itself, principal, target and sender.
 
-    :param principal: the authenticated sender, if any.
-    :param target: what the request is about; None if that was not looked up.
+    :param http: the request, authenticated.
+    :param target: what the message is about; None if that was not looked up.
     :param sender: whose share the request counts to: the principal's key, else the remote address.
     """
 
-    __slots__ = ("principal", "target", "sender")
+    __slots__ = ("http", "principal", "target", "sender")
 
-    def __init__(self, principal: Optional[Principal], target: Optional[Target], sender: str) -> None:
-        self.principal = principal
+    def __init__(self, http: HTTPRequest, target: Optional[Target], sender: str) -> None:
+        self.http: Optional[HTTPRequest] = http
+        self.principal = http.principal
         self.target = target
         self.sender = sender
 
     def forget_request(self) -> None:
         """Keep of the request only what is needed while it is in progress for long."""
+        self.http = None
 
 
 class Session:

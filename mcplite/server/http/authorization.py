@@ -17,8 +17,9 @@ from ...protocol.http.wellknown import PROTECTED_RESOURCE, base_of
 from ...rpc.tracing import RateLog
 from ..auth.principals import Principal, all_scopes, least_scopes
 from ..catalog.targets import Target
+from ..handling.http_request import HTTPRequest
 from ..runtime.runtime import Runtime
-from .messages import HTTPRequest, HTTPResponse, Rejection, names_modern
+from .messages import HTTPResponse, Rejection, names_modern
 from .origins import OriginPolicy
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from ...protocol.http.headers import Headers, accepts, media_type
 from ...protocol.http.routing_headers import check_parameters, check_standard
 from ...revisions import DEFAULT_HTTP, Revision, find_revision
 from ..catalog.targets import Target
-from .messages import SESSION, VERSION, HTTPRequest, Rejection, UnreadableBody
+from ..handling.http_request import HTTPRequest, no_body
+from .messages import SESSION, VERSION, Rejection, UnreadableBody
 from .origins import OriginPolicy
 from .session_ids import ClientDescription
 from .sessions import HTTPSession
@@ -228,6 +229,7 @@ def _decide_post(request: HTTPRequest, rules: Rules) -> Decision:
         data = request.read(rules.body_bytes)
     except UnreadableBody as error:
         return unread(error)
+    request.read = no_body  # handlers may keep the request for long, and need not keep its connection
     message: Any = jsonrpc.parse(data, rules.json)
     kind = type(message)
     if kind is jsonrpc.Invalid:

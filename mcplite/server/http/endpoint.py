@@ -16,6 +16,7 @@ from ...rpc.deadline import Deadline
 from ...rpc.forks import new_lock
 from ...rpc.peer import Peer
 from ...rpc.tracing import FaultLog, RateLog
+from ..handling.http_request import HTTPRequest
 from ..handling.session import RequestFacts
 from ..runtime.runtime import Runtime
 from ..sessions.modern import SessionlessClient
@@ -36,7 +37,7 @@ from .decision import (
     decide,
 )
 from .event_store import EventStore, MemoryEventStore
-from .messages import HTTPRequest, HTTPResponse, Rejection, do_nothing, names_modern
+from .messages import HTTPResponse, Rejection, do_nothing, names_modern
 from .origins import OriginPolicy
 from .session_ids import ClientDescription, SessionIds
 from .sessions import HTTPSession, SessionTable, StreamsChannel, create_session_for_one_message, open_session
@@ -125,7 +126,8 @@ class Endpoint:
         The host sends the response, and calls ``close()`` on it in any case.
         """
         try:
-            response = self._handle(request)
+            # What runs here, such as a verifier of tokens, may set context variables: handlers see them, other requests do not.
+            response = request.variables.run(self._handle, request)
         except MemoryError:
             self._warn.warning("a request of %s was refused for want of memory", request.remote)
             response = self.error_response(_busy(None, "it has no memory"), request)
@@ -210,7 +212,7 @@ class Endpoint:
                   if persistent else create_session_for_one_message(self.runtime, None, request.sender))
         stream = EventStream(opened.streams)
         opened.peer.receive(decision.data, decision.message, stream,
-                            facts=RequestFacts(request.principal, None, request.sender))
+                            facts=RequestFacts(request, None, request.sender))
         revision = opened.session.agreed
         kept = False
         if revision is not None and self._session_ids is not None:
@@ -230,7 +232,7 @@ class Endpoint:
     def _start_over(self, request: HTTPRequest, decision: StartSession, session: HTTPSession) -> HTTPResponse:
         stream = EventStream(session.streams)
         session.peer.receive(decision.data, decision.message, stream,
-                             facts=RequestFacts(request.principal, None, request.sender))
+                             facts=RequestFacts(request, None, request.sender))
         session.streams.priming = session.session.revision.priming_event
         return self._answered(stream, [("Mcp-Session-Id", session.id)])
 
@@ -257,7 +259,7 @@ class Endpoint:
         stream = EventStream(session.streams)
         inline = request.inline and decision.target is not None and decision.target.may_run_inline
         peer.receive(decision.data, message, stream, inline,
-                     facts=RequestFacts(request.principal, decision.target, _sender_of(request)))
+                     facts=RequestFacts(request, decision.target, _sender_of(request)))
         if stream.wait_first(limits.commit_seconds):
             return self._answered(stream, [], request)
         if not stream.begun and type(message) is jsonrpc.Request:
@@ -279,8 +281,8 @@ class Endpoint:
     def _serve_sessionless(self, request: HTTPRequest, decision: ServeSessionless) -> HTTPResponse:
         limits, message, peer = self.limits, decision.message, self._peer()
         id = message.id  # what refers to the message keeps its params for as long as the stream
-        client = SessionlessClient(decision.envelope, decision.revision, decision.target, request.principal,
-                                   _sender_of(request), request.single_process)
+        client = SessionlessClient(decision.envelope, decision.revision, decision.target, request,
+                                   _sender_of(request))
         stream = EventStream(self._sessionless_streams)
         # H26-10: closing the response stream cancels the call.
         stream.on_hang_up = lambda: peer.drop_incoming(id, client, "the client has closed the connection")

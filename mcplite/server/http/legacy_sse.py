@@ -11,10 +11,11 @@ from ...errors import SERVER_BUSY
 from ...protocol import jsonrpc
 from ...protocol.http.headers import accepts, media_type
 from ...protocol.http.sse import encode_event
+from ..handling.http_request import HTTPRequest
 from ..handling.session import RequestFacts
 from .decision import method_not_allowed, unread, unreadable
 from .endpoint import Endpoint
-from .messages import HTTPRequest, HTTPResponse, Rejection, UnreadableBody
+from .messages import HTTPResponse, Rejection, UnreadableBody
 from .sessions import open_session
 
 __all__ = ["LegacySSE"]
@@ -90,6 +91,6 @@ class LegacySSE:
             return endpoint.error_response(refused)
         # Not inline: the response is sent on the stream, and this request is answered at once (LSSE-08).
         session.peer.receive(data, message, None, inline=False,
-                             facts=RequestFacts(request.principal, target, request.sender))
+                             facts=RequestFacts(request, target, request.sender))
         return HTTPResponse(202, [("Content-Type", "text/plain")], [b"Accepted"])
 

@@ -1,20 +1,19 @@
-"""The HTTP request and response that hosts and the endpoint exchange, and the refusal of a request.
+"""The HTTP response that the endpoint returns to hosts, the refusal of a request, and a body that cannot be read.
 
-The hosts are :mod:`mcplite.server.transports`: our own HTTP server and WSGI.
+The hosts are :mod:`mcplite.server.transports`: our own HTTP server and WSGI. Requests are in
+:mod:`mcplite.server.handling.http_request`, since handlers see them.
 """
 
 from dataclasses import dataclass, field
-from typing import Callable, Iterable, Iterator, List, Optional, Tuple
+from typing import Iterable, Iterator, List, Optional, Tuple
 
 from ...errors import INVALID_REQUEST
 from ...protocol import jsonrpc
 from ...protocol.http.headers import Headers
 from ...revisions import find_revision
-from ..auth.principals import Principal
 
 __all__ = [
-    "HTTPRequest", "HTTPResponse", "Rejection", "SESSION", "StreamingBody", "UnreadableBody", "VERSION", "do_nothing",
-    "names_modern", "never_disconnected",
+    "HTTPResponse", "Rejection", "SESSION", "StreamingBody", "UnreadableBody", "VERSION", "do_nothing", "names_modern",
 ]
 
 SESSION = "mcp-session-id"
@@ -32,57 +31,8 @@ class UnreadableBody(Exception):
         self.status = status
 
 
-def _no_body(limit: int) -> bytes:
-    return b""
-
-
 def do_nothing() -> None:
     """The default of optional callbacks."""
-
-
-def never_disconnected() -> bool:
-    """For hosts that cannot tell whether a client has disconnected."""
-    return False
-
-
-@dataclass
-class HTTPRequest:
-    """One request, with its body unread."""
-
-    method: str
-    #: Decoded, and relative to where the application is mounted.
-    path: str
-    headers: Headers
-    #: Not shown by repr, since it may hold a token.
-    query: str = field(default="", repr=False)
-    #: Where the application is mounted; empty at the root.
-    mount: str = ""
-    #: Called with a limit; returns the whole body, or raises :class:`UnreadableBody`.
-    read: Callable[[int], bytes] = _no_body
-    #: The peer's address with its port, for the log.
-    remote: str = ""
-    #: The peer's address as :func:`mcplite.server.shares.sender_at` returns it; behind a reverse proxy, the proxy's.
-    network: str = ""
-    #: The sender, from the host or, where tokens are required, from the token; None if not authenticated.
-    principal: Optional[Principal] = None
-    #: The port that the request arrived at, if it is known.
-    port: Optional[int] = None
-    #: Returns whether the client has disconnected, as far as the host can tell.
-    disconnected: Callable[[], bool] = never_disconnected
-    #: Whether a handler may run on this thread.
-    inline: bool = False
-    #: Whether one process gets all requests of a client, so that state of one request is there for the next.
-    single_process: bool = True
-
-    @property
-    def owner(self) -> Optional[str]:
-        """The owner of the sessions, streams and waiting calls that the request may use: its principal's key, or None."""
-        return None if self.principal is None else self.principal.key
-
-    @property
-    def sender(self) -> str:
-        """Whose share the request counts to: its principal's key, else the remote address."""
-        return self.network if self.principal is None else self.principal.key
 
 
 class StreamingBody:

@@ -10,7 +10,8 @@ from typing import List, Optional, Sequence, Tuple
 
 from ...protocol.http.headers import Headers, parse_host, parse_origin
 from ...protocol.http.wellknown import is_loopback
-from .messages import HTTPRequest, Rejection
+from ..handling.http_request import HTTPRequest
+from .messages import Rejection
 
 __all__ = ["LOOPBACK", "OriginPolicy"]
 

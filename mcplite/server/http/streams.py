@@ -12,10 +12,11 @@ from typing import Callable, Deque, Dict, List, Optional
 
 from ...protocol.http.sse import encode_event
 from ...rpc.interfaces import Outlet
+from ..handling.http_request import never_disconnected
 from ..limits import Limits
 from ..shares import ByteBudget
 from .event_store import EventStore
-from .messages import StreamingBody, do_nothing, never_disconnected
+from .messages import StreamingBody, do_nothing
 
 __all__ = ["EventBody", "EventStream", "StreamSet"]
 

@@ -20,9 +20,9 @@ from ...protocol.envelope import Envelope, bounded_capabilities, bounded_info
 from ...revisions import Revision
 from ...rpc.peer import Peer
 from ...types import ClientCapabilities, Implementation
-from ..auth.principals import Principal
 from ..catalog.targets import Target
 from ..handling.context import Context, rank
+from ..handling.http_request import HTTPRequest
 from ..handling.session import RequestFacts, Session
 from ..runtime.runtime import Runtime
 
@@ -46,24 +46,25 @@ class SessionlessClient(RequestFacts):
     :param envelope: of the request, which was compared with its headers.
     :param revision: of the request.
     :param target: what the request is about.
-    :param principal: the authenticated sender; None without authentication.
+    :param http: the HTTP request, authenticated.
     :param sender: whose share the request counts to.
-    :param single_process: whether one process gets all requests of a client, so that a handler may wait for the next one.
     """
 
     __slots__ = ("envelope", "revision", "single_process")
 
-    def __init__(self, envelope: Envelope, revision: Revision, target: Target, principal: Optional[Principal],
-                 sender: str, single_process: bool) -> None:
+    def __init__(self, envelope: Envelope, revision: Revision, target: Target, http: HTTPRequest, sender: str) -> None:
+        # As in the base class, without a call to it: each request passes here.
+        self.http = http
+        self.principal = http.principal
+        self.target = target
+        self.sender = sender
         self.envelope = envelope
         self.revision = revision
-        self.target = target
-        self.principal = principal
-        self.sender = sender
-        self.single_process = single_process
+        self.single_process = http.single_process
 
     def forget_request(self) -> None:
         self.envelope.forget_meta()
+        self.http = None
 
 
 class ModernSession(Session):

@@ -14,7 +14,8 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 from ...protocol.http.http1 import BadRequest, HeadLimits, RequestHead, body_plan, find_head, parse_head
 from ...rpc.tracing import FaultLog
-from ..http.messages import HTTPRequest, HTTPResponse, StreamingBody, do_nothing
+from ..handling.http_request import HTTPRequest
+from ..http.messages import HTTPResponse, StreamingBody, do_nothing
 from ..limits import Limits
 from ..shares import sender_at
 from .client_socket import ClientGone, ClientSocket

@@ -13,10 +13,11 @@ from ...protocol.http.headers import Headers
 from ...protocol.http.wellknown import PROTECTED_RESOURCE
 from ...rpc.forks import new_lock, on_fork
 from ..auth.principals import ISSUED_HERE, Principal
+from ..handling.http_request import HTTPRequest, never_disconnected
 from ..http import make_endpoint
-from ..http.endpoint import Route
+from ..http.endpoint import Endpoint, Route
 from ..http.event_store import EventStore
-from ..http.messages import HTTPRequest, UnreadableBody, never_disconnected
+from ..http.messages import UnreadableBody
 from ..runtime.runtime import Runtime
 from ..shares import sender_at
 from .client_socket import at_end
@@ -110,7 +111,7 @@ class WSGIApp:
             environ.get("QUERY_STRING", ""), mount=_text(environ.get("SCRIPT_NAME", "")), read=_InputBody(environ).read,
             remote=address, network=sender_at(address), principal=self._principal_of(environ),
             disconnected=_disconnected(environ),
-            single_process=not environ.get("wsgi.multiprocess"), port=_port(environ.get("SERVER_PORT", "")))
+            single_process=not environ.get("wsgi.multiprocess"), port=_port(environ.get("SERVER_PORT", "")), environ=environ)
 
     def _principal_of(self, environ: Environ) -> Optional[Principal]:
         found: Any = None if self._runtime.auth is not None else self._principal(environ)

@@ -18,9 +18,9 @@ from mcplite.errors import INTERNAL_ERROR, SERVER_BUSY
 from mcplite.protocol import jsonrpc
 from mcplite.protocol.http.challenges import parse_challenges
 from mcplite.protocol.http.headers import Headers
+from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import make_endpoint
 from mcplite.server.http.authorization import Authorization
-from mcplite.server.http.messages import HTTPRequest
 from mcplite.server.http.origins import OriginPolicy
 from mcplite.server.transports.wsgi import mount
 from tests.support import stateless

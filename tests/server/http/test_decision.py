@@ -10,6 +10,7 @@ from mcplite.protocol.http.routing_headers import Mark
 from mcplite.revisions import LEGACY, NEWEST, NEWEST_LEGACY, REVISIONS
 from mcplite.server.auth.principals import Principal
 from mcplite.server.catalog.targets import Target
+from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import decision
 from mcplite.server.http.decision import (
     AcceptMessage,
@@ -23,7 +24,7 @@ from mcplite.server.http.decision import (
     ServeSessionless,
     StartSession,
 )
-from mcplite.server.http.messages import HTTPRequest, UnreadableBody
+from mcplite.server.http.messages import UnreadableBody
 from mcplite.server.http.origins import OriginPolicy
 from mcplite.server.http.session_ids import ClientDescription
 from tests.support.stateless import BOTH, call, encode, headers, message

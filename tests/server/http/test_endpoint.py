@@ -11,8 +11,9 @@ from hypothesis import given, settings, strategies as st
 import mcplite
 from mcplite.protocol.http.headers import Headers
 from mcplite.revisions import LEGACY, REVISIONS
+from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import make_endpoint
-from mcplite.server.http.messages import HTTPRequest, UnreadableBody
+from mcplite.server.http.messages import UnreadableBody
 from tests.support import stateless
 
 LIMIT = 30

@@ -7,8 +7,8 @@ import pytest
 
 import mcplite
 from mcplite.protocol.http.headers import Headers
+from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import make_endpoint
-from mcplite.server.http.messages import HTTPRequest
 from mcplite.server.transports.httpd import HTTPServer
 from tests.support import stateless
 from tests.support.rawhttp import BOTH, LIMIT, Wire, call, initialize

@@ -3,7 +3,7 @@
 import pytest
 
 from mcplite.protocol.http.headers import Headers
-from mcplite.server.http.messages import HTTPRequest
+from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http.origins import OriginPolicy
 
 APP = "https://app.example"

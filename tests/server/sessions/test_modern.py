@@ -10,8 +10,8 @@ import pytest
 import mcplite
 from mcplite.protocol.http.headers import Headers
 from mcplite.revisions import REVISIONS
+from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import make_endpoint
-from mcplite.server.http.messages import HTTPRequest
 from tests.support import stateless
 from tests.support.stateless import MODERN, PREFIX, Web, call, message, meta
 

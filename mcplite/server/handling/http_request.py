@@ -1,0 +1,73 @@
+"""The HTTP request that brought a message: hosts make it, the endpoint reads it, and handlers see it as ``ctx.http``.
+
+A module of its own, below the endpoint, because the code that runs handlers passes it to them.
+"""
+
+import contextvars
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, Optional
+
+from ...protocol.http.headers import Headers
+from ..auth.principals import Principal
+
+__all__ = ["HTTPRequest", "never_disconnected", "no_body"]
+
+
+def no_body(limit: int) -> bytes:
+    """The body of a request without one, or whose body has been read."""
+    return b""
+
+
+def never_disconnected() -> bool:
+    """For hosts that cannot tell whether a client has disconnected."""
+    return False
+
+
+@dataclass
+class HTTPRequest:
+    """One HTTP request.
+
+    A handler uses ``method``, ``path``, ``query``, ``headers``, ``remote`` and, under WSGI, ``environ``.
+    """
+
+    method: str
+    #: Decoded, and relative to where the application is mounted.
+    path: str
+    #: By name without regard to case: ``headers["user-agent"]``, ``headers.get("User-Agent")``.
+    headers: Headers
+    #: Not shown by repr, since it may hold a token.
+    query: str = field(default="", repr=False)
+    #: Where the application is mounted; empty at the root.
+    mount: str = ""
+    #: For the endpoint, before handlers run: called with a limit; returns the whole body, or raises ``UnreadableBody``.
+    read: Callable[[int], bytes] = field(default=no_body, repr=False)
+    #: The peer's address, for the log: with its port, if the host tells it.
+    remote: str = ""
+    #: The peer's address as :func:`mcplite.server.shares.sender_at` returns it; behind a reverse proxy, the proxy's.
+    network: str = ""
+    #: The sender, from the host or, where tokens are required, from the token; None if not authenticated.
+    principal: Optional[Principal] = None
+    #: The port that the request arrived at, if it is known.
+    port: Optional[int] = None
+    #: Returns whether the client has disconnected, as far as the host can tell.
+    disconnected: Callable[[], bool] = field(default=never_disconnected, repr=False)
+    #: Whether a handler may run on this thread.
+    inline: bool = False
+    #: Whether one process gets all requests of a client, so that state of one request is there for the next.
+    single_process: bool = True
+    #: The environment of a WSGI host; None elsewhere. Not shown by repr, since it may hold secrets.
+    environ: Optional[Dict[str, Any]] = field(default=None, repr=False)
+    #: Called on the thread of each handler of this request with a function that runs the handler; None calls it as it is.
+    around: Optional[Callable[[Callable[[], object]], object]] = field(default=None, repr=False)
+    #: The context variables of the thread that brought the request; each handler runs in a copy of them.
+    variables: contextvars.Context = field(default_factory=contextvars.copy_context, repr=False)
+
+    @property
+    def owner(self) -> Optional[str]:
+        """The owner of the sessions, streams and waiting calls that the request may use: its principal's key, or None."""
+        return None if self.principal is None else self.principal.key
+
+    @property
+    def sender(self) -> str:
+        """Whose share the request counts to: its principal's key, else the remote address."""
+        return self.network if self.principal is None else self.principal.key
