@@ -15,7 +15,7 @@ from ...rpc.forks import new_lock, on_fork
 from ..auth.principals import ISSUED_HERE, Principal
 from ..handling.http_request import HTTPRequest, never_disconnected
 from ..http import make_endpoint
-from ..http.endpoint import Endpoint, Route
+from ..http.endpoint import Route
 from ..http.event_store import EventStore
 from ..http.messages import UnreadableBody
 from ..runtime.runtime import Runtime
