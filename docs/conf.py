@@ -23,13 +23,6 @@ master_doc = "index"
 exclude_patterns = ["_build"]
 highlight_language = "text"
 nitpicky = True
-# Annotations name types of Python, of other libraries and of internal modules by their whole path. They lead nowhere.
-nitpick_ignore_regex = [("py:.*", r"(?!mcplite\.)\w+\..+"), ("py:.*", r"mcplite\.\w+\..+")]
-# What docstrings may name although it has no entry of its own, and fields for several parameters.
-nitpick_ignore = [("py:class", name) for name in (
-    "Endpoint", "Verifier", "WSGIApp", "Asker", "tools", "prompts", "timeout", "max_timeout", "cancel", "on_progress")]
-nitpick_ignore.append(("py:func", "make_endpoint"))
-
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "inherited-members": "BaseException, dict, object"}
 autodoc_typehints_format = "short"
@@ -49,14 +42,19 @@ _ID = r"[A-Z][A-Z0-9]{1,5}-[0-9]{2,3}"
 
 
 def short_name(app, env, node, contnode):
-    """Resolve a name of a docstring by its last part, if exactly one documented object has it."""
+    """Resolve a name of a docstring by its last part, if exactly one documented object has it.
+
+    Docstrings and annotations also name what has no entry: internal classes, types of Python and of other libraries. They
+    are shown without a link. Pages may name only what exists.
+    """
     if node.get("refdomain") != "py":
         return None
+    plain = contnode if node.get("refdoc", "").startswith("reference/") else None
     domain, last = env.get_domain("py"), node["reftarget"].rpartition(".")[2]
     canonical = {name for name, entry in domain.objects.items() if name.rpartition(".")[2] == last and not entry.aliased}
     public = [name for name in canonical if name.count(".") == 1] or sorted(canonical)
     if len(public) != 1:
-        return None
+        return plain
     entry = domain.objects[public[0]]
     return make_refnode(app.builder, node.get("refdoc", env.docname), entry.docname, entry.node_id, contnode, public[0])
 

@@ -20,6 +20,7 @@ WITHOUT_A_MODULE = {
     "conftest": "the checks after every test, of tests/conftest.py",
     "docs": "the pages of docs/",
     "examples": "the examples",
+    "features": "the page of features",
     "imports": "what an import of the package loads",
     "language": "the language of code and pages",
     "readme": "the README",
