@@ -43,15 +43,17 @@ CLIENT = {
     "oauth": "",
     "sessions": "handlers features config keepalive stdio http",
     "subscriptions": "handlers features config keepalive stdio http sessions",
-    "client": "handlers features config keepalive stdio http sessions subscriptions",
-    "connect": "handlers features config keepalive stdio http sessions subscriptions client",
-    "group": "handlers features config keepalive stdio http sessions subscriptions client connect",
+    "options": "features",
+    "targets": "config stdio http",
+    "client": "handlers features config keepalive stdio http sessions subscriptions options",
+    "connect": "handlers features config keepalive stdio http sessions subscriptions options targets client",
+    "group": "handlers features config keepalive stdio http sessions subscriptions options targets client connect",
 }
 #: What some of these rooms may import besides: the door to HTTP, and the version of the package.
 BESIDES = {
     "server.auth": "net", "server.catalog": "version", "server.transports": "version", "server.app": "version",
     "client.config": "net", "client.http": "net", "client.oauth": "net", "client.sessions": "version",
-    "client.client": "version", "client.connect": "net version",
+    "client.targets": "net", "client.client": "version", "client.connect": "net", "client.group": "net",
 }
 
 
@@ -84,7 +86,7 @@ LAYERS = {
     "": GROUND + " version net server client",
 }
 #: Imports from one half of the package into the other, inside a function.
-ACROSS = {"client.connect": {"server"}}
+ACROSS = {"client.targets": {"server"}}
 
 #: What a room must never import from outside, whatever the reason.
 NEVER = {
@@ -119,7 +121,9 @@ MOST_ENTRIES = 15
 #: Parameters of a function, and the functions that users call with more of them, as keywords.
 MOST_PARAMETERS = 8
 PUBLIC_SIGNATURES = {
-    ("client.client", "__init__"), ("client.features.methods", "request"), ("client.handlers", "__init__"),
+    ("client.connect", "connect"), ("client.group", "connect_all"), ("client.handlers", "__init__"),
+    *(("client.features.methods", call) for call in ("request", "call_tool", "read_resource", "get_prompt", "complete")),
+    *(("client.group", call) for call in ("call_tool", "read_resource", "get_prompt")),
     ("client.oauth.code_flow", "__init__"), ("client.oauth.unattended", "__init__"),
     ("server.app", "__init__"), ("server.app", "add_tool"), ("server.app", "tool"), ("server.app", "add_resource"),
     ("server.app", "resource"), ("server.app", "run"), ("server.app", "serve"), ("server.transports.httpd", "__init__"),

@@ -12,14 +12,16 @@ from pathlib import Path
 import pytest
 
 import mcplite
+from mcplite.client.group import Group
 from mcplite.server.transports.httpd import HTTPServer
 from mcplite.server.transports.wsgi import WSGIApp
 
 ROOT = Path(mcplite.__file__).resolve().parent.parent
 #: By the expression that stands for it in a program: a class whose public methods are checked.
-OBJECTS = {"server": mcplite.Server, "context": mcplite.Context}
+OBJECTS = {"server": mcplite.Server, "context": mcplite.Context, "client": mcplite.Client, "group": Group}
 #: Classes that users create, and functions, by the expression that calls them.
 CALLABLES = {
+    "mcplite.connect": mcplite.connect, "mcplite.connect_all": mcplite.connect_all,
     "mcplite.Server": mcplite.Server, "mcplite.serve": mcplite.serve, "mcplite.mount": mcplite.mount,
     "mcplite.Limits": mcplite.Limits, "mcplite.Elicit": mcplite.Elicit, "mcplite.Sample": mcplite.Sample,
     "mcplite.Image": mcplite.Image, "mcplite.Audio": mcplite.Audio, "mcplite.BearerAuth": mcplite.BearerAuth,
@@ -29,14 +31,17 @@ CALLABLES = {
 #: What a program needs in order to say these expressions.
 PREAMBLE = """\
 import mcplite
+from mcplite.client.group import Group
 from mcplite.server.transports.httpd import HTTPServer
 from mcplite.server.transports.wsgi import WSGIApp
 
+client: mcplite.Client
+group: Group
 server: mcplite.Server
 context: mcplite.Context
 """
 #: Fewer would mean that the functions are not found any more.
-AT_LEAST = 150
+AT_LEAST = 400
 
 
 def public_methods(expression, owner):

@@ -46,6 +46,7 @@ TESTED_ELSEWHERE = {
     "client/oauth/flow": "a base class: test_code_flow.py and test_unattended.py",
     "client/oauth/token_lock": "tests/client/oauth/test_access.py, through ServerTokens",
     "client/oauth/users/default": "tests/client/oauth/users/test_agent.py",
+    "client/options": "a dataclass: tests/client/test_client.py, through connect",
     "client/sessions/base": "a base class: test_legacy.py and test_modern.py",
     "client/subscriptions/events": "dataclasses: test_subscription.py",
     "client/subscriptions/manager": "tests/client/subscriptions/test_subscription.py, through Client.subscribe",

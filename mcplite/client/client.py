@@ -9,11 +9,11 @@ import functools
 import logging
 import threading
 from types import TracebackType
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Type, Union
+from typing import Any, Callable, Dict, Optional, Sequence, Type
 
 from ..errors import ConnectionClosed
-from ..protocol.envelope import check_extension
-from ..revisions import Revision, find_revision
+from ..revisions import Revision
+from ..rpc.cancel import CancelToken
 from ..rpc.deadline import wait_interruptibly
 from ..rpc.forks import foreign_error, new_event, new_lock, on_fork
 from ..rpc.interfaces import Channel
@@ -21,10 +21,11 @@ from ..rpc.tracing import Counters, trace_for
 from ..types import Implementation, InitializeResult, ServerCapabilities
 from ..version import __version__
 from .features.cache import Cache
-from .features.call import DEFAULT, check_positive
-from .features.methods import Features, Middleware
+from .features.call import DEFAULT, OnProgress
+from .features.methods import Features
 from .handlers import Handlers, Roots
 from .keepalive import KeepAlive
+from .options import ClientOptions
 from .sessions.base import ClientSession, SessionOptions
 from .sessions.connection import ServerConnection
 from .sessions.negotiation import NegotiationOptions, prior_of
@@ -51,69 +52,18 @@ class Client(Features):
     three times in a minute. Calls that were running fail, since their effect is unknown.
 
     :param transport: makes the channel; called once, by :meth:`open`.
-    :param revision: the only protocol revision to accept, as a name or a ``Revision``. None takes the newest that the
-        server supports: the client tries first without a handshake (from July 2026 on), then with one.
-    :param era: "legacy" always begins with a handshake, "modern" never; None, the default, finds out.
-    :param prior: ``client.prior`` of an earlier client of the same server; the server is then not probed.
-    :param probe_timeout: seconds without an answer on a pipe after which the client tries a handshake, half of
-        ``open_timeout`` at most. Default 5.
-    :param timeout: seconds for each call, unless the call says otherwise; progress restarts them. Default 60.
-    :param max_timeout: seconds for each call in all, whatever its progress. Default 300.
-    :param open_timeout: seconds for opening in all: the probe, the handshake, and the start of another process or the other
-        transport if they fail. A package runner may download first. The time in which a user logs in does not count, nor
-        does the end of a process, which takes ``grace`` and four seconds at most. Default 60.
-    :param client_info: name and version of this client; by default this package's.
-    :param cache: whether results are cached for as long as the server allows (from July 2026 on). Default True.
-    :param extensions: protocol extensions that this client supports, with their settings (from July 2026 on).
-    :param result_types: result types that these extensions add.
-    :param trace_context: called for each request; returns the trace context to send (``traceparent``, ...; from July
-        2026 on).
-    :param validate: whether structured results are checked against the declared schema. Default True.
-    :param middleware: callables ``(method, params, proceed)`` around every request, the first one
-        outermost: the place for approval, audit and rate limits (LIFE-29). Raise to stop a request.
-    :param max_handlers: how many of the handlers may run at once; default 16.
-    :param questions_per_minute: how many questions of the server are accepted in any minute; more are refused.
-        Default 1,000, which suits programs that answer; None for any number.
-    :param ping_interval: seconds without traffic after which the server is pinged; a ping without an answer
-        within *ping_timeout* (default 10) closes the connection. None, the default, never pings.
-    :param debug: True logs every message to the logger ``<package>.wire``, a string is a file to append to; None reads
-        the environment variable MCPLITE_DEBUG.
-    :param handlers: keywords of :class:`Handlers`: ``elicitation_handler``, ``url_elicitation_handler``,
-        ``sampling_handler``, ``sampling_tools``, ``sampling_context``, ``roots``, ``log_handler``,
-        ``on_tools_changed``, ``on_resources_changed``, ``on_prompts_changed``, ``on_resource_updated``,
-        ``on_elicitation_complete``, ``on_disconnect``, ``experimental``.
-    :raises ValueError: the revision is unknown, or a number is not positive.
-    :raises TypeError: a handler cannot be called.
+    :param options: how the client works; None for the defaults.
+    :param handlers: of the server's questions and notifications; None for none.
     """
 
-    def __init__(self, transport: Callable[[], Channel], *, revision: Union[None, str, Revision] = None,
-                 era: Optional[str] = None, prior: Optional[Mapping[str, Any]] = None, probe_timeout: float = 5.0,
-                 cache: bool = True, extensions: Optional[Dict[str, Any]] = None, result_types: Sequence[str] = (),
-                 trace_context: Optional[Callable[[], Mapping[str, str]]] = None,
-                 timeout: Optional[float] = 60.0, max_timeout: Optional[float] = 300.0, open_timeout: float = 60.0,
-                 client_info: Optional[Implementation] = None, validate: bool = True,
-                 middleware: Sequence[Middleware] = (), max_handlers: int = 16,
-                 questions_per_minute: Optional[int] = 1000,
-                 ping_interval: Optional[float] = None, ping_timeout: float = 10.0,
-                 debug: Union[None, bool, str] = None, **handlers: Any) -> None:
-        pinned = _revision_of(revision)
-        if era not in (None, "legacy", "modern"):
-            raise ValueError(f"era is 'legacy', 'modern' or None for both, not {era!r}")
-        if pinned is not None and era is not None and pinned.modern != (era == "modern"):
-            raise ValueError(f"era={era!r} and revision={pinned.name!r} contradict each other")
-        for extension, settings in (extensions or {}).items():
-            check_extension(extension, settings)
-        for name, number in (("timeout", timeout), ("max_timeout", max_timeout), ("open_timeout", open_timeout),
-                             ("probe_timeout", probe_timeout), ("ping_interval", ping_interval),
-                             ("ping_timeout", ping_timeout), ("max_handlers", max_handlers),
-                             ("questions_per_minute", questions_per_minute)):
-            check_positive(name, number)
-        super().__init__(timeout, max_timeout, middleware, validate)
-        self._cache = Cache(cache)
-        self._max_handlers = max_handlers
-        self._ping_interval, self._ping_timeout = ping_interval, ping_timeout
-        self._debug = debug
-        self._handlers = Handlers(**handlers)
+    def __init__(self, transport: Callable[[], Channel], options: Optional[ClientOptions] = None,
+                 handlers: Optional[Handlers] = None) -> None:
+        options = options or ClientOptions()
+        super().__init__(options.timeout, options.max_timeout, options.middleware, options.validate,
+                         options.raise_for_error)
+        self._options = options
+        self._cache = Cache(options.cache)
+        self._handlers = handlers or Handlers()
         self._custom: Dict[str, Callable[[Dict[str, Any]], Any]] = {}
         #: Guards ``_state`` and what comes with it; held for assignments only.
         self._lock = new_lock()
@@ -121,11 +71,12 @@ class Client(Features):
         self._opening_thread: Optional[int] = None
         #: Set when opening has succeeded or failed.
         self._opening_done = new_event()
-        info = client_info or Implementation(name=__name__.partition(".")[0], version=__version__)
+        info = options.client_info or Implementation(name=__name__.partition(".")[0], version=__version__)
         self._opener = SessionOpener(
-            transport, self._connect, NegotiationOptions(pinned, era, prior, open_timeout, probe_timeout),
-            SessionOptions(info, questions_per_minute, self._cache, self.list_tools, extensions, tuple(result_types),
-                           trace_context), self._on_restart)
+            transport, self._connect,
+            NegotiationOptions(options.pinned, options.era, options.prior, options.open_timeout, options.probe_timeout),
+            SessionOptions(info, options.questions_per_minute, self._cache, self.list_tools, options.extensions,
+                           tuple(options.result_types), options.trace_context), self._on_restart)
         self._subscriptions = Subscriptions(self._handlers, self._open_session, self._request_subscription,
                                             super().unsubscribe_resource)
         self._last_error: Optional[Exception] = None
@@ -161,10 +112,10 @@ class Client(Features):
         return self
 
     def _opened(self, session: ClientSession) -> None:
-        if self._ping_interval is not None:
-            self._keepalive = KeepAlive(functools.partial(self.ping, timeout=self._ping_timeout),
-                                        lambda: self.counters.messages_received, self._ping_failed,
-                                        self._ping_interval, self._ping_timeout)
+        interval, seconds = self._options.ping_interval, self._options.ping_timeout
+        if interval is not None:
+            self._keepalive = KeepAlive(functools.partial(self.ping, timeout=seconds),
+                                        lambda: self.counters.messages_received, self._ping_failed, interval, seconds)
             self._keepalive.start()
         _log.info("connected to %s, %s", session.name, session.revision.name)
         self._subscriptions.open_for_handlers(session, self._timeout)
@@ -197,9 +148,9 @@ class Client(Features):
         return session
 
     def _connect(self, channel: Channel) -> ServerConnection:
-        return ServerConnection(channel, self._handlers, max_handlers=self._max_handlers,
+        return ServerConnection(channel, self._handlers, max_handlers=self._options.max_handlers,
                                 on_notification=self._on_notification, on_close=self._on_connection_closed,
-                                custom=self._custom, trace=trace_for(self._debug, channel.name))
+                                custom=self._custom, trace=trace_for(self._options.debug, channel.name))
 
     def _on_notification(self, method: str, params: Dict[str, Any]) -> None:
         if method == "notifications/tools/list_changed":
@@ -421,29 +372,36 @@ class Client(Features):
     def _request_subscription(self, uri: str, timeout: Optional[float]) -> None:
         super().subscribe_resource(uri, timeout=timeout)
 
-    def subscribe_resource(self, uri: str, **options: Any) -> None:
-        """Call ``on_resource_updated`` when the resource changes; takes the keywords of :meth:`request`.
+    def subscribe_resource(self, uri: str, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                           cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                           meta: Optional[Dict[str, Any]] = None) -> None:
+        """Call ``on_resource_updated`` when the resource changes; the keywords are those of :meth:`request`.
 
         From July 2026 on each such subscription is a stream of its own: for many URIs use :meth:`subscribe`.
 
         :param uri: the resource's URI.
-        :param options: the keywords of :meth:`request`; from July 2026 on only *timeout* counts.
+        :param timeout, max_timeout, cancel, on_progress, meta: as for :meth:`request`; from July 2026 on only *timeout*
+            counts.
         :raises NotSupported: the server did not declare such subscriptions; nothing was sent.
         :raises ConnectionClosed: the connection is not open.
         """
         session = self._open_session()
         if session.change_streams:
             self._require("resources", "subscriptions/listen", "subscribe")
-            self._subscriptions.watch(session, uri, options.get("timeout", self._timeout))
+            self._subscriptions.watch(session, uri, self._timeout if timeout is DEFAULT else timeout)
         else:
-            super().subscribe_resource(uri, **options)
+            super().subscribe_resource(uri, timeout=timeout, max_timeout=max_timeout, cancel=cancel,
+                                       on_progress=on_progress, meta=meta)
 
-    def unsubscribe_resource(self, uri: str, **options: Any) -> None:
-        """End a subscription."""
+    def unsubscribe_resource(self, uri: str, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                             cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                             meta: Optional[Dict[str, Any]] = None) -> None:
+        """End a subscription; the keywords are those of :meth:`request`, for revisions that send a request."""
         if self._open_session().change_streams:
             self._subscriptions.unwatch(uri)
         else:
-            super().unsubscribe_resource(uri, **options)
+            super().unsubscribe_resource(uri, timeout=timeout, max_timeout=max_timeout, cancel=cancel,
+                                         on_progress=on_progress, meta=meta)
 
     def set_roots(self, roots: Roots) -> None:
         """Replace the roots, and notify the server (ROOT-03).
@@ -453,12 +411,3 @@ class Client(Features):
         self._handlers.set_roots(roots)
         if self.state == "open" and "notifications/roots/list_changed" in self.revision.client_notifications:
             self.notify("notifications/roots/list_changed")
-
-
-def _revision_of(wanted: Union[None, str, Revision]) -> Optional[Revision]:
-    if wanted is None or isinstance(wanted, Revision):
-        return wanted
-    revision = find_revision(wanted)
-    if revision is None:
-        raise ValueError(f"{wanted!r} is not a protocol revision that this package supports")
-    return revision

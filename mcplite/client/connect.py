@@ -1,28 +1,74 @@
-"""connect: makes a client from a target; the only module that knows what a target may be.
+"""connect: makes a client from a target, with every option by its name."""
 
-A module of its own, so that :mod:`.client` depends on no transport, and only the chosen transport is imported.
-"""
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Union
 
-import os
-import re
-import shlex
-import sys
-from typing import Any, Callable, Dict, List
-
-from ..errors import TransportError
-from ..rpc.channels import MemoryChannel, StreamChannel
-from ..rpc.interfaces import Channel
+from ..revisions import Revision
+from ..types import Implementation, LogMessage
 from .client import Client
+from .features.methods import Middleware
+from .handlers import Elicitation, Handlers, Roots, Sampling
+from .options import ClientOptions
+from .targets import LINE_LIMIT, TransportOptions, transport
 
-__all__ = ["connect", "memory_channel"]
+if TYPE_CHECKING:
+    import os
 
-_CHILD_OPTIONS = ("env", "cwd", "stderr", "grace")
-_HTTP_SETTINGS = ("headers", "session", "verify", "cert", "proxies", "auth")
-_HTTP_OPTIONS = (*_HTTP_SETTINGS, "listen", "type")
-_DEFAULT_LINE_LIMIT = 16 << 20
+    from ..net.settings import Cert, Verify
+    from .stdio.stderr import StderrTarget
+
+__all__ = ["connect"]
 
 
-def connect(target: Any, **options: Any) -> Client:
+def connect(
+    target: Any, *,
+    env: Optional[Mapping[str, str]] = None,
+    cwd: "Union[None, str, os.PathLike[str]]" = None,
+    stderr: "StderrTarget" = None,
+    grace: float = 2.0,
+    line_limit: int = LINE_LIMIT,
+    headers: Optional[Mapping[str, str]] = None,
+    session: Any = None,
+    verify: "Verify" = None,
+    cert: "Cert" = None,
+    proxies: Optional[Mapping[str, str]] = None,
+    auth: Any = None,
+    listen: bool = True,
+    type: Optional[str] = None,
+    revision: Union[None, str, Revision] = None,
+    era: Optional[str] = None,
+    prior: Optional[Mapping[str, Any]] = None,
+    probe_timeout: float = 5.0,
+    timeout: Optional[float] = 60.0,
+    max_timeout: Optional[float] = 300.0,
+    open_timeout: float = 60.0,
+    client_info: Optional[Implementation] = None,
+    cache: bool = True,
+    extensions: Optional[Dict[str, Any]] = None,
+    result_types: Sequence[str] = (),
+    trace_context: Optional[Callable[[], Mapping[str, str]]] = None,
+    validate: bool = True,
+    raise_for_error: bool = False,
+    middleware: Sequence[Middleware] = (),
+    max_handlers: int = 16,
+    questions_per_minute: Optional[int] = 1000,
+    ping_interval: Optional[float] = None,
+    ping_timeout: float = 10.0,
+    debug: Union[None, bool, str] = None,
+    elicitation_handler: Optional[Elicitation] = None,
+    url_elicitation_handler: Optional[Elicitation] = None,
+    sampling_handler: Optional[Sampling] = None,
+    sampling_tools: bool = False,
+    sampling_context: bool = False,
+    roots: Optional[Roots] = None,
+    log_handler: Optional[Callable[[LogMessage], object]] = None,
+    on_tools_changed: Optional[Callable[[], object]] = None,
+    on_resources_changed: Optional[Callable[[], object]] = None,
+    on_prompts_changed: Optional[Callable[[], object]] = None,
+    on_resource_updated: Optional[Callable[[str], object]] = None,
+    on_elicitation_complete: Optional[Callable[[str], object]] = None,
+    on_disconnect: Optional[Callable[[Exception], object]] = None,
+    experimental: Optional[Dict[str, Any]] = None,
+) -> Client:
     """Return a client for *target*; it is opened by ``with`` or ``.open()``.
 
     *target* is one of
@@ -31,19 +77,23 @@ def connect(target: Any, **options: Any) -> Client:
     - a command as a list, or as a string that is split as a shell would, but run without one;
     - the path of a Python file that starts a server, which is run with this Python, or of a ``.js`` file, which is
       run with node;
-    - ``module:name``, ``file.py:name`` or a Python file without a main part: served with
+    - ``module:name``, ``file.py:name`` or a Python file that starts no server: served with
       ``python -m <this package>.server``;
     - a :class:`Server` object: it is served in this process;
     - a :class:`Channel`: a transport of your own;
     - a pair of binary streams ``(reader, writer)``;
     - a ``ServerConfig`` from a configuration file.
 
+    For a server that is started as a process:
+
     :param env: variables for the child, in addition to the few that it inherits.
     :param cwd: working directory of the child.
     :param stderr: where the child's stderr goes, besides its end that is kept for errors: a callable for each line, a
         logger, a file or a path.
-    :param grace: seconds that the child has to exit when the client is closed, before it is ended; default 2.
-    :param line_limit: bytes that one message of the server may have; default 16 MiB.
+    :param grace: seconds that the child has to exit when the client is closed, before it is ended.
+
+    For a server behind a URL:
+
     :param headers: sent with every HTTP request.
     :param session: a ``requests.Session`` whose headers, cookies, authentication, proxies and adapters are used; the
         caller closes it.
@@ -54,152 +104,85 @@ def connect(target: Any, **options: Any) -> Client:
         share; or an argument that ``requests`` takes: a pair, any ``AuthBase``.
     :param listen: False opens no stream for messages of the server outside of calls, such as changed lists.
     :param type: "http" or "sse" for a URL whose transport is known.
-    :param options: all other options of :class:`Client`.
-    :raises TypeError: the target is none of these, or an option is unknown.
+
+    For both:
+
+    :param line_limit: bytes that one message of the server may have; default 16 MiB.
+
+    For all clients:
+
+    :param revision: the only protocol revision to accept, as a name or a ``Revision``. None takes the newest that the
+        server supports: the client tries first without a handshake (from July 2026 on), then with one.
+    :param era: "legacy" always begins with a handshake, "modern" never; None, the default, finds out.
+    :param prior: ``client.prior`` of an earlier client of the same server; the server is then not probed.
+    :param probe_timeout: seconds without an answer on a pipe after which the client tries a handshake, half of
+        ``open_timeout`` at most.
+    :param timeout: seconds for each call, unless the call says otherwise; progress restarts them. None waits without
+        a limit.
+    :param max_timeout: seconds for each call in all, whatever its progress.
+    :param open_timeout: seconds for opening in all: the probe, the handshake, and the start of another process or the other
+        transport if they fail. A package runner may download first. The time in which a user logs in does not count, nor
+        does the end of a process, which takes ``grace`` and four seconds at most.
+    :param client_info: name and version of this client; by default this package's.
+    :param cache: whether results are cached for as long as the server allows (from July 2026 on).
+    :param extensions: protocol extensions that this client supports, with their settings (from July 2026 on).
+    :param result_types: result types that these extensions add.
+    :param trace_context: called for each request; returns the trace context to send (``traceparent``, ...; from July
+        2026 on).
+    :param validate: whether structured results are checked against the declared schema.
+    :param raise_for_error: True makes ``call_tool`` raise :class:`ToolError` when a tool fails, in place of returning a
+        result with ``is_error``.
+    :param middleware: callables ``(method, params, proceed)`` around every request, the first one
+        outermost: the place for approval, audit and rate limits (LIFE-29). Raise to stop a request.
+    :param max_handlers: how many of the handlers may run at once.
+    :param questions_per_minute: how many questions of the server are accepted in any minute; more are refused.
+        The default suits programs that answer; None for any number.
+    :param ping_interval: seconds without traffic after which the server is pinged; a ping without an answer
+        within *ping_timeout* closes the connection. None, the default, never pings.
+    :param ping_timeout: seconds.
+    :param debug: True logs every message to the logger ``<package>.wire``, a string is a file to append to; None reads
+        the environment variable MCPLITE_DEBUG.
+
+    The handlers, which answer the server's questions and take its notifications; :class:`~.handlers.Handlers` says what
+    each gets and returns:
+
+    :param elicitation_handler: answers forms.
+    :param url_elicitation_handler: answers the request to visit a URL.
+    :param sampling_handler: answers for a language model.
+    :param sampling_tools: whether the sampling handler supports tools.
+    :param sampling_context: whether it supports ``include_context``.
+    :param roots: paths, ``file://`` URIs or ``Root`` objects, or a function that returns them.
+    :param log_handler: gets each ``LogMessage``.
+    :param on_tools_changed: called without arguments, as are the next two; call ``list_tools()`` for the new list.
+    :param on_resources_changed: as above.
+    :param on_prompts_changed: as above.
+    :param on_resource_updated: gets the URI.
+    :param on_elicitation_complete: gets the id of an earlier URL question.
+    :param on_disconnect: gets the error if the connection ends without ``close()``.
+    :param experimental: declared as the client's experimental capabilities.
+    :raises TypeError: the target is none of these, an option is unknown or for another kind of target, or a handler
+        cannot be called.
     :raises ValueError: an option has an impossible value.
     """
-    names = (*_CHILD_OPTIONS, *_HTTP_OPTIONS, "line_limit")
-    given = {name: options.pop(name) for name in names if name in options}
-    if given.get("auth") is not None:
+    if auth is not None:
         from ..net.tokens import TokenProvider
 
-        auth = given["auth"]
         if isinstance(auth, TokenProvider) and auth.extension is not None:
-            options["extensions"] = {auth.extension: {}, **(options.get("extensions") or {})}  # AUX-04
-    return Client(transport(target, given), **options)
-
-
-def transport(target: Any, options: Dict[str, Any]) -> Callable[[], Channel]:
-    """Return a function that makes a channel to *target*; it is called for each process that is started.
-
-    :param options: of the channel: those of :func:`connect` that are not the client's.
-    """
-    if isinstance(target, str) and target.startswith(("http://", "https://")):
-        return _remote(target, options)
-    if isinstance(target, Channel):
-        return _without_options(options, lambda: target)
-    if hasattr(target, "serve_channel"):
-        return _without_options(options, lambda: memory_channel(target))
-    if hasattr(target, "argv"):
-        return _configured(target, options)
-    if isinstance(target, (str, os.PathLike)):
-        return _child(command(os.fspath(target)), options)
-    if isinstance(target, tuple) and len(target) == 2 and all(hasattr(item, "close") for item in target):
-        limit = options.pop("line_limit", _DEFAULT_LINE_LIMIT)
-        return _without_options(options, lambda: StreamChannel(target[0], target[1], line_limit=limit))
-    if isinstance(target, (list, tuple)):
-        return _child([os.fspath(part) for part in target], options)
-    raise TypeError(f"cannot connect to {target!r}: give a command (list or string), a .py file, module:name,"
-                    f" a Server, a Channel, a pair of streams, or a ServerConfig")
-
-
-def command(target: str) -> List[str]:
-    """Return the command for a target string.
-
-    :raises TransportError: it names a file that does not exist.
-    :raises ValueError: it is empty, or its quotes do not match.
-    """
-    place, _, name = target.rpartition(":")
-    if target.endswith(".js") and os.path.isfile(target):
-        return ["node", target]
-    if target.endswith(".py") and (" " not in target or os.path.isfile(target)):
-        if not os.path.isfile(target):
-            raise TransportError(f"there is no file {os.path.abspath(target)}")
-        return [sys.executable, *_python(target)]
-    if name.isidentifier() and place and (place.endswith(".py") or all(part.isidentifier() for part in place.split("."))):
-        return [sys.executable, "-m", _package() + ".server", target]
-    parts = _split(target, windows=os.name == "nt")
-    if not parts:
-        raise ValueError("the command is empty")
-    return parts
-
-
-def _split(text: str, windows: bool) -> List[str]:
-    # On Windows a backslash separates folders, while quotes still have to be removed.
-    return shlex.split(text.replace("\\", "\\\\") if windows else text)
-
-
-def _package() -> str:
-    return __name__.rpartition(".client.")[0]
-
-
-def _python(path: str) -> List[str]:
-    """Return Python's arguments: a file that starts a server is run as it is, any other by our server's command line."""
-    with open(path, "r", encoding="utf-8", errors="replace") as file:
-        text = file.read()
-    # A statement such as mcp.run() that starts in the first column; subprocess.run() starts no server.
-    runs = any(match != "subprocess" for match in re.findall(r"^([A-Za-z_]\w*)\.run\(", text, re.MULTILINE))
-    return [path] if "__main__" in text or runs else ["-m", _package() + ".server", path]
-
-
-def _child(argv: List[str], options: Dict[str, Any]) -> Callable[[], Channel]:
-    for name in _HTTP_OPTIONS:
-        if name in options:
-            raise TypeError(f"{name}: only for a server behind a URL")
-
-    def start() -> Channel:
-        from .stdio.channel import ChildChannel
-
-        env = dict(options.get("env") or {})
-        if argv[1:3] == ["-m", _package() + ".server"]:
-            # This package may be on our path alone, and not on the child's.
-            env.setdefault("PYTHONPATH", os.pathsep.join([_root(), *filter(None, [os.environ.get("PYTHONPATH")])]))
-        return ChildChannel(argv, **{**options, "env": env})
-
-    return start
-
-
-def _root() -> str:
-    path = os.path.abspath(__file__)
-    for _ in range(2 + _package().count(".") + 1):
-        path = os.path.dirname(path)
-    return path
-
-
-def _configured(config: Any, options: Dict[str, Any]) -> Callable[[], Channel]:
-    if config.url:
-        headers = {**config.headers, **(options.get("headers") or {})}
-        return _remote(config.url, {"type": config.type, **options, "headers": headers})
-    merged = {**options, "env": {**(config.env or {}), **(options.get("env") or {})}}
-    if config.cwd is not None:
-        merged.setdefault("cwd", config.cwd)
-    return _child(list(config.argv), merged)
-
-
-def _remote(url: str, options: Dict[str, Any]) -> Callable[[], Channel]:
-    for name in _CHILD_OPTIONS:
-        if name in options:
-            raise TypeError(f"{name}: only for a server that is started as a process")
-    kind = options.pop("type", None)
-    if kind not in (None, "http", "sse"):
-        raise ValueError(f"type must be 'http' or 'sse', not {kind!r}")
-
-    def reach() -> Channel:
-        from ..net.settings import HTTPSettings
-        from .http.channel import HTTPChannel
-        from .http.legacy_sse import SSEChannel
-
-        settings = HTTPSettings(**{name: options[name] for name in _HTTP_SETTINGS if name in options})
-        limit = options.get("line_limit", _DEFAULT_LINE_LIMIT)
-        if kind == "sse":
-            return SSEChannel(url, settings, line_limit=limit)
-        return HTTPChannel(url, settings, line_limit=limit, listen=options.get("listen", True))
-
-    return reach
-
-
-def _without_options(options: Dict[str, Any], make: Callable[[], Channel]) -> Callable[[], Channel]:
-    if options:
-        raise TypeError(f"{', '.join(sorted(options))}: only for a server that is started as a process, or behind a URL")
-    return make
-
-
-def memory_channel(server: Any) -> Channel:
-    """Return a channel to *server*, which is any object with ``serve_channel(channel)``.
-
-    The server's side runs on threads of the server and ends with the channel.
-    """
-    name = str(getattr(server, "name", server))
-    ours, theirs = MemoryChannel.pair(("the client", f"the server {name!r} in this process"))
-    server.serve_channel(theirs)
-    return ours
+            extensions = {auth.extension: {}, **(extensions or {})}  # AUX-04
+    channel = TransportOptions(
+        env=env, cwd=cwd, stderr=stderr, grace=grace, line_limit=line_limit, headers=headers, session=session,
+        verify=verify, cert=cert, proxies=proxies, auth=auth, listen=listen, type=type)
+    options = ClientOptions(
+        revision=revision, era=era, prior=prior, probe_timeout=probe_timeout, timeout=timeout, max_timeout=max_timeout,
+        open_timeout=open_timeout, client_info=client_info, cache=cache, extensions=extensions,
+        result_types=result_types, trace_context=trace_context, validate=validate, raise_for_error=raise_for_error,
+        middleware=middleware, max_handlers=max_handlers, questions_per_minute=questions_per_minute,
+        ping_interval=ping_interval, ping_timeout=ping_timeout, debug=debug)
+    handlers = Handlers(
+        elicitation_handler=elicitation_handler, url_elicitation_handler=url_elicitation_handler,
+        sampling_handler=sampling_handler, sampling_tools=sampling_tools, sampling_context=sampling_context,
+        roots=roots, log_handler=log_handler, on_tools_changed=on_tools_changed,
+        on_resources_changed=on_resources_changed, on_prompts_changed=on_prompts_changed,
+        on_resource_updated=on_resource_updated, on_elicitation_complete=on_elicitation_complete,
+        on_disconnect=on_disconnect, experimental=experimental)
+    return Client(transport(target, channel), options, handlers)

@@ -9,16 +9,51 @@ import logging
 import os
 import threading
 from types import TracebackType
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+    TypeVar,
+    Union,
+)
 
 from ..errors import MCPError, MethodNotFound, NotSupported, ResourceNotFound, TransportError
 from ..protocol.uritemplate import Template
+from ..revisions import Revision
+from ..rpc.cancel import CancelToken
 from ..rpc.deadline import wait_interruptibly
 from ..rpc.forks import new_lock
-from ..types import CallToolResult, GetPromptResult, Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool
+from ..types import (
+    CallToolResult,
+    GetPromptResult,
+    Implementation,
+    LogMessage,
+    Prompt,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    Tool,
+)
 from .client import Client
 from .config.files import Config, ServerConfig, load_config
 from .connect import connect
+from .features.call import DEFAULT, OnProgress
+from .features.methods import Middleware
+from .handlers import Elicitation, Roots, Sampling
+from .targets import LINE_LIMIT
+
+if TYPE_CHECKING:
+    from ..net.settings import Cert, Verify
+    from .stdio.stderr import StderrTarget
 
 __all__ = ["Group", "connect_all"]
 
@@ -27,18 +62,77 @@ T = TypeVar("T")
 Named = TypeVar("Named", Tool, Resource, ResourceTemplate, Prompt)
 
 
-def connect_all(config: "Union[str, os.PathLike[str], Mapping[str, Any], Config]", *, separator: str = ".",
-                **options: Any) -> "Group":
+def connect_all(
+    config: "Union[str, os.PathLike[str], Mapping[str, Any], Config]", *,
+    separator: str = ".",
+    env: Optional[Mapping[str, str]] = None,
+    cwd: "Union[None, str, os.PathLike[str]]" = None,
+    stderr: "StderrTarget" = None,
+    grace: float = 2.0,
+    line_limit: int = LINE_LIMIT,
+    headers: Optional[Mapping[str, str]] = None,
+    session: Any = None,
+    verify: "Verify" = None,
+    cert: "Cert" = None,
+    proxies: Optional[Mapping[str, str]] = None,
+    auth: Any = None,
+    listen: bool = True,
+    type: Optional[str] = None,
+    revision: Union[None, str, Revision] = None,
+    era: Optional[str] = None,
+    prior: Optional[Mapping[str, Any]] = None,
+    probe_timeout: float = 5.0,
+    timeout: Optional[float] = 60.0,
+    max_timeout: Optional[float] = 300.0,
+    open_timeout: float = 60.0,
+    client_info: Optional[Implementation] = None,
+    cache: bool = True,
+    extensions: Optional[Dict[str, Any]] = None,
+    result_types: Sequence[str] = (),
+    trace_context: Optional[Callable[[], Mapping[str, str]]] = None,
+    validate: bool = True,
+    raise_for_error: bool = False,
+    middleware: Sequence[Middleware] = (),
+    max_handlers: int = 16,
+    questions_per_minute: Optional[int] = 1000,
+    ping_interval: Optional[float] = None,
+    ping_timeout: float = 10.0,
+    debug: Union[None, bool, str] = None,
+    elicitation_handler: Optional[Elicitation] = None,
+    url_elicitation_handler: Optional[Elicitation] = None,
+    sampling_handler: Optional[Sampling] = None,
+    sampling_tools: bool = False,
+    sampling_context: bool = False,
+    roots: Optional[Roots] = None,
+    log_handler: Optional[Callable[[LogMessage], object]] = None,
+    on_tools_changed: Optional[Callable[[], object]] = None,
+    on_resources_changed: Optional[Callable[[], object]] = None,
+    on_prompts_changed: Optional[Callable[[], object]] = None,
+    on_resource_updated: Optional[Callable[[str], object]] = None,
+    on_elicitation_complete: Optional[Callable[[str], object]] = None,
+    on_disconnect: Optional[Callable[[Exception], object]] = None,
+    experimental: Optional[Dict[str, Any]] = None,
+) -> "Group":
     """Return a group of the servers in a host's configuration; no server starts before the group is opened.
 
     Look at ``group.servers`` first: it has the exact commands (SAFE-07).
 
+    The other parameters are those of :func:`~.connect.connect`, for each of the servers; *auth* is for those with a URL alone.
+
     :param config: a path, a dict of the same shape, or the result of ``load_config``.
     :param separator: between the server's name and the name of its tool or prompt.
-    :param options: for ``connect``, the same for each server.
     :raises TransportError: the configuration as a whole cannot be used.
+    :raises TypeError, ValueError: as for :func:`~.connect.connect`.
     """
-    return Group(load_config(config), separator=separator, **options)
+    # All that is in sight here is what the caller gave: the parameters, which connect() has by the same names.
+    options = dict(locals())
+    del options["config"], options["separator"]
+
+    def connected(server: ServerConfig) -> Client:
+        # A local process needs no login (STD-23), but servers with a URL in the same configuration may.
+        return connect(server, **(options if server.url else {**options, "auth": None}))
+
+    return Group(load_config(config), connected, separator=separator)
 
 
 class Group:
@@ -47,12 +141,12 @@ class Group:
     A failing server does not stop the others: ``errors`` has the reasons, ``status`` the state of each.
 
     :param config: the servers.
+    :param connect: makes the client of one of them.
     :param separator: between the server's name and the name of its tool or prompt.
-    :param options: for ``connect``.
     :raises ValueError: *separator* is empty.
     """
 
-    def __init__(self, config: Config, *, separator: str = ".", **options: Any) -> None:
+    def __init__(self, config: Config, connect: Callable[[ServerConfig], Client], *, separator: str = ".") -> None:
         if not separator:
             raise ValueError("separator must not be empty, or names of servers and tools would run together")
         self._config = config
@@ -70,9 +164,7 @@ class Group:
             for warning in server.warnings:
                 _log.warning("server %r: %s", name, warning)
             try:
-                # A local process needs no login (STD-23), but servers with a URL in the same configuration may.
-                given = options if server.url else {key: value for key, value in options.items() if key != "auth"}
-                self._clients[name] = connect(server, **given)
+                self._clients[name] = connect(server)
             except TransportError as error:
                 self._errors[name] = error
 
@@ -179,34 +271,51 @@ class Group:
 
     # --- calls of one server -----------------------------------------------------------------------
 
-    def call_tool(self, name: str, arguments: Optional[Dict[str, Any]] = None, **options: Any) -> CallToolResult:
-        """Call a tool by ``server.tool``.
+    def call_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *,
+                  timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                  cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                  meta: Optional[Dict[str, Any]] = None, fresh: bool = False, rounds: bool = True,
+                  input_responses: Optional[Mapping[str, Any]] = None, request_state: Optional[str] = None) -> CallToolResult:
+        """Call a tool by ``server.tool``; the other parameters are those of ``Client.call_tool``.
 
-        :param options: as for ``Client.call_tool``.
         :raises MCPError: no server fits, or more than one; else as ``Client.call_tool``.
         """
         client, own_name = self._find(name, "tool")
-        return client.call_tool(own_name, arguments, **options)
+        return client.call_tool(own_name, arguments, timeout=timeout, max_timeout=max_timeout, cancel=cancel,
+                                on_progress=on_progress, meta=meta, fresh=fresh, rounds=rounds,
+                                input_responses=input_responses, request_state=request_state)
 
-    def get_prompt(self, name: str, arguments: Optional[Dict[str, str]] = None, **options: Any) -> GetPromptResult:
-        """Get a prompt by ``server.prompt``.
+    def get_prompt(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *,
+                   timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                   cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                   meta: Optional[Dict[str, Any]] = None, fresh: bool = False, rounds: bool = True,
+                   input_responses: Optional[Mapping[str, Any]] = None, request_state: Optional[str] = None) -> GetPromptResult:
+        """Get a prompt by ``server.prompt``; the other parameters are those of ``Client.get_prompt``.
 
-        :param options: as for ``Client.get_prompt``.
         :raises MCPError: no server fits, or more than one; else as ``Client.get_prompt``.
         """
         client, own_name = self._find(name, "prompt")
-        return client.get_prompt(own_name, arguments, **options)
+        return client.get_prompt(own_name, arguments, timeout=timeout, max_timeout=max_timeout, cancel=cancel,
+                                 on_progress=on_progress, meta=meta, fresh=fresh, rounds=rounds,
+                                 input_responses=input_responses, request_state=request_state)
 
-    def read_resource(self, uri: str, server: Optional[str] = None, **options: Any) -> ReadResourceResult:
+    def read_resource(self, uri: str, server: Optional[str] = None, *,
+                      timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                      cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                      meta: Optional[Dict[str, Any]] = None, fresh: bool = False, rounds: bool = True,
+                      input_responses: Optional[Mapping[str, Any]] = None,
+                      request_state: Optional[str] = None) -> ReadResourceResult:
         """Read a resource from the server that lists it, or that has a template for it.
 
-        :param server: its name; needed if several servers list the same URI.
-        :param options: as for ``Client.read_resource``.
+        :param server: its name; needed if several servers list the same URI. The other parameters are those of
+            ``Client.read_resource``.
         :raises MCPError: no server fits, or more than one; else as ``Client.read_resource``.
         """
         name = server if server is not None else self._owner(uri)
         try:
-            return self[name].read_resource(uri, **options)
+            return self[name].read_resource(uri, timeout=timeout, max_timeout=max_timeout, cancel=cancel,
+                                            on_progress=on_progress, meta=meta, fresh=fresh, rounds=rounds,
+                                            input_responses=input_responses, request_state=request_state)
         except ResourceNotFound:
             with self._lock:
                 self._owners.pop(uri, None)  # the resource may have moved, so the next call lists again

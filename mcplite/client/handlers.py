@@ -33,7 +33,7 @@ from ..types import (
     UnknownContent,
 )
 
-__all__ = ["AskedElicitation", "AskedSampling", "Handlers", "Roots"]
+__all__ = ["AskedElicitation", "AskedSampling", "Elicitation", "Handlers", "Roots", "Sampling"]
 
 _log = logging.getLogger(__name__)
 Roots = Union[Sequence[Union[str, "os.PathLike[str]", Root]], Callable[[], Sequence[Union[str, "os.PathLike[str]", Root]]]]

@@ -369,7 +369,7 @@ def test_a_custom_channel_is_a_transport():
 ])
 def test_impossible_options_are_refused_at_once(options, error, text):
     with pytest.raises(error, match=text):
-        Client(lambda: None, **options)
+        mcplite.connect(["never-started"], **options)
 
 
 def test_times_of_a_single_call_are_checked():

@@ -1,3 +1,4 @@
+import inspect
 import json
 import sys
 import threading
@@ -8,6 +9,7 @@ import pytest
 import mcplite
 from mcplite.client import group as group_module
 from mcplite.client.config.files import Config, ServerConfig, load_config
+from mcplite.client.features.call import RequestOptions
 from mcplite.client.group import Group, connect_all
 from mcplite.errors import ConnectionClosed, InvalidParams, MCPError, ResourceNotFound, TransportError
 
@@ -83,7 +85,7 @@ def make(monkeypatch):
         return mcplite.connect(servers[server.name](), **options)
 
     def make(*names, disabled=(), **options):
-        group = Group(configured(*names, disabled=disabled), **options)
+        group = connect_all(configured(*names, disabled=disabled), **options)
         groups.append(group)
         return group
 
@@ -391,3 +393,31 @@ def test_a_group_logs_in_to_servers_behind_urls_only():
     auth = mcplite.OAuth(ask=lambda url: url, redirect_uri="http://127.0.0.1:8765/callback")
     group = mcplite.connect_all({"mcpServers": {"a": {"command": "python"}, "b": {"url": "http://127.0.0.1:9/mcp"}}}, auth=auth)
     assert group.status == {"a": "new", "b": "new"}
+
+
+def defaults(function):
+    """Return the defaults of the parameters that have one, by name."""
+    return {name: parameter.default for name, parameter in inspect.signature(function).parameters.items()
+            if parameter.default is not parameter.empty}
+
+
+def test_connect_all_has_the_options_of_connect():
+    found = defaults(connect_all)
+    del found["separator"]
+    assert list(found.items()) == list(defaults(mcplite.connect).items())
+
+
+def test_the_options_of_connect_all_reach_connect(monkeypatch):
+    seen = []
+    monkeypatch.setattr(group_module, "connect", lambda server, **options: seen.append(options))
+    given = {name: object() for name in defaults(mcplite.connect)}
+    connect_all({"mcpServers": {"here": {"command": "x"}, "there": {"url": "http://127.0.0.1:9/mcp"}}}, **given)
+    assert seen == [{**given, "auth": None}, given]
+
+
+@pytest.mark.parametrize("call", ["call_tool", "get_prompt", "read_resource"])
+def test_the_calls_of_a_group_have_the_options_of_a_clients(call):
+    of_group = defaults(getattr(Group, call))
+    of_group.pop("server", None)
+    assert of_group == defaults(getattr(mcplite.Client, call))
+    assert of_group.items() >= RequestOptions()._asdict().items()

@@ -9,11 +9,25 @@ from ...protocol import codec
 from ...rpc.cancel import CancelToken
 from ...types import Progress
 
-__all__ = ["DEFAULT", "Call", "OnProgress", "check_positive", "progress_reader", "time_limits"]
+__all__ = ["DEFAULT", "Call", "OnProgress", "RequestOptions", "check_positive", "progress_reader", "time_limits"]
 
 #: The default of a time, in contrast to None, which means no limit.
 DEFAULT: Any = object()
 OnProgress = Callable[[Progress], object]
+
+
+class RequestOptions(NamedTuple):
+    """The keywords of one call as its caller gave them; :meth:`Features.request` documents them."""
+
+    timeout: Optional[float] = DEFAULT
+    max_timeout: Optional[float] = DEFAULT
+    cancel: Optional[CancelToken] = None
+    on_progress: Optional[OnProgress] = None
+    meta: Optional[Dict[str, Any]] = None
+    fresh: bool = False
+    rounds: bool = True
+    input_responses: Optional[Mapping[str, Any]] = None
+    request_state: Optional[str] = None
 
 
 class Call(NamedTuple):

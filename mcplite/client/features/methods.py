@@ -31,7 +31,7 @@ from ...types import (
     ServerCapabilities,
     Tool,
 )
-from .call import DEFAULT, Call, OnProgress, progress_reader, time_limits
+from .call import DEFAULT, Call, OnProgress, RequestOptions, progress_reader, time_limits
 from .output_schemas import OutputSchemas
 from .paging import read_page, walk
 
@@ -86,15 +86,17 @@ class Features(ABC):
     :param max_timeout: seconds for each call in all.
     :param middleware: called around every request, the first one outermost.
     :param validate: whether structured results are checked against the declared schema.
+    :param raise_for_error: whether ``call_tool`` raises when a tool fails.
     """
 
     def __init__(self, timeout: Optional[float], max_timeout: Optional[float], middleware: Sequence[Middleware],
-                 validate: bool) -> None:
+                 validate: bool, raise_for_error: bool) -> None:
         self._timeout, self._max_timeout = timeout, max_timeout
         #: The two times of a call without times of its own.
         self._default_limits = time_limits(DEFAULT, DEFAULT, (timeout, max_timeout))
         self._middleware = tuple(middleware)
         self._output_schemas = OutputSchemas(validate)
+        self._raise_for_error = raise_for_error
 
     @abstractmethod
     def _open_session(self) -> FeatureSession:
@@ -131,7 +133,12 @@ class Features(ABC):
         :raises TypeError, ValueError: the params are not JSON, a time is not positive, or *meta* has an invalid key
             (META-01); nothing was sent.
         """
-        session = self._open_session()
+        return self._request(self._open_session(), method, params, RequestOptions(
+            timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state))
+
+    def _request(self, session: FeatureSession, method: str, params: Optional[Dict[str, Any]],
+                 options: RequestOptions) -> Dict[str, Any]:
+        timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state = options
         if meta:
             check_meta(meta, session.revision, reserved=True)
             params = {**(params or {}), "_meta": {**(params or {}).get("_meta", {}), **meta}}
@@ -177,19 +184,28 @@ class Features(ABC):
         try:
             return codec.decode(cls, answer)
         except ProtocolError as error:
-            raise ProtocolError(f"{session.name} answered {method!r} with an invalid result: {error}", error.raw) from error
+            raise _unreadable(error, session, method) from error
 
     # --- tools ------------------------------------------------------------------------------------------
 
-    def list_tools(self, **options: Any) -> List[Tool]:
-        """Return all tools, from all pages; takes the keywords of :meth:`request`."""
-        return self._walk(self.list_tools_page, "tools", options)
+    def list_tools(self, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                   cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                   meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> List[Tool]:
+        """Return all tools, from all pages; the keywords are those of :meth:`request`."""
+        options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh)
+        return self._walk(self._tools_page, "tools", options)
 
-    def list_tools_page(self, cursor: Optional[str] = None, **options: Any) -> ListToolsResult:
+    def list_tools_page(self, cursor: Optional[str] = None, *,
+                        timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                        cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                        meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> ListToolsResult:
         """Return one page of tools; ``next_cursor`` is None on the last."""
+        return self._tools_page(cursor, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
+
+    def _tools_page(self, cursor: Optional[str], options: RequestOptions) -> ListToolsResult:
         epoch = self._output_schemas.epoch
         session = self._require("tools", "tools/list")
-        page: ListToolsResult = self._page(session, "tools/list", ListToolsResult, cursor, options)
+        page = self._page(session, "tools/list", ListToolsResult, cursor, options)
         page.tools = session.usable_tools(page.tools)
         if session.revision.structured_output:
             self._output_schemas.learn(page.tools, epoch)
@@ -198,18 +214,22 @@ class Features(ABC):
     def call_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *,
                   timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                   cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
-                  meta: Optional[Dict[str, Any]] = None, **options: Any) -> CallToolResult:
+                  meta: Optional[Dict[str, Any]] = None, fresh: bool = False, rounds: bool = True,
+                  input_responses: Optional[Mapping[str, Any]] = None,
+                  request_state: Optional[str] = None) -> CallToolResult:
         """Call a tool.
 
-        The result of a tool that fails has ``is_error``; ``result.raise_for_error()`` turns it into an exception.
+        The result of a tool that fails has ``is_error``; ``result.raise_for_error()`` turns it into an exception, and so
+        does ``connect(raise_for_error=True)`` for all calls.
         Structured content is checked against the tool's declared schema if its definition has been listed (TOOL-38).
 
         :param name: the tool's name.
         :param arguments: JSON values by name.
-        :param timeout, max_timeout, cancel, on_progress, meta: as for :meth:`request`.
-        :param options: *rounds*, *fresh*, *input_responses* and *request_state*, as for :meth:`request`.
+        :param timeout, max_timeout, cancel, on_progress, meta, fresh: as for :meth:`request`.
+        :param rounds, input_responses, request_state: as for :meth:`request`.
         :raises InvalidParams: there is no such tool, or, before November 2025, the arguments do not fit.
         :raises ProtocolError: the structured content does not fit the tool's schema.
+        :raises ToolError: the tool failed, and the client was made with ``raise_for_error=True``.
         :raises TypeError, ValueError: the arguments are not JSON; nothing was sent.
         """
         session = self._open_session()
@@ -224,46 +244,76 @@ class Features(ABC):
                 raise TypeError(f"the arguments of the tool {name!r} must be a dict, not {type(arguments).__name__}")
             arguments = dict(arguments)
         params = {"name": name, "arguments": arguments}
-        if (timeout is DEFAULT and max_timeout is DEFAULT and on_progress is None and meta is None and not options
-                and not self._middleware):
-            # As request() has it without options.
+        if (timeout is DEFAULT and max_timeout is DEFAULT and on_progress is None and meta is None and rounds and not fresh
+                and input_responses is None and request_state is None and not self._middleware):
+            # As _request() has it without options.
             answer = session.request(Call("tools/call", params, *self._default_limits, cancel))
         else:
-            answer = self.request("tools/call", params, timeout=timeout, max_timeout=max_timeout, cancel=cancel,
-                                  on_progress=on_progress, meta=meta, **options)
-        result = self._read(CallToolResult, answer, session, "tools/call")
-        self._output_schemas.check(name, result, session.name, "structuredContent" in answer)
+            answer = self._request(session, "tools/call", params, RequestOptions(
+                timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state))
+        try:
+            result = codec.decode(CallToolResult, answer)
+        except ProtocolError as error:
+            raise _unreadable(error, session, "tools/call") from error
+        schema = self._output_schemas.listed.found.get(name)
+        if schema is not None:
+            schema.check(result, session.name, "structuredContent" in answer)
+        if self._raise_for_error:
+            result.raise_for_error()
         return result
 
     # --- resources --------------------------------------------------------------------------------------
 
-    def list_resources(self, **options: Any) -> List[Resource]:
-        """Return all resources, from all pages; takes the keywords of :meth:`request`."""
-        return self._walk(self.list_resources_page, "resources", options)
+    def list_resources(self, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                       cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                       meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> List[Resource]:
+        """Return all resources, from all pages; the keywords are those of :meth:`request`."""
+        options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh)
+        return self._walk(self._resources_page, "resources", options)
 
-    def list_resources_page(self, cursor: Optional[str] = None, **options: Any) -> ListResourcesResult:
+    def list_resources_page(self, cursor: Optional[str] = None, *,
+                            timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                            cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                            meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> ListResourcesResult:
         """Return one page of resources."""
+        return self._resources_page(cursor, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
+
+    def _resources_page(self, cursor: Optional[str], options: RequestOptions) -> ListResourcesResult:
         session = self._require("resources", "resources/list")
-        return self._page(session, "resources/list", ListResourcesResult, cursor, options)  # type: ignore[no-any-return]
+        return self._page(session, "resources/list", ListResourcesResult, cursor, options)
 
-    def list_resource_templates(self, **options: Any) -> List[ResourceTemplate]:
-        """Return all resource templates, from all pages."""
-        return self._walk(self.list_resource_templates_page, "resource_templates", options)
+    def list_resource_templates(self, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                                cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                                meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> List[ResourceTemplate]:
+        """Return all resource templates, from all pages; the keywords are those of :meth:`request`."""
+        options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh)
+        return self._walk(self._resource_templates_page, "resource_templates", options)
 
-    def list_resource_templates_page(self, cursor: Optional[str] = None, **options: Any) -> ListResourceTemplatesResult:
+    def list_resource_templates_page(self, cursor: Optional[str] = None, *,
+                                     timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                                     cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                                     meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> ListResourceTemplatesResult:
         """Return one page of resource templates."""
-        session = self._require("resources", "resources/templates/list")
-        return self._page(session, "resources/templates/list", ListResourceTemplatesResult,  # type: ignore[no-any-return]
-                          cursor, options)
+        return self._resource_templates_page(cursor, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
 
-    def read_resource(self, uri: str, **options: Any) -> ReadResourceResult:
-        """Read a resource; takes the keywords of :meth:`request`.
+    def _resource_templates_page(self, cursor: Optional[str], options: RequestOptions) -> ListResourceTemplatesResult:
+        session = self._require("resources", "resources/templates/list")
+        return self._page(session, "resources/templates/list", ListResourceTemplatesResult, cursor, options)
+
+    def read_resource(self, uri: str, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                      cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                      meta: Optional[Dict[str, Any]] = None, fresh: bool = False, rounds: bool = True,
+                      input_responses: Optional[Mapping[str, Any]] = None,
+                      request_state: Optional[str] = None) -> ReadResourceResult:
+        """Read a resource; the keywords are those of :meth:`request`.
 
         :raises ResourceNotFound: the server has no resource with this URI.
         """
         session = self._require("resources", "resources/read")
+        options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh, rounds,
+                                 input_responses, request_state)
         try:
-            answer = self.request("resources/read", {"uri": uri}, **options)
+            answer = self._request(session, "resources/read", {"uri": uri}, options)
         except InvalidParams as error:
             # RSRC-18: revisions differ in the code, and servers do not always keep to theirs.
             if isinstance(error, ResourceNotFound) or error.code not in _RESOURCE_MISSING:
@@ -273,29 +323,49 @@ class Features(ABC):
             raise missing from error
         return self._read(ReadResourceResult, answer, session, "resources/read")
 
-    def subscribe_resource(self, uri: str, **options: Any) -> None:
+    def subscribe_resource(self, uri: str, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                           cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                           meta: Optional[Dict[str, Any]] = None) -> None:
         """Call ``on_resource_updated`` when the resource changes."""
-        self._require("resources", "resources/subscribe", "subscribe")
-        self.request("resources/subscribe", {"uri": uri}, **options)
+        session = self._require("resources", "resources/subscribe", "subscribe")
+        options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta)
+        self._request(session, "resources/subscribe", {"uri": uri}, options)
 
-    def unsubscribe_resource(self, uri: str, **options: Any) -> None:
+    def unsubscribe_resource(self, uri: str, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                             cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                             meta: Optional[Dict[str, Any]] = None) -> None:
         """End a subscription."""
-        self._require("resources", "resources/unsubscribe", "subscribe")
-        self.request("resources/unsubscribe", {"uri": uri}, **options)
+        session = self._require("resources", "resources/unsubscribe", "subscribe")
+        options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta)
+        self._request(session, "resources/unsubscribe", {"uri": uri}, options)
 
     # --- prompts and completion ---------------------------------------------------------------------------
 
-    def list_prompts(self, **options: Any) -> List[Prompt]:
-        """Return all prompts, from all pages; takes the keywords of :meth:`request`."""
-        return self._walk(self.list_prompts_page, "prompts", options)
+    def list_prompts(self, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                     cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                     meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> List[Prompt]:
+        """Return all prompts, from all pages; the keywords are those of :meth:`request`."""
+        options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh)
+        return self._walk(self._prompts_page, "prompts", options)
 
-    def list_prompts_page(self, cursor: Optional[str] = None, **options: Any) -> ListPromptsResult:
+    def list_prompts_page(self, cursor: Optional[str] = None, *,
+                          timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                          cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                          meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> ListPromptsResult:
         """Return one page of prompts."""
-        session = self._require("prompts", "prompts/list")
-        return self._page(session, "prompts/list", ListPromptsResult, cursor, options)  # type: ignore[no-any-return]
+        return self._prompts_page(cursor, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
 
-    def get_prompt(self, name: str, arguments: Optional[Mapping[str, Any]] = None, **options: Any) -> GetPromptResult:
-        """Return a prompt's messages with its arguments filled in; takes the keywords of :meth:`request`.
+    def _prompts_page(self, cursor: Optional[str], options: RequestOptions) -> ListPromptsResult:
+        session = self._require("prompts", "prompts/list")
+        return self._page(session, "prompts/list", ListPromptsResult, cursor, options)
+
+    def get_prompt(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *,
+                   timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                   cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                   meta: Optional[Dict[str, Any]] = None, fresh: bool = False, rounds: bool = True,
+                   input_responses: Optional[Mapping[str, Any]] = None,
+                   request_state: Optional[str] = None) -> GetPromptResult:
+        """Return a prompt's messages with its arguments filled in; the keywords are those of :meth:`request`.
 
         :param arguments: by name. The protocol knows only strings; any other JSON value is sent as its
             JSON text, so that ``3`` becomes ``"3"`` and ``True`` becomes ``"true"``.
@@ -306,10 +376,15 @@ class Features(ABC):
         params: Dict[str, Any] = {"name": name, "arguments": {
             key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             for key, value in (arguments or {}).items()}}
-        return self._read(GetPromptResult, self.request("prompts/get", params, **options), session, "prompts/get")
+        options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh, rounds,
+                                 input_responses, request_state)
+        return self._read(GetPromptResult, self._request(session, "prompts/get", params, options), session, "prompts/get")
 
     def complete(self, *, argument: str, value: str, prompt: Optional[str] = None, resource: Optional[str] = None,
-                 context: Optional[Mapping[str, str]] = None, **options: Any) -> CompleteResult:
+                 context: Optional[Mapping[str, str]] = None,
+                 timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                 cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                 meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> CompleteResult:
         """Return values that complete an argument of a prompt or of a resource template.
 
         :param argument: the argument's name.
@@ -317,7 +392,7 @@ class Features(ABC):
         :param prompt: the prompt's name, if the argument is one of a prompt.
         :param resource: the template or URI, if the argument is one of a resource template.
         :param context: the arguments that are filled in already; sent from June 2025 on.
-        :param options: as for :meth:`request`.
+        :param timeout, max_timeout, cancel, on_progress, meta, fresh: as for :meth:`request`.
         :raises ValueError: not exactly one of *prompt* and *resource*.
         """
         if (prompt is None) == (resource is None):
@@ -332,7 +407,8 @@ class Features(ABC):
         if context and session.revision.completion_context:
             params["context"] = {"arguments": dict(context)}
         try:
-            answer = self.request("completion/complete", params, **options)
+            answer = self._request(session, "completion/complete", params,
+                                   RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
         except MethodNotFound:
             if declared:
                 raise
@@ -342,7 +418,9 @@ class Features(ABC):
 
     # --- logging ----------------------------------------------------------------------------------
 
-    def set_log_level(self, level: str, **options: Any) -> None:
+    def set_log_level(self, level: str, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                      cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                      meta: Optional[Dict[str, Any]] = None) -> None:
         """Set the least urgent level of log messages that the server sends.
 
         From July 2026 on this sends nothing: each later request has the level. A client with a log handler asks for
@@ -351,29 +429,29 @@ class Features(ABC):
         :param level: "debug", "info", "notice", "warning", "error", "critical", "alert" or "emergency".
         """
         if not self._open_session().set_level(level):
-            self._require("logging", "logging/setLevel")
-            self.request("logging/setLevel", {"level": level}, **options)
+            session = self._require("logging", "logging/setLevel")
+            options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta)
+            self._request(session, "logging/setLevel", {"level": level}, options)
 
     # --- pages --------------------------------------------------------------------------------------------
 
-    def _page(self, session: FeatureSession, method: str, cls: Any, cursor: Optional[str], options: Dict[str, Any]) -> Any:
+    def _page(self, session: FeatureSession, method: str, cls: Type[M], cursor: Optional[str], options: RequestOptions) -> M:
         params = None if cursor is None else {"cursor": cursor}
-        return read_page(cls, self.request(method, params, **options), session.name)
+        return read_page(cls, self._request(session, method, params, options), session.name)
 
-    def _walk(self, page: Callable[..., Any], member: str, options: Dict[str, Any]) -> List[Any]:
+    def _walk(self, page: Callable[[Optional[str], RequestOptions], Any], member: str, options: RequestOptions) -> List[Any]:
         # One deadline for all pages (TIME-01), since the server decides on their number.
         session = self._open_session()
-        _, most = time_limits(options.get("timeout", DEFAULT), options.get("max_timeout", DEFAULT),
-                              (self._timeout, self._max_timeout))
+        _, most = time_limits(options.timeout, options.max_timeout, (self._timeout, self._max_timeout))
         deadline = Deadline(most)
 
         def next_page(cursor: Optional[str]) -> Any:
             left = deadline.remaining()
             if left is None:
-                return page(cursor, **options)
+                return page(cursor, options)
             try:
                 if left > 0:
-                    return page(cursor, **{**options, "max_timeout": left})
+                    return page(cursor, options._replace(max_timeout=left))
             except RequestTimeout:
                 if not deadline.expired:
                     raise
@@ -383,7 +461,11 @@ class Features(ABC):
             return walk(next_page, member, session.name)
         except InvalidParams:
             # CACHE-16: cached pages may have cursors that are no longer valid.
-            if options.get("fresh") or not session.revision.modern:
+            if options.fresh or not session.revision.modern:
                 raise
-        options = {**options, "fresh": True}
+        options = options._replace(fresh=True)
         return walk(next_page, member, session.name)
+
+
+def _unreadable(error: ProtocolError, session: FeatureSession, method: str) -> ProtocolError:
+    return ProtocolError(f"{session.name} answered {method!r} with an invalid result: {error}", error.raw)

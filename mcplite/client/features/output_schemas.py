@@ -14,12 +14,12 @@ from .listed import Listed, sizes_of
 if TYPE_CHECKING:
     from ...protocol.schema.validation import Validator
 
-__all__ = ["OutputSchemas"]
+__all__ = ["OutputSchema", "OutputSchemas"]
 
 _log = logging.getLogger(__name__)
 
 
-class _OutputSchema:
+class OutputSchema:
     """One tool's output schema, which is compiled when the first result comes."""
 
     def __init__(self, tool: str, schema: Dict[str, Any]) -> None:
@@ -28,29 +28,48 @@ class _OutputSchema:
         self._ready = False
         self._validator: "Optional[Validator]" = None
 
-    def validator(self, server: str) -> "Optional[Validator]":
+    def check(self, result: CallToolResult, server: str, present: bool = True) -> None:
+        """Check a result against the schema; error results are not checked (TOOL-43).
+
+        :param server: its name, for the error.
+        :param present: whether there is structured content, which may be null (TOOL-41).
+        :raises ProtocolError: the content does not fit, or is missing (TOOL-44).
+        """
+        if result.is_error:
+            return
+        validator = self._validator if self._ready else self._compile(server)
+        if validator is None:
+            return
+        if result.structured_content is None and (not present or validator.problems(None)):
+            raise ProtocolError(f"{server}: the tool {self._tool!r} has declared an output schema, but its result has no"
+                                f" structuredContent")
+        problems = validator.problems(result.structured_content)
+        if problems:
+            raise ProtocolError(f"{server}: the result of the tool {self._tool!r} does not fit its declared output schema:"
+                                f" {'; '.join(problems[:3])}", result.structured_content)
+
+    def _compile(self, server: str) -> "Optional[Validator]":
         """Return the validator; None where results cannot be checked.
 
         :raises ProtocolError: the schema has a dialect or a reference that this package does not know (JSCH-04, JSCH-11).
         """
-        if not self._ready:
-            # Imported only now, since most clients never need the validator.
-            from ...protocol.schema.rules import ForeignSchema
-            from ...protocol.schema.validation import Validator, check_schema
+        # Imported only now, since most clients never need the validator.
+        from ...protocol.schema.rules import ForeignSchema
+        from ...protocol.schema.validation import Validator, check_schema
 
-            try:
-                check_schema(self._schema, what=f"tool {self._tool[:100]!r}: outputSchema", trusted=False)
-                self._validator = Validator(self._schema, trusted=False)
-            except ForeignSchema as error:
-                raise ProtocolError(f"{server}: the result cannot be checked: {str(error)[:500]}; connect with"
-                                    " validate=False to take results unchecked", self._schema) from error
-            except RegistrationError as error:
-                # Valid, but not allowed in a server's schema, such as a pattern that could run for hours.
-                _log.warning("%s: results are not checked: %.500s", server, error)
-            except ImportError as error:
-                # A vendored copy may lack the validator; results are then passed on unchecked.
-                _log.warning("%s: results of the tool %.100r are not checked: %s", server, self._tool, error)
-            self._ready = True
+        try:
+            check_schema(self._schema, what=f"tool {self._tool[:100]!r}: outputSchema", trusted=False)
+            self._validator = Validator(self._schema, trusted=False)
+        except ForeignSchema as error:
+            raise ProtocolError(f"{server}: the result cannot be checked: {str(error)[:500]}; connect with"
+                                " validate=False to take results unchecked", self._schema) from error
+        except RegistrationError as error:
+            # Valid, but not allowed in a server's schema, such as a pattern that could run for hours.
+            _log.warning("%s: results are not checked: %.500s", server, error)
+        except ImportError as error:
+            # A vendored copy may lack the validator; results are then passed on unchecked.
+            _log.warning("%s: results of the tool %.100r are not checked: %s", server, self._tool, error)
+        self._ready = True
         return self._validator
 
 
@@ -64,7 +83,8 @@ class OutputSchemas:
         self._on = on
         #: Guards the two fields below; readers of a schema need none.
         self._lock = new_lock()
-        self._schemas: Listed[_OutputSchema] = Listed()
+        #: The schemas by the names of their tools; ``listed.found`` is all that most calls look at.
+        self.listed: Listed[OutputSchema] = Listed()
         self._epoch = 0
 
     @property
@@ -76,35 +96,15 @@ class OutputSchemas:
         """Remember the schemas of listed tools, unless the list has changed since *epoch*."""
         if not self._on:
             return
-        schemas = {tool.name: _OutputSchema(tool.name, tool.output_schema) for tool in tools
+        schemas = {tool.name: OutputSchema(tool.name, tool.output_schema) for tool in tools
                     if tool.output_schema is not None}
         sizes = sizes_of({tool.name: tool.output_schema for tool in tools if tool.output_schema is not None})
         with self._lock:
             if epoch == self._epoch:
-                self._schemas.learn([tool.name for tool in tools], schemas, sizes)
+                self.listed.learn([tool.name for tool in tools], schemas, sizes)
 
     def forget(self) -> None:
         """Forget all schemas: the server's list has changed."""
         with self._lock:
-            self._schemas.forget()
+            self.listed.forget()
             self._epoch += 1
-
-    def check(self, tool: str, result: CallToolResult, server: str, present: bool = True) -> None:
-        """Check a result against the tool's schema; error results are not checked (TOOL-43).
-
-        :param present: whether there is structured content, which may be null (TOOL-41).
-        :raises ProtocolError: the content does not fit, or is missing (TOOL-44).
-        """
-        schema = self._schemas.found.get(tool)
-        if schema is None or result.is_error:
-            return
-        validator = schema.validator(server)
-        if validator is None:
-            return
-        if result.structured_content is None and (not present or validator.problems(None)):
-            raise ProtocolError(f"{server}: the tool {tool!r} has declared an output schema, but its result has no"
-                                f" structuredContent")
-        problems = validator.problems(result.structured_content)
-        if problems:
-            raise ProtocolError(f"{server}: the result of the tool {tool!r} does not fit its declared output schema:"
-                                f" {'; '.join(problems[:3])}", result.structured_content)

@@ -4,7 +4,7 @@ The list methods of :class:`~.methods.Features` use it.
 """
 
 import logging
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Type
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Type, TypeVar
 
 from ...errors import ProtocolError
 from ...protocol import codec
@@ -24,6 +24,7 @@ from ...types import (
 __all__ = ["read_page", "walk"]
 
 _log = logging.getLogger(__name__)
+P = TypeVar("P", bound=Model)
 _MAX_PAGES = 1000
 _MAX_ITEMS = 10_000
 #: Bytes that all pages of one list may take in memory; a list of one page is bounded by the limits on one message.
@@ -39,7 +40,7 @@ _ITEMS: Dict[Type[Model], Tuple[str, str, Type[Model]]] = {
 }
 
 
-def read_page(cls: Type[Any], wire: Dict[str, Any], name: str) -> Any:
+def read_page(cls: Type[P], wire: Dict[str, Any], name: str) -> P:
     """Return one page; items that break the rules are left out, with a warning (SEC-67).
 
     :param cls: the class of the page.

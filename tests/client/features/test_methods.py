@@ -108,6 +108,23 @@ def test_an_invalid_result_names_server_and_method(answer):
         client.ping()
 
 
+def test_a_client_may_raise_for_each_tool_that_fails():
+    mcp = mcplite.Server("strict")
+
+    @mcp.tool()
+    def half(n: int) -> int:
+        if n % 2:
+            raise mcplite.ToolError(f"{n} is odd")
+        return n // 2
+
+    with mcplite.connect(mcp, raise_for_error=True) as client:
+        assert client.call_tool("half", {"n": 4}).text == "2"
+        with pytest.raises(mcplite.ToolError, match="3 is odd"):
+            client.call_tool("half", {"n": 3})
+    with mcplite.connect(mcp) as client:
+        assert client.call_tool("half", {"n": 3}).is_error
+
+
 def test_url_elicitations_that_are_required_are_a_typed_error():
     wanted = [{"mode": "url", "message": "Sign in", "url": "https://example.com/a", "elicitationId": "e1"}]
     notified, ids = threading.Event(), []

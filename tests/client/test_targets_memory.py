@@ -4,7 +4,7 @@ import pytest
 
 import mcplite
 from mcplite import revisions
-from mcplite.client.connect import memory_channel
+from mcplite.client.targets import memory_channel
 
 LIMIT = 30
 
