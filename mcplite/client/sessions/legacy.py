@@ -161,7 +161,9 @@ class LegacySession(ClientSession):
                left: Optional[float] = None) -> InitializeResult:
         seconds = timeout if left is None else left
         end = self.peer.now() + seconds
-        params = {"protocolVersion": wanted.name, "capabilities": codec.encode(self._handlers.capabilities(), wanted),
+        capabilities = self._handlers.capabilities()
+        capabilities.extensions = self._options.extensions
+        params = {"protocolVersion": wanted.name, "capabilities": codec.encode(capabilities, wanted),
                   "clientInfo": codec.encode(self._options.info, wanted)}
         try:
             answer = self.peer.call("initialize", params, timeout=seconds, cancel=cancel,
