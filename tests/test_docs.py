@@ -21,6 +21,8 @@ from tests.support.authserver import AuthServer
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = sorted(DOCS.glob("*.rst"))
+#: Libraries of the extra ``stack`` that a page uses; it is skipped where they are not installed.
+NEEDS = {"telemetry": ["opentelemetry.sdk"]}
 BLOCK = re.compile(r"^\.\. code-block:: python\n((?:   :.*\n)*)\n((?:   .*\n|\n)+)", re.MULTILINE)
 
 
@@ -91,6 +93,8 @@ def add_note(text: str) -> str:
 @pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, capsys):
+    for library in NEEDS.get(page.stem, ()):
+        pytest.importorskip(library)
     monkeypatch.chdir(tmp_path)
     with around(page) as names:
         run(page, names, monkeypatch)

@@ -82,6 +82,7 @@ LAYERS = {
     "client": "types client.client client.connect client.group client.handlers client.features.completer",
     "testing": GROUND + " server client",
     "cli": GROUND + " net client",
+    "contrib": GROUND + " version server client",
     "__main__": "errors version protocol cli",
     "": GROUND + " version net server client",
 }
@@ -109,9 +110,10 @@ GUESTS = {
     "jwt": {"client.oauth.keys", "server.auth.jwt", "server.auth.keysets"},
     "cryptography": {"client.oauth.keys", "server.auth.jwt", "server.auth.keysets"},
     "subprocess": {"client"},
+    "opentelemetry": {"contrib.otel"},
 }
 #: Modules that are themselves loaded on first use, and may import their guests at the top.
-LAZY = {"net.adapter"}
+LAZY = {"net.adapter", "contrib.otel", "contrib.otel.clients", "contrib.otel.convention", "contrib.otel.servers"}
 DATE = re.compile(r"20\d\d-\d\d-\d\d")
 #: Lines of a file; the facade of the server has more names to offer.
 LONGEST = 500

@@ -9,7 +9,7 @@ import functools
 import logging
 import threading
 from types import TracebackType
-from typing import Any, Callable, Dict, Optional, Sequence, Type
+from typing import Any, Callable, Dict, List, Optional, Sequence, Type
 
 from ..errors import ConnectionClosed
 from ..revisions import Revision
@@ -23,6 +23,7 @@ from ..version import __version__
 from .features.cache import Cache
 from .features.call import DEFAULT, OnProgress
 from .features.methods import Features
+from .features.observer import ClientObserver
 from .handlers import Handlers, Roots
 from .keepalive import KeepAlive
 from .options import ClientOptions
@@ -65,6 +66,10 @@ class Client(Features):
         self._cache = Cache(options.cache)
         self._handlers = handlers or Handlers()
         self._custom: Dict[str, Callable[[Dict[str, Any]], Any]] = {}
+        #: They see calls and questions; the sessions have the same list.
+        self._observers: List[ClientObserver] = []
+        #: The session that the observers know of; None before it is open and after its end.
+        self._observed: Optional[ClientSession] = None
         #: Guards ``_state`` and what comes with it; held for assignments only.
         self._lock = new_lock()
         self._state = "new"
@@ -75,8 +80,8 @@ class Client(Features):
         self._opener = SessionOpener(
             transport, self._connect,
             NegotiationOptions(options.pinned, options.era, options.prior, options.open_timeout, options.probe_timeout),
-            SessionOptions(info, options.questions_per_minute, self._cache, self.list_tools, options.extensions,
-                           tuple(options.result_types), options.trace_context), self._on_restart)
+            SessionOptions(info, options.questions_per_minute, self._cache, self.list_tools, self._observers,
+                           options.extensions, tuple(options.result_types), options.trace_context), self._on_restart)
         self._subscriptions = Subscriptions(self._handlers, self._open_session, self._request_subscription,
                                             super().unsubscribe_resource)
         self._last_error: Optional[Exception] = None
@@ -118,6 +123,9 @@ class Client(Features):
                                         lambda: self.counters.messages_received, self._ping_failed, interval, seconds)
             self._keepalive.start()
         _log.info("connected to %s, %s", session.name, session.revision.name)
+        self._observed = session
+        for observer in self._observers:
+            observer.opened(session)
         self._subscriptions.open_for_handlers(session, self._timeout)
 
     # --- forks -----------------------------------------------------------------------------------------------------
@@ -148,6 +156,8 @@ class Client(Features):
         return session
 
     def _connect(self, channel: Channel) -> ServerConnection:
+        if self._observers:
+            channel.accompany(self._added_headers)
         return ServerConnection(channel, self._handlers, max_handlers=self._options.max_handlers,
                                 on_notification=self._on_notification, on_close=self._on_connection_closed,
                                 custom=self._custom, trace=trace_for(self._options.debug, channel.name))
@@ -162,7 +172,15 @@ class Client(Features):
     def _on_connection_closed(self) -> None:
         session = self._opener.session
         if self._state != "open" or session is None or not session.restartable:
+            self._tell_end(self._last_error if self._state == "closed" or session is None else session.peer.last_error)
             self._subscriptions.lost(self._name)
+
+    def _tell_end(self, error: Optional[Exception]) -> None:
+        with self._lock:
+            session, self._observed = self._observed, None
+        if session is not None:
+            for observer in self._observers:
+                observer.closed(session, error)
 
     def _on_restart(self) -> None:
         self._cache.clear()
@@ -337,6 +355,22 @@ class Client(Features):
         if not callable(handler):
             raise TypeError(f"the handler of {method!r} must be a function, not {type(handler).__name__}")
         self._custom[method] = handler
+
+    # --- telemetry ----------------------------------------------------------------------------------------
+
+    def observe(self, observer: ClientObserver) -> None:
+        """Tell *observer* of the calls of this client, of the questions that it answers, and of its session.
+
+        The observer that was added first is the outermost one; what it takes, the calls take. Telemetry uses it.
+        """
+        self._observers.append(observer)
+        if self._opener.channel is not None:
+            self._opener.channel.accompany(self._added_headers)
+        if self._observed is not None:
+            observer.opened(self._observed)
+
+    def _added_headers(self) -> Dict[str, str]:
+        return {name: value for observer in self._observers for name, value in observer.headers().items()}
 
     # --- changes ------------------------------------------------------------------------------------------
 

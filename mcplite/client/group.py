@@ -48,6 +48,7 @@ from .config.files import Config, ServerConfig, load_config
 from .connect import connect
 from .features.call import DEFAULT, OnProgress
 from .features.methods import Middleware
+from .features.observer import ClientObserver
 from .handlers import Elicitation, Roots, Sampling
 from .targets import LINE_LIMIT
 
@@ -210,6 +211,11 @@ class Group:
         with self._lock:
             self._errors.update(failures)
         return self
+
+    def observe(self, observer: ClientObserver) -> None:
+        """Tell *observer* of the calls of all clients; see :meth:`Client.observe`."""
+        for client in self._clients.values():
+            client.observe(observer)
 
     def close(self) -> None:
         """Close all servers at the same time; idempotent."""

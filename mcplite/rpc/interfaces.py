@@ -11,10 +11,26 @@ from .pending import Pending
 from .threads import Workers
 from .tracing import PeerLog
 
-__all__ = ["Channel", "ChannelHooks", "Delivery", "MessageSink", "Outlet", "Reading"]
+__all__ = ["Channel", "ChannelHooks", "Delivery", "MessageSink", "Network", "Outlet", "Reading"]
 
 #: How long sending a cancel notice may block; the caller has given up already.
 _SOON_SECONDS = 0.1
+
+
+class Network(NamedTuple):
+    """What carries the messages of a channel, for telemetry; an empty text is something that is not known."""
+
+    #: "pipe", "tcp" or "unix".
+    transport: str = ""
+    #: The protocol on top of it, in lower case, and its version.
+    protocol: str = ""
+    version: str = ""
+    #: Where the other side listens, if this side has connected to it.
+    address: str = ""
+    port: Optional[int] = None
+
+
+_UNKNOWN = Network()
 
 
 class ChannelHooks:
@@ -93,6 +109,17 @@ class ChannelHooks:
 
         :param on_session_lost: called with the session id if the other side no longer knows the session, and no
             call is there to raise the error.
+        """
+
+    @property
+    def network(self) -> Network:
+        """What carries the messages, for telemetry."""
+        return _UNKNOWN
+
+    def accompany(self, values: Callable[[], Any]) -> None:
+        """Have what *values* returns go beside each message, if the channel :attr:`carries_beside`.
+
+        :param values: called for each message, on the thread that sends it.
         """
 
     @property

@@ -59,6 +59,11 @@ class Caller:
         self.counters = Counters()
 
     @property
+    def channel(self) -> Channel:
+        """The channel that carries the messages."""
+        return self._channel
+
+    @property
     def name(self) -> str:
         """How errors name the other side."""
         return self._channel.name

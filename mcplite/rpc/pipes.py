@@ -29,7 +29,7 @@ from typing import Any, List, Optional, Tuple
 from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportError
 from ..protocol.framing import LineBuffer
 from .forks import foreign_error, new_event, new_lock, new_rlock, on_fork, release
-from .interfaces import Channel
+from .interfaces import Channel, Network
 
 __all__ = ["PIPE_CLOSED", "PipeChannel", "PipeReader", "cancel_read", "has_input", "make_pipe", "set_nonblocking",
            "write_piece"]
@@ -123,6 +123,10 @@ class PipeChannel(Channel):
             raise
         self._poll = poll
         self._read_side.append(self._wake_read)
+
+    @property
+    def network(self) -> Network:
+        return Network("pipe")
 
     @property
     def buffered(self) -> bool:

@@ -35,6 +35,7 @@ from .functions.function import compile_function
 from .functions.returns import StructuredOutput
 from .handling.context import Context
 from .limits import Limits
+from .runtime.observer import ServerObserver
 from .runtime.runtime import Fleet, OpenSession, Runtime
 from .sessions.legacy import LegacySession
 from .sessions.opening import serve_channel
@@ -470,6 +471,12 @@ class Server:
 
         self.runtime.catalog.forwards_logs = True
         return ClientLogHandler(self.runtime, level)
+
+    def observe(self, observer: ServerObserver) -> None:
+        """Tell *observer* of requests, before any middleware, of questions, and of sessions; telemetry uses it."""
+        catalog = self.runtime.catalog
+        catalog.middleware = (observer.request, *catalog.middleware)
+        self.runtime.observers.append(observer)
 
     # --- serving ----------------------------------------------------------------------------------------
 

@@ -40,8 +40,7 @@ class ClientCapabilities(Model):
     roots: Flags = None
     sampling: Flags = None
     elicitation: Flags = wire(since=JUNE_2025)
-    #: In the schema from July 2026 on; extensions are negotiated in each revision (SEP-2133).
-    extensions: Flags = None
+    extensions: Flags = wire(since=JULY_2026)
 
 
 @dataclass(eq=False, repr=False)
@@ -54,8 +53,7 @@ class ServerCapabilities(Model):
     prompts: Flags = None
     resources: Flags = None
     tools: Flags = None
-    #: As for the client.
-    extensions: Flags = None
+    extensions: Flags = wire(since=JULY_2026)
 
 
 @dataclass(eq=False, repr=False)

@@ -50,6 +50,8 @@ class Call(NamedTuple):
     headers: Mapping[str, str] = {}
     #: Whether the server is notified when the call is cancelled.
     notice: bool = True
+    #: The id of its first message, from ``Peer.new_id``; None takes a new one. Later messages always have new ones.
+    id: Optional[int] = None
 
 
 def progress_reader(report: OnProgress) -> Callable[[Dict[str, Any]], object]:

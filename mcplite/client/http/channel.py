@@ -5,16 +5,16 @@
 
 import contextlib
 import logging
-from typing import Callable, Iterator, Mapping, Optional, Set
+from typing import Any, Callable, Iterator, Mapping, Optional, Set
 
 from ...errors import ConnectionClosed, HTTPStatusError, RequestTimeout, TransportError
 from ...net.exchange import Exchange, Stopped
 from ...net.settings import HTTPSettings
 from ...rpc.deadline import Deadline
 from ...rpc.forks import new_lock, on_fork
-from ...rpc.interfaces import Channel
+from ...rpc.interfaces import Channel, Network
 from ...rpc.threads import Workers
-from .endpoint import HTTPEndpoint
+from .endpoint import HTTPEndpoint, network_of
 from .get_stream import GetStream
 from .reading import HTTPReading
 
@@ -65,6 +65,13 @@ class HTTPChannel(Channel):
         # In a forked process: the session and the listening thread belong to the other one.
         self._closed, self._get_stream = True, None
         self._exchanges.clear()
+
+    @property
+    def network(self) -> Network:
+        return network_of(self._url)
+
+    def accompany(self, values: Callable[[], Any]) -> None:
+        self._endpoint.added_headers = values
 
     @property
     def session_id(self) -> str:

@@ -5,6 +5,7 @@ The channel, its reading and the GET stream share one; it keeps the session id a
 
 import re
 from typing import Callable, Dict, Mapping, Optional
+from urllib.parse import urlsplit
 
 from ...errors import HTTPStatusError, ProtocolError, SessionLost, remote_error
 from ...net.exchange import Exchange
@@ -14,8 +15,9 @@ from ...net.settings import HTTPSettings
 from ...protocol import jsonrpc
 from ...protocol.http.headers import POST_HEADERS
 from ...protocol.show import shown
+from ...rpc.interfaces import Network
 
-__all__ = ["HTTPEndpoint"]
+__all__ = ["HTTPEndpoint", "network_of"]
 
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,4096}")
 
@@ -36,6 +38,8 @@ class HTTPEndpoint:
         self.session_id = ""
         #: The revision, when requests have to repeat it (HDR-01).
         self.version: Optional[str] = None
+        #: Returns headers of each message in addition, on the thread that sends it.
+        self.added_headers: Optional[Callable[[], Mapping[str, str]]] = None
 
     def post(self, exchange: Exchange, data: bytes, initialize: bool = False,
              beside: Optional[Mapping[str, str]] = None) -> Reply:
@@ -51,6 +55,8 @@ class HTTPEndpoint:
             headers = {**POST_HEADERS, **beside}
         else:
             headers = POST_HEADERS if initialize else {**POST_HEADERS, **self._session_headers(session)}
+        if self.added_headers is not None:
+            headers = {**self.added_headers(), **headers}
         reply = self._client.send_authorized(exchange, "POST", None, headers, data)
         if initialize and reply.status == 200:
             self.session_id = self._given_session_id(reply)
@@ -136,3 +142,10 @@ class HTTPEndpoint:
 
     def _session_lost(self, session: str, unserved: bool) -> SessionLost:
         return SessionLost(f"{self.name} does not know our session any more", session=session, unserved=unserved)
+
+
+def network_of(url: str) -> Network:
+    """Return what carries the messages to a URL."""
+    parts = urlsplit(url)
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return Network("tcp", "http", "1.1", parts.hostname or "", port)

@@ -5,7 +5,7 @@ all callers, as with a pipe. When it ends, the connection is over (LSSE-10).
 """
 
 from collections import deque
-from typing import Callable, Deque, Optional
+from typing import Any, Callable, Deque, Mapping, Optional
 
 from ...errors import ConnectionClosed, HTTPStatusError, RequestTimeout, TransportError
 from ...net.exchange import Exchange, Stopped
@@ -16,10 +16,11 @@ from ...protocol.http.sse import EventParser
 from ...protocol.show import shown
 from ...rpc.deadline import Deadline
 from ...rpc.forks import foreign_error, new_event, on_fork
-from ...rpc.interfaces import Channel
+from ...rpc.interfaces import Channel, Network
 from ...rpc.pending import Pending
 from ...rpc.reading import CallerReading
 from ...rpc.threads import Workers
+from .endpoint import network_of
 
 __all__ = ["SSEChannel", "SSEReading"]
 
@@ -40,6 +41,7 @@ class SSEChannel(Channel):
     """
 
     def __init__(self, url: str, settings: HTTPSettings = HTTPSettings(), *, line_limit: int = 16 << 20) -> None:
+        self._url = url
         self._client = OriginClient(url, settings)
         self.name = shown(url)
         self._parser = EventParser(line_limit)
@@ -48,6 +50,8 @@ class SSEChannel(Channel):
         #: The deadline of :meth:`open`; None afterwards.
         self._open_deadline: Optional[Deadline] = None
         self._stream = Exchange(self._next_timeout)
+        #: Returns headers of each message in addition, on the thread that sends it.
+        self._added_headers: Optional[Callable[[], Mapping[str, str]]] = None
         #: Where to post to; empty until the server has named it.
         self._post_url = ""
         #: What ended the connection, for calls that come later.
@@ -59,6 +63,13 @@ class SSEChannel(Channel):
         # In a forked process: the one stream belongs to the other one, and so do the answers on it.
         self._end_reason = str(foreign_error(self.name, owner, "open one in this process"))
         self._closed.set()
+
+    @property
+    def network(self) -> Network:
+        return network_of(self._url)
+
+    def accompany(self, values: Callable[[], Any]) -> None:
+        self._added_headers = values
 
     def open(self) -> None:
         if self._reply is not None:
@@ -165,8 +176,11 @@ class SSEChannel(Channel):
         return next_timeout
 
     def _post(self, data: bytes, exchange: Exchange, timeout: Optional[float], pending: Optional[Pending] = None) -> None:
+        headers = {"Content-Type": "application/json"}
+        if self._added_headers is not None:
+            headers = {**self._added_headers(), **headers}
         try:
-            reply = self._client.send_authorized(exchange, "POST", self._post_url, {"Content-Type": "application/json"}, data)
+            reply = self._client.send_authorized(exchange, "POST", self._post_url, headers, data)
             text = reply.excerpt()
         except Stopped:
             if self._closed.is_set():

@@ -8,7 +8,9 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tup
 from ...rpc.cancel import CancelToken
 from ...types import Implementation, InitializeResult, Tool
 from ..features.cache import Cache
+from ..features.call import Call
 from ..features.methods import FeatureSession
+from ..features.observer import ClientObserver, ObservedSession, observed_request
 from .connection import ConnectionHandler, ServerConnection
 
 __all__ = ["ClientSession", "SessionOptions", "Subscriber"]
@@ -25,6 +27,8 @@ class SessionOptions(NamedTuple):
     cache: Cache
     #: Reads the list of tools again; takes the keywords of :meth:`Features.request`.
     list_tools: Callable[..., List[Tool]]
+    #: They see each request and each question; the client adds to the list.
+    observers: List[ClientObserver]
     #: Protocol extensions with their settings, declared with each request.
     extensions: Optional[Dict[str, Any]] = None
     #: Result types that extensions add to the protocol's own (STAT-09).
@@ -45,7 +49,7 @@ class Subscriber:
         raise NotImplementedError
 
 
-class ClientSession(ConnectionHandler, FeatureSession):
+class ClientSession(ConnectionHandler, FeatureSession, ObservedSession):
     """A session with a server, over one connection.
 
     Constructors of subclasses end with ``connection.session = self``: from then on the reader's thread calls the session.
@@ -69,6 +73,11 @@ class ClientSession(ConnectionHandler, FeatureSession):
         self._channel = connection.channel
         self._handlers = connection.handlers
         self._options = options
+        self._observers = options.observers
+
+    def _observed(self, call: Call, send: Callable[[Call], Dict[str, Any]]) -> Dict[str, Any]:
+        """Return the result of a call, seen by the client's observers."""
+        return observed_request(self._observers, self, call, send) if self._observers else send(call)
 
     @property
     def name(self) -> str:

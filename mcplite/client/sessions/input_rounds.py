@@ -4,6 +4,7 @@ Each modern session has one. Legacy servers send questions as requests, which :c
 answers.
 """
 
+import contextvars
 import logging
 import queue
 import threading
@@ -45,9 +46,12 @@ class InputRounds:
 
     :param connection: to the server; its handlers answer the questions, on its worker threads.
     :param rate: limits the number of questions (ELIC-22, SAMP-21).
+    :param observe: returns the answer to a question, ``observe(method, params, answer)``, and tells the client's observers.
     """
 
-    def __init__(self, connection: ServerConnection, rate: RateLimit) -> None:
+    def __init__(self, connection: ServerConnection, rate: RateLimit,
+                 observe: Callable[[str, Dict[str, Any], Callable[[], Any]], Any]) -> None:
+        self._observe = observe
         self._name = connection.name
         self._now = connection.peer.now
         self._handlers = connection.handlers
@@ -135,6 +139,7 @@ class InputRounds:
         uncancels = [one.add_callback(lambda one=one: token.cancel(one.reason))  # type: ignore[misc]
                      for one in (self._end, cancel) if one is not None]
         outcomes: Dict[str, Any] = {}
+        context = contextvars.copy_context()
         waiting = deque(requests)
         # Not an Event: an interrupt that hits the main thread on its way into wait() could leave the event's lock held, and
         # a thread that cancels would wait for it without end. A SimpleQueue has no lock in Python code.
@@ -144,7 +149,9 @@ class InputRounds:
             request = requests[key]
             try:
                 token.check()  # no further handler runs after a failure or a cancellation
-                outcomes[key] = self._answer(request["method"], request.get("params", {}), revision, token)
+                # With the caller's context variables, as if the caller answered. Handlers that run at the same time need
+                # a copy each.
+                outcomes[key] = context.copy().run(self._answer, request["method"], request.get("params", {}), revision, token)
             except Exception as error:
                 outcomes[key] = error
                 token.cancel("another answer is missing")
@@ -194,7 +201,8 @@ class InputRounds:
 
     def _answer(self, method: str, params: Dict[str, Any], revision: Revision, token: CancelToken) -> Dict[str, Any]:
         try:
-            return self._handlers.answer(method, params, revision, token)
+            return self._observe(  # type: ignore[no-any-return]
+                method, params, lambda: self._handlers.answer(method, params, revision, token))
         except (MethodNotFound, InvalidParams) as error:
             # A question cannot be answered with an error, and the server knows the client's capabilities (MRTR-08).
             raise ProtocolError(f"{self._name} asked for {method[:100]!r} in a way that this client did not declare:"

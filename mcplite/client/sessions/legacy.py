@@ -1,6 +1,7 @@
 """LegacySession: a session that begins with a handshake, and is renewed when the server has lost it."""
 
 import contextlib
+import functools
 import logging
 import threading
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
@@ -17,6 +18,7 @@ from ...errors import (
     UrlElicitationRequired,
 )
 from ...protocol import codec
+from ...protocol.envelope import checked_trace
 from ...protocol.jsonio import memory_size
 from ...protocol.methods import REPEATABLE
 from ...revisions import LEGACY, Revision, find_revision
@@ -27,6 +29,7 @@ from ...rpc.interfaces import Delivery
 from ...rpc.peer import Peer
 from ...types import InitializeResult
 from ..features.call import Call
+from ..features.observer import observed_question
 from .base import ClientSession, SessionOptions
 from .connection import ServerConnection
 from .rate_limit import RateLimit
@@ -161,13 +164,15 @@ class LegacySession(ClientSession):
                left: Optional[float] = None) -> InitializeResult:
         seconds = timeout if left is None else left
         end = self.peer.now() + seconds
-        capabilities = self._handlers.capabilities()
-        capabilities.extensions = self._options.extensions
-        params = {"protocolVersion": wanted.name, "capabilities": codec.encode(capabilities, wanted),
+        params = {"protocolVersion": wanted.name, "capabilities": codec.encode(self._handlers.capabilities(), wanted),
                   "clientInfo": codec.encode(self._options.info, wanted)}
+
+        def send(call: Call) -> Any:
+            return self.peer.call(call.method, call.params, id=call.id, timeout=call.timeout, cancel=call.cancel,
+                                  delivery=Delivery(cancel_notice=False))
+
         try:
-            answer = self.peer.call("initialize", params, timeout=seconds, cancel=cancel,
-                                    delivery=Delivery(cancel_notice=False))
+            answer = self._observed(Call("initialize", params, seconds, cancel=cancel), send)
         except RequestTimeout as error:
             of = "" if seconds == timeout else f" ({timeout:g} s for opening in all)"
             raise RequestTimeout(f"{self.peer.name} did not answer 'initialize' within {seconds:g} s{of}; a first start"
@@ -237,22 +242,28 @@ class LegacySession(ClientSession):
 
         :raises TypeError, ValueError: the params are not JSON; nothing was sent.
         """
-        try:
-            result = self._call(call)
-        except SessionLost as error:
-            if not error.unserved and call.method not in REPEATABLE:
-                raise
-            self.renew(error.session)
-            result = self._call(call)
+        result = self._observed(call, self._call_renewing)
         if call.method in _STATEFUL:
             self._server_state.remember(call.method, call.params)
         return result
 
+    def _call_renewing(self, call: Call) -> Dict[str, Any]:
+        try:
+            return self._call(call)
+        except SessionLost as error:
+            if not error.unserved and call.method not in REPEATABLE:
+                raise
+            self.renew(error.session)
+            return self._call(call._replace(id=None))
+
     def _call(self, call: Call) -> Dict[str, Any]:
-        id, params = None, call.params
+        id, params = call.id, call.params
+        if self._options.trace_context is not None:
+            params = dict(params or {})
+            params["_meta"] = {**(params.get("_meta") or {}), **checked_trace(self._options.trace_context())}
         if call.on_progress is not None:
             # The request's id is unique, so it serves as its progress token as well (PROG-02).
-            id = self.peer.new_id()
+            id = self.peer.new_id() if id is None else id
             params = dict(params or {})
             params["_meta"] = {**(params.get("_meta") or {}), "progressToken": id}
         pause: Optional[_Pause] = getattr(self._current, "pause", None)
@@ -314,14 +325,20 @@ class LegacySession(ClientSession):
         with pause:
             self._current.pause = pause
             try:
-                custom = self.connection.custom.get(incoming.method)
-                if custom is None:
-                    result = self._handlers.answer(incoming.method, incoming.params, self._revision, incoming.token)
+                if self._observers:
+                    result = observed_question(self._observers, self, incoming.method, incoming.params, incoming.id,
+                                               functools.partial(self._answer_with_handler, incoming, self._revision))
                 else:
-                    result = custom(incoming.params)
+                    result = self._answer_with_handler(incoming, self._revision)
             finally:
                 self._current.pause = None
         incoming.respond({} if result is None else result)
+
+    def _answer_with_handler(self, incoming: Incoming, revision: Revision) -> Optional[Dict[str, Any]]:
+        custom = self.connection.custom.get(incoming.method)
+        if custom is None:
+            return self._handlers.answer(incoming.method, incoming.params, revision, incoming.token)
+        return custom(incoming.params)  # type: ignore[no-any-return]
 
     def on_cancelled(self, params: Dict[str, Any]) -> None:
         self.peer.cancel_incoming(params.get("requestId"), params.get("reason"))

@@ -1,7 +1,7 @@
 """ModernSession: talks to a server without a handshake; each request identifies the client and stands for itself."""
 
 import logging
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ...errors import (
     HEADER_MISMATCH,
@@ -23,9 +23,10 @@ from ...rpc.forks import new_lock
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities, Tool
-from ..features.cache import CACHEABLE
+from ..features.cache import CACHEABLE, Cache
 from ..features.call import Call
 from ..features.listed import Listed, sizes_of
+from ..features.observer import observed_question
 from .base import ClientSession, SessionOptions, Subscriber
 from .connection import ServerConnection
 from .input_rounds import InputRounds
@@ -61,7 +62,7 @@ class ModernSession(ClientSession):
         #: Whether each request needs its params in one piece: for its headers, or for the trace context in them.
         self._stamps_more = self._carries_headers or self._trace_context is not None
         self._result_types = frozenset({"complete", "input_required", *options.result_types})
-        self._rounds = InputRounds(connection, RateLimit(options.questions_per_minute))
+        self._rounds = InputRounds(connection, RateLimit(options.questions_per_minute), self._observe_question)
         # Servers with a session send log messages unasked; here each request has to ask for them (STAT-24).
         self.log_level = "info" if self._handlers.wants_logs else None
         self.use_revision(revision)
@@ -98,7 +99,7 @@ class ModernSession(ClientSession):
         :raises ProtocolError: the answer is not a result of it (ERA-15).
         :raises RemoteError, RequestTimeout, TransportError: as for every call.
         """
-        answer = self._send_with_retry(Call("server/discover", None, timeout, timeout, cancel, notice=False))
+        answer = self._observed(Call("server/discover", None, timeout, timeout, cancel, notice=False), self._send_with_retry)
         if "supportedVersions" not in answer:
             raise ProtocolError(f"{self.name} answered 'server/discover' with something else", answer)
         try:
@@ -137,12 +138,24 @@ class ModernSession(ClientSession):
             if kept is not None:
                 return kept
             epoch = self._cache.epoch
+        place = (self._cache, call.params, epoch) if cacheable else None
+        if not self._observers:
+            return self._send_with_rounds(call, place)
+        return self._observed(call, lambda sent: self._send_with_rounds(sent, place))
+
+    def _send_with_rounds(self, call: Call, place: Optional[Tuple[Cache, Optional[Dict[str, Any]], int]]) -> Dict[str, Any]:
+        """Send a request, answer the server's questions, and return the complete result.
+
+        :param place: the cache for the result, with the params and the epoch of its entry; None if it is not cached.
+        """
         begun = self.peer.now()
         result = self._send_with_retry(call)
         if result.get("resultType") == "input_required":
-            return self._rounds.run(call, result, self.peer.now() - begun, self._send_with_retry, self._revision)
-        if cacheable:  # CACHE-07: results of several rounds are not cached
-            self._cache.keep(call.method, call.params, result, epoch)
+            return self._rounds.run(call._replace(id=None), result, self.peer.now() - begun, self._send_with_retry,
+                                    self._revision)
+        if place is not None:  # CACHE-07: results of several rounds are not cached
+            cache, params, epoch = place
+            cache.keep(call.method, params, result, epoch)
         return result
 
     def _send_with_retry(self, call: Call) -> Dict[str, Any]:
@@ -163,7 +176,7 @@ class ModernSession(ClientSession):
                 raise
             again, first = call, error  # H26-22
         try:
-            return self._send_once(again)
+            return self._send_once(again._replace(id=None))
         except TransportError as error:
             if first is None:
                 raise
@@ -184,12 +197,16 @@ class ModernSession(ClientSession):
         headers = self._parameter_headers(call)
         return None if headers == call.headers else call._replace(headers=headers)
 
+    def _observe_question(self, method: str, params: Dict[str, Any], answer: Callable[[], Any]) -> Any:
+        return observed_question(self._observers, self, method, params, None, answer) if self._observers else answer()
+
     def _send_once(self, call: Call, id: Optional[int] = None) -> Dict[str, Any]:
         """Send one message and return the checked answer.
 
         :param id: from :meth:`Peer.new_id`; by default a new one.
         """
         method, params = call.method, call.params
+        id = call.id if id is None else id
         stamped: Any
         if not (self._stamps_more or call.on_progress is not None or params and "_meta" in params):
             stamped = envelopes.Stamped(params or {}, self._encoded_envelope)

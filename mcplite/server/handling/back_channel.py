@@ -10,6 +10,7 @@ from ...protocol.jsonio import memory_size
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
 from ...types import Root
+from ..runtime.observer import observed_question
 from ..runtime.waiting import WaitingCall
 from .asker import ABILITIES, Asker, EncodedQuestion
 from .questions import ListRoots, Question
@@ -44,7 +45,13 @@ class BackChannelAsker(Asker):
 
     def _ask(self, question: Question) -> Any:
         asked = self.prepare(question)
-        return asked.read(self._call(asked))
+        session = self._session
+        if not session.runtime.observers:
+            return asked.read(self._call(asked))
+        id = session.peer.new_id()
+        with observed_question(session.runtime.observers, session, asked.method, asked.params, id) as params:
+            answer = self._call(asked._replace(params=params), id)
+        return asked.read(answer)
 
     def _require(self, method: str, capability: Dict[str, Any], mode: str = "") -> None:
         if not self.reachable:
@@ -54,10 +61,10 @@ class BackChannelAsker(Asker):
                 data={"requiredCapabilities": capability})
         super()._require(method, capability, mode)
 
-    def _call(self, asked: EncodedQuestion) -> Dict[str, Any]:
+    def _call(self, asked: EncodedQuestion, id: Optional[int] = None) -> Dict[str, Any]:
         incoming, session = self._incoming, self._session
         if not session.sender:
-            return self._request(asked)  # a pipe has one client
+            return self._request(asked, id)  # a pipe has one client
         # Over HTTP a client may start calls that ask and leave, as often as it likes.
         facts: Optional[RequestFacts] = incoming.facts
         head = [] if facts is None or facts.http is None else facts.http.headers.items()
@@ -65,13 +72,13 @@ class BackChannelAsker(Asker):
         size = memory_size([incoming.params, *map(list, head)], most)
         handle = waiting.add(WaitingCall(session.sender_of(incoming), size, incoming.peer, incoming.token.cancel))
         try:
-            return self._request(asked)
+            return self._request(asked, id)
         finally:
             waiting.remove(handle)
 
-    def _request(self, asked: EncodedQuestion) -> Dict[str, Any]:
+    def _request(self, asked: EncodedQuestion, id: Optional[int]) -> Dict[str, Any]:
         incoming = self._incoming
-        result = self._session.peer.call(asked.method, asked.params, timeout=self._session.limits.ask_seconds,
+        result = self._session.peer.call(asked.method, asked.params, id=id, timeout=self._session.limits.ask_seconds,
                                          cancel=incoming.token, delivery=Delivery(incoming.outlet))
         if not isinstance(result, dict):
             raise ProtocolError(f"the client answered {asked.method!r} with {type(result).__name__}, not an object", result)

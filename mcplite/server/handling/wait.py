@@ -5,6 +5,7 @@ answers, and the handler answers that request instead. Here the state is a rando
 so waiting handlers are bounded in number and in time (MRTR-09).
 """
 
+import contextlib
 import threading
 import time
 from typing import Any, Dict, Mapping, Optional
@@ -13,6 +14,7 @@ from ...errors import Cancelled
 from ...protocol.jsonio import memory_size
 from ...protocol.state import bound_to, request_params
 from ...rpc.incoming import Incoming
+from ..runtime.observer import observed_question
 from ..runtime.waiting import WaitingCall
 from .asker import Asker, EncodedQuestion, input_required, read_answers
 from .context import Context
@@ -45,10 +47,20 @@ class WaitingAsker(Asker):
         deadline = time.monotonic() + self.session.limits.waiting_seconds
         missing = {key: asked for key, asked in missing.items() if key not in answers}
         while missing:
-            answers.update(_Suspension(self._context, missing).wait(deadline))
+            answers.update(self._wait(missing, deadline))
             # This is another request now, which may declare other capabilities (STAT-13).
             missing = {key: self.prepare(questions[key]) for key in missing if key not in answers}
         return {key: answers[key] for key in questions}
+
+    def _wait(self, asked: Mapping[str, EncodedQuestion], deadline: float) -> Dict[str, Any]:
+        suspension, session = _Suspension(self._context, asked), self.session
+        observers = session.runtime.observers
+        if not observers:
+            return suspension.wait(deadline)
+        with contextlib.ExitStack() as stack:
+            for question in asked.values():
+                stack.enter_context(observed_question(observers, session, question.method, question.params, None))
+            return suspension.wait(deadline)
 
 
 class _Suspension:

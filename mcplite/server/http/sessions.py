@@ -6,7 +6,7 @@ from typing import Callable, Dict, Optional
 
 from ...errors import ConnectionClosed
 from ...rpc.forks import new_lock
-from ...rpc.interfaces import Channel
+from ...rpc.interfaces import Channel, Network
 from ...rpc.peer import Peer
 from ...rpc.reading import PushedReading
 from ...rpc.threads import Workers
@@ -38,6 +38,14 @@ class StreamsChannel(Channel):
         self._streams = streams
         self.name = name
         self._closed = False
+
+    @property
+    def network(self) -> Network:
+        return Network("tcp", "http")
+
+    @property
+    def session_id(self) -> str:
+        return self._streams.key
 
     def create_reading(self, receive: Callable[[bytes], None], failed: Callable[[Exception], None],
                        workers: Workers) -> PushedReading:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, ContextManager, List, NamedTupl
 
 from ...protocol import jsonrpc
 from ...protocol.methods import RESOURCE_UPDATED
+from ...revisions import Revision
 from ...rpc.forks import new_rlock, on_fork
 from ...rpc.peer import Peer
 from ...rpc.threads import Workers
@@ -17,6 +18,7 @@ from ..auth.principals import Principal
 from ..catalog.catalog import Catalog
 from ..limits import Limits
 from ..shares import ByteBudget
+from .observer import ServerObserver
 from .subscriptions import ListenRequests
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class OpenSession:
     """An open session, as the runtime sees it: it sends notifications to its client outside of requests."""
 
     peer: Peer
+    revision: Revision
     principal: Optional[Principal]
 
     def publish(self, method: str, params: Any, capability: str) -> None:
@@ -78,6 +81,8 @@ class Runtime:
         self.auth = auth
         self.fleet = fleet
         self.debug = debug
+        #: They see sessions and questions; the requests they see as middleware.
+        self.observers: List[ServerObserver] = []
         self._lifespan = lifespan
         self._on_roots_changed = on_roots_changed
         #: The limits of incoming JSON.
@@ -178,6 +183,8 @@ class Runtime:
         """Add a session whose opener has called :meth:`enter`, until :meth:`session_closed`."""
         with self._lock:
             self._sessions.append(session)
+        for observer in self.observers:
+            observer.session_opened(session)
 
     def session_closed(self, session: OpenSession, error: Exception) -> None:
         """Remove a session."""
@@ -186,6 +193,8 @@ class Runtime:
                 return
             self._sessions.remove(session)
         _log.debug("a session ended: %s", error)
+        for observer in self.observers:
+            observer.session_closed(session, error)
         self.leave()
 
     def list_changed(self, kind: str) -> None:
