@@ -125,7 +125,7 @@ def connect(
         does the end of a process, which takes ``grace`` and four seconds at most.
     :param client_info: name and version of this client; by default this package's.
     :param cache: whether results are cached for as long as the server allows (from July 2026 on).
-    :param extensions: protocol extensions that this client supports, with their settings (from July 2026 on).
+    :param extensions: protocol extensions that this client supports, with their settings.
     :param result_types: result types that these extensions add.
     :param trace_context: called for each request; returns the trace context to send (``traceparent``, ...).
     :param validate: whether structured results are checked against the declared schema.

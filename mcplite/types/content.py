@@ -52,7 +52,7 @@ class TextResourceContents(Model):
     uri: str
     text: str
     mime_type: Optional[str] = None
-    meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
+    meta: Optional[Dict[str, Any]] = wire("_meta")
 
 
 @dataclass(eq=False, repr=False)
@@ -62,7 +62,7 @@ class BlobResourceContents(Model):
     uri: str
     blob: str
     mime_type: Optional[str] = None
-    meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
+    meta: Optional[Dict[str, Any]] = wire("_meta")
 
     @property
     def bytes(self) -> bytes:

@@ -40,7 +40,8 @@ class ClientCapabilities(Model):
     roots: Flags = None
     sampling: Flags = None
     elicitation: Flags = wire(since=JUNE_2025)
-    extensions: Flags = wire(since=JULY_2026)
+    #: In the schema from July 2026 on; extensions are negotiated in each revision (SEP-2133).
+    extensions: Flags = None
 
 
 @dataclass(eq=False, repr=False)
@@ -53,7 +54,8 @@ class ServerCapabilities(Model):
     prompts: Flags = None
     resources: Flags = None
     tools: Flags = None
-    extensions: Flags = wire(since=JULY_2026)
+    #: As for the client.
+    extensions: Flags = None
 
 
 @dataclass(eq=False, repr=False)

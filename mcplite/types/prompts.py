@@ -32,7 +32,7 @@ class Prompt(Model):
     arguments: Optional[List[PromptArgument]] = None
     title: Optional[str] = wire(since=JUNE_2025)
     icons: Optional[List[Icon]] = wire(since=NOVEMBER_2025)
-    meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
+    meta: Optional[Dict[str, Any]] = wire("_meta")
 
     @property
     def display_name(self) -> str:

@@ -25,7 +25,7 @@ class Resource(Model):
     annotations: Optional[Annotations] = None
     title: Optional[str] = wire(since=JUNE_2025)
     icons: Optional[List[Icon]] = wire(since=NOVEMBER_2025)
-    meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
+    meta: Optional[Dict[str, Any]] = wire("_meta")
 
     @property
     def display_name(self) -> str:
@@ -45,7 +45,7 @@ class ResourceTemplate(Model):
     annotations: Optional[Annotations] = None
     title: Optional[str] = wire(since=JUNE_2025)
     icons: Optional[List[Icon]] = wire(since=NOVEMBER_2025)
-    meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
+    meta: Optional[Dict[str, Any]] = wire("_meta")
 
     @property
     def display_name(self) -> str:

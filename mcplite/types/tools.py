@@ -53,7 +53,7 @@ class Tool(Model):
     annotations: Optional[ToolAnnotations] = wire(since=MARCH_2025)
     output_schema: Optional[Dict[str, Any]] = wire(since=JUNE_2025)
     icons: Optional[List[Icon]] = wire(since=NOVEMBER_2025)
-    meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
+    meta: Optional[Dict[str, Any]] = wire("_meta")
 
     @property
     def display_name(self) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Counter, Dict, List
 import mcplite
 
 mcp = mcplite.Server("behaviour", version="1.0", instructions="Use it for tests.",
+                     extensions={"com.example/units": {"system": "metric"}},
                      limits=mcplite.Limits(running=128, connections=512, running_per_session=128))
 #: How often each effect has happened, and which calls were cancelled.
 effects: "Counter[str]" = collections.Counter()
@@ -36,6 +37,12 @@ class Trip:
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
+
+
+@mcp.tool(meta={"com.example/unit": "m"}, structured_output=False)
+def declared(ctx: mcplite.Context) -> Dict[str, Any]:
+    """Tell which extensions the client has declared."""
+    return ctx.extensions
 
 
 @mcp.tool(structured_output="bare")

@@ -1,5 +1,6 @@
 """The behaviour that users rely on: each test runs over all transports and revisions."""
 
+import json
 import queue
 import threading
 import uuid
@@ -284,3 +285,11 @@ def test_clients_do_not_get_messages_for_others(connect):
             with ThreadPoolExecutor(2) as pool:
                 list(pool.map(lambda pair: pair[0].call_tool("speak", {"words": [pair[1]] * 20}), [(one, "a"), (two, "b")]))
     assert set(seen["one"]) <= {"a"} and set(seen["two"]) <= {"b"}
+
+
+def test_extensions_are_negotiated_in_each_revision(connect):
+    with connect(extensions={"com.example/units": {"round": True}}) as client:
+        assert client.server_capabilities.extensions == {"com.example/units": {"system": "metric"}}
+        assert json.loads(client.call_tool("declared").text) == {"com.example/units": {"round": True}}
+        tools = {tool.name: tool for tool in client.list_tools()}
+        assert tools["declared"].meta == {"com.example/unit": "m"}

@@ -25,19 +25,27 @@ def server(installed, serving):
             assert server.process.wait(SECONDS) == 0, server.output
 
 
+def run_inspector(installed, home, *arguments):
+    """Run the Inspector; return its exit status and what it printed."""
+    # It keeps what it knows below the home folder.
+    ran = subprocess.run([*installed.inspector(), "--cli", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         timeout=SECONDS, encoding="utf-8", env={**os.environ, "HOME": str(home)})
+    print(ran.stderr)
+    return ran.returncode, json.loads(ran.stdout)
+
+
+@pytest.fixture(params=["legacy", "modern"])
+def inspect_extensions(request, installed, tmp_path):
+    """Run the Inspector in one era with a server that has extensions, on stdio."""
+    program = [sys.executable, str(HERE / "extensions.py"), "-e", f"PYTHONPATH={HERE.parent.parent}"]
+    return lambda *arguments: run_inspector(installed, tmp_path, *program, "--protocol-era", request.param, *arguments)
+
+
 @pytest.fixture(params=["mcp", "sse"])
 def inspect(request, server, installed, tmp_path):
-    """Run the Inspector; return its exit status and what it printed."""
+    """Run the Inspector with the server that has everything, over HTTP."""
     url = server.url.replace("/mcp", f"/{request.param}")
-
-    def inspect(*arguments):
-        # It keeps what it knows below the home folder.
-        ran = subprocess.run([*installed.inspector(), "--cli", url, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                             timeout=SECONDS, encoding="utf-8", env={**os.environ, "HOME": str(tmp_path)})
-        print(ran.stderr)
-        return ran.returncode, json.loads(ran.stdout)
-
-    return inspect
+    return lambda *arguments: run_inspector(installed, tmp_path, url, *arguments)
 
 
 def test_the_inspector_lists_tools_without_complaints(inspect):
@@ -68,3 +76,18 @@ def test_the_inspector_reads_resources_and_prompts(inspect):
     assert status == 0 and json.loads(read["contents"][0]["text"]) == {"colour": "blue"}
     status, prompt = inspect("--method", "prompts/get", "--prompt-name", "briefing", "--prompt-args", "city=Rome")
     assert status == 0 and prompt["messages"][0]["content"]["text"] == "Write a neutral briefing for Rome."
+
+
+def test_the_inspector_finds_the_app_of_a_tool(inspect_extensions):
+    status, info = inspect_extensions("--method", "tools/call", "--tool-name", "clock", "--app-info", "--advertise-apps")
+    assert status == 0 and info["hasApp"] is True and info["resourceUri"] == "ui://clock/face"
+    assert info["csp"] == {"connectDomains": ["https://time.example.com"]}
+    status, info = inspect_extensions("--method", "tools/call", "--tool-name", "plain", "--app-info")
+    assert status == 2 and info["hasApp"] is False
+
+
+def test_the_inspector_verifies_skills(inspect_extensions):
+    status, report = inspect_extensions("--method", "skills/list", "--verify")
+    assert status == 0, report
+    status, read = inspect_extensions("--method", "skills/get", "--uri", "skill://plan-a-trip/SKILL.md")
+    assert status == 0 and read["skill"]["frontmatter"]["name"] == "plan-a-trip"

@@ -47,6 +47,12 @@ _OLDER_NAMES = {
 }
 #: Members whose content the definitions do not list in full: JSON Schemas, and custom keys.
 _FREE_FORM = {"inputSchema", "outputSchema", "_meta"}
+#: Members that older schemas do not name and do not forbid, and that are sent in all revisions: extensions are negotiated
+#: in each (SEP-2133), and one that works with the metadata of definitions, as MCP Apps does, needs it in each.
+BEYOND = {
+    "ClientCapabilities": {"extensions"}, "ServerCapabilities": {"extensions"}, "Tool": {"_meta"}, "Prompt": {"_meta"},
+    "Resource": {"_meta"}, "ResourceTemplate": {"_meta"}, "TextResourceContents": {"_meta"}, "BlobResourceContents": {"_meta"},
+}
 
 
 def find_folder(environ=os.environ):
@@ -219,6 +225,9 @@ def strangers(revision, schema, value, path="$"):
 
 
 def _strange_members(revision, parts, value, path):
+    known = definitions(revision)
+    beyond = {member for name, members in BEYOND.items() for member in members
+              if any(part is known.get(name) for part in parts)}
     found = []
     for member, item in value.items():
         homes = [part["properties"][member] for part in parts if member in part.get("properties", {})]
@@ -226,7 +235,7 @@ def _strange_members(revision, parts, value, path):
             continue
         if not homes:
             homes = [part["additionalProperties"] for part in parts if "additionalProperties" in part]
-            if not homes:
+            if not homes and member not in beyond:
                 found.append(f"{path}.{member}")
         for home in homes:
             if isinstance(home, dict):

@@ -60,8 +60,8 @@ def definitions_of(cls, revision):
 
 
 def official(cls, revision):
-    """Return the members of a class as the schemas have it: ``{wire name: required}``."""
-    found = {}
+    """Return the members of a class as the schemas have it, and those beyond it: ``{wire name: required}``."""
+    found = dict.fromkeys(schemas.BEYOND.get(cls.__name__, ()), False)
     for name in definitions_of(cls, revision):
         found.update(schemas.properties(revision, name))
     if cls in (types.CreateMessageRequest, types.ElicitRequest) and not revision.modern:
@@ -100,6 +100,13 @@ def test_every_class_is_in_some_revision(cls):
 @pytest.mark.parametrize("cls, revision", list(pairs()))
 def test_the_marks_are_those_of_the_schema(cls, revision):
     assert set(marked(cls, revision)) == set(official(cls, revision))
+
+
+@pytest.mark.parametrize("cls, revision", list(pairs()))
+def test_schemas_allow_the_members_that_they_do_not_name(cls, revision):
+    if cls.__name__ in schemas.BEYOND:
+        for name in definitions_of(cls, revision):
+            assert schemas.definitions(revision)[name].get("additionalProperties") is not False
 
 
 @pytest.mark.parametrize("cls, revision", list(pairs()))
@@ -451,7 +458,7 @@ def test_the_shapes_of_capabilities_follow_the_revision():
     assert [shapes[revision]["roots"] for revision in REVISIONS] == [{"listChanged": True}] * 4 + [{}]
     oldest = set(codec.encode(SERVER, NOVEMBER_2024))
     assert [sorted(set(codec.encode(SERVER, revision)) - oldest) for revision in REVISIONS] == [
-        [], ["completions"], ["completions"], ["completions"], ["completions", "extensions"]]
+        [], ["completions"], ["completions"], ["completions"], ["completions"]]
 
 
 def test_the_rows_are_the_ones_of_the_folder():

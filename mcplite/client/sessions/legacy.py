@@ -164,7 +164,9 @@ class LegacySession(ClientSession):
                left: Optional[float] = None) -> InitializeResult:
         seconds = timeout if left is None else left
         end = self.peer.now() + seconds
-        params = {"protocolVersion": wanted.name, "capabilities": codec.encode(self._handlers.capabilities(), wanted),
+        capabilities = self._handlers.capabilities()
+        capabilities.extensions = self._options.extensions
+        params = {"protocolVersion": wanted.name, "capabilities": codec.encode(capabilities, wanted),
                   "clientInfo": codec.encode(self._options.info, wanted)}
 
         def send(call: Call) -> Any:

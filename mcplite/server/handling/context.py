@@ -142,7 +142,7 @@ class Context:
 
     @property
     def extensions(self) -> Dict[str, Any]:
-        """The extensions that the client declares, with their settings; empty before July 2026."""
+        """The extensions that the client declares, with their settings."""
         declared = self.session.client_capabilities.extensions
         return dict(declared) if declared else {}
 
