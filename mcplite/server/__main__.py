@@ -129,7 +129,7 @@ def _serve_http(options: argparse.Namespace, given: Dict[str, Any]) -> int:
         if problem is not None:
             print(f"cannot serve {options.target}: {problem}", file=sys.stderr)
             return 1
-    from .transports.httpd import HTTPServer, serve_until_stopped, warning_of
+    from .transports.httpd import HTTPServer, warning_of
 
     host, port = options.http
     try:
@@ -141,7 +141,7 @@ def _serve_http(options: argparse.Namespace, given: Dict[str, Any]) -> int:
     if warning is not None and not logging.getLogger(__name__).isEnabledFor(logging.WARNING):
         print(f"WARNING: {warning}", file=sys.stderr)  # the log level hides it, but it must be seen
     print(f"{server.name} is served at {httpd.url} (Ctrl-C stops it)", file=sys.stderr, flush=True)
-    serve_until_stopped(httpd)
+    httpd.serve_forever()
     return 0
 
 

@@ -514,9 +514,9 @@ class Server:
 
             serve_stdio(self.runtime)
         elif transport in ("streamable-http", "http", "sse"):
-            from .transports.httpd import HTTPServer, serve_until_stopped
+            from .transports.httpd import HTTPServer
 
-            serve_until_stopped(HTTPServer(self.runtime, **given))
+            HTTPServer(self.runtime, **given).serve_forever()
         else:
             raise ValueError(f"unknown transport {transport!r}; use 'stdio' or 'streamable-http'")
 
@@ -574,9 +574,10 @@ def serve(server: Server, *, host: str = "127.0.0.1", port: int = 0, path: str =
           allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (), stateless: bool = False,
           event_store: "Optional[EventStore]" = None, routes: "Optional[Mapping[str, Route]]" = None,
           legacy_sse: bool = False) -> "HTTPServer":
-    """Return an HTTP server for ``with``: it serves in background threads, inside of the block.
+    """Serve over HTTP on background threads, from now on, and return the HTTP server.
 
-    The parameters are explained at :class:`HTTPServer`; the port is any free one by default, and ``url`` has it.
+    ``with`` closes it at the end of the block, its ``close()`` at any time; ``serve_forever()`` blocks until Ctrl-C. The
+    parameters are explained at :class:`HTTPServer`; the port is any free one by default, and ``url`` has it.
 
     :param server: whose tools, resources and prompts are served.
     :param host: the address to listen at.
@@ -590,9 +591,11 @@ def serve(server: Server, *, host: str = "127.0.0.1", port: int = 0, path: str =
     :param legacy_sse: also serves the oldest revision's HTTP+SSE, at ``/sse`` and ``/messages``.
     :raises OSError: the server cannot listen at the address.
     :raises ValueError: an option is not valid.
+    :raises TransportError: the system has no thread for it.
     """
     from .transports.httpd import HTTPServer
 
-    return HTTPServer(server.runtime, host=host, port=port, path=path, allowed_hosts=allowed_hosts,
-                      allowed_origins=allowed_origins, stateless=stateless, event_store=event_store, routes=routes,
-                      legacy_sse=legacy_sse)
+    served = HTTPServer(server.runtime, host=host, port=port, path=path, allowed_hosts=allowed_hosts,
+                        allowed_origins=allowed_origins, stateless=stateless, event_store=event_store, routes=routes,
+                        legacy_sse=legacy_sse)
+    return served.start()

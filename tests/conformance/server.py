@@ -374,6 +374,4 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.WARNING)
     httpd = mcplite.serve(mcp, port=options.port)
     print(httpd.url, flush=True)
-    from mcplite.server.transports.httpd import serve_until_stopped
-
-    serve_until_stopped(httpd)
+    httpd.serve_forever()

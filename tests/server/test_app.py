@@ -72,7 +72,7 @@ def test_run_refuses_options_that_do_not_fit(options, text):
 @pytest.mark.parametrize("transport, sse", [("http", False), ("streamable-http", False), ("sse", True)])
 def test_run_has_other_words_for_http(monkeypatch, transport, sse):
     served = []
-    monkeypatch.setattr(httpd, "serve_until_stopped", served.append)
+    monkeypatch.setattr(httpd.HTTPServer, "serve_forever", lambda server: served.append(server))
     Server("words").run(transport, port=0, path="/here")
     with served.pop() as running:
         connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=30)

@@ -4,6 +4,7 @@ For a laptop, a desktop application, a test, or a service behind a proxy. It spe
 reverse proxy with TLS in front.
 """
 
+import atexit
 import contextlib
 import logging
 import os
@@ -24,7 +25,7 @@ from .poller import Poller
 from .request_body import BodyBudget
 from .signals import StopRequest, stop_signals
 
-__all__ = ["HTTPServer", "serve_until_stopped", "warning_of"]
+__all__ = ["HTTPServer", "warning_of"]
 
 _log = logging.getLogger(__name__)
 _FULL = (b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 26\r\n"
@@ -36,7 +37,9 @@ _ACCEPT_AT_ONCE = 32
 
 
 class HTTPServer:
-    """A server on one port; bound when it is created, serving from ``start()`` or ``with`` on.
+    """A server on one port; bound when it is created, serving from ``start()`` or ``with`` on, until it is closed.
+
+    ``mcplite.serve`` returns one that has started. The end of the program closes it, too, with a warning in the log.
 
     :param runtime: of the server.
     :param host: the address to listen at. For other than loopback addresses *allowed_hosts* must be given.
@@ -89,6 +92,8 @@ class HTTPServer:
         self._closing = new_event()
         self._budget = BodyBudget(self.limits)
         self._started = False
+        #: The calls of serve_forever() that wait; guarded by the condition above.
+        self._waiting: List[StopRequest] = []
         #: For what clients can cause.
         self._warn, self._faults = RateLog(_log, 1), FaultLog(_log)
         #: The process that the server belongs to, if this one was forked from it; else None.
@@ -98,6 +103,7 @@ class HTTPServer:
     def _let_go(self, owner: int) -> None:
         # In a forked process, whose copies would keep the port and the connections open.
         self._owner = self._owner or owner
+        atexit.unregister(self._close_at_exit)
         self._closing.set()
         self._poller.let_go()
         release_socket(self._listener)
@@ -118,7 +124,7 @@ class HTTPServer:
         return f"http://{f'[{name}]' if ':' in name else name}:{self.port}{self.endpoint.path}"
 
     def start(self) -> "HTTPServer":
-        """Start serving on background threads, and return.
+        """Start serving on background threads, and return. Idempotent.
 
         :raises RuntimeError: the server belongs to the process that this one was forked from.
         :raises TransportError: the system has no thread for it; the server is closed.
@@ -126,13 +132,32 @@ class HTTPServer:
         if self._owner is not None:
             raise RuntimeError(f"the server at {self.url} belongs to process {self._owner}, and process {os.getpid()} was"
                                " forked from it: make one in this process")
+        if self._started:
+            return self
         try:
             self._poller.start()
         except BaseException:
             self.close(0)
             raise
         self._started = True
+        atexit.register(self._close_at_exit)
         return self
+
+    def serve_forever(self) -> None:
+        """Serve until SIGINT (Ctrl-C), SIGTERM or a ``close()`` on another thread, and close the server.
+
+        A second signal stops without waiting. On another than the main thread, signals are left alone.
+
+        :raises RuntimeError, TransportError: as for :meth:`start`.
+        """
+        end = StopRequest()
+        with stop_signals(end.set), self.start():
+            with self._changed:
+                self._waiting.append(end)
+                closed = self._closing.is_set()
+            if not closed:
+                _log.info("serving at %s", self.url)
+                end.wait()
 
     def __enter__(self) -> "HTTPServer":
         return self if self._started else self.start()
@@ -206,9 +231,12 @@ class HTTPServer:
         with self._changed:
             again = self._closing.is_set()
             self._closing.set()
-            connections = list(self._connections)
+            connections, waiting = list(self._connections), self._waiting
         if again:
             return
+        atexit.unregister(self._close_at_exit)
+        for end in waiting:
+            end.set()
         self._poller.close()
         close_socket(self._listener)
         for connection in connections:
@@ -219,6 +247,11 @@ class HTTPServer:
             for connection in self._open_connections():
                 connection.hang_up()
             self._wait_until_closed(_FLUSH_SECONDS)
+
+    def _close_at_exit(self) -> None:
+        _log.warning("the program ends, and with it the server at %s, which was not closed: write `with mcplite.serve(...)`,"
+                     " or call its close(); serve_forever() keeps a program running until Ctrl-C", self.url)
+        self.close()
 
     def _open_connections(self) -> List[Connection]:
         with self._changed:
@@ -258,11 +291,3 @@ def _refuse_connection(sock: socket.socket) -> None:
             sock.recv(65_536)  # closing a socket with unread data makes the kernel drop what was sent
         except OSError as error:
             _log.debug("a connection above the limit was closed by its client: %s", error)
-
-
-def serve_until_stopped(server: HTTPServer) -> None:
-    """Serve until SIGINT or SIGTERM, and close the server; a second signal stops without waiting."""
-    end = StopRequest()
-    with stop_signals(end.set), server:
-        _log.info("serving at %s", server.url)
-        end.wait()
