@@ -576,8 +576,8 @@ def serve(server: Server, *, host: str = "127.0.0.1", port: int = 0, path: str =
           legacy_sse: bool = False) -> "HTTPServer":
     """Serve over HTTP on background threads, from now on, and return the HTTP server.
 
-    ``with`` closes it at the end of the block, its ``close()`` at any time; ``serve_forever()`` blocks until Ctrl-C. The
-    parameters are explained at :class:`HTTPServer`; the port is any free one by default, and ``url`` has it.
+    The end of a ``with`` block or its ``close()`` ends it; ``serve_forever()`` blocks until Ctrl-C, and ``url`` has the port.
+    The parameters are explained at :class:`HTTPServer`.
 
     :param server: whose tools, resources and prompts are served.
     :param host: the address to listen at.
@@ -589,9 +589,8 @@ def serve(server: Server, *, host: str = "127.0.0.1", port: int = 0, path: str =
     :param event_store: keeps events for resumption; in memory by default.
     :param routes: handlers of other paths.
     :param legacy_sse: also serves the oldest revision's HTTP+SSE, at ``/sse`` and ``/messages``.
-    :raises OSError: the server cannot listen at the address.
+    :raises OSError, TransportError: the server cannot listen at the address, or the system has no thread for it.
     :raises ValueError: an option is not valid.
-    :raises TransportError: the system has no thread for it.
     """
     from .transports.httpd import HTTPServer
 
