@@ -23,6 +23,7 @@
     ├── InputNeeded(requests, state)           the server asks questions first, and rounds=False was given
     ├── NotSupported                           the peer lacks the capability; nothing was sent
     ├── ToolError(message, content)            a tool's own failure: an ``isError`` result
+    ├── BackendError                           what the processes of a server share could not be read or written
     └── RegistrationError                      what was registered cannot be served (also a ValueError)
 
 Errors that a peer sent carry JSON-RPC codes; local errors never do, so that a
@@ -39,7 +40,8 @@ __all__ = [
     "UnsupportedVersion", "MissingCapability", "HeaderMismatch", "UrlElicitationRequired",
     "ProtocolError", "TransportError", "ConnectionClosed", "SessionLost", "HTTPStatusError",
     "AuthError",
-    "RequestTimeout", "Cancelled", "InputNeeded", "NotSupported", "ToolError", "RegistrationError", "remote_error",
+    "RequestTimeout", "Cancelled", "InputNeeded", "NotSupported", "ToolError", "BackendError", "RegistrationError",
+    "remote_error",
 ]
 
 PARSE_ERROR = -32700
@@ -306,6 +308,10 @@ class ToolError(MCPError):
         super().__init__(message)
         self.message = message
         self.content = list(content)
+
+
+class BackendError(MCPError):
+    """What the processes of a server share could not be read or written: the store cannot be reached, is full, or refuses."""
 
 
 class RegistrationError(MCPError, ValueError):

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .base64url import base64url_decode, base64url_encode
 
-__all__ = ["Journal", "bound_to", "digest", "open_sealed", "request_params", "seal"]
+__all__ = ["Journal", "bound_to", "digest", "open_bytes", "open_sealed", "request_params", "seal", "seal_bytes"]
 
 _DIGEST = 32
 
@@ -21,7 +21,12 @@ def seal(content: bytes, key: bytes, context: str) -> str:
     :param key: the secret key.
     :param context: the context that the value is bound to; it is not part of the result.
     """
-    return base64url_encode(_sign(content, key, context) + content)
+    return base64url_encode(seal_bytes(content, key, context))
+
+
+def seal_bytes(content: bytes, key: bytes, context: str) -> bytes:
+    """Return *content* with its signature; see :func:`seal`."""
+    return _sign(content, key, context) + content
 
 
 def open_sealed(text: str, keys: Sequence[bytes], context: str) -> Optional[bytes]:
@@ -32,6 +37,11 @@ def open_sealed(text: str, keys: Sequence[bytes], context: str) -> Optional[byte
         return None
     if base64url_encode(data) != text:
         return None  # base64 has several spellings of a value, and a value that was used once must not have another name
+    return open_bytes(data, keys, context)
+
+
+def open_bytes(data: bytes, keys: Sequence[bytes], context: str) -> Optional[bytes]:
+    """Return the content that was sealed with one of *keys* in the same context; None for any other bytes."""
     signature, content = data[:_DIGEST], data[_DIGEST:]
     import hmac  # it loads OpenSSL, which few servers need
 

@@ -1,12 +1,13 @@
-"""Tools for the tests of servers and clients: a transport that records, and a check of handlers in a fleet.
+"""Tools for the tests of servers and clients: a transport that records, a check of handlers in a fleet, and one of backends.
 
 A server is tested without a process by connecting to the object itself, in any revision::
 
     with mcplite.connect(mcp, revision=...) as client: ...
 """
 
+from .backend import check_backend
 from .memory import record
 from .recording import Recorded, Recording
 from .replay import Replayed, replay
 
-__all__ = ["Recorded", "Recording", "Replayed", "record", "replay"]
+__all__ = ["Recorded", "Recording", "Replayed", "check_backend", "record", "replay"]

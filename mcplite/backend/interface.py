@@ -1,0 +1,91 @@
+"""The interface of a backend: values with a lifetime, and logs whose entries are numbered.
+
+The server keeps what its processes share in a backend: sessions, states of unfinished calls, events of streams. A user can
+implement the interface for another store; ``mcplite.testing.check_backend`` judges it.
+"""
+
+from typing import List, Mapping, Optional, Set, Tuple
+
+__all__ = ["NUMBERS_SECONDS", "Backend", "Entry"]
+
+#: One entry of a log: its number and its bytes.
+Entry = Tuple[int, bytes]
+#: Seconds for which a log goes on counting after its last entry has expired.
+NUMBERS_SECONDS = 3600.0
+
+
+class Backend:
+    """Keeps bytes for all processes of a server; the base of all backends.
+
+    All methods block, and are called from any thread. Each raises :class:`BackendError` if the store cannot be reached, is
+    full, or refuses the operation; then nothing has changed, or the operation took place and its answer was lost.
+
+    A key or the name of a log is a text of at most 512 visible ASCII characters. The part before the first slash names a
+    group: a store that is spread over several machines keeps a group on one of them.
+
+    Times are seconds. What has outlived its time is gone for every method, whenever the store removes it.
+    """
+
+    #: Whether several processes can use the same data. Data that other programs can reach is sealed.
+    shared = True
+
+    # --- values -------------------------------------------------------------------------------------
+
+    def put(self, key: str, value: bytes, seconds: float) -> None:
+        """Store a value for some seconds, in the place of an older one."""
+        raise NotImplementedError
+
+    def get(self, key: str) -> Optional[bytes]:
+        """Return a value; None if there is none."""
+        raise NotImplementedError
+
+    def take(self, key: str) -> Optional[bytes]:
+        """Return a value and remove it, in one step: of several callers one gets it. None if there is none."""
+        raise NotImplementedError
+
+    def swap(self, key: str, old: Optional[bytes], new: Optional[bytes], seconds: float) -> bool:
+        """Replace a value if it is still *old*, in one step; return whether it was.
+
+        :param old: None if there must be no value.
+        :param new: None removes the value.
+        """
+        raise NotImplementedError
+
+    # --- logs ---------------------------------------------------------------------------------------
+
+    def append(self, log: str, value: bytes, seconds: float, keep: int) -> int:
+        """Append an entry to a log, in one step, and return its number.
+
+        The first entry has number 1, each further one the next number. The numbers go on for at least an hour after the
+        last entry has expired.
+
+        :param seconds: how long this entry is kept.
+        :param keep: how many entries the log has at most; the oldest ones go.
+        """
+        raise NotImplementedError
+
+    def since(self, log: str, number: int) -> Optional[List[Entry]]:
+        """Return the entries after a number, in order; None if some of them are gone, or if *number* was never reached.
+
+        A log without entries has reached number 0.
+        """
+        raise NotImplementedError
+
+    def last(self, log: str) -> int:
+        """Return the number of the last entry, whether or not it is kept; 0 if there was none."""
+        raise NotImplementedError
+
+    def wait(self, logs: Mapping[str, int], timeout: float) -> Set[str]:
+        """Wait until one of several logs has another last number than the caller knows, and return those logs.
+
+        While the store cannot be reached, nothing is reported; what was appended meanwhile is reported once it is back.
+
+        :param logs: the number that the caller knows, by the name of the log.
+        :param timeout: seconds after which an empty set is returned.
+        """
+        raise NotImplementedError
+
+    # --- life ---------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Let go of connections and threads; what is stored stays. Idempotent. The backend cannot be used after it."""

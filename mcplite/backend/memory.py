@@ -1,0 +1,132 @@
+"""The backend in the memory of one process: the default, and the shortest implementation of the interface."""
+
+import time
+from collections import deque
+from typing import Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
+
+from ..rpc.forks import new_lock, on_fork
+from .interface import NUMBERS_SECONDS, Backend, Entry
+from .watch import LogWatch
+
+__all__ = ["MemoryBackend"]
+
+#: Seconds between two searches for what has expired.
+_SWEEP_SECONDS = 1.0
+
+
+class _Kept(NamedTuple):
+    value: bytes
+    until: float
+
+
+class _Log:
+    __slots__ = ("entries", "last", "until")
+
+    def __init__(self) -> None:
+        #: Number, bytes and the end of the lifetime of each entry.
+        self.entries: Deque[Tuple[int, bytes, float]] = deque()
+        self.last = 0
+        #: When the log stops counting.
+        self.until = 0.0
+
+
+class MemoryBackend(Backend):
+    """Keeps values and logs in this process.
+
+    A forked process begins with an empty copy.
+
+    :param clock: returns seconds; for tests.
+    """
+
+    shared = False
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        #: Guards the fields below; held for dictionary work only.
+        self._lock = new_lock()
+        self._values: Dict[str, _Kept] = {}
+        self._logs: Dict[str, _Log] = {}
+        self._swept = clock()
+        self._watch = LogWatch(lambda logs: {log: self.last(log) for log in logs})
+        on_fork(self, MemoryBackend._forked)
+
+    def _forked(self, owner: int) -> None:
+        self._values.clear()
+        self._logs.clear()
+
+    def put(self, key: str, value: bytes, seconds: float) -> None:
+        now = self._clock()
+        with self._lock:
+            self._sweep(now)
+            self._values[key] = _Kept(value, now + seconds)
+
+    def get(self, key: str) -> Optional[bytes]:
+        return self._alive(self._values.get(key))
+
+    def take(self, key: str) -> Optional[bytes]:
+        with self._lock:
+            kept = self._values.pop(key, None)
+        return self._alive(kept)
+
+    def swap(self, key: str, old: Optional[bytes], new: Optional[bytes], seconds: float) -> bool:
+        with self._lock:
+            if self._alive(self._values.get(key)) != old:
+                return False
+            if new is None:
+                self._values.pop(key, None)
+            else:
+                self._values[key] = _Kept(new, self._clock() + seconds)
+            return True
+
+    def _alive(self, kept: Optional[_Kept]) -> Optional[bytes]:
+        return None if kept is None or kept.until <= self._clock() else kept.value
+
+    def append(self, log: str, value: bytes, seconds: float, keep: int) -> int:
+        now = self._clock()
+        with self._lock:
+            self._sweep(now)
+            found = self._logs.get(log)
+            if found is None or found.until <= now:
+                found = self._logs[log] = _Log()
+            found.last += 1
+            found.until = max(found.until, now + seconds + NUMBERS_SECONDS)
+            found.entries.append((found.last, value, now + seconds))
+            while len(found.entries) > keep:
+                found.entries.popleft()
+            number = found.last
+            # Under the lock, so that reports come in the order of the numbers.
+            self._watch.report({log: number})
+        return number
+
+    def since(self, log: str, number: int) -> Optional[List[Entry]]:
+        now = self._clock()
+        with self._lock:
+            found = self._logs.get(log)
+            last = 0 if found is None or found.until <= now else found.last
+            if found is None or number >= last:
+                return [] if number == last else None
+            entries = [(at, value) for at, value, until in found.entries if at > number and until > now]
+        return entries if len(entries) == last - number else None
+
+    def last(self, log: str) -> int:
+        with self._lock:
+            found = self._logs.get(log)
+            return 0 if found is None or found.until <= self._clock() else found.last
+
+    def wait(self, logs: Mapping[str, int], timeout: float) -> Set[str]:
+        return self._watch.wait(logs, timeout)
+
+    def close(self) -> None:
+        self._watch.close()
+
+    def _sweep(self, now: float) -> None:
+        if now - self._swept < _SWEEP_SECONDS:
+            return
+        self._swept = now
+        for key in [key for key, kept in self._values.items() if kept.until <= now]:
+            del self._values[key]
+        for log in [log for log, found in self._logs.items() if found.until <= now]:
+            del self._logs[log]
+        for found in self._logs.values():
+            while found.entries and found.entries[0][2] <= now:
+                found.entries.popleft()

@@ -1,0 +1,174 @@
+"""The backend in Redis or Valkey: for several hosts, with the extra ``redis``.
+
+Each log has a counter, a stream, and a channel on which its last number is published. The keys of a group have the same
+hash tag, so a cluster keeps them in one slot.
+"""
+
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Type, TypeVar
+
+from ..errors import BackendError, RegistrationError
+from .addresses import take_option, without_password
+from .interface import NUMBERS_SECONDS, Backend, Entry
+from .redis_changes import RedisChanges
+from .watch import LogWatch, grouped
+
+__all__ = ["RedisBackend"]
+
+T = TypeVar("T")
+
+#: KEYS: counter, stream. ARGV: value, the entry's and the counter's milliseconds, entries to keep, channel.
+_APPEND = """
+local number = redis.call('INCR', KEYS[1])
+if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
+if number == 1 then redis.call('DEL', KEYS[2]) end
+redis.call('XADD', KEYS[2], 'MAXLEN', ARGV[4], number .. '-0', 'v', ARGV[1])
+if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[2], ARGV[2]) end
+redis.call('PUBLISH', ARGV[5], number)
+return number
+"""
+#: KEYS: the value's. ARGV: "1" and the old value, or "0"; "1" and the new value, or "0"; milliseconds.
+_SWAP = """
+local old = redis.call('GET', KEYS[1])
+if ARGV[1] == '1' then
+    if old ~= ARGV[2] then return 0 end
+elseif old then return 0 end
+if ARGV[3] == '1' then redis.call('SET', KEYS[1], ARGV[4], 'PX', ARGV[5]) else redis.call('DEL', KEYS[1]) end
+return 1
+"""
+#: Seconds for which an operation waits for the server.
+_SECONDS = 5.0
+#: Logs in one request of the listening thread.
+_AT_ONCE = 500
+
+
+class RedisBackend(Backend):
+    """Keeps values and logs in Redis 6.2 or newer, or in Valkey.
+
+    :param url: as redis-py reads it: ``redis://[user:password@]host:port/db``, ``rediss://`` for TLS, ``unix://path``;
+        ``cluster=true`` in its query connects to a cluster, and ``prefix=name`` is another way to say *prefix*.
+    :param prefix: begins each key; by default "mcplite".
+    :param timeout: seconds for which an operation waits for the server.
+    :raises RegistrationError: redis-py is not installed, or the URL cannot be read.
+    """
+
+    def __init__(self, url: str, prefix: Optional[str] = None, timeout: float = _SECONDS) -> None:
+        try:
+            import redis
+            from redis.backoff import NoBackoff
+            from redis.retry import Retry
+        except ImportError as error:
+            raise RegistrationError("a backend in Redis needs redis-py: pip install 'mcplite[redis]'") from error
+        self._name = without_password(url)
+        self._errors: Tuple[Type[Exception], ...] = (redis.RedisError, OSError)
+        # A repeated operation might take place twice; redis-py looks at a connection before it uses it again.
+        options: Dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout, "retry": Retry(NoBackoff(), 0)}
+        plain, cluster = take_option(url, "cluster", "false")
+        plain, named = take_option(plain, "prefix", "mcplite")
+        self._prefix = named if prefix is None else prefix
+        try:
+            self._client: Any = (redis.RedisCluster if cluster == "true" else redis.Redis).from_url(plain, **options)
+        except self._errors as error:
+            raise BackendError(f"the backend {self._name} cannot be reached: {error}") from error
+        except ValueError as error:
+            raise RegistrationError(f"the backend {self._name}: {error}") from error
+        self._append = self._client.register_script(_APPEND)
+        self._swap = self._client.register_script(_SWAP)
+        self._timeout = timeout
+        self._closed = False
+        self._watch = LogWatch(self._follow, self._forget)
+        self._changes = RedisChanges(self._name, self._client, self._errors, self._report, self._watch.refresh)
+
+    def __repr__(self) -> str:
+        return f"<RedisBackend {self._name}>"
+
+    def _key(self, kind: str, name: str) -> str:
+        group, slash, rest = name.partition("/")
+        return f"{self._prefix}:{kind}:{{{group}}}{slash}{rest}"
+
+    def _run(self, verb: str, work: Callable[[], T]) -> T:
+        if self._closed:
+            raise BackendError(f"the backend {self._name} is closed")
+        try:
+            return work()
+        except self._errors as error:
+            raise BackendError(f"the backend {self._name} cannot be {verb}: {error}") from error
+
+    # --- values -------------------------------------------------------------------------------------
+
+    def put(self, key: str, value: bytes, seconds: float) -> None:
+        self._run("written", lambda: self._client.set(self._key("value", key), value, px=_milliseconds(seconds)))
+
+    def get(self, key: str) -> Optional[bytes]:
+        value: Optional[bytes] = self._run("read", lambda: self._client.get(self._key("value", key)))
+        return value
+
+    def take(self, key: str) -> Optional[bytes]:
+        value: Optional[bytes] = self._run("written", lambda: self._client.getdel(self._key("value", key)))
+        return value
+
+    def swap(self, key: str, old: Optional[bytes], new: Optional[bytes], seconds: float) -> bool:
+        arguments: List[Any] = [int(old is not None), old or b"", int(new is not None), new or b"", _milliseconds(seconds)]
+        return self._run("written", lambda: bool(self._swap(keys=[self._key("value", key)], args=arguments)))
+
+    # --- logs ---------------------------------------------------------------------------------------
+
+    def append(self, log: str, value: bytes, seconds: float, keep: int) -> int:
+        keys = [self._key("number", log), self._key("log", log)]
+        arguments: List[Any] = [value, _milliseconds(seconds), _milliseconds(seconds + NUMBERS_SECONDS), keep,
+                                self._channel(log)]
+        return self._run("written", lambda: int(self._append(keys=keys, args=arguments)))
+
+    def since(self, log: str, number: int) -> Optional[List[Entry]]:
+        def since() -> Any:
+            # Transactional, so that both answers are of one moment. The keys are in one slot.
+            pipeline = self._client.pipeline(transaction=True)
+            pipeline.get(self._key("number", log))
+            pipeline.xrange(self._key("log", log), min=f"{number + 1}-0")
+            return pipeline.execute()
+
+        count, found = self._run("read", since)
+        entries = [(int(at.partition(b"-")[0]), fields[b"v"]) for at, fields in found]
+        last = int(count or 0)
+        return entries if number <= last and len(entries) == last - number else None
+
+    def last(self, log: str) -> int:
+        return int(self._run("read", lambda: self._client.get(self._key("number", log))) or 0)
+
+    def wait(self, logs: Mapping[str, int], timeout: float) -> Set[str]:
+        return self._watch.wait(logs, timeout)
+
+    # --- notifications of new entries ---------------------------------------------------------------
+
+    def _channel(self, log: str) -> str:
+        return self._key("news", log)
+
+    def _follow(self, logs: Sequence[str]) -> Dict[str, int]:
+        def follow() -> Dict[str, int]:
+            self._changes.add([self._channel(log) for log in logs], self._timeout)
+            numbers: Dict[str, int] = {}
+            for some in grouped(logs, _AT_ONCE):
+                pipeline = self._client.pipeline(transaction=False)
+                for log in some:
+                    pipeline.get(self._key("number", log))
+                numbers.update({log: int(count or 0) for log, count in zip(some, pipeline.execute())})
+            return numbers
+
+        return self._run("read", follow)
+
+    def _forget(self, logs: Sequence[str]) -> None:
+        self._changes.remove([self._channel(log) for log in logs])
+
+    def _report(self, channel: str, number: bytes) -> None:
+        name = channel[len(self._prefix) + len(":news:"):]
+        self._watch.report({name.replace("{", "", 1).replace("}", "", 1): int(number)})
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._watch.close()
+            self._changes.close()
+            self._client.close()
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))

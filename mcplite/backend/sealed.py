@@ -1,0 +1,77 @@
+"""Seals what a server writes into a backend that other programs can reach, and refuses what it did not write."""
+
+import logging
+from typing import List, Mapping, Optional, Sequence, Set
+
+from ..protocol.state import open_bytes, seal_bytes
+from .interface import Backend, Entry
+
+__all__ = ["SealedBackend"]
+
+_log = logging.getLogger(__name__)
+
+
+class SealedBackend(Backend):
+    """A backend whose values and entries carry a keyed signature (HMAC-SHA256), bound to their key or log.
+
+    What has no valid signature does not exist for the server, and is logged. The contents are not encrypted. A program that
+    can write to the store can still remove entries, and store an older value again.
+
+    :param backend: keeps the sealed bytes.
+    :param keys: secrets; the first signs, all of them verify, so that a key can be replaced without an interruption.
+    """
+
+    def __init__(self, backend: Backend, keys: Sequence[bytes]) -> None:
+        self._backend = backend
+        self._keys = list(keys)
+        self.shared = backend.shared
+
+    def __repr__(self) -> str:
+        return f"<SealedBackend {self._backend!r}>"
+
+    def put(self, key: str, value: bytes, seconds: float) -> None:
+        self._backend.put(key, self._seal("value", key, value), seconds)
+
+    def get(self, key: str) -> Optional[bytes]:
+        return self._open("value", key, self._backend.get(key))
+
+    def take(self, key: str) -> Optional[bytes]:
+        return self._open("value", key, self._backend.take(key))
+
+    def swap(self, key: str, old: Optional[bytes], new: Optional[bytes], seconds: float) -> bool:
+        sealed = None if new is None else self._seal("value", key, new)
+        if old is None:
+            return self._backend.swap(key, None, sealed, seconds)
+        # The old value may have been sealed with any of the keys.
+        return any(self._backend.swap(key, seal_bytes(old, secret, f"value {key}"), sealed, seconds) for secret in self._keys)
+
+    def append(self, log: str, value: bytes, seconds: float, keep: int) -> int:
+        return self._backend.append(log, self._seal("log entry", log, value), seconds, keep)
+
+    def since(self, log: str, number: int) -> Optional[List[Entry]]:
+        entries = self._backend.since(log, number)
+        if entries is None:
+            return None
+        opened = [(at, self._open("log entry", log, value)) for at, value in entries]
+        return [(at, value) for at, value in opened if value is not None]
+
+    def last(self, log: str) -> int:
+        return self._backend.last(log)
+
+    def wait(self, logs: Mapping[str, int], timeout: float) -> Set[str]:
+        return self._backend.wait(logs, timeout)
+
+    def close(self) -> None:
+        self._backend.close()
+
+    def _seal(self, kind: str, name: str, value: bytes) -> bytes:
+        return seal_bytes(value, self._keys[0], f"{kind} {name}")
+
+    def _open(self, kind: str, name: str, value: Optional[bytes]) -> Optional[bytes]:
+        if value is None:
+            return None
+        opened = open_bytes(value, self._keys, f"{kind} {name}")
+        if opened is None:
+            _log.warning("%r holds a %s at %.100r that was not sealed with one of the state_keys; it is ignored",
+                         self._backend, kind, name)
+        return opened

@@ -1,0 +1,300 @@
+"""The backend in one SQLite file: for the processes of one host, with nothing to install.
+
+The file is in WAL mode, so that readers and the one writer do not wait for each other. Only its owner can read it.
+"""
+
+import os
+import sqlite3
+import time
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, TypeVar
+
+from ..errors import BackendError
+from ..rpc.deadline import Deadline
+from ..rpc.forks import new_lock, on_fork
+from .interface import NUMBERS_SECONDS, Backend, Entry
+from .network_files import network_file_system
+from .sqlite_wakeup import Wakeup
+from .watch import LogWatch, grouped
+
+__all__ = ["SQLiteBackend"]
+
+T = TypeVar("T")
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS stored (key TEXT PRIMARY KEY, value BLOB NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS logs (log TEXT PRIMARY KEY, last INTEGER NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS entries (place INTEGER PRIMARY KEY AUTOINCREMENT, log TEXT NOT NULL, number INTEGER NOT NULL,
+                                    value BLOB NOT NULL, until REAL NOT NULL);
+CREATE UNIQUE INDEX IF NOT EXISTS entries_by_log ON entries (log, number);
+CREATE INDEX IF NOT EXISTS entries_by_end ON entries (until);
+CREATE INDEX IF NOT EXISTS stored_by_end ON stored (until);
+"""
+#: Seconds for which an operation waits for other processes that write.
+_BUSY_SECONDS = 5.0
+#: Seconds between two attempts while another process writes, at first and at most.
+_RETRY_SECONDS = (0.001, 0.05)
+#: Seconds between two searches for what has expired, in each process that writes.
+_SWEEP_SECONDS = 5.0
+#: Seconds between two looks whether the file is still the one that was opened.
+_LOOK_SECONDS = 1.0
+#: Parameters of one statement: SQLite before 3.32 takes 999.
+_PARAMETERS = 900
+
+
+class SQLiteBackend(Backend):
+    """Keeps values and logs in a SQLite file, which is made with mode 0600 if it is missing.
+
+    :param path: of the file; beside it are SQLite's own files and the sockets by which processes wake each other.
+    :param busy_seconds: how long an operation waits while other processes write.
+    :param clock: returns seconds since 1970, since other processes read them; for tests.
+    :raises BackendError: the file cannot be opened, is no database, or is on a network file system, where SQLite's locks and
+        shared memory do not work.
+    """
+
+    def __init__(self, path: str, busy_seconds: float = _BUSY_SECONDS, clock: Callable[[], float] = time.time) -> None:
+        self._path = os.path.abspath(path)
+        self._busy_seconds = busy_seconds
+        self._clock = clock
+        #: Guards the connection, which one thread uses at a time; held for one transaction.
+        self._lock = new_lock()
+        self._connection: Optional[sqlite3.Connection] = None
+        #: Connections of the process that this one was forked from: closing them here could disturb it.
+        self._foreign: List[sqlite3.Connection] = []
+        self._identity: Tuple[int, int] = (0, 0)
+        self._looked = 0.0
+        self._swept = 0.0
+        self._closed = False
+        self._watch = LogWatch(self._numbers)
+        self._wakeup = Wakeup(self._path, self._report_changes)
+        #: The place of the newest entry that was reported to the watch; only the listening thread uses it.
+        self._reported = -1
+        on_fork(self, SQLiteBackend._forked)
+        self._run("opened", lambda connection: None)
+
+    def __repr__(self) -> str:
+        return f"<SQLiteBackend {self._path}>"
+
+    def _forked(self, owner: int) -> None:
+        if self._connection is not None:
+            self._foreign.append(self._connection)
+        self._connection, self._reported = None, -1
+
+    # --- values -------------------------------------------------------------------------------------
+
+    def put(self, key: str, value: bytes, seconds: float) -> None:
+        self._run("written", lambda connection: self._store(connection, key, value, seconds))
+
+    def get(self, key: str) -> Optional[bytes]:
+        return self._run("read", lambda connection: self._stored(connection, key))
+
+    def take(self, key: str) -> Optional[bytes]:
+        def take(connection: sqlite3.Connection) -> Optional[bytes]:
+            value = self._stored(connection, key)
+            if value is not None:
+                connection.execute("DELETE FROM stored WHERE key = ?", (key,))
+            return value
+
+        # A look first: most values that are taken in vain never were there, and a write excludes all other processes.
+        return None if self.get(key) is None else self._run("written", take, write=True)
+
+    def swap(self, key: str, old: Optional[bytes], new: Optional[bytes], seconds: float) -> bool:
+        def swap(connection: sqlite3.Connection) -> bool:
+            if self._stored(connection, key) != old:
+                return False
+            if new is None:
+                connection.execute("DELETE FROM stored WHERE key = ?", (key,))
+            else:
+                self._store(connection, key, new, seconds)
+            return True
+
+        return self._run("written", swap, write=True)
+
+    def _store(self, connection: sqlite3.Connection, key: str, value: bytes, seconds: float) -> None:
+        now = self._clock()
+        connection.execute("INSERT OR REPLACE INTO stored VALUES (?, ?, ?)", (key, value, now + seconds))
+        self._sweep(connection, now)
+
+    def _stored(self, connection: sqlite3.Connection, key: str) -> Optional[bytes]:
+        row = connection.execute("SELECT value FROM stored WHERE key = ? AND until > ?", (key, self._clock())).fetchone()
+        return None if row is None else bytes(row[0])
+
+    # --- logs ---------------------------------------------------------------------------------------
+
+    def append(self, log: str, value: bytes, seconds: float, keep: int) -> int:
+        def append(connection: sqlite3.Connection) -> int:
+            now = self._clock()
+            number, until = self._counted(connection, log)
+            if not number:
+                connection.execute("DELETE FROM entries WHERE log = ?", (log,))
+            number += 1
+            connection.execute("INSERT OR REPLACE INTO logs VALUES (?, ?, ?)",
+                               (log, number, max(until, now + seconds + NUMBERS_SECONDS)))
+            connection.execute("INSERT INTO entries (log, number, value, until) VALUES (?, ?, ?, ?)",
+                               (log, number, value, now + seconds))
+            connection.execute("DELETE FROM entries WHERE log = ? AND number <= ?", (log, number - keep))
+            self._sweep(connection, now)
+            return number
+
+        number = self._run("written", append, write=True)
+        self._wakeup.send()
+        return number
+
+    def _counted(self, connection: sqlite3.Connection, log: str) -> Tuple[int, float]:
+        row = connection.execute("SELECT last, until FROM logs WHERE log = ? AND until > ?", (log, self._clock())).fetchone()
+        return (0, 0.0) if row is None else (row[0], row[1])
+
+    def since(self, log: str, number: int) -> Optional[List[Entry]]:
+        def since(connection: sqlite3.Connection) -> Tuple[int, List[Entry]]:
+            rows = connection.execute("SELECT number, value FROM entries WHERE log = ? AND number > ? AND until > ?"
+                                      " ORDER BY number", (log, number, self._clock()))
+            return self._counted(connection, log)[0], [(at, bytes(value)) for at, value in rows]
+
+        last, entries = self._run("read", since, read=True)
+        return entries if number <= last and len(entries) == last - number else None
+
+    def last(self, log: str) -> int:
+        return self._run("read", lambda connection: self._counted(connection, log)[0])
+
+    def wait(self, logs: Mapping[str, int], timeout: float) -> Set[str]:
+        self._wakeup.listen()
+        return self._watch.wait(logs, timeout)
+
+    def _numbers(self, logs: Sequence[str]) -> Dict[str, int]:
+        def numbers(connection: sqlite3.Connection) -> Dict[str, int]:
+            found = dict.fromkeys(logs, 0)
+            for some in grouped(logs, _PARAMETERS):
+                marks = ",".join("?" * len(some))
+                found.update(connection.execute(f"SELECT log, last FROM logs WHERE log IN ({marks}) AND until > ?",
+                                                (*some, self._clock())))
+            return found
+
+        return self._run("read", numbers)
+
+    def _report_changes(self) -> None:
+        """Report the logs that have grown since the last look; called on the listening thread."""
+        def changes(connection: sqlite3.Connection) -> Tuple[int, Dict[str, int]]:
+            newest = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone()
+            place = 0 if newest is None else newest[0]
+            if place == self._reported:
+                return place, {}
+            if self._reported < 0 or place < self._reported:
+                return place, self._all(connection)
+            return place, dict(connection.execute("SELECT log, MAX(number) FROM entries WHERE place > ? GROUP BY log",
+                                                  (self._reported,)))
+
+        self._reported, changed = self._run("read", changes, read=True)
+        if changed:
+            self._watch.report(changed)
+
+    def _all(self, connection: sqlite3.Connection) -> Dict[str, int]:
+        logs = self._watch.logs
+        return {log: self._counted(connection, log)[0] for log in logs}
+
+    # --- the file -------------------------------------------------------------------------------------
+
+    def _sweep(self, connection: sqlite3.Connection, now: float) -> None:
+        if now - self._swept < _SWEEP_SECONDS:
+            return
+        self._swept = now
+        for table in ("stored", "entries", "logs"):
+            connection.execute(f"DELETE FROM {table} WHERE until <= ?", (now,))
+
+    def _run(self, verb: str, work: Callable[[sqlite3.Connection], T], write: bool = False, read: bool = False) -> T:
+        """Return what *work* does with the connection.
+
+        A database that another process has locked is waited for without the lock, so that each thread has its own limit.
+
+        :param verb: what the work does to the file, for the error.
+        :param write: in a transaction that excludes other writers.
+        :param read: in a transaction that sees one state.
+        """
+        deadline, pause = Deadline(self._busy_seconds), _RETRY_SECONDS[0]
+        while True:
+            try:
+                with self._lock:
+                    connection = self._opened()
+                    if not (write or read):
+                        return work(connection)
+                    connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+                    try:
+                        result = work(connection)
+                        connection.execute("COMMIT")
+                        return result
+                    finally:
+                        if connection.in_transaction:
+                            connection.execute("ROLLBACK")
+            except sqlite3.Error as error:
+                if not _is_busy(error):
+                    raise self._error(verb, error) from error
+                if deadline.expired:
+                    raise BackendError(f"the backend {self._path} cannot be {verb}: another process has kept it locked for"
+                                       f" {self._busy_seconds:g} s") from error
+            time.sleep(pause)
+            pause = min(2 * pause, _RETRY_SECONDS[1])
+
+    def _error(self, verb: str, error: sqlite3.Error) -> BackendError:
+        with self._lock:
+            self._disconnect()  # the next operation opens the file again
+        return BackendError(f"the backend {self._path} cannot be {verb}: {error}")
+
+    def _opened(self) -> sqlite3.Connection:
+        """Return the connection; opens the file the first time, in a forked process, and when it was replaced or deleted."""
+        if self._closed:
+            raise BackendError(f"the backend {self._path} is closed")
+        now = time.monotonic()
+        if self._connection is not None and now - self._looked >= _LOOK_SECONDS:
+            self._looked = now
+            if _identity(self._path) != self._identity:
+                self._disconnect()
+        if self._connection is None:
+            self._connection = self._open()
+            self._looked = now
+        return self._connection
+
+    def _open(self) -> sqlite3.Connection:
+        kind = network_file_system(self._path)
+        if kind is not None:
+            raise BackendError(f"the backend {self._path} is on a network file system ({kind}), where SQLite cannot be shared:"
+                               " use a local path such as /run or /dev/shm, or a backend such as redis://")
+        try:
+            # SQLite gives its own files beside this one the same mode.
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
+        except OSError as error:
+            raise BackendError(f"the backend {self._path} cannot be opened: {error.strerror or error}") from error
+        connection = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
+        try:
+            self._identity = _identity(self._path)
+            connection.execute("PRAGMA journal_mode = WAL")
+            # A crash of the system may lose the last transactions, and never damages the file.
+            connection.execute("PRAGMA synchronous = NORMAL")
+            if connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE name = 'stored_by_end'").fetchone()[0] == 0:
+                connection.executescript("BEGIN IMMEDIATE;" + _TABLES + "COMMIT;")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        self._wakeup.close()
+        self._watch.close()
+        with self._lock:
+            self._closed = True
+            self._disconnect()
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    # The error's code is an attribute since Python 3.11.
+    return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
+
+
+def _identity(path: str) -> Tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return (found.st_dev, found.st_ino)

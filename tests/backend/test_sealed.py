@@ -1,0 +1,48 @@
+"""The seal of a shared backend: what the server did not write does not exist."""
+
+import logging
+
+import pytest
+
+from mcplite.backend.memory import MemoryBackend
+from mcplite.backend.sealed import SealedBackend
+
+OLD, NEW = b"an old key of 16 bytes", b"a new key of 16 bytes"
+
+
+@pytest.fixture
+def store():
+    return MemoryBackend()
+
+
+def test_what_another_program_stores_is_not_read(store, caplog):
+    sealed = SealedBackend(store, [NEW])
+    store.put("a", b"forged", 60)
+    store.append("log", b"forged", 60, 5)
+    sealed.append("log", b"own", 60, 5)
+    with caplog.at_level(logging.WARNING):
+        assert (sealed.get("a"), sealed.take("a"), sealed.since("log", 0)) == (None, None, [(2, b"own")])
+    assert "'a' that was not sealed with one of the state_keys" in caplog.text
+
+
+def test_a_value_is_bound_to_its_key(store):
+    sealed = SealedBackend(store, [NEW])
+    sealed.put("a", b"1", 60)
+    sealed.append("a", b"2", 60, 5)
+    store.put("b", store.get("a"), 60)
+    store.put("c", store.since("a", 0)[0][1], 60)
+    assert (sealed.get("a"), sealed.get("b"), sealed.get("c")) == (b"1", None, None)
+
+
+def test_no_content_is_stored_without_its_seal(store):
+    SealedBackend(store, [NEW]).put("a", b"1", 60)
+    assert store.get("a") != b"1" and store.get("a").endswith(b"1")
+
+
+def test_a_key_can_be_replaced(store):
+    before, after = SealedBackend(store, [OLD]), SealedBackend(store, [NEW, OLD])
+    before.put("a", b"1", 60)
+    before.append("log", b"1", 60, 5)
+    assert (after.get("a"), after.since("log", 0)) == (b"1", [(1, b"1")])
+    assert after.swap("a", b"1", b"2", 60)
+    assert (before.get("a"), after.get("a")) == (None, b"2")

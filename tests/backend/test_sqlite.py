@@ -1,0 +1,200 @@
+"""What is special to SQLite: the file, its locks, its faults, and the processes that share it."""
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from mcplite.backend.sqlite import SQLiteBackend
+from mcplite.errors import BackendError
+from tests.support.forks import Forked
+
+posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "store.db")
+
+
+@pytest.fixture
+def backend(path):
+    backend = SQLiteBackend(path)
+    yield backend
+    backend.close()
+
+
+@posix
+def test_only_the_owner_can_read_the_file(backend, path):
+    backend.put("a", b"1", 60)
+    assert {stat.S_IMODE(os.stat(name).st_mode) for name in (path, path + "-wal", path + "-shm")} == {0o600}
+
+
+def test_what_is_stored_outlives_the_process(path):
+    program = ("import sys; from mcplite.backend.sqlite import SQLiteBackend; backend = SQLiteBackend(sys.argv[1]);"
+               "backend.put('a', b'1', 600); print(backend.append('log', b'x', 600, 5)); import os; os._exit(1)")
+    done = subprocess.run([sys.executable, "-c", program, path], stdout=subprocess.PIPE, timeout=60)
+    assert done.stdout.split() == [b"1"]
+    backend = SQLiteBackend(path)
+    assert (backend.get("a"), backend.since("log", 0)) == (b"1", [(1, b"x")])
+    backend.close()
+
+
+def test_another_process_wakes_a_wait(backend, path):
+    program = ("import sys; from mcplite.backend.sqlite import SQLiteBackend;"
+               "SQLiteBackend(sys.argv[1]).append('log', b'x', 60, 5)")
+    found = []
+    waiting = threading.Thread(target=lambda: found.append(backend.wait({"log": 0}, 60)))
+    waiting.start()
+    subprocess.run([sys.executable, "-c", program, path], check=True, timeout=60)
+    waiting.join(60)
+    assert found == [{"log"}]
+
+
+def test_a_locked_file_is_an_error_for_each_thread_after_its_own_time(path):
+    backend = SQLiteBackend(path, busy_seconds=0.3)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    errors = []
+
+    def put():
+        begun = time.monotonic()
+        with pytest.raises(BackendError, match="another process has kept it locked for 0.3 s") as raised:
+            backend.put("a", b"1", 60)
+        errors.append((raised.value, time.monotonic() - begun))
+
+    threads = [threading.Thread(target=put) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(errors) == 8
+    other.execute("ROLLBACK")
+    other.close()
+    backend.put("a", b"2", 60)
+    assert backend.get("a") == b"2"
+    backend.close()
+
+
+def test_a_short_lock_is_waited_for(backend, path):
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    timer = threading.Timer(0.2, other.execute, ("ROLLBACK",))
+    timer.start()
+    backend.put("a", b"1", 60)
+    timer.join()
+    other.close()
+    assert backend.get("a") == b"1"
+
+
+@posix
+def test_a_file_that_was_deleted_is_made_again(path, monkeypatch):
+    monkeypatch.setattr("mcplite.backend.sqlite._LOOK_SECONDS", 0.0)
+    backend = SQLiteBackend(path)
+    backend.put("a", b"1", 60)
+    for name in os.listdir(os.path.dirname(path)):
+        os.unlink(os.path.join(os.path.dirname(path), name))
+    backend.put("b", b"2", 60)
+    other = SQLiteBackend(path)
+    assert (other.get("a"), other.get("b")) == (None, b"2")
+    other.close()
+    backend.close()
+
+
+def test_a_file_that_is_no_database_is_named(path):
+    with open(path, "wb") as file:
+        file.write(b"not a database at all, but long enough to be looked at" * 20)
+    with pytest.raises(BackendError, match="store.db.*not a database"):
+        SQLiteBackend(path)
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(BackendError, match="nowhere.*No such file or directory"):
+        SQLiteBackend(str(tmp_path / "nowhere" / "store.db"))
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="it takes root to be another user")
+def test_a_read_only_file_can_be_read(path):
+    backend = SQLiteBackend(path)
+    backend.put("a", b"1", 600)
+    backend._connection.execute("PRAGMA query_only = 1")
+    assert backend.get("a") == b"1"
+    with pytest.raises(BackendError, match="readonly"):
+        backend.put("a", b"2", 600)
+    # After an error the file is opened again, and this time it can be written.
+    backend.put("a", b"3", 600)
+    assert backend.get("a") == b"3"
+    backend.close()
+
+
+def test_a_full_disk_loses_nothing_else(path):
+    backend = SQLiteBackend(path)
+    backend.put("a", b"1", 600)
+    pages = backend._connection.execute("PRAGMA page_count").fetchone()[0]
+    backend._connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+    with pytest.raises(BackendError, match="full"):
+        backend.put("large", bytes(1_000_000), 600)
+    assert (backend.get("a"), backend.get("large")) == (b"1", None)
+    backend.close()
+
+
+def test_what_has_expired_is_removed_from_the_file(path, monkeypatch):
+    monkeypatch.setattr("mcplite.backend.sqlite._SWEEP_SECONDS", 0.0)
+    now = [1000.0]
+    backend = SQLiteBackend(path, clock=lambda: now[0])
+    backend.put("a", b"1", 10)
+    backend.append("log", b"1", 10, 5)
+    now[0] = 1011
+    backend.put("b", b"1", 10)
+    count = "SELECT (SELECT COUNT(*) FROM stored), (SELECT COUNT(*) FROM entries), (SELECT COUNT(*) FROM logs)"
+    assert backend._connection.execute(count).fetchone() == (1, 0, 1)
+    now[0] = 1011 + 4000
+    backend.put("b", b"1", 10)
+    assert backend._connection.execute("SELECT COUNT(*) FROM logs").fetchone()[0] == 0
+    assert backend.append("log", b"1", 10, 5) == 1
+    backend.close()
+
+
+@posix
+def test_a_forked_process_has_a_connection_of_its_own(backend):
+    backend.put("a", b"parent", 60)
+    backend.wait({"log": 0}, 0.01)
+
+    def child():
+        assert backend.get("a") == b"parent"
+        backend.put("a", b"child", 60)
+        assert backend.append("log", b"child", 60, 5) == 1
+        assert backend.wait({"log": 0}, 60) == {"log"}
+
+    Forked(child).result()
+    assert backend.get("a") == b"child"
+    assert backend.wait({"log": 0}, 60) == {"log"}
+
+
+@posix
+def test_the_socket_of_a_killed_process_is_removed(backend, path):
+    program = ("import sys, os, signal; from mcplite.backend.sqlite import SQLiteBackend; backend = SQLiteBackend(sys.argv[1]);"
+               "backend.wait({'log': 0}, 0.01); os.kill(os.getpid(), signal.SIGKILL)")
+    subprocess.run([sys.executable, "-c", program, path], timeout=60)
+    assert len(os.listdir(path + ".wake")) == 1
+    backend.append("log", b"1", 60, 5)
+    assert os.listdir(path + ".wake") == []
+
+
+@posix
+def test_a_path_that_is_too_long_for_a_socket_is_looked_at_instead(tmp_path):
+    folder = tmp_path / ("d" * 100)
+    folder.mkdir()
+    one, other = SQLiteBackend(str(folder / "store.db")), SQLiteBackend(str(folder / "store.db"))
+    assert one.wait({"log": 0}, 0.01) == set()
+    timer = threading.Timer(0.1, other.append, ("log", b"1", 60, 5))
+    timer.start()
+    assert one.wait({"log": 0}, 60) == {"log"}
+    timer.join()
+    one.close()
+    other.close()
