@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, List
 
 if TYPE_CHECKING:
     from . import errors as errors, revisions as revisions, types as types
+    from .backend.interface import Backend as Backend
+    from .backend.opening import open_backend as open_backend
     from .client import Client as Client, connect as connect, connect_all as connect_all
     from .client.oauth.code_flow import OAuth as OAuth
     from .client.oauth.grant import find_authorization as find_authorization
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     )
     from .errors import (
         AuthError as AuthError,
+        BackendError as BackendError,
         Cancelled as Cancelled,
         ConnectionClosed as ConnectionClosed,
         HeaderMismatch as HeaderMismatch,
@@ -88,7 +91,7 @@ if TYPE_CHECKING:
     from .version import __version__ as __version__
 
 __all__ = [
-    "Audio", "AuthError", "Bearer", "BearerAuth", "Browser", "CacheHint", "CancelToken", "Cancelled",
+    "Audio", "AuthError", "Backend", "BackendError", "Bearer", "BearerAuth", "Browser", "CacheHint", "CancelToken", "Cancelled",
     "Channel", "Client", "ClientCredentials", "ConnectionClosed", "Context", "Elicit", "ElicitRequest",
     "EnterpriseManaged", "EventStore", "FileStore", "HTTPStatusError", "HeaderMismatch", "ISSUED_HERE",
     "Image", "InputNeeded", "InputRequired", "InternalError", "Introspection", "InvalidParams", "JWTVerifier",
@@ -98,13 +101,15 @@ __all__ = [
     "ResourcesChanged", "Sample", "Server", "SessionLost", "StaticTokens", "Store", "StoredState",
     "StreamChannel", "Terminal", "ToolError", "ToolsChanged", "TransportError", "UnsupportedVersion",
     "UrlElicitationRequired", "UserAgent", "WorkloadIdentity", "__version__", "accept", "assistant", "cancel",
-    "client_metadata", "connect", "connect_all", "decline", "errors", "find_authorization", "header", "mount",
+    "client_metadata", "connect", "connect_all", "decline", "errors", "find_authorization", "header", "mount", "open_backend",
     "revisions", "serve", "types", "user",
 ]
 
 #: Where each name lives, relative to the package: as in the list above, but for the errors, which are the rest.
 _HOMES = {
     "": ("errors", "revisions", "types"),
+    "backend.interface": ("Backend",),
+    "backend.opening": ("open_backend",),
     "client": ("Client", "connect", "connect_all"),
     "client.oauth.code_flow": ("OAuth",),
     "client.oauth.grant": ("find_authorization",),

@@ -75,16 +75,17 @@ LAYERS = {
     "protocol": "errors revisions types",
     "rpc": "errors protocol",
     "net": "errors version protocol rpc",
+    "backend": "errors protocol rpc",
     **half("server", SERVER),
     "server.__main__": "errors version protocol server",
     "server": "types server.app server.limits server.functions.media server.handling",
     **half("client", CLIENT),
     "client": "types client.client client.connect client.group client.handlers client.features.completer",
-    "testing": GROUND + " server client",
+    "testing": GROUND + " backend server client",
     "cli": GROUND + " net client",
     "contrib": GROUND + " version server client",
     "__main__": "errors version protocol cli",
-    "": GROUND + " version net server client",
+    "": GROUND + " version net backend server client",
 }
 #: Imports from one half of the package into the other, inside a function.
 ACROSS = {"client.targets": {"server"}}
@@ -106,6 +107,8 @@ GUESTS = {
     "urllib3": {"net.adapter"},
     "jsonschema": {"protocol.schema.validation"},
     "referencing": {"protocol.schema.validation"},
+    "redis": {"backend.redis"},
+    "psycopg": {"backend.postgres", "backend.postgres_connection"},
     "keyring": {"client.oauth.stores.keyring"},
     "jwt": {"client.oauth.keys", "server.auth.jwt", "server.auth.keysets"},
     "cryptography": {"client.oauth.keys", "server.auth.jwt", "server.auth.keysets"},
@@ -113,7 +116,8 @@ GUESTS = {
     "opentelemetry": {"contrib.otel"},
 }
 #: Modules that are themselves loaded on first use, and may import their guests at the top.
-LAZY = {"net.adapter", "contrib.otel", "contrib.otel.clients", "contrib.otel.convention", "contrib.otel.servers"}
+LAZY = {"net.adapter", "backend.postgres_connection", "contrib.otel", "contrib.otel.clients", "contrib.otel.convention",
+        "contrib.otel.servers"}
 DATE = re.compile(r"20\d\d-\d\d-\d\d")
 #: Lines of a file; the facade of the server has more names to offer.
 LONGEST = 500

@@ -38,6 +38,12 @@ WITHOUT_A_MODULE = {
 }
 #: Modules without a test file of their own, and where they are tested instead.
 TESTED_ELSEWHERE = {
+    "backend/addresses": "tests/backend/test_opening.py",
+    "backend/postgres": "tests/backend/test_interface.py and test_interface_outages.py, like the other stores",
+    "backend/postgres_connection": "tests/backend/test_interface_outages.py, with a server that hangs",
+    "backend/redis": "tests/backend/test_interface.py and test_interface_outages.py, like the other stores",
+    "backend/redis_changes": "tests/backend/test_interface_outages.py, through the backend",
+    "backend/sqlite_wakeup": "tests/backend/test_sqlite.py, through the backend",
     "cli/actions": "tests/test_main.py runs every command",
     "cli/parser": "tests/test_main.py runs every command",
     "client/http/endpoint": "tests/client/http/test_channel.py, through the channel",
@@ -60,6 +66,7 @@ TESTED_ELSEWHERE = {
     "server/functions/nodes": "dataclasses: test_schemas.py and test_scalars.py",
     "server/http/legacy_sse": "tests/behaviour, over HTTP with SSE, and tests/client/http/test_legacy_sse.py",
     "server/runtime/waiting": "tests/server/handling/test_wait.py",
+    "testing/backend": "tests/backend/test_interface.py, which finds broken promises with it",
     "version": "tests/test_main.py prints it",
 }
 

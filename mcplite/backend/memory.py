@@ -19,7 +19,7 @@ class _Kept(NamedTuple):
     until: float
 
 
-class _Log:
+class _NumberedLog:
     __slots__ = ("entries", "last", "until")
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class MemoryBackend(Backend):
         #: Guards the fields below; held for dictionary work only.
         self._lock = new_lock()
         self._values: Dict[str, _Kept] = {}
-        self._logs: Dict[str, _Log] = {}
+        self._logs: Dict[str, _NumberedLog] = {}
         self._swept = clock()
         self._watch = LogWatch(lambda logs: {log: self.last(log) for log in logs})
         on_fork(self, MemoryBackend._forked)
@@ -87,7 +87,7 @@ class MemoryBackend(Backend):
             self._sweep(now)
             found = self._logs.get(log)
             if found is None or found.until <= now:
-                found = self._logs[log] = _Log()
+                found = self._logs[log] = _NumberedLog()
             found.last += 1
             found.until = max(found.until, now + seconds + NUMBERS_SECONDS)
             found.entries.append((found.last, value, now + seconds))

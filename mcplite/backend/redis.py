@@ -87,11 +87,19 @@ class RedisBackend(Backend):
 
     def _run(self, verb: str, work: Callable[[], T]) -> T:
         if self._closed:
-            raise BackendError(f"the backend {self._name} is closed")
+            raise self._closed_error()
         try:
             return work()
-        except self._errors as error:
+        except Exception as error:
+            if self._closed:
+                # redis-py raises errors of many kinds on a connection that another thread closes.
+                raise self._closed_error() from error
+            if not isinstance(error, self._errors):
+                raise
             raise BackendError(f"the backend {self._name} cannot be {verb}: {error}") from error
+
+    def _closed_error(self) -> BackendError:
+        return BackendError(f"the backend {self._name} is closed")
 
     # --- values -------------------------------------------------------------------------------------
 

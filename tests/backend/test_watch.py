@@ -1,0 +1,92 @@
+"""The wait for logs: what is asked of the store, what is told, what is forgotten."""
+
+import threading
+
+import pytest
+
+from mcplite.backend.watch import LogWatch
+from mcplite.errors import BackendError
+
+
+class Numbers:
+    """A store of numbers that notes what was asked."""
+
+    def __init__(self, **numbers):
+        self.numbers = numbers
+        self.followed, self.forgotten = [], []
+        self.watch = LogWatch(self.follow, self.forgotten.extend)
+
+    def follow(self, logs):
+        self.followed.append(sorted(logs))
+        return {log: self.numbers.get(log, 0) for log in logs}
+
+
+def test_a_log_is_followed_once():
+    store = Numbers(a=1)
+    assert store.watch.wait({"a": 0, "b": 0}, 60) == {"a"}
+    assert store.watch.wait({"a": 0, "b": 0}, 60) == {"a"}
+    assert store.watch.wait({"a": 1, "b": 0}, 0) == set()
+    assert store.followed == [["a", "b"]]
+
+
+def test_a_report_ends_the_wait_of_each_thread_that_it_concerns():
+    store = Numbers()
+    store.watch.wait({"a": 0, "b": 0}, 0)  # from now on both are followed
+    found = []
+    threads = [threading.Thread(target=lambda log=log: found.append(store.watch.wait({log: 0}, 60))) for log in "aab"]
+    for thread in threads:
+        thread.start()
+    store.watch.report({"a": 1})
+    store.watch.report({"b": 7, "unknown": 3})
+    for thread in threads:
+        thread.join(60)
+    assert sorted(map(sorted, found)) == [["a"], ["a"], ["b"]]
+    assert store.followed == [["a", "b"]]
+
+
+def test_a_report_during_the_first_look_is_newer():
+    def follow(logs):
+        watch.report({"a": 5})
+        return {"a": 4}
+
+    watch = LogWatch(follow)
+    assert watch.wait({"a": 5}, 0) == set()
+    assert watch.wait({"a": 4}, 60) == {"a"}
+
+
+def test_a_first_look_that_fails_is_repeated_by_the_next_wait():
+    answers = [BackendError("away"), {"a": 1}]
+
+    def follow(logs):
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    watch = LogWatch(follow)
+    with pytest.raises(BackendError):
+        watch.wait({"a": 0}, 60)
+    assert watch.wait({"a": 0}, 60) == {"a"}
+
+
+def test_logs_that_no_wait_names_are_forgotten():
+    store = Numbers()
+    store.watch.wait({f"old/{number}": 0 for number in range(200)}, 0)
+    assert not store.forgotten
+    store.watch.wait({"new": 0}, 0)
+    assert len(store.forgotten) == 200 and store.watch.logs == ["new"]
+
+
+def test_refresh_asks_for_all_of_them():
+    store = Numbers()
+    store.watch.wait({"a": 0, "b": 0}, 0)
+    store.numbers["b"] = 3
+    store.watch.refresh()
+    assert store.watch.wait({"a": 0, "b": 0}, 60) == {"b"}
+    assert store.followed == [["a", "b"], ["a", "b"]]
+
+
+def test_after_close_no_wait_waits():
+    store = Numbers()
+    store.watch.close()
+    assert store.watch.wait({"a": 0}, 60) == set()
