@@ -93,6 +93,7 @@ class PostgresBackend(Backend):
         self._timeout = timeout
         self._kind = LimitedConnection
         self._errors: Tuple[Type[Exception], ...] = (psycopg.Error, OSError)
+        self._listening_errors: Tuple[Type[Exception], ...] = (*self._errors, BackendError)
         self._free = threading.BoundedSemaphore(connections)
         self._most = connections
         #: Guards the idle connections, and the start of the listening thread; held for short work only.
@@ -251,7 +252,7 @@ class PostgresBackend(Backend):
                         log, _, number = notification.payload.rpartition(" ")
                         self._watch.report({log: int(number)})
                     connection.execute("")  # an end of the connection is noticed
-            except (*self._errors, BackendError) as error:
+            except self._listening_errors as error:
                 if connected and not ended.is_set():
                     _log.warning("the backend %s cannot be reached, changes are read when it is back: %s", self._name,
                                  _one_line(error))

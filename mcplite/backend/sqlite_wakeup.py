@@ -81,7 +81,7 @@ class Wakeup:
         path = os.path.join(self._folder, secrets.token_hex(4))
         if not hasattr(socket, "AF_UNIX") or len(os.fsencode(path)) > _MAX_PATH:
             return None
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        sock = _datagram_socket()
         try:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
             sock.bind(path)
@@ -146,7 +146,7 @@ class Wakeup:
 
     def _wake(self, path: str) -> None:
         if self._sender is None:
-            self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._sender = _datagram_socket()
             self._sender.setblocking(False)
         try:
             self._sender.sendto(b"\0", path)
@@ -178,3 +178,8 @@ class Wakeup:
                 self._own = ""
             with contextlib.suppress(OSError):  # there are others in it
                 os.rmdir(self._folder)
+
+
+def _datagram_socket() -> socket.socket:
+    family: int = getattr(socket, "AF_UNIX")  # Windows has none
+    return socket.socket(family, socket.SOCK_DGRAM)
