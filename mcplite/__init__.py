@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from .rpc.channels import StreamChannel as StreamChannel
     from .rpc.interfaces import Channel as Channel
     from .server import Context as Context, Limits as Limits, Server as Server
-    from .server.app import serve as serve
     from .server.auth.bearer import BearerAuth as BearerAuth
     from .server.auth.introspection import Introspection as Introspection
     from .server.auth.jwt import JWTVerifier as JWTVerifier
@@ -79,6 +78,7 @@ if TYPE_CHECKING:
     )
     from .server.http.event_store import EventStore as EventStore
     from .server.runtime.states import StoredState as StoredState
+    from .server.serving import serve as serve
     from .server.transports.wsgi import mount as mount
     from .types import (
         ElicitRequest as ElicitRequest,
@@ -128,7 +128,7 @@ _HOMES = {
     "rpc.channels": ("StreamChannel",),
     "rpc.interfaces": ("Channel",),
     "server": ("Context", "Limits", "Server"),
-    "server.app": ("serve",),
+    "server.serving": ("serve",),
     "server.auth.bearer": ("BearerAuth",),
     "server.auth.introspection": ("Introspection",),
     "server.auth.jwt": ("JWTVerifier",),

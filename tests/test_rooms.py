@@ -31,6 +31,7 @@ SERVER = {
     "http": "limits shares functions auth catalog runtime handling sessions",
     "transports": "limits shares functions auth catalog runtime handling sessions http",
     "app": "limits shares functions auth catalog runtime handling sessions http transports",
+    "serving": "http transports app",
     "loading": "app",
 }
 CLIENT = {
@@ -132,7 +133,7 @@ PUBLIC_SIGNATURES = {
     *(("client.group", call) for call in ("call_tool", "read_resource", "get_prompt")),
     ("client.oauth.code_flow", "__init__"), ("client.oauth.unattended", "__init__"),
     ("server.app", "__init__"), ("server.app", "add_tool"), ("server.app", "tool"), ("server.app", "add_resource"),
-    ("server.app", "resource"), ("server.app", "run"), ("server.app", "serve"), ("server.transports.httpd", "__init__"),
+    ("server.app", "resource"), ("server.app", "run"), ("server.serving", "serve"), ("server.transports.httpd", "__init__"),
     ("server.transports.wsgi", "__init__"), ("server.auth.bearer", "__init__"),
     ("server.handling.context", "sample"), ("server.handling.questions", "__init__"),
 }

@@ -25,9 +25,9 @@ from ..rpc.interfaces import Channel
 from ..rpc.peer import Peer
 from ..types import Annotations, Icon, Implementation, Prompt, Resource, Tool, ToolAnnotations
 from ..version import __version__
+from .catalog.capabilities import read_capabilities
 from .catalog.catalog import Catalog, Description
-from .catalog.checks import bearer_auth, checked_extensions, checked_hints, checked_key, decoded_icons
-from .catalog.duplicates import POLICIES
+from .catalog.checks import bearer_auth, check_options, checked_extensions, checked_hints, checked_key, decoded_icons
 from .catalog.entries import completer, prompt_entry, resource_entry, tool_entry
 from .catalog.hints import CacheHint
 from .catalog.registry import Registry, TemplateEntry, check_name
@@ -46,10 +46,9 @@ if TYPE_CHECKING:
     from .http.endpoint import Route
     from .http.event_store import EventStore
     from .runtime.states import StoredState
-    from .transports.httpd import HTTPServer
     from .transports.wsgi import WSGIApp
 
-__all__ = ["Server", "serve"]
+__all__ = ["Server"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Scopes = Union[str, Iterable[str]]
@@ -100,6 +99,13 @@ class Server:
     :param trusted_patterns: matches the regular expressions of its schemas against long texts, even those that a short one
         could occupy for hours. By default these are matched against twenty characters at most, with a warning.
     :param debug: logs every message, as in :func:`mcplite.connect`.
+    :param capabilities: flags of the declared capabilities, in the form of the protocol: ``{"tools": {"listChanged": False},
+        "resources": {"subscribe": False}, "logging": False, "completions": {}}``. What is not declared is not done: changes
+        are not told, the methods do not exist, log messages are not sent. A kind that is named is declared although nothing
+        of it is registered.
+    :param on_subscribe: called with a URI and the number of subscriptions to it when that number has changed, in each
+        revision: 1 after the first, when the server may begin to watch the resource, and 0 after the last. The calls come
+        one after another on a thread of their own.
     :param on_duplicate: what becomes of a name that is registered again: "error" refuses it, "replace" puts the new entry in
         the place of the old one, "warn" as well, with a warning in the log. In an interactive session a function that is
         defined again always replaces itself, so that a notebook's cell can be run again.
@@ -117,27 +123,20 @@ class Server:
                  state_store: "Optional[StoredState]" = None, era: Optional[str] = None, cache: Optional[CacheHint] = None,
                  cache_lists: Optional[Mapping[str, CacheHint]] = None, extensions: Optional[Dict[str, Any]] = None,
                  auth: "Union[None, BearerAuth, Verifier]" = None, trusted_patterns: bool = False,
-                 debug: Union[None, bool, str] = None, on_duplicate: str = "error") -> None:
+                 debug: Union[None, bool, str] = None, on_duplicate: str = "error",
+                 capabilities: Optional[Mapping[str, Any]] = None,
+                 on_subscribe: Optional[Callable[[str, int], object]] = None) -> None:
         check_name("server", name)
-        if on_duplicate not in POLICIES:
-            raise RegistrationError(f"on_duplicate is one of {', '.join(map(repr, POLICIES))}, not {on_duplicate!r}")
-        if page_size < 1:
-            raise RegistrationError(f"page_size must be at least 1, not {page_size!r}")
-        if fleet and not state_keys:
-            raise RegistrationError("fleet=True needs state_keys=[...]: secrets that all processes share; make one with"
-                                    " python -c 'import secrets; print(secrets.token_hex(32))'")
-        if state_store is not None and not fleet:
-            raise RegistrationError("state_store= is for a fleet=True; one process keeps what its handlers wait for itself")
-        if era not in (None, "legacy", "modern"):
-            raise RegistrationError(f"era is 'legacy', 'modern' or None for both, not {era!r}")
+        check_options(page_size, era, on_duplicate, fleet, bool(state_keys), state_store is not None)
         keys = [checked_key(key) for key in state_keys]
         self._trusted_patterns = trusted_patterns
         #: The registered tools, resources, prompts, completions and methods.
         self.registry = Registry(lambda kind: self.runtime.list_changed(kind), on_duplicate)
+        flags, named = read_capabilities(capabilities)
         described = Description(
             Implementation(name=name, version=version or __version__, title=title, description=description,
                            website_url=website_url, icons=decoded_icons(icons)),
-            instructions, experimental, checked_extensions(extensions))
+            instructions, experimental, checked_extensions(extensions), flags)
         spoken = [revision for revision in REVISIONS if era is None or revision.modern == (era == "modern")]
         limits = limits or Limits()
         catalog = Catalog(self.registry, described, spoken, page_size, limits.uri, middleware, cache,
@@ -146,7 +145,9 @@ class Server:
         self.runtime = Runtime(
             catalog, limits, None if lifespan is None else functools.partial(lifespan, self),
             on_roots_changed, mask_errors, bearer_auth(auth), Fleet(keys, state_store) if fleet else None, debug)
-        for kind in declare:
+        if on_subscribe is not None:
+            self.runtime.count_subscriptions(on_subscribe)
+        for kind in (*declare, *named):
             if kind not in ("tools", "resources", "prompts"):
                 raise RegistrationError(f"declare={kind!r}: only 'tools', 'resources' and 'prompts' can be declared")
             self.registry.declare(kind)
@@ -568,33 +569,3 @@ def _decorated(name: Union[None, str, Callable[..., Any]], add: Callable[[Any, O
         return function
 
     return register(name) if callable(name) else register
-
-
-def serve(server: Server, *, host: str = "127.0.0.1", port: int = 0, path: str = "/mcp",
-          allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (), stateless: bool = False,
-          event_store: "Optional[EventStore]" = None, routes: "Optional[Mapping[str, Route]]" = None,
-          legacy_sse: bool = False) -> "HTTPServer":
-    """Serve over HTTP on background threads, from now on, and return the HTTP server.
-
-    The end of a ``with`` block or its ``close()`` ends it; ``serve_forever()`` blocks until Ctrl-C, and ``url`` has the port.
-    The parameters are explained at :class:`HTTPServer`.
-
-    :param server: whose tools, resources and prompts are served.
-    :param host: the address to listen at.
-    :param port: 0 picks a free port.
-    :param path: of the endpoint.
-    :param allowed_hosts: the accepted host names; needed for other than loopback addresses.
-    :param allowed_origins: the origins whose web pages may use the endpoint.
-    :param stateless: serves every message on its own, without session ids.
-    :param event_store: keeps events for resumption; in memory by default.
-    :param routes: handlers of other paths.
-    :param legacy_sse: also serves the oldest revision's HTTP+SSE, at ``/sse`` and ``/messages``.
-    :raises OSError, TransportError: the server cannot listen at the address, or the system has no thread for it.
-    :raises ValueError: an option is not valid.
-    """
-    from .transports.httpd import HTTPServer
-
-    served = HTTPServer(server.runtime, host=host, port=port, path=path, allowed_hosts=allowed_hosts,
-                        allowed_origins=allowed_origins, stateless=stateless, event_store=event_store, routes=routes,
-                        legacy_sse=legacy_sse)
-    return served.start()

@@ -13,12 +13,24 @@ import mcplite
 
 mcp = mcplite.Server("behaviour", version="1.0", instructions="Use it for tests.",
                      extensions={"com.example/units": {"system": "metric"}},
+                     on_subscribe=lambda uri, subscriptions: subscribed(uri, subscriptions),
                      limits=mcplite.Limits(running=128, connections=512, running_per_session=128))
 #: How often each effect has happened, and which calls were cancelled.
 effects: "Counter[str]" = collections.Counter()
 #: Set by the middleware of WSGI hosts, as tracing and tenants' libraries do.
 brought_by: "contextvars.ContextVar[str]" = contextvars.ContextVar("brought_by", default="-")
 stopped: Dict[str, threading.Event] = collections.defaultdict(threading.Event)
+
+
+#: The number of subscriptions to each URI, as the hook was told.
+subscriptions: "collections.defaultdict[str, int]" = collections.defaultdict(int)
+told = threading.Condition()
+
+
+def subscribed(uri: str, number: int) -> None:
+    with told:
+        subscriptions[uri] = number
+        told.notify_all()
 
 
 def hit(key: str) -> int:
@@ -43,6 +55,13 @@ def add(a: int, b: int) -> int:
 def declared(ctx: mcplite.Context) -> Dict[str, Any]:
     """Tell which extensions the client has declared."""
     return ctx.extensions
+
+
+@mcp.tool()
+def wait_for_subscriptions(uri: str, number: int) -> bool:
+    """Wait until there are so many subscriptions to a URI."""
+    with told:
+        return told.wait_for(lambda: subscriptions[uri] == number, 60)
 
 
 @mcp.tool(structured_output="bare")

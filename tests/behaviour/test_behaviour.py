@@ -293,3 +293,17 @@ def test_extensions_are_negotiated_in_each_revision(connect):
         assert json.loads(client.call_tool("declared").text) == {"com.example/units": {"round": True}}
         tools = {tool.name: tool for tool in client.list_tools()}
         assert tools["declared"].meta == {"com.example/unit": "m"}
+
+
+def test_a_server_knows_which_resources_clients_subscribe_to(connect):
+    uri = f"memo://{uuid.uuid4()}/length"
+
+    def watched(client, number):
+        return client.call_tool("wait_for_subscriptions", {"uri": uri, "number": number}, timeout=90).text == "true"
+
+    with connect() as client:
+        assert watched(client, 0)
+        stop = client.subscribe(lambda event: None, resources=[uri])
+        assert watched(client, 1)
+        stop()
+        assert watched(client, 0)

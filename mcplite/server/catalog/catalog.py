@@ -12,6 +12,7 @@ from ...protocol.jsonio import encode_json
 from ...revisions import REVISIONS, Revision
 from ...rpc.forks import new_lock
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
+from .capabilities import CapabilityFlags
 from .hints import CacheHint
 from .registry import Found, Registry
 from .targets import Scopes, Target, completion_scopes, listen_scopes
@@ -33,6 +34,8 @@ class Description(NamedTuple):
     experimental: Optional[Dict[str, Any]] = None
     #: Extensions of the protocol, with their settings.
     extensions: Optional[Dict[str, Any]] = None
+    #: What is declared of the capabilities.
+    flags: CapabilityFlags = CapabilityFlags()
 
 
 class Catalog:
@@ -83,11 +86,17 @@ class Catalog:
         """Whether "tools", "resources" or "prompts" are declared to new clients."""
         return self.registry.declared(area) or (area == "resources" and self.registry.declared("templates"))
 
+    @property
+    def completes(self) -> bool:
+        """Whether completion is declared to new clients."""
+        declared = self.description.flags.completions
+        return self.registry.has_completions if declared is None else declared
+
     def serves(self, method: str) -> bool:
         """Whether a method of a modern revision exists here; it does not if its capability is not declared."""
         area = method.partition("/")[0]
         if area == "completion":
-            return self.registry.has_completions
+            return self.completes
         return area in ("server", "subscriptions") or self.offers(area)
 
     def describe(self, revision: Revision, persistent: bool = True) -> Dict[str, Any]:
@@ -107,14 +116,18 @@ class Catalog:
         return self.stamp({**codec.encode(result, revision), **self._hint("discover")}, revision)
 
     def _capabilities(self, persistent: bool) -> ServerCapabilities:
-        changes = {"listChanged": True} if persistent else {}
+        flags = self.description.flags
+
+        def listed(kind: str) -> Optional[Dict[str, Any]]:
+            if not self.offers(kind):
+                return None
+            changes: Dict[str, Any] = {"listChanged": True} if persistent and kind in flags.list_changed else {}
+            return {"subscribe": True, **changes} if kind == "resources" and persistent and flags.subscribe else changes
+
         return ServerCapabilities(
-            experimental=self.description.experimental, logging={} if persistent else None,
-            completions={} if self.registry.has_completions else None,
-            tools=changes if self.offers("tools") else None,
-            prompts=changes if self.offers("prompts") else None,
-            resources=({"subscribe": True, **changes} if persistent else {}) if self.offers("resources") else None,
-            extensions=self.description.extensions)
+            experimental=self.description.experimental, logging={} if persistent and flags.logging else None,
+            completions={} if self.completes else None, tools=listed("tools"), prompts=listed("prompts"),
+            resources=listed("resources"), extensions=self.description.extensions)
 
     def stamp(self, result: Dict[str, Any], revision: Revision) -> Dict[str, Any]:
         """Change a result in place: add the members of every modern result; return it (STAT-06, STAT-10)."""

@@ -24,6 +24,7 @@ from .subscriptions import ListenRequests
 if TYPE_CHECKING:
     from ..auth.bearer import BearerAuth
     from .states import States, StoredState
+    from .subscribers import Subscribers
     from .waiting import WaitingCalls
 
 __all__ = ["Fleet", "OpenSession", "Runtime"]
@@ -103,12 +104,21 @@ class Runtime:
         self._states: "Optional[States]" = None
         #: The value of the lifespan; None if there is none, or it is not entered.
         self.lifespan_value: Any = None
+        #: Counts the subscriptions for the user's hook; None without a hook.
+        self.subscribers: "Optional[Subscribers]" = None
         #: The ``subscriptions/listen`` requests that are open.
         self.subscriptions = self._create_subscriptions()
         on_fork(self, Runtime._let_go)
 
     def _create_subscriptions(self) -> ListenRequests:
-        return ListenRequests(self.catalog, self.limits, lambda task: self.workers.spawn(task))
+        return ListenRequests(self.catalog, self.limits, lambda task: self.workers.spawn(task), self.subscribers)
+
+    def count_subscriptions(self, hook: Callable[[str, int], object]) -> None:
+        """Call *hook* with each change of the number of subscriptions to a URI; before the first client."""
+        from .subscribers import Subscribers  # for servers that have a hook
+
+        self.subscribers = Subscribers(hook)
+        self.subscriptions = self._create_subscriptions()
 
     def _let_go(self, owner: int) -> None:
         # In a forked process: clients and threads belong to the other one, and so does the lifespan, which must not be left
@@ -198,7 +208,9 @@ class Runtime:
         self.leave()
 
     def list_changed(self, kind: str) -> None:
-        """Notify clients that "tools", "resources" or "prompts" have changed."""
+        """Notify clients that "tools", "resources" or "prompts" have changed, if the server says that it does so."""
+        if kind not in self.catalog.description.flags.list_changed:
+            return
         method = f"notifications/{kind}/list_changed"
         for session in self.sessions:
             session.publish(method, None, kind)

@@ -5,7 +5,7 @@ The runtime publishes changes here, besides to its open sessions.
 
 import logging
 import threading
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from ...errors import InvalidParams, MCPError
 from ...protocol.envelope import SUBSCRIPTION
@@ -18,6 +18,9 @@ from ..catalog.catalog import Catalog
 from ..catalog.targets import MOST_URIS
 from ..limits import Limits
 from ..shares import Shares
+
+if TYPE_CHECKING:
+    from .subscribers import Subscribers
 
 __all__ = ["ListenRequests"]
 
@@ -39,7 +42,7 @@ class _ListenRequest:
         self.incoming = incoming
         self.revision = revision
         self._methods: Set[str] = {method for method, change in LIST_CHANGES.items() if change.filter in honoured}
-        self._uris: Set[str] = set(honoured.get(RESOURCE_SUBSCRIPTIONS, ()))
+        self.uris: Set[str] = set(honoured.get(RESOURCE_SUBSCRIPTIONS, ()))
         self._spawn = spawn
         #: Guards the two fields below; held for dictionary operations only.
         self._lock = threading.Lock()
@@ -49,7 +52,7 @@ class _ListenRequest:
 
     def wants(self, method: str, uri: Optional[str]) -> bool:
         """Whether the filter asks for this (SUBS-02, SUBS-18)."""
-        return method in self._methods if uri is None else method == RESOURCE_UPDATED and uri in self._uris
+        return method in self._methods if uri is None else method == RESOURCE_UPDATED and uri in self.uris
 
     def notify(self, method: str, uri: Optional[str]) -> None:
         """Send a notification soon; never waits for the client (SUBS-20)."""
@@ -97,9 +100,11 @@ class ListenRequests:
     :param catalog: what is offered, and so may be listened to.
     :param limits: how many may be open, and what each may name.
     :param spawn: runs a task on a thread.
+    :param subscribers: counts the subscriptions to resources for the user's hook; None without a hook.
     """
 
-    def __init__(self, catalog: Catalog, limits: Limits, spawn: Callable[[Callable[[], object]], None]) -> None:
+    def __init__(self, catalog: Catalog, limits: Limits, spawn: Callable[[Callable[[], object]], None],
+                 subscribers: "Optional[Subscribers]" = None) -> None:
         self._catalog = catalog
         self._limits = limits
         self._spawn = spawn
@@ -107,6 +112,7 @@ class ListenRequests:
         self._lock = new_lock()
         self._requests: Dict[_ListenRequest, None] = {}
         self._shares: Shares[_ListenRequest] = Shares(limits.streams)
+        self._subscribers = subscribers
 
     def __len__(self) -> int:
         return len(self._requests)
@@ -122,6 +128,9 @@ class ListenRequests:
         request = _ListenRequest(incoming, revision, honoured, self._spawn)
         with self._lock:
             self._requests[request] = None
+            if self._subscribers is not None:
+                self._subscribers.add(request.uris)
+        self._tell_subscribers()
         self._end(self._shares.add(request, incoming.sender) or [], "the server needed the room for another client")
         if incoming.outlet is not None:
             incoming.outlet.handler_started()
@@ -135,11 +144,12 @@ class ListenRequests:
         if not isinstance(wanted, dict):
             raise InvalidParams("params.notifications must be an object: the filter of what to listen to")
         honoured: Dict[str, Any] = {}
+        flags = self._catalog.description.flags
         for change in LIST_CHANGES.values():
             value = wanted.get(change.filter)
             if value is not None and not isinstance(value, bool):
                 raise InvalidParams(f"params.notifications.{change.filter} must be true or false")
-            if value and self._catalog.offers(change.capability):
+            if value and self._catalog.offers(change.capability) and change.capability in flags.list_changed:
                 honoured[change.filter] = True
         uris = wanted.get(RESOURCE_SUBSCRIPTIONS)
         if uris is None:
@@ -150,15 +160,29 @@ class ListenRequests:
         if sum(memory_size(uri, most_bytes) for uri in uris) > most_bytes:
             raise InvalidParams(f"params.notifications.{RESOURCE_SUBSCRIPTIONS}: the URIs take more than {most_bytes} bytes of"
                                 " memory; listen to fewer, or in several requests")
-        if self._catalog.offers("resources"):
+        if self._catalog.offers("resources") and flags.subscribe:
             honoured[RESOURCE_SUBSCRIPTIONS] = uris
         return honoured
 
     def _cancelled(self, request: _ListenRequest) -> None:
-        with self._lock:
-            self._requests.pop(request, None)
+        self._remove(request)
         self._shares.remove(request)
         request.incoming.respond({})  # it was cancelled, so nothing is sent; the peer only forgets the request
+
+    def _remove(self, request: _ListenRequest) -> bool:
+        """Remove a request; return whether it was open."""
+        with self._lock:
+            open = request in self._requests
+            if open:
+                del self._requests[request]
+                if self._subscribers is not None:
+                    self._subscribers.remove(request.uris)
+        self._tell_subscribers()
+        return open
+
+    def _tell_subscribers(self) -> None:
+        if self._subscribers is not None:
+            self._subscribers.tell()
 
     def publish(self, method: str, uri: Optional[str] = None) -> None:
         """Notify the clients whose filter asks for this."""
@@ -184,10 +208,7 @@ class ListenRequests:
         for request in ending:
             incoming = request.incoming
             peer: Any = incoming.peer
-            with self._lock:
-                open = request in self._requests
-                self._requests.pop(request, None)
-            if not open:
+            if not self._remove(request):
                 continue  # it was cancelled at this moment
             self._shares.remove(request)
             incoming.respond(self._catalog.stamp({"_meta": {SUBSCRIPTION: incoming.id}}, request.revision))

@@ -6,7 +6,7 @@ It is the message handler of its connection; on a pipe, opening.py passes its me
 import functools
 import logging
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterable, Optional, Set
 
 from ...errors import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, MCPError, ProtocolError, RemoteError
 from ...protocol import codec, jsonrpc
@@ -53,6 +53,8 @@ class LegacySession(Session, OpenSession, MessageHandler):
         #: The negotiated revision; None before the handshake.
         self.agreed: Optional[Revision] = None
         self._ready = False
+        #: Whether the connection has ended, so that nothing is subscribed to any more.
+        self._closed = False
         self._level = _DEFAULT_LEVEL
         #: By URI: the bytes of memory that it takes.
         self._subscriptions: Dict[str, int] = {}
@@ -85,7 +87,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
 
     def wants_log(self, level: str) -> bool:
         """Whether the client wants messages of this level (LOG-04)."""
-        return self.persistent and rank(level) >= rank(self._level)
+        return self.persistent and self._catalog.description.flags.logging and rank(level) >= rank(self._level)
 
     def log(self, level: str, data: Any, logger: Optional[str] = None) -> None:
         """Send a log message outside of a request (LOG-20).
@@ -122,21 +124,37 @@ class LegacySession(Session, OpenSession, MessageHandler):
         """
         limits, size = self.limits, memory_size(uri, self.limits.subscription_bytes)
         with self._lock:
-            if uri in self._subscriptions:
+            if uri in self._subscriptions or self._closed:
                 return
             total = self._subscribed_bytes + size
             fits = len(self._subscriptions) < limits.subscriptions and total <= limits.subscription_bytes
             if fits:
                 self._subscriptions[uri], self._subscribed_bytes = size, total
+                self._report(added=[uri])
         if not fits:
             raise RemoteError(f"this session may subscribe to {limits.subscriptions} resources, whose URIs take"
                               f" {limits.subscription_bytes} bytes of memory at most; unsubscribe from others first",
                               code=INVALID_REQUEST)
+        self._tell_subscribers()
 
     def unsubscribe(self, uri: str) -> None:
         """Stop notifying the client of updates to *uri*."""
         with self._lock:
-            self._subscribed_bytes -= self._subscriptions.pop(uri, 0)
+            size = self._subscriptions.pop(uri, None)
+            if size is not None:
+                self._subscribed_bytes -= size
+                self._report(removed=[uri])
+        self._tell_subscribers()
+
+    def _report(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> None:
+        """Have subscriptions counted, under the lock of the session, so that they are counted in their order."""
+        if self.runtime.subscribers is not None:
+            self.runtime.subscribers.add(added)
+            self.runtime.subscribers.remove(removed)
+
+    def _tell_subscribers(self) -> None:
+        if self.runtime.subscribers is not None:
+            self.runtime.subscribers.tell()
 
     def set_level(self, level: str) -> None:
         """Set the least urgent level that this client wants."""
@@ -191,8 +209,9 @@ class LegacySession(Session, OpenSession, MessageHandler):
         # RPC-18: a method behind a capability that was not declared does not exist.
         area = method.partition("/")[0]
         if area == "completion":
-            return self._catalog.registry.has_completions
-        if not self.persistent and method in _STATEFUL_METHODS:
+            return self._catalog.completes
+        flags = self._catalog.description.flags
+        if method in _STATEFUL_METHODS and not (self.persistent and (flags.logging if area == "logging" else flags.subscribe)):
             return False
         return area == "logging" or area in self._declared
 
@@ -211,7 +230,11 @@ class LegacySession(Session, OpenSession, MessageHandler):
                 self.runtime.notified(method, lambda: own(params, self))
 
     def on_close(self, error: Exception) -> None:
-        self._ready = False
+        with self._lock:
+            self._ready, self._closed = False, True
+            self._report(removed=self._subscriptions)
+            self._subscriptions, self._subscribed_bytes = {}, 0
+        self._tell_subscribers()
         self.runtime.session_closed(self, error)
         if self._on_close is not None:
             self._on_close()
@@ -257,7 +280,9 @@ class LegacySession(Session, OpenSession, MessageHandler):
         with self._lock:
             self._ready = False
             self._level = _DEFAULT_LEVEL
+            self._report(removed=self._subscriptions)
             self._subscriptions, self._subscribed_bytes = {}, 0
+        self._tell_subscribers()
         self._roots.forget()
         self.runtime.log.log(_log, logging.INFO, "a client begins the session again")
 

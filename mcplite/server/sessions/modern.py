@@ -102,7 +102,7 @@ class ModernSession(Session):
 
     def wants_log(self, level: str) -> bool:
         wanted = self._envelope.log_level
-        return wanted is not None and rank(level) >= rank(wanted)
+        return wanted is not None and self.runtime.catalog.description.flags.logging and rank(level) >= rank(wanted)
 
     def create_asker(self, context: Context) -> "Asker":
         """Return the asker for a handler's questions."""
