@@ -105,7 +105,7 @@ UNKNOWN = {"rpc": re.compile("header|http|cookie", re.IGNORECASE)}
 #: Heavy or third-party modules, and the only modules that may import them (inside a function).
 GUESTS = {
     "requests": {"net", "client.http", "server.auth.fetch"},
-    "urllib3": {"net.adapter"},
+    "urllib3": {"net.adapter", "net.session_body", "net.session_sender"},
     "jsonschema": {"protocol.schema.validation"},
     "referencing": {"protocol.schema.validation"},
     "redis": {"backend.redis"},
@@ -117,8 +117,8 @@ GUESTS = {
     "opentelemetry": {"contrib.otel"},
 }
 #: Modules that are themselves loaded on first use, and may import their guests at the top.
-LAZY = {"net.adapter", "backend.postgres_connection", "contrib.otel", "contrib.otel.clients", "contrib.otel.convention",
-        "contrib.otel.servers"}
+LAZY = {"net.adapter", "net.session_body", "net.session_sender", "backend.postgres_connection", "contrib.otel",
+        "contrib.otel.clients", "contrib.otel.convention", "contrib.otel.servers"}
 DATE = re.compile(r"20\d\d-\d\d-\d\d")
 #: Lines of a file; the facade of the server has more names to offer.
 LONGEST = 500

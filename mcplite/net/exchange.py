@@ -46,9 +46,12 @@ class Exchange:
         #: not of the internet.
         self.records_address = False
         self.address: Optional[str] = None
+        #: Whether the request may have reached the server although its socket is not known here.
+        self.may_have_been_sent = False
         #: Guards ``_sock``: an interrupt must not strike a connection that serves another exchange by now.
         self._lock = threading.Lock()
         self._sock: Optional[socket.socket] = None
+        self._on_interrupt: Optional[Callable[[], object]] = None
 
     def next_timeout(self) -> float:
         """Return the seconds that the next read or write may block.
@@ -76,7 +79,7 @@ class Exchange:
         :param url: of the request, as it may be shown.
         :param reason: what the system said.
         """
-        if self._sock is None:
+        if self._sock is None and not self.may_have_been_sent:
             return f"cannot reach {url}: {reason}"
         kept = " that was kept open since an earlier request" if self.reused else ""
         return (f"the connection to {url}{kept} broke before the request was answered ({reason}); the server may or may not"
@@ -96,9 +99,16 @@ class Exchange:
         with self._lock:
             self._sock = None
 
+    def watch(self, on_interrupt: Optional[Callable[[], object]]) -> None:
+        """Call a function when the exchange is interrupted, besides ending its socket; None for no function."""
+        self._on_interrupt = on_interrupt
+
     def interrupt(self) -> None:
         """End the exchange from another thread: a blocked read or write returns at once."""
         self.interrupted = True
+        on_interrupt = self._on_interrupt
+        if on_interrupt is not None:
+            on_interrupt()
         with self._lock:
             if self._sock is not None:
                 with contextlib.suppress(OSError):  # it is closed already

@@ -8,6 +8,7 @@ requests are built on it.
 
 import time
 from base64 import b64encode
+from dataclasses import replace
 from typing import Any, Callable, Mapping, Optional, Tuple
 from urllib.parse import urljoin, urlsplit
 
@@ -19,10 +20,10 @@ from ..protocol.http.wellknown import covers
 from ..protocol.show import shown
 from ..version import __version__
 from .bearer import Bearer
+from .direct import DirectSender
 from .exchange import Exchange, Stopped
 from .reply import Reply
 from .routes import Sender, create_sender
-from .session_sender import SessionSender
 from .settings import Guard, HTTPSettings
 from .tokens import TokenProvider, TokenSource
 
@@ -51,9 +52,12 @@ class OriginClient:
             check_header(name, value)
             if value[:1].isspace():
                 raise ValueError(f"the value of the header {name!r} begins with a blank, and cannot be sent")
-        session = settings.session
         # Never those of ~/.netrc, which were given for something else (SEC-66).
-        auth = session.auth if session is not None and settings.auth is None else settings.auth
+        auth = settings.auth
+        in_session = None if settings.session is None else settings.session.auth
+        if auth is None and isinstance(in_session, TokenProvider):
+            settings = replace(settings, auth=in_session)
+            auth = in_session
         #: Returns the value of ``Authorization`` for each request, where it is a token or a password.
         self._credentials: Optional[Callable[[], str]] = None
         foreign = None if isinstance(auth, TokenProvider) else self._take_credentials(auth)
@@ -63,9 +67,10 @@ class OriginClient:
         #: Gives tokens and deals with refusals, if ``auth`` is a token provider.
         self._tokens: Optional[TokenSource] = None
         if isinstance(auth, TokenProvider):
-            verify = self._sender.verify if isinstance(self._sender, SessionSender) else settings.verify
+            verify = settings.verify if isinstance(self._sender, DirectSender) else self._sender.verify
             self._tokens = auth.tokens_for(url, settings.without_credentials(verify))
-        self._authenticates = self._credentials is not None or foreign is not None or "authorization" in self._sender.headers
+        self._authenticates = (self._credentials is not None or foreign is not None or in_session is not None
+                               or "authorization" in self._sender.headers)
         #: As it is sent, without the fragment.
         self.url = self._sender.url
 

@@ -1,20 +1,25 @@
-"""The way of an origin's requests, chosen once: over our own connections, or through ``requests``.
+"""The way of an origin's requests, chosen once: over our own connections, through ``requests`` over them, or by a session.
 
-Our own cost a fraction, and ``requests`` is not even imported for them. Whatever a user may have set up in ``requests`` goes
-through it: a session, a proxy, authentication that is made for it.
+Our own cost a fraction, and ``requests`` is not even imported for them. ``requests`` does what they cannot: TLS, a proxy,
+authentication that is made for it. A session of the user's is used whole, and so is ``requests`` where a library has replaced
+parts of it, since that library is to see each request.
 """
 
 import os
 import sys
-from typing import Any, Dict, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Union
 
+from .adapter_sender import AdapterSender, merged_settings, proxy_for
 from .direct import DirectSender, is_plain
-from .session_sender import SessionSender, merged_settings, proxy_for
+from .patches import requests_is_patched
 from .settings import Guard, HTTPSettings
+
+if TYPE_CHECKING:
+    from .session_sender import SessionSender
 
 __all__ = ["Sender", "create_sender"]
 
-Sender = Union[DirectSender, SessionSender]
+Sender = Union[DirectSender, AdapterSender, "SessionSender"]
 
 
 def create_sender(url: str, settings: HTTPSettings, headers: Mapping[str, str], host: str, auth: Any, stays_here: bool,
@@ -27,17 +32,23 @@ def create_sender(url: str, settings: HTTPSettings, headers: Mapping[str, str], 
     :param guard: checks the addresses of connections that go through no proxy.
     :raises ValueError: a header cannot be sent.
     """
-    direct = settings.session is None and auth is None and is_plain(url)
+    patched = requests_is_patched()
+    if settings.session is not None or patched and guard is None:
+        from .session_sender import SessionSender
+
+        return SessionSender(url, settings, headers, host, auth, stays_here)
+    direct = auth is None and is_plain(url) and not patched
     if direct and not settings.proxies and not _environment_has_proxies():
         return DirectSender(url, _defaults(headers), guard)
     import requests
 
-    session = requests.Session() if settings.session is None else settings.session
+    session = requests.Session()
     merged: Dict[str, Any] = merged_settings(url, settings, host, stays_here, session)
     if direct and proxy_for(url, merged) is None:
         session.close()
         return DirectSender(url, _defaults(headers), guard)
-    return SessionSender(url, session, settings.session is None, merged, headers, auth, guard)
+    # Behind a guard these are the connections, since no others are held to the addresses that were checked (AUTH-36).
+    return AdapterSender(url, session, merged, headers, auth, guard)
 
 
 def _defaults(headers: Mapping[str, str]) -> Dict[str, str]:

@@ -6,13 +6,13 @@ import struct
 import threading
 
 import pytest
-import requests
+from requests.auth import HTTPBasicAuth
 
 import mcplite
 from mcplite.net.direct import DirectSender
 from mcplite.net.exchange import Exchange, Stopped
 from mcplite.net.origin_client import OriginClient
-from mcplite.net.session_sender import SessionSender
+from mcplite.net.adapter_sender import AdapterSender
 from mcplite.net.settings import HTTPSettings
 from mcplite.rpc.deadline import Deadline
 from tests.support.webscript import Listener
@@ -182,17 +182,17 @@ def outcome(client, url, method, body, seconds=LIMIT):
 def test_both_ways_see_the_same(seed):
     draw = random.Random(seed)
     cases = []
-    with CaseServer(cases) as server, requests.Session() as session:
+    with CaseServer(cases) as server:
         cases += [generate(draw, server.port, CASES) for _ in range(CASES)]
         base = f"http://127.0.0.1:{server.port}"
-        clients = [OriginClient(base + "/mcp"), OriginClient(base + "/mcp", HTTPSettings(session=session))]
-        assert [type(client._sender) for client in clients] == [DirectSender, SessionSender]
+        pair = ("me", "pw")
+        clients = [OriginClient(base + "/mcp", HTTPSettings(auth=auth)) for auth in (pair, HTTPBasicAuth(*pair))]
+        assert [type(client._sender) for client in clients] == [DirectSender, AdapterSender]
         kinds = set()
         for number in range(CASES):
             method, body = draw.choice([("POST", b"{}"), ("POST", b""), ("GET", None), ("DELETE", None)])
             seen, connections, sent = [], [], []
             for client in clients:
-                session.cookies.clear()  # which are not kept without a session
                 before, first = server.connections, len(server.requests)
                 seen.append(outcome(client, f"{base}/case/{number}", method, body))
                 server.settle()

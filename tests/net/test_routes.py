@@ -10,6 +10,7 @@ import requests
 from requests.auth import HTTPDigestAuth
 
 import mcplite
+from mcplite.net.adapter_sender import AdapterSender
 from mcplite.net.bearer import Bearer
 from mcplite.net.direct import DirectSender
 from mcplite.net.origin_client import OriginClient
@@ -51,28 +52,29 @@ def test_over_our_own_connections(options):
     {"proxies": {"http": "http://proxy:1"}}, {"proxies": {"all": "http://proxy:1"}},
     {"proxies": {"http://inside.example": "http://proxy:1"}}], ids=str)
 def test_through_requests(options):
-    assert way(**options) is SessionSender
+    assert way(**options) is AdapterSender
 
 
 def test_a_session_is_used_always():
     with requests.Session() as session:
         assert way(session=session) is SessionSender
+        assert way("https://inside.example/mcp", session=session, auth="t") is SessionSender
 
 
 @pytest.mark.parametrize("url", ["https://inside.example/mcp", "http://me:pw@inside.example/mcp", "http://inside.example",
                                  "http://INSIDE.example/mcp", "http://inside.example/m%63p"])
 def test_urls_that_requests_writes(url):
-    assert way(url) is SessionSender
+    assert way(url) is AdapterSender
 
 
 @pytest.mark.parametrize("environment, expected", [
-    ({"http_proxy": "http://proxy:1"}, SessionSender), ({"HTTP_PROXY": "http://proxy:1"}, SessionSender),
-    ({"ALL_PROXY": "http://proxy:1"}, SessionSender), ({"https_proxy": "http://proxy:1"}, DirectSender),
+    ({"http_proxy": "http://proxy:1"}, AdapterSender), ({"HTTP_PROXY": "http://proxy:1"}, AdapterSender),
+    ({"ALL_PROXY": "http://proxy:1"}, AdapterSender), ({"https_proxy": "http://proxy:1"}, DirectSender),
     ({"http_proxy": ""}, DirectSender), ({"no_proxy": "inside.example"}, DirectSender),
     ({"http_proxy": "http://proxy:1", "no_proxy": "inside.example"}, DirectSender),
     ({"http_proxy": "http://proxy:1", "NO_PROXY": ".example"}, DirectSender),
     ({"http_proxy": "http://proxy:1", "no_proxy": "*"}, DirectSender),
-    ({"http_proxy": "http://proxy:1", "no_proxy": "other.example"}, SessionSender)], ids=str)
+    ({"http_proxy": "http://proxy:1", "no_proxy": "other.example"}, AdapterSender)], ids=str)
 def test_proxies_of_the_environment(monkeypatch, environment, expected):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)

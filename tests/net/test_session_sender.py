@@ -1,12 +1,19 @@
-"""Through requests, and through all of it: what a session has and what replaces parts of requests sees each request."""
+"""A session of the user's does what it does in a program that uses requests: the idioms, one test each."""
+
+import contextvars
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
 
 import mcplite
 from mcplite.net.exchange import Exchange
 from mcplite.net.origin_client import OriginClient
+from mcplite.net.session_sender import SessionSender
 from mcplite.net.settings import HTTPSettings
 from tests.support.webscript import WebScript
 
@@ -25,41 +32,101 @@ def session():
         yield session
 
 
-def call(script, **options):
-    with mcplite.connect(script.url, era="legacy", listen=False, timeout=LIMIT, **options) as client:
+def connect(script, session, **options):
+    return mcplite.connect(script.url, session=session, **{"era": "legacy", "listen": False, "timeout": LIMIT, **options})
+
+
+def call(script, session, **options):
+    with connect(script, session, **options) as client:
         client.ping()
 
 
-def test_the_sessions_own_send_is_used(script):
-    sent = []
-
-    class Mine(requests.Session):
-        def send(self, request, **options):
-            sent.append(request.method)
-            return super().send(request, **options)
-
-    with Mine() as session:
-        call(script, session=session)
-    assert sent == ["POST", "POST", "POST", "DELETE"]
+def send(script, session, method="GET", body=None, **settings):
+    """Send one request and return status and body."""
+    client = OriginClient(script.url, HTTPSettings(session=session, **settings))
+    try:
+        reply = client.send(Exchange(lambda: float(LIMIT)), method, None, {}, body)
+        return reply.status, reply.read(100_000)
+    finally:
+        client.close()
 
 
-@pytest.mark.parametrize("owner, name", [(requests.Session, "send"), (requests.Session, "get_adapter"), (HTTPAdapter, "send")])
-def test_what_replaces_parts_of_requests_sees_a_session_and_nothing_else(script, session, monkeypatch, owner, name):
-    # So do the libraries that pretend to be a server in tests.
-    real, seen = getattr(owner, name), []
+def busy(times):
+    """Return a script that answers with 503 so many times, and then as it should."""
+    left = [times]
 
-    def noting(*arguments, **options):
-        seen.append(name)
-        return real(*arguments, **options)
+    def on_request(request, answer):
+        left[0] -= 1
+        return answer.status(503, "busy") if left[0] >= 0 else NotImplemented
 
-    monkeypatch.setattr(owner, name, noting)
-    call(script)
-    assert seen == []
-    call(script, session=session)
-    assert len(seen) >= 4
+    return on_request
 
 
-def test_an_adapter_that_is_mounted_later_is_used(script, session):
+# --- the idioms of docs/http.rst ---------------------------------------------------------------------------------------
+
+def test_headers(script, session):
+    session.headers.update({"X-From": "session", "User-Agent": "mine/1", "Accept": "text/html"})
+    call(script, session)
+    for request in script.requests:
+        assert request.headers["x-from"] == "session" and request.headers["user-agent"] == "mine/1"
+        assert request.headers["accept-encoding"] == "identity"
+    assert "text/event-stream" in script.requests[0].headers["accept"]  # the protocol's own
+
+
+def test_parameters(script, session):
+    session.params = {"apikey": "k y"}
+    call(script, session)
+    assert {request.path for request in script.requests} == {"/mcp?apikey=k+y"}
+
+
+def test_cookies(script, session):
+    session.cookies.set("route", "a", domain="127.0.0.1", path="/")
+    script.on_ping = lambda request, answer: answer.json(script.result(request, {}), Set_Cookie="given=b; Path=/")
+    call(script, session)
+    assert script.requests[0].headers["cookie"] == "route=a"
+    assert script.requests[-1].headers["cookie"] in ("route=a; given=b", "given=b; route=a")
+    assert session.cookies.get("given") == "b"
+
+
+def test_a_name_and_a_password(script, session):
+    session.auth = "me", "pw"
+    call(script, session)
+    assert {request.headers["authorization"] for request in script.requests} == {"Basic bWU6cHc="}
+
+
+def test_authentication_of_ones_own(script, session):
+    class Signed(requests.auth.AuthBase):
+        def __call__(self, request):
+            request.headers["X-Signed"] = str(len(request.body or b""))
+            return request
+
+    session.auth = Signed()
+    call(script, session)
+    assert {request.headers["x-signed"] for request in script.requests} == {str(len(one.body)) for one in script.requests}
+
+
+def test_digest_authentication(script, session):
+    def refuse(request, answer):
+        if request.headers.get("authorization", "").startswith('Digest username="me"'):
+            return False
+        answer.status(401, "who?", WWW_Authenticate='Digest realm="r", nonce="n", qop="auth"')
+        return True
+
+    script.refuses = refuse
+    session.auth = requests.auth.HTTPDigestAuth("me", "pw")
+    call(script, session)
+    assert script.requests[-1].headers["authorization"].startswith("Digest")
+
+
+def test_a_retry_of_an_adapter(script, session):
+    retry = Retry(total=3, status_forcelist=[503], allowed_methods=None, backoff_factor=0)
+    session.mount("http://", HTTPAdapter(max_retries=retry))
+    script.on_ping = busy(2)
+    call(script, session)
+    assert len(script.wait_for("ping")) == 3
+
+
+def test_an_adapter_of_ones_own(script, session):
     sent = []
 
     class Noting(HTTPAdapter):
@@ -67,61 +134,155 @@ def test_an_adapter_that_is_mounted_later_is_used(script, session):
             sent.append(request.method)
             return super().send(request, **options)
 
-    client = OriginClient(script.url, HTTPSettings(session=session))
-    for _ in range(2):
-        client.send(Exchange(lambda: float(LIMIT)), "GET", None, {}).excerpt()
-        session.mount("http://", Noting())
-    client.close()
-    assert sent == ["GET"]
+    session.mount(script.origin, Noting())
+    call(script, session)
+    assert sent == ["POST", "POST", "POST", "DELETE"]
 
 
-def test_the_hooks_of_a_session_and_of_its_authentication_run(script, session):
-    said = []
+def test_hooks(script, session):
+    seen = []
+    session.hooks["response"].append(lambda response, **options: seen.append((response.request.method, response.status_code)))
+    call(script, session)
+    assert seen == [("POST", 200), ("POST", 202), ("POST", 200), ("DELETE", 204)]
 
-    class Auth(requests.auth.AuthBase):
-        def __call__(self, request):
-            request.register_hook("response", lambda response, **options: said.append("auth"))
-            request.headers["X-Auth"] = "1"
-            return request
 
-    session.auth = Auth()
-    session.hooks["response"].append(lambda response, **options: said.append(response.status_code))
-    client = OriginClient(script.url, HTTPSettings(session=session))
-    client.send(Exchange(lambda: float(LIMIT)), "GET", None, {}).excerpt()
-    client.close()
-    assert said == ["auth", 405] and script.requests[0].headers["x-auth"] == "1"
+def test_a_hook_that_raises_for_the_status(script, session):
+    session.hooks["response"].append(lambda response, **options: response.raise_for_status())
+    script.on_ping = lambda request, answer: answer.status(500, "oops")
+    with pytest.raises(mcplite.HTTPStatusError, match="with 500: oops") as caught:
+        call(script, session)
+    assert caught.value.status == 500
+
+
+def test_methods_that_a_subclass_overrides(script):
+    seen = []
+
+    class Mine(requests.Session):
+        def request(self, method, url, **options):
+            seen.append("request")
+            options["headers"] = {**options["headers"], "X-Call": "1"}
+            return super().request(method, url, **options)
+
+        def send(self, request, **options):
+            seen.append("send")
+            request.headers["X-Sent"] = "1"
+            return super().send(request, **options)
+
+    with Mine() as session:
+        call(script, session)
+    assert seen == ["request", "send"] * 4
+    assert all(request.headers["x-sent"] == request.headers["x-call"] == "1" for request in script.requests)
+
+
+def test_a_method_of_the_object_that_was_replaced(script, session):
+    seen, real = [], session.send
+
+    def noting(request, **options):
+        seen.append(request.method)
+        return real(request, **options)
+
+    session.send = noting
+    call(script, session)
+    assert seen == ["POST", "POST", "POST", "DELETE"]
+
+
+def test_proxies_of_the_session(session):
+    with WebScript() as proxy:
+        session.proxies = {"http": proxy.origin}
+        with mcplite.connect("http://inside.example/mcp", session=session, era="legacy", listen=False, timeout=LIMIT) as client:
+            client.ping()
+        assert {request.path for request in proxy.requests} == {"http://inside.example/mcp"}
+
+
+# --- and what follows from them ----------------------------------------------------------------------------------------
+
+def test_no_connection_of_ours_is_used(script, session, monkeypatch):
+    for name in ("mcplite.net.adapter.Adapter.send", "mcplite.net.direct.DirectSender.send"):
+        monkeypatch.setattr(name, None)
+    with connect(script, session) as client:
+        client.ping()
+        pools = session.get_adapter(script.url).poolmanager.pools
+        assert sum(pools[key].num_requests for key in pools.keys()) >= 3
+
+
+def test_connections_are_kept_and_are_the_sessions(script, session):
+    with connect(script, session) as client:
+        for _ in range(5):
+            client.ping()
+    assert session.get(script.origin).status_code == 405 and script.connections == 1
+
+
+@pytest.mark.parametrize("auth, expected", [(None, None), ("t0ken", "Bearer t0ken"), (("a", "b"), "Basic YTpi")])
+def test_what_connect_is_given_stands_before_the_sessions(script, session, auth, expected, monkeypatch, tmp_path):
+    # SEC-66: a password of ~/.netrc is for something else, although requests would send it.
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password pw\n")
+    (tmp_path / "netrc").chmod(0o600)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    session.headers["X-A"] = "session"
+    if auth is not None:
+        session.auth = "other", "pw"
+    call(script, session, auth=auth, headers={"x-a": "given"})
+    assert {request.headers.get("authorization") for request in script.requests} == {expected}
+    assert {request.headers["x-a"] for request in script.requests} == {"given"}
+
+
+def test_a_password_in_the_url(script, session):
+    script.url = script.url.replace("//", "//me:pw@")
+    call(script, session)
+    assert {request.headers["authorization"] for request in script.requests} == {"Basic bWU6cHc="}
+
+
+def test_proxies_that_are_given_stay_as_they_are(script, session, monkeypatch):
+    # requests writes those of the environment into what it is given.
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", script.origin)
+    given, own = {"https": "http://mine.example:1"}, {"ftp": "http://own.example:1"}
+    session.proxies = own
+    call(script, session, proxies=given)
+    assert given == {"https": "http://mine.example:1"} and session.proxies is own and own == {"ftp": "http://own.example:1"}
+    assert script.requests[0].path == script.url  # the proxy of the environment was used
 
 
 def test_a_hook_may_read_the_response(script, session):
     texts = []
     script.on_ping = lambda request, answer: (answer.events(script.result(request, {})), answer.end())
     session.hooks["response"].append(lambda response, **options: texts.append(response.text))
-    client = OriginClient(script.url, HTTPSettings(session=session))
-    body = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'
     for _ in range(3):
-        reply = client.send(Exchange(lambda: float(LIMIT)), "POST", None, {}, body)
-        assert reply.status == 200 and reply.read(1000) == b""
-    client.close()
+        status, body = send(script, session, "POST", b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}')
+        assert status == 200 and b'"result": {}' in body
     assert len(texts) == 3 and all('"result": {}' in text for text in texts) and script.connections == 1
 
 
-def test_state_of_the_session_is_shared(script, session):
-    script.on_ping = lambda request, answer: answer.json(script.result(request, {}), Set_Cookie="a=b; Path=/")
-    call(script, session=session)
-    assert session.cookies.get("a") == "b" and type(session) is requests.Session
-    assert script.requests[-1].headers["cookie"] == "a=b"
+def test_a_hook_that_is_no_list(script, session):
+    seen = []
+    session.hooks = {"response": lambda response, **options: seen.append(response.status_code)}
+    assert send(script, session) == (405, b"")
+    assert seen == [405]
 
 
-def test_a_redirect_is_the_clients(script, session):
-    script.on_ping = lambda request, answer: answer.status(307, Location="http://[")
-    with pytest.raises(mcplite.TransportError, match="redirects to something that is not a URL"):
-        call(script, session=session)
+def test_a_redirect_is_followed_within_the_origin_and_not_read(script, session):
+    asked = []
+
+    def play(request, answer):
+        if request.path.startswith("/mcp"):
+            # Its body has no end that requests could wait for.
+            answer.raw(b"HTTP/1.1 307 Moved\r\nLocation: /other\r\nContent-Length: 10000000000\r\n\r\nbegin")
+            answer.hold()
+        else:
+            answer.status(200, request.body)
+
+    with WebScript(play) as moved:
+        session.hooks["response"].append(lambda response, **options: asked.append(response.headers.get("location")))
+        assert send(moved, session, "POST", b"{}") == (200, b"{}")
+        assert asked == ["/other", None]
 
 
-def test_no_cookies_are_kept_without_a_session(script):
-    script.on_ping = lambda request, answer: answer.json(script.result(request, {}), Set_Cookie="a=b; Path=/")
-    call(script, auth=lambda request: request)
-    assert "cookie" not in script.requests[-1].headers
+@pytest.mark.parametrize("target, text", [("http://[", "is not a URL"), ("http://other.example/", "another origin")])
+def test_other_redirects_are_refused(script, session, target, text):
+    script.on_ping = lambda request, answer: answer.status(307, Location=target)
+    with pytest.raises(mcplite.TransportError, match=text):
+        call(script, session)
 
 
 def test_what_comes_behind_an_answer_is_not_taken_for_the_next_one(session):
@@ -129,8 +290,108 @@ def test_what_comes_behind_an_answer_is_not_taken_for_the_next_one(session):
         answer.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\noneHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged")
 
     with WebScript(play) as script:
-        client = OriginClient(script.url, HTTPSettings(session=session))
         for _ in range(3):
-            assert client.send(Exchange(lambda: float(LIMIT)), "GET", None, {}).read(100) == b"one"
-        client.close()
-        assert script.connections == 3
+            assert send(script, session) == (200, b"one")
+
+
+def test_errors_of_the_sessions_own_code_are_told(script, session):
+    def broken(response, **options):
+        raise KeyError("mine")
+
+    session.hooks["response"].append(broken)
+    with pytest.raises(mcplite.TransportError, match="could not send a request to .*: KeyError: 'mine'") as caught:
+        call(script, session)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_session_whose_requests_return_something_else(script):
+    class Later(requests.Session):
+        def request(self, *arguments, **options):
+            return threading.Event()
+
+    with Later() as session, pytest.raises(mcplite.TransportError, match="returned Event, not a response"):
+        call(script, session)
+
+
+def test_a_response_that_an_adapter_made_itself(session):
+    class Canned(requests.adapters.BaseAdapter):
+        def send(self, request, **options):
+            limits.append(options["timeout"])
+            response = requests.Response()
+            response.status_code, response.request, response.url = 200, request, request.url
+            response.headers["Content-Type"] = "application/json"
+            message = json.loads(request.body) if request.body else {}
+            response._content = json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "result": {
+                "protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}}).encode()
+            return response
+
+        def close(self):
+            """There is nothing to close."""
+
+    limits = []
+    session.mount("http://", Canned())
+    with mcplite.connect("http://inside.example/mcp", session=session, era="legacy", listen=False, timeout=LIMIT) as client:
+        assert client.server_info.name == "x"
+    # In seconds, as any adapter expects.
+    assert limits and all(connect <= 10 and 0 < read <= 60 for connect, read in limits)
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_a_retry_that_ends(script, session, raises):
+    retry = Retry(total=1, status_forcelist=[503], allowed_methods=None, backoff_factor=0, raise_on_status=raises)
+    session.mount("http://", HTTPAdapter(max_retries=retry))
+    script.on_ping = busy(9)
+    expected = (mcplite.TransportError, "gave up on .*too many 503") if raises else (mcplite.HTTPStatusError, "with 503")
+    with pytest.raises(expected[0], match=expected[1]):
+        call(script, session)
+    assert len(script.wait_for("ping")) == 2
+
+
+def test_a_retry_does_not_send_once_its_call_is_over(script, session):
+    pauses, go = threading.Event(), threading.Event()
+
+    class Waiting(Retry):
+        def sleep(self, response=None):
+            pauses.set()
+            assert go.wait(LIMIT)
+
+    retry = Waiting(total=5, status_forcelist=[503], allowed_methods=None)
+    session.mount("http://", HTTPAdapter(max_retries=retry))
+    script.on_tools_call = lambda request, answer: answer.status(503, "busy")
+    with connect(script, session) as client:
+        token = mcplite.CancelToken()
+        threading.Thread(target=lambda: (pauses.wait(LIMIT), token.cancel("enough"))).start()
+        with pytest.raises(mcplite.Cancelled):
+            client.call_tool("t", cancel=token)
+        go.set()
+        client.ping()
+        script.wait_for("ping")
+    assert len(script.wait_for("tools/call")) == 1
+
+
+def test_context_variables_are_the_callers(script, session):
+
+
+    name, seen = contextvars.ContextVar("name", default=None), []
+    session.auth = lambda request: seen.append(name.get()) or request
+    with connect(script, session) as client:
+        name.set("the caller")
+        client.ping()
+    assert "the caller" in seen
+
+
+def test_many_threads_share_a_session(script, session):
+    script.on_tools_call = lambda request, answer: answer.json(
+        script.text(request, request.message["params"]["arguments"]["n"]))
+    with connect(script, session) as client:
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda n: client.call_tool("t", {"n": str(n)}).text, range(80)))
+    assert found == [str(n) for n in range(80)]
+
+
+def test_the_threads_end_with_the_client(script, session):
+    client = OriginClient(script.url, HTTPSettings(session=session))
+    assert isinstance(client._sender, SessionSender)
+    client.send(Exchange(lambda: float(LIMIT)), "GET", None, {}).excerpt()
+    assert any(thread.name == "mcplite session" for thread in threading.enumerate())
+    client.close()

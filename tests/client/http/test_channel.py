@@ -27,11 +27,14 @@ def script():
         yield script
 
 
-@pytest.fixture(params=["direct", "requests"])
+@pytest.fixture(params=["direct", "requests", "session"])
 def way(request):
-    """The options for each of the two ways that requests can go."""
+    """The options for each of the three ways that requests can go."""
     if request.param == "direct":
         yield {}
+        return
+    if request.param == "requests":
+        yield {"auth": lambda request: request}
         return
     with requests.Session() as session:
         yield {"session": session}
@@ -704,7 +707,7 @@ def test_a_redirect_to_another_url_each_time_leaves_nothing_behind(script, way):
 def test_other_redirects_are_not_followed(script, status, location, way):
     # SESS-04: neither the session id nor a token goes to another origin.
     script.on_ping = lambda request, answer: answer.status(status, Location=location)
-    with connect(script, **way, auth="secret-token") as client:
+    with connect(script, **{"auth": "secret-token", **way}) as client:
         with pytest.raises(mcplite.TransportError, match="redirect") as caught:
             client.ping()
     assert "secret-token" not in str(caught.value)
