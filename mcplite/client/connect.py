@@ -95,8 +95,8 @@ def connect(
     For a server behind a URL:
 
     :param headers: sent with every HTTP request.
-    :param session: a ``requests.Session`` whose headers, cookies, authentication, proxies and adapters are used; the
-        caller closes it.
+    :param session: a ``requests.Session`` that sends each request by its ``request()``, with its own adapters, hooks,
+        cookies and authentication; the caller closes it.
     :param verify: False, or a file or folder of certificates, as for ``requests``; by default from the environment.
     :param cert: a client certificate, as for ``requests``.
     :param proxies: as for ``requests``; by default those of the environment.

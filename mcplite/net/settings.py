@@ -27,7 +27,7 @@ class HTTPSettings:
 
     #: Sent with every request; their values may be secrets.
     headers: Optional[Mapping[str, str]] = field(default=None, repr=False)
-    #: Whose headers, cookies, authentication, proxies and adapters are used; it stays the caller's to close.
+    #: Sends each request, over connections of its own; it stays the caller's to close.
     session: "Optional[requests.Session]" = None
     #: False, or a file or folder of certificates; None for what the environment says.
     verify: Verify = None

@@ -88,10 +88,39 @@ def test_a_certificate_of_the_client(certificates):
             client.ping()
 
 
-def test_reads_end_behind_tls_as_well(certificates):
-    with Secure(certificates) as script:
+def with_verify(session, folder):
+    session.verify, session.cert = str(folder / "ca.pem"), (str(folder / "client.pem"), str(folder / "client.key"))
+
+
+def with_context(session, folder):
+    class Adapter(requests.adapters.HTTPAdapter):
+        def init_poolmanager(self, *arguments, **options):
+            context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+            context.check_hostname = False  # urllib3 1.26 gives the context no name for an address
+            context.load_cert_chain(str(folder / "client.pem"), str(folder / "client.key"))
+            return super().init_poolmanager(*arguments, ssl_context=context, **options)
+
+    session.mount("https://", Adapter())
+
+
+@pytest.mark.parametrize("trust", [with_verify, with_context])
+def test_certificates_of_a_session(certificates, trust, monkeypatch):
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)  # requests takes them before the session's
+    with Secure(certificates, ask=True) as script, requests.Session() as session:
+        with pytest.raises(mcplite.TransportError):
+            mcplite.connect(script.url, session=session, timeout=LIMIT).open()
+        trust(session, certificates)
+        with mcplite.connect(script.url, session=session, timeout=LIMIT) as client:
+            client.ping()
+
+
+@pytest.mark.parametrize("by_session", [False, True])
+def test_reads_end_behind_tls_as_well(certificates, by_session):
+    with Secure(certificates) as script, requests.Session() as session:
         script.on_ping = lambda request, answer: answer.hold()
-        with mcplite.connect(script.url, verify=str(certificates / "ca.pem"), timeout=LIMIT) as client:
+        options = {"session": session} if by_session else {}
+        with mcplite.connect(script.url, verify=str(certificates / "ca.pem"), timeout=LIMIT, **options) as client:
             with pytest.raises(mcplite.RequestTimeout):
                 client.ping(timeout=0.3)
             token = mcplite.CancelToken()
