@@ -9,10 +9,10 @@ import pytest
 from requests.auth import HTTPBasicAuth
 
 import mcplite
+from mcplite.net.adapter_sender import AdapterSender
 from mcplite.net.direct import DirectSender
 from mcplite.net.exchange import Exchange, Stopped
 from mcplite.net.origin_client import OriginClient
-from mcplite.net.adapter_sender import AdapterSender
 from mcplite.net.settings import HTTPSettings
 from mcplite.rpc.deadline import Deadline
 from tests.support.webscript import Listener

@@ -46,7 +46,8 @@ class Waiting(WebScript):
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 BEGINNINGS = {
     "nothing": b"", "half a head": HEAD, "a body of known length": HEAD + b"Content-Length: 10\r\n\r\n12345",
-    "a long body": HEAD + b"Content-Length: 1000000\r\n\r\n12345", "chunks": HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n",
+    "a long body": HEAD + b"Content-Length: 1000000\r\n\r\n12345",
+    "chunks": HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n",
     "half a chunk": HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n123", "a body to the end": HEAD + b"\r\n12345",
 }
 
