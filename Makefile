@@ -30,14 +30,15 @@ types:
 	$(PYTHON) -m mypy --platform win32
 	$(PYTHON) -m mypy --platform darwin
 
-# The map of the package in docs/design.rst, from the docstrings.
+# The map of the package in docs/design.rst, from the docstrings, and the list of pages in docs/llms.txt.
 map:
 	$(PYTHON) docs/map.py
 
 docs:
 	$(PYTHON) -m sphinx -q -W -b html docs docs/_build/html
 	$(PYTHON) docs/inventory.py docs/_build/html
-	cat README.rst $$(sed -n 's|^   \([a-z-]*\)$$|docs/\1.rst|p' docs/index.rst) > docs/_build/html/llms-full.txt
+	$(PYTHON) -m sphinx -q -b text docs docs/_build/text
+	$(PYTHON) docs/llms.py docs/_build/html docs/_build/text
 
 bench:
 	$(PYTHON) -m benchmarks

@@ -23,6 +23,8 @@ master_doc = "index"
 exclude_patterns = ["_build"]
 highlight_language = "text"
 nitpicky = True
+# CHANGELOG.md and its like link to files of the repository, and are pages of the site, too.
+suppress_warnings = ["myst.xref_missing"]
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "inherited-members": "BaseException, dict, object"}
 autodoc_typehints_format = "short"

@@ -1,10 +1,11 @@
 """Writes the map of the package into the page about its design: one line for each folder and module.
 
-``python docs/map.py`` (or ``make map``) takes the first line of each docstring. A test compares the page with it.
+``python docs/map.py`` (or ``make map``) takes the first line of each docstring. It makes ``llms.txt``, too. Tests compare both.
 """
 
 import ast
 import re
+import runpy
 import textwrap
 from pathlib import Path
 from typing import Iterator
@@ -52,3 +53,4 @@ def page() -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), "utf-8")
+    runpy.run_path(str(Path(__file__).with_name("llms.py")), run_name="__main__")  # what else is made from other files

@@ -129,7 +129,17 @@ def test_names_on_pages_exist():
 
 def test_every_page_is_in_the_index():
     index = (DOCS / "index.rst").read_text("utf-8")
-    assert [page.stem for page in PAGES if page.stem != "index" and f"   {page.stem}\n" not in index] == []
+    pages = [page.stem for page in PAGES + sorted(DOCS.glob("*.md")) if page.stem != "index"]
+    assert [name for name in pages if f"   {name}\n" not in index] == []
+
+
+def test_the_list_for_language_models_is_made_from_the_index():
+    module = runpy.run_path(str(DOCS / "llms.py"))
+    page = (DOCS / "llms.txt").read_text("utf-8")
+    assert page == module["page"](), "run make map"
+    links = re.findall(r"^- \[.+\]\(([^)]+)\): .+\.$", page, re.MULTILINE)
+    assert len(links) == sum(len(names) for _, names in module["groups"]()) > 20
+    assert [link for link in links if not (DOCS / link).is_file()] == []
 
 
 def test_lines_are_short():

@@ -115,5 +115,5 @@ def test_every_error_is_at_the_front_door():
 
 
 def test_the_changes_have_a_section_for_this_version():
-    with open(ROOT / "CHANGES.rst", encoding="utf-8") as file:
-        assert any(line.split()[:1] == [mcplite.__version__] for line in file)
+    with open(ROOT / "CHANGELOG.md", encoding="utf-8") as file:
+        assert any(line.split()[:2] == ["##", mcplite.__version__] for line in file)

@@ -11,7 +11,8 @@ import mcplite
 
 PACKAGE = Path(mcplite.__file__).resolve().parent
 ROOT = PACKAGE.parent
-TEXTS = sorted(PACKAGE.rglob("*.py")) + sorted((ROOT / "docs").glob("*.rst")) + [ROOT / "README.rst"]
+TEXTS = sorted(PACKAGE.rglob("*.py")) + [
+    page for folder in (ROOT, ROOT / "docs") for ending in ("md", "rst") for page in sorted(folder.glob(f"*.{ending}"))]
 
 #: Words that hide who does something, and turns of phrase that a reader stops at: name the client, the caller, the thread.
 UNCLEAR = re.compile(r"\b(nobody|somebody|whoever|everybody|anybody|anew|gone\s+on\s+with|to\s+be\s+had|in\s+work)\b",
