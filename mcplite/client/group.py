@@ -65,7 +65,7 @@ Named = TypeVar("Named", Tool, Resource, ResourceTemplate, Prompt)
 
 def connect_all(
     config: "Union[str, os.PathLike[str], Mapping[str, Any], Config]", *,
-    separator: str = ".",
+    separator: str = "__",
     env: Optional[Mapping[str, str]] = None,
     cwd: "Union[None, str, os.PathLike[str]]" = None,
     stderr: "StderrTarget" = None,
@@ -121,7 +121,8 @@ def connect_all(
     The other parameters are those of :func:`~.connect.connect`, for each of the servers; *auth* is for those with a URL alone.
 
     :param config: a path, a dict of the same shape, or the result of ``load_config``.
-    :param separator: between the server's name and the name of its tool or prompt.
+    :param separator: between the server's name and the name of its tool or prompt. Default ``__``, which APIs of models
+        take in names of tools; a dot, which they refuse, is accepted in calls beside it.
     :raises TransportError: the configuration as a whole cannot be used.
     :raises TypeError, ValueError: as for :func:`~.connect.connect`.
     """
@@ -143,11 +144,11 @@ class Group:
 
     :param config: the servers.
     :param connect: makes the client of one of them.
-    :param separator: between the server's name and the name of its tool or prompt.
+    :param separator: as for :func:`connect_all`.
     :raises ValueError: *separator* is empty.
     """
 
-    def __init__(self, config: Config, connect: Callable[[ServerConfig], Client], *, separator: str = ".") -> None:
+    def __init__(self, config: Config, connect: Callable[[ServerConfig], Client], *, separator: str = "__") -> None:
         if not separator:
             raise ValueError("separator must not be empty, or names of servers and tools would run together")
         self._config = config
@@ -259,11 +260,11 @@ class Group:
     # --- the lists of all servers ------------------------------------------------------------------
 
     def list_tools(self) -> List[Tool]:
-        """Return the tools of all open servers, named ``server.tool`` (TOOL-15)."""
+        """Return the tools of all open servers, named ``server__tool`` (TOOL-15)."""
         return self._merged(lambda client: client.list_tools())
 
     def list_prompts(self) -> List[Prompt]:
-        """Return the prompts of all open servers, named ``server.prompt``."""
+        """Return the prompts of all open servers, named ``server__prompt``."""
         return self._merged(lambda client: client.list_prompts())
 
     def list_resources(self) -> List[Resource]:
@@ -282,7 +283,10 @@ class Group:
                   cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
                   meta: Optional[Dict[str, Any]] = None, fresh: bool = False, rounds: bool = True,
                   input_responses: Optional[Mapping[str, Any]] = None, request_state: Optional[str] = None) -> CallToolResult:
-        """Call a tool by ``server.tool``; the other parameters are those of ``Client.call_tool``.
+        """Call a tool by ``server__tool``, as it is listed, or by ``server.tool``.
+
+        Where a name can be read in two ways, since names of servers and tools have the separator in them, the tool
+        that is listed is called. The other parameters are those of ``Client.call_tool``.
 
         :raises MCPError: no server fits, or more than one; else as ``Client.call_tool``.
         """
@@ -296,7 +300,7 @@ class Group:
                    cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
                    meta: Optional[Dict[str, Any]] = None, fresh: bool = False, rounds: bool = True,
                    input_responses: Optional[Mapping[str, Any]] = None, request_state: Optional[str] = None) -> GetPromptResult:
-        """Get a prompt by ``server.prompt``; the other parameters are those of ``Client.get_prompt``.
+        """Get a prompt by ``server__prompt``, as it is listed, or by ``server.prompt``; the other parameters are those of ``Client.get_prompt``.
 
         :raises MCPError: no server fits, or more than one; else as ``Client.get_prompt``.
         """
@@ -333,16 +337,29 @@ class Group:
         return f"{server}{self._separator}{name}"
 
     def _find(self, name: str, what: str) -> Tuple[Client, str]:
-        """Return the client and the server's own name for ``server.name``."""
+        """Return the client and the server's own name for ``server__name``, or for ``server.name``."""
         known = [*self._config.servers, *self._config.errors]
-        meant = [server for server in known if name.startswith(server + self._separator)]
+        meant: List[Tuple[str, str]] = []
+        for separator in (self._separator, "."):
+            meant = meant or [(server, name[len(server + separator):]) for server in known
+                              if name.startswith(server + separator)]
         if not meant:
             raise MCPError(f"no server of this group has a {what} {name!r}; names begin with one of:"
                            f" {_listed(server + self._separator for server in known)}")
         if len(meant) > 1:
-            raise MCPError(f"{what} {name!r} can be one of several servers: {_listed(meant)}; ask group[server], or"
-                           f" choose another separator")
-        return self[meant[0]], name[len(meant[0]) + len(self._separator):]
+            meant = self._listing(meant, what) or meant
+        if len(meant) > 1:
+            raise MCPError(f"{what} {name!r} can be one of several servers: {_listed(server for server, _ in meant)}; ask"
+                           f" group[server], or choose another separator")
+        return self[meant[0][0]], meant[0][1]
+
+    def _listing(self, meant: Sequence[Tuple[str, str]], what: str) -> List[Tuple[str, str]]:
+        """Return those of the ``(server, name)`` that their server lists."""
+        def list_names(client: Client) -> Sequence[Union[Tool, Prompt]]:
+            return client.list_tools() if what == "tool" else client.list_prompts()
+
+        listed = self._all(list_names, [server for server, _ in meant])
+        return [(server, own) for server, own in meant if own in [item.name for item in listed.get(server, ())]]
 
     def _owner(self, uri: str) -> str:
         """Return the one server that lists *uri* or has a template for it."""
@@ -381,10 +398,11 @@ class Group:
         return [_renamed(item, self._joined(server, item.name))
                 for server, items in self._all(list_all).items() for item in items]
 
-    def _all(self, list_all: Callable[[Client], Sequence[T]]) -> Dict[str, Sequence[T]]:
-        """Return the lists of all open servers that have one."""
+    def _all(self, list_all: Callable[[Client], Sequence[T]], servers: Optional[Sequence[str]] = None
+             ) -> Dict[str, Sequence[T]]:
+        """Return the lists of all open servers that have one, or of those of *servers*."""
         results, failures = self._each(list_all, {name: client for name, client in self._clients.items()
-                                                  if client.state == "open"})
+                                                  if client.state == "open" and (servers is None or name in servers)})
         for name, error in failures.items():
             if not isinstance(error, (MethodNotFound, NotSupported)):
                 _log.warning("server %r is left out of the list: %.200r", name, str(error))

@@ -53,9 +53,33 @@ def git():
     def dotted() -> str:
         return "dotted"
 
+    @server.prompt()
+    def greeting() -> str:
+        return "Hello"
+
     @server.resource("shared://both")
     def both() -> str:
         return "from git"
+
+    return server
+
+
+def rome():
+    server = mcplite.Server("rome")
+
+    @server.tool(name="a__b")
+    def underscored() -> str:
+        return "underscored"
+
+    return server
+
+
+def rome_a():
+    server = mcplite.Server("rome__a")
+
+    @server.tool()
+    def b() -> str:
+        return "plain"
 
     return server
 
@@ -78,7 +102,8 @@ def configured(*names, disabled=()):
 @pytest.fixture
 def make(monkeypatch):
     """Make groups whose servers run in this process."""
-    servers = {"weather": weather, "git": git, "empty": empty, "broken": Unreachable, "git.b": git}
+    servers = {"weather": weather, "git": git, "empty": empty, "broken": Unreachable, "git.b": git,
+               "git__b": git, "rome": rome, "rome__a": rome_a}
     groups = []
 
     def connect(server, **options):
@@ -97,10 +122,18 @@ def make(monkeypatch):
 
 def test_tools_of_all_servers_under_the_name_of_their_server(make):
     with make("weather", "git") as group:
-        assert [tool.name for tool in group.list_tools()] == ["weather.forecast", "git.status", "git.a.b"]
-        assert group.call_tool("weather.forecast", {"city": "Rome"}).text == "Rome: sun"
-        assert group.call_tool("git.status").text == "clean"
-        assert group.call_tool("git.a.b", timeout=LIMIT).text == "dotted"
+        assert [tool.name for tool in group.list_tools()] == ["weather__forecast", "git__status", "git__a.b"]
+        assert group.call_tool("weather__forecast", {"city": "Rome"}).text == "Rome: sun"
+        assert group.call_tool("git__status").text == "clean"
+        assert group.call_tool("git__a.b", timeout=LIMIT).text == "dotted"
+
+
+def test_a_dot_is_accepted_whatever_the_separator(make):
+    for options in ({}, {"separator": "/"}):
+        with make("weather", "git", **options) as group:
+            assert group.call_tool("weather.forecast", {"city": "Rome"}).text == "Rome: sun"
+            assert group.call_tool("git.a.b").text == "dotted"
+            assert group.get_prompt("weather.briefing", {"city": "Rome"}).messages
 
 
 def test_listing_does_not_change_the_clients_objects(make):
@@ -111,9 +144,9 @@ def test_listing_does_not_change_the_clients_objects(make):
 
 
 def test_another_separator(make):
-    with make("weather", "git", separator="__") as group:
-        assert "weather__forecast" in [tool.name for tool in group.list_tools()]
-        assert group.call_tool("git__a.b").text == "dotted"
+    with make("weather", "git", separator="/") as group:
+        assert "weather/forecast" in [tool.name for tool in group.list_tools()]
+        assert group.call_tool("git/a.b").text == "dotted"
 
 
 def test_an_empty_separator_is_refused(make):
@@ -123,18 +156,18 @@ def test_an_empty_separator_is_refused(make):
 
 def test_prompts(make):
     with make("weather", "git") as group:
-        assert [prompt.name for prompt in group.list_prompts()] == ["weather.briefing"]
-        result = group.get_prompt("weather.briefing", {"city": "Rome"})
+        assert [prompt.name for prompt in group.list_prompts()] == ["weather__briefing", "git__greeting"]
+        result = group.get_prompt("weather__briefing", {"city": "Rome"})
         assert result.messages[0].content.text == "Brief me on Rome."
 
 
 def test_resources_keep_their_uris(make):
     with make("weather", "git") as group:
         found = [(resource.name, resource.uri) for resource in group.list_resources()]
-        assert ("weather.stations", "config://stations") in found
+        assert ("weather__stations", "config://stations") in found
         assert [uri for _, uri in found].count("shared://both") == 2
         (template,) = group.list_resource_templates()
-        assert (template.name, template.uri_template) == ("weather.history", "weather://{city}/history")
+        assert (template.name, template.uri_template) == ("weather__history", "weather://{city}/history")
 
 
 def test_a_resource_is_read_from_the_server_that_lists_it_or_has_a_template(make):
@@ -183,8 +216,8 @@ def test_a_template_beyond_our_subset_matches_nothing(make, monkeypatch):
 
 def test_unknown_names(make):
     with make("weather", "git") as group:
-        for name in ("forecast", "rome.forecast", ""):
-            with pytest.raises(MCPError, match=r"no server of this group has a tool .*'weather\.', 'git\.'"):
+        for name in ("forecast", "rome__forecast", "rome.forecast", ""):
+            with pytest.raises(MCPError, match=r"no server of this group has a tool .*'weather__', 'git__'"):
                 group.call_tool(name)
         with pytest.raises(MCPError, match="no server of this group has a prompt 'x'"):
             group.get_prompt("x")
@@ -194,17 +227,31 @@ def test_unknown_names(make):
             group["rome"]
 
 
+def test_a_name_that_can_be_read_in_two_ways_is_the_listed_one(make):
+    with make("git", "git.b", "git__b", "rome") as group:
+        assert [tool.name for tool in group.list_tools()] == [
+            "git__status", "git__a.b", "git.b__status", "git.b__a.b", "git__b__status", "git__b__a.b", "rome__a__b"]
+        for tool in group.list_tools():
+            assert group.call_tool(tool.name).text in ("clean", "dotted", "underscored")
+        assert group.call_tool("git.b.status").text == "clean"  # not a tool "b.status" of git
+        assert group.call_tool("git__b__status").text == "clean"  # not a tool "b__status" of git
+        assert group.call_tool("rome__a__b").text == "underscored"
+        assert group.call_tool("rome.a__b").text == "underscored"
+        assert group.get_prompt("git__b__greeting").messages[0].content.text == "Hello"
+
+
 def test_ambiguous_names(make):
-    with make("git", "git.b") as group:
-        with pytest.raises(MCPError, match="can be one of several servers: 'git', 'git.b'"):
-            group.call_tool("git.b.status")
-        assert group["git.b"].call_tool("status").text == "clean"
-        assert group.call_tool("git.status").text == "clean"
+    with make("rome", "rome__a") as group:
+        with pytest.raises(MCPError, match="'rome__a__b' can be one of several servers: 'rome', 'rome__a'; ask group"):
+            group.call_tool("rome__a__b")
+        with pytest.raises(MCPError, match="'rome__a__x' can be one of several servers"):
+            group.call_tool("rome__a__x")
+        assert group["rome__a"].call_tool("b").text == "plain"
 
 
 def test_servers_without_tools_or_resources_are_not_failures(make, caplog):
     with make("empty", "weather") as group:
-        assert [tool.name for tool in group.list_tools()] == ["weather.forecast"]
+        assert [tool.name for tool in group.list_tools()] == ["weather__forecast"]
         assert group.list_resource_templates()
     assert [record for record in caplog.records if record.name.endswith("client.group")] == []
 
@@ -227,7 +274,7 @@ def test_a_lost_server_is_reported_and_left_out(make, caplog):
         group["git"]._opener.session.peer.close(ConnectionClosed("git ended"))
         assert group.status == {"weather": "open", "git": "failed"}
         assert str(group.errors["git"]) == "git ended"
-        assert [tool.name for tool in group.list_tools()] == ["weather.forecast"]
+        assert [tool.name for tool in group.list_tools()] == ["weather__forecast"]
     assert group.status == {"weather": "closed", "git": "failed"}
 
 
@@ -237,7 +284,7 @@ def test_a_server_that_fails_while_it_is_listed_is_left_out(make, monkeypatch, c
 
     with make("weather", "git") as group:
         monkeypatch.setattr(group["git"], "list_tools", fail)
-        assert [tool.name for tool in group.list_tools()] == ["weather.forecast"]
+        assert [tool.name for tool in group.list_tools()] == ["weather__forecast"]
         assert "server 'git' is left out of the list: 'gone'" in caplog.text
 
 
