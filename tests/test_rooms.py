@@ -85,6 +85,7 @@ LAYERS = {
     "testing": GROUND + " backend server client",
     "cli": GROUND + " net client",
     "contrib": GROUND + " version server client",
+    "llm": GROUND + " client",
     "__main__": "errors version protocol cli",
     "": GROUND + " version net backend server client",
 }
@@ -115,6 +116,10 @@ GUESTS = {
     "cryptography": {"client.oauth.keys", "server.auth.jwt", "server.auth.keysets"},
     "subprocess": {"client"},
     "opentelemetry": {"contrib.otel"},
+    "anthropic": {"llm.anthropic"},
+    "google": {"llm.gemini"},
+    "langchain_core": {"llm.langchain"},
+    "openai": {"llm.responses"},
 }
 #: Modules that are themselves loaded on first use, and may import their guests at the top.
 LAZY = {"net.adapter", "net.session_body", "net.session_sender", "backend.postgres_connection", "contrib.otel",

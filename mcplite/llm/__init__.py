@@ -1,0 +1,101 @@
+"""A client's tools for the APIs of models: declarations, calls, results; each API in the words of its own SDK.
+
+Nothing is imported but what the caller uses, and no SDK at all where plain dicts are enough.
+"""
+
+from typing import TYPE_CHECKING, Any, List, Optional
+
+from .toolset import DEFAULT, Choice, Source
+
+if TYPE_CHECKING:
+    from .anthropic import AnthropicKit
+    from .gemini import GeminiKit
+    from .openai import OpenAIKit
+    from .responses import ResponsesKit
+
+__all__ = ["anthropic_tools", "gemini_tools", "langchain_tools", "openai_responses_tools", "openai_tools"]
+
+
+def anthropic_tools(client: Source, *, only: Choice = None, exclude: Choice = None,
+                    timeout: Optional[float] = DEFAULT) -> "AnthropicKit":
+    """Return the tools of *client* for Anthropic's Messages API.
+
+    ``kit.tools`` is for ``tools=``, ``kit.call(block)`` runs a ``tool_use`` block and returns its ``tool_result`` block,
+    ``kit.answers(message)`` does so for all of a message, and ``kit.runnable_tools()`` is for the SDK's tool runner.
+
+    :param client: a ``Client``, or a ``Group`` of several; open when the tools are listed.
+    :param only: the tools to offer: their names as ``client.list_tools()`` has them, or a function of the ``Tool``. None
+        for all.
+    :param exclude: the tools to leave out, likewise. A tool that is not offered cannot be called.
+    :param timeout: seconds for each call; by default the client's.
+    :raises TypeError: *only* or *exclude* is one string.
+    """
+    from .anthropic import AnthropicKit
+
+    return AnthropicKit(client, only, exclude, timeout)
+
+
+def openai_tools(client: Source, *, only: Choice = None, exclude: Choice = None, timeout: Optional[float] = DEFAULT,
+                 strict: bool = False) -> "OpenAIKit":
+    """Return the tools of *client* for OpenAI's Chat Completions, and for APIs of the same form.
+
+    ``kit.tools`` is for ``tools=``, ``kit.call(tool_call)`` runs an item of ``tool_calls`` and returns its message, and
+    ``kit.answers(completion)`` does so for all of a completion, with a message for the images and sounds that they return.
+
+    :param client, only, exclude, timeout: as for :func:`anthropic_tools`.
+    :param strict: whether to ask for the strict mode for each tool whose schema can be brought into its subset.
+    :raises TypeError: *only* or *exclude* is one string.
+    """
+    from .openai import OpenAIKit
+
+    return OpenAIKit(client, only, exclude, timeout, strict)
+
+
+def openai_responses_tools(client: Source, *, only: Choice = None, exclude: Choice = None, timeout: Optional[float] = DEFAULT,
+                           strict: bool = False) -> "ResponsesKit":
+    """Return the tools of *client* for OpenAI's Responses API.
+
+    ``kit.tools`` is for ``tools=``, ``kit.call(item)`` runs a ``function_call`` item and returns its
+    ``function_call_output``, ``kit.answers(response)`` does so for all of a response, and ``kit.runnable_tools()`` is for
+    the SDK's tool runner.
+
+    :param client, only, exclude, timeout: as for :func:`anthropic_tools`.
+    :param strict: whether to ask for the strict mode for each tool whose schema can be brought into its subset.
+    :raises TypeError: *only* or *exclude* is one string.
+    """
+    from .responses import ResponsesKit
+
+    return ResponsesKit(client, only, exclude, timeout, strict)
+
+
+def gemini_tools(client: Source, *, only: Choice = None, exclude: Choice = None,
+                 timeout: Optional[float] = DEFAULT) -> "GeminiKit":
+    """Return the tools of *client* for Gemini's API.
+
+    ``kit.tools`` is for ``tools`` of the configuration, ``kit.call(part)`` runs a function call and returns the part with
+    its response, and ``kit.answers(response)`` does so for all of a response. With objects of ``google-genai`` the results
+    are such objects; with dicts of the REST API they are dicts.
+
+    :param client, only, exclude, timeout: as for :func:`anthropic_tools`.
+    :raises TypeError: *only* or *exclude* is one string.
+    """
+    from .gemini import GeminiKit
+
+    return GeminiKit(client, only, exclude, timeout)
+
+
+def langchain_tools(client: Source, *, only: Choice = None, exclude: Choice = None,
+                    timeout: Optional[float] = DEFAULT) -> List[Any]:
+    """Return the tools of *client* as LangChain's ``StructuredTool`` objects, for ``bind_tools()`` and agents.
+
+    ``invoke()`` calls the server on the calling thread. The result is a text, or a list of blocks if there are images; the
+    artifact of the ``ToolMessage`` is the whole ``CallToolResult``.
+
+    :param client, only, exclude, timeout: as for :func:`anthropic_tools`.
+    :raises ImportError: ``langchain-core`` is not installed.
+    :raises MCPError: the tools cannot be listed, as with ``client.list_tools()``.
+    :raises TypeError: *only* or *exclude* is one string.
+    """
+    from .langchain import LangChainTools
+
+    return LangChainTools(client, only, exclude, timeout).tools

@@ -1,0 +1,71 @@
+"""Names that APIs of models take, mapped both ways: of tools, and of their parameters."""
+
+import hashlib
+import re
+from typing import Dict, Iterable, Optional, Pattern
+
+__all__ = ["NameMap", "PARAMETERS", "PARAMETERS_OF_GEMINI", "TOOLS", "TOOLS_OF_GEMINI"]
+
+#: What Anthropic and OpenAI take as the name of a tool.
+TOOLS = re.compile(r"[A-Za-z0-9_-]{1,64}")
+#: Gemini's names begin with a letter or an underscore, and older models know none longer than 64.
+TOOLS_OF_GEMINI = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+#: Anthropic refuses a whole request if one parameter of one tool has another name.
+PARAMETERS = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+PARAMETERS_OF_GEMINI = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_MOST = 64
+
+
+class NameMap:
+    """Names as a model sees them, and the names that they stand for.
+
+    A name that the API takes stays as it is. In others a dot becomes two underscores, and any other character one. A
+    name that is too long, or that would be another's, ends with eight digits of its hash instead; the same names give
+    the same result in any order and in any process. What was assigned once stays, so that a conversation can go on
+    when the server's list changes. Not safe for threads: its owner has a lock.
+
+    :param allowed: what the API takes, for ``fullmatch``.
+    """
+
+    def __init__(self, allowed: Pattern[str]) -> None:
+        self._allowed = allowed
+        #: By the server's name, and by the model's.
+        self._shown: Dict[str, str] = {}
+        self._own: Dict[str, str] = {}
+
+    def add(self, names: Iterable[str]) -> None:
+        """Assign a name to each of *names* that has none yet."""
+        new = sorted({name for name in names if name not in self._shown})
+        plain = {name: self._plain(name) for name in new}
+        # Names that need no change come first, so that none of them is given to another.
+        for name in sorted(new, key=lambda name: plain[name] != name):
+            wanted = plain[name]
+            # Where two changed names would be equal, none of them gets it: an order decides nothing.
+            shared = wanted != name and list(plain.values()).count(wanted) > 1
+            count = 0
+            while shared or not self._allowed.fullmatch(wanted) or wanted in self._own:
+                wanted, shared, count = self._with_digits(name, plain[name], count), False, count + 1
+            self._shown[name] = wanted
+            self._own[wanted] = name
+
+    def shown(self, name: str) -> str:
+        """Return the model's name for the server's *name*, which must have been added."""
+        return self._shown[name]
+
+    def own(self, shown: str) -> Optional[str]:
+        """Return the server's name for the model's; None if the model was told no such name."""
+        return self._own.get(shown)
+
+    def _plain(self, name: str) -> str:
+        if self._allowed.fullmatch(name):
+            return name
+        # A dot first: it may be allowed, as in the names of parameters, while another character is not.
+        plain = "".join(char if self._allowed.fullmatch("a" + char) else "__" if char == "." else "_" for char in name)
+        if not any(char.isalnum() for char in plain):
+            return "name"
+        return plain if self._allowed.fullmatch(plain[:1]) else "_" + plain
+
+    def _with_digits(self, name: str, plain: str, count: int) -> str:
+        salted = name if not count else f"{name}\n{count}"
+        digits = hashlib.sha256(salted.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        return f"{plain[:_MOST - 9]}_{digits}"

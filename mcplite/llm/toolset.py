@@ -1,0 +1,270 @@
+"""Toolset: the tools of a client as a model sees them, and the way of a call to the server and back.
+
+What all APIs share: which tools there are, under which names, and how a call is run so that whatever goes wrong becomes an
+answer that the model can read.
+"""
+
+import difflib
+import json
+import logging
+from abc import ABC, abstractmethod
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Generic,
+    Iterable,
+    List,
+    NamedTuple,
+    Optional,
+    Pattern,
+    Set,
+    TypeVar,
+    Union,
+)
+
+from ..client.features.call import DEFAULT, OnProgress
+from ..errors import Cancelled, ConnectionClosed, MCPError, ToolError, TransportError
+from ..protocol.show import one_line
+from ..rpc.cancel import CancelToken
+from ..rpc.forks import new_lock
+from ..types import CallToolResult, TextContent, Tool
+from .content import FAILED, Part, parts_of
+from .names import PARAMETERS, TOOLS, NameMap
+from .schemas import Schema, portable
+
+if TYPE_CHECKING:
+    from ..client import Client
+    from ..client.group import Group
+
+__all__ = ["DEFAULT", "Choice", "Declared", "Entry", "CallOptions", "Outcome", "Source", "ToolUse", "Toolset"]
+
+_log = logging.getLogger(__name__)
+#: Which tools: their names as ``list_tools()`` has them, or a function of the tool.
+Choice = Union[None, Iterable[str], Callable[[Tool], bool]]
+#: Whose tools.
+Source = Union["Client", "Group"]
+Declared = TypeVar("Declared")
+_MOST_LISTED = 50
+
+
+class CallOptions(NamedTuple):
+    """How long a call may take, and what is told meanwhile."""
+
+    timeout: Optional[float] = DEFAULT
+    max_timeout: Optional[float] = DEFAULT
+    cancel: Optional[CancelToken] = None
+    on_progress: Optional[OnProgress] = None
+
+
+class ToolUse(NamedTuple):
+    """A model's request for a call, read from the object of its API."""
+
+    id: Optional[str]
+    name: str
+    #: A dict; text that should be the JSON of one, as OpenAI has it; or None.
+    arguments: Any
+
+
+class Entry(NamedTuple):
+    """One tool as a model sees it."""
+
+    tool: Tool
+    #: The name that the model is told.
+    name: str
+    #: The portable schema, with the names of parameters that the API takes.
+    schema: Schema
+    #: The server's names of those parameters that have another one.
+    own_parameters: Dict[str, str]
+
+
+class Outcome(NamedTuple):
+    """What a call gave."""
+
+    parts: List[Part]
+    is_error: bool
+    #: None if there was no call, or it failed without a result.
+    result: Optional[CallToolResult] = None
+
+
+class Toolset(ABC, Generic[Declared]):
+    """The tools of a client for one API; may be used from any thread.
+
+    The list is taken from the client whenever :attr:`tools` is read, so that it follows the server's changes; the client
+    keeps it for as long as the server allows.
+    """
+
+    #: Names of tools and of parameters that the API takes.
+    tool_names: Pattern[str] = TOOLS
+    parameter_names: Pattern[str] = PARAMETERS
+
+    def __init__(self, client: Source, only: Choice, exclude: Choice, timeout: Optional[float]) -> None:
+        self._client = client
+        self._only = _chooser("only", only)
+        self._exclude = _chooser("exclude", exclude)
+        self._timeout = timeout
+        #: Guards the three fields below; held for work in memory only.
+        self._lock = new_lock()
+        self._names = NameMap(self.tool_names)
+        self._entries: Dict[str, Entry] = {}
+        self._unknown: Set[str] = set()
+
+    # --- what is declared ------------------------------------------------------------------------------
+
+    @property
+    def tools(self) -> List[Declared]:
+        """The tools in the API's form, for its ``tools`` parameter.
+
+        :raises MCPError: the tools cannot be listed, as with ``client.list_tools()``.
+        """
+        return [self._declare(entry) for entry in self.entries()]
+
+    def tool(self, name: str) -> Tool:
+        """Return the server's tool for the name that a model uses, as for asking the user before a call.
+
+        :raises KeyError: the model was told of no such tool.
+        """
+        entry = self._find(name)
+        if entry is None:
+            raise KeyError(name)
+        return entry.tool
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._find(name) is not None
+
+    def entries(self) -> List[Entry]:
+        """Return the tools as they are now."""
+        listed = self._client.list_tools()
+        chosen = [tool for tool in listed if self._only(tool, True) and not self._exclude(tool, False)]
+        self._warn_of_unknown({tool.name for tool in listed})
+        with self._lock:
+            self._names.add(tool.name for tool in chosen)
+            names = [self._names.shown(tool.name) for tool in chosen]
+        # A group may list a name twice; an API refuses that, and no call could tell the two apart.
+        entries = {name: self._entry(tool, name) for tool, name in zip(chosen, names)}
+        with self._lock:
+            self._entries = entries
+        return list(entries.values())
+
+    def _entry(self, tool: Tool, name: str) -> Entry:
+        schema = portable(tool.input_schema)
+        names = NameMap(self.parameter_names)
+        names.add(schema["properties"])
+        renamed = {names.shown(own): own for own in schema["properties"] if names.shown(own) != own}
+        if renamed:
+            schema["properties"] = {names.shown(own): one for own, one in schema["properties"].items()}
+            if "required" in schema:
+                schema["required"] = [names.shown(own) for own in schema["required"]]
+        return Entry(tool, name, schema, renamed)
+
+    def _warn_of_unknown(self, listed: Set[str]) -> None:
+        wanted = {name for chooser in (self._only, self._exclude) for name in chooser.names or ()}
+        with self._lock:
+            unknown = wanted - listed - self._unknown
+            self._unknown |= unknown
+        for name in sorted(unknown):
+            _log.warning("only= or exclude= names the tool %r, which is not listed; there is: %s", name,
+                         ", ".join(sorted(listed)[:_MOST_LISTED]) or "none")
+
+    def _find(self, name: str) -> Optional[Entry]:
+        """Return the tool of a name that a model uses: of those that it was told, else of those that there are now."""
+        with self._lock:
+            entry = self._entries.get(name)
+        if entry is None:
+            # Models sometimes use the name that they read in a text of the server.
+            entries = self.entries()
+            entry = next((one for one in entries if name == one.name), None)
+            entry = entry or next((one for one in entries if name == one.tool.name), None)
+        return entry
+
+    @abstractmethod
+    def _declare(self, entry: Entry) -> Declared:
+        """Return a tool in the API's form."""
+
+    # --- calls -----------------------------------------------------------------------------------------
+
+    def run(self, use: ToolUse, options: CallOptions) -> Outcome:
+        """Run a call, and return its parts or the text of what went wrong."""
+        try:
+            entry = self._find(use.name)
+            if entry is None:
+                return self._no_such_tool(use.name)
+            arguments = self._arguments(use.arguments, entry)
+            result = self._client.call_tool(
+                entry.tool.name, arguments, timeout=self._timeout if options.timeout is DEFAULT else options.timeout,
+                max_timeout=options.max_timeout, cancel=options.cancel, on_progress=options.on_progress)
+        except (MCPError, _BadArguments) as error:
+            return _failed(error, use.name, options.cancel)
+        return Outcome(parts_of(result), bool(result.is_error), result)
+
+    def _arguments(self, given: Any, entry: Entry) -> Dict[str, Any]:
+        """Return arguments with the server's names of the parameters.
+
+        :raises _BadArguments: they are no object.
+        """
+        arguments = given
+        if isinstance(given, (str, bytes)):
+            try:
+                arguments = json.loads(given) if given.strip() else {}
+            except (ValueError, RecursionError) as error:
+                raise _BadArguments(f"the arguments are not valid JSON: {error}") from error
+        if arguments is None:
+            arguments = {}
+        if not isinstance(arguments, dict):
+            raise _BadArguments(f"the arguments must be a JSON object, not {type(arguments).__name__}")
+        try:
+            json.dumps(arguments, allow_nan=False, ensure_ascii=False).encode("utf-8")
+        except (TypeError, ValueError, RecursionError) as error:
+            raise _BadArguments(f"the arguments cannot be sent as JSON: {error}") from error
+        return {entry.own_parameters.get(str(name), str(name)): value for name, value in arguments.items()}
+
+    def _no_such_tool(self, name: str) -> Outcome:
+        with self._lock:
+            names = list(self._entries)
+        close = difflib.get_close_matches(name, names, 3)
+        there = f"Did you mean {' or '.join(close)}?" if close else f"There is: {', '.join(names[:_MOST_LISTED]) or 'none'}."
+        return Outcome([Part("text", f"There is no tool {one_line(name, 100)}. {there}")], True)
+
+
+class _BadArguments(Exception):
+    """A model's arguments are no JSON object."""
+
+
+class _Chooser:
+    """One of ``only=`` and ``exclude=``."""
+
+    def __init__(self, choice: Union[None, Set[str], Callable[[Tool], bool]]) -> None:
+        self._choice = choice
+
+    @property
+    def names(self) -> Optional[Set[str]]:
+        return self._choice if isinstance(self._choice, set) else None
+
+    def __call__(self, tool: Tool, default: bool) -> bool:
+        if self._choice is None:
+            return default
+        return tool.name in self._choice if isinstance(self._choice, set) else bool(self._choice(tool))
+
+
+def _chooser(parameter: str, choice: Choice) -> _Chooser:
+    if isinstance(choice, str):
+        raise TypeError(f"{parameter}= takes a list of names or a function, so write {parameter}=[{choice!r}]")
+    return _Chooser(choice if choice is None or callable(choice) else set(choice))
+
+
+def _failed(error: Exception, name: str, cancel: Optional[CancelToken]) -> Outcome:
+    """Return the answer for a call that failed.
+
+    :raises Cancelled: by the caller, who does not want an answer.
+    """
+    if isinstance(error, Cancelled) and cancel is not None and cancel.cancelled:
+        raise error
+    if isinstance(error, ToolError):
+        # Of a client that raises for tools that fail, or of a middleware.
+        return Outcome(parts_of(CallToolResult([TextContent(error.message or FAILED), *error.content])), True)
+    if isinstance(error, TransportError):
+        _log.warning("the tool %r could not be called: %s", name, error)
+    # The last lines of a child's stderr are not for the model: they may hold anything.
+    text = str(error.args[0]) if isinstance(error, ConnectionClosed) and error.args else str(error)
+    return Outcome([Part("text", f"The tool could not be called: {one_line(text, 1000) or type(error).__name__}")], True)
