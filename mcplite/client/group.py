@@ -300,7 +300,9 @@ class Group:
                    cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
                    meta: Optional[Dict[str, Any]] = None, fresh: bool = False, rounds: bool = True,
                    input_responses: Optional[Mapping[str, Any]] = None, request_state: Optional[str] = None) -> GetPromptResult:
-        """Get a prompt by ``server__prompt``, as it is listed, or by ``server.prompt``; the other parameters are those of ``Client.get_prompt``.
+        """Get a prompt by ``server__prompt``, as it is listed, or by ``server.prompt``.
+
+        The other parameters are those of ``Client.get_prompt``.
 
         :raises MCPError: no server fits, or more than one; else as ``Client.get_prompt``.
         """

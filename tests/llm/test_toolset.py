@@ -8,7 +8,6 @@ import pytest
 
 import mcplite
 from mcplite import llm
-from mcplite.client import group as group_module
 from mcplite.client.config.files import Config, ServerConfig
 from mcplite.client.group import Group
 from mcplite.errors import ConnectionClosed
@@ -116,9 +115,9 @@ def test_parameters_under_names_that_the_api_takes():
         assert ask(kit, "find", {"_filter": "x", "top_n": 1})[1] == "[('$filter', 'x'), ('top n', 1)]"
 
 
-def test_a_group(monkeypatch):
-    monkeypatch.setattr(group_module, "connect", lambda server, **options: mcplite.connect(make_tools(), **options))
-    with Group(Config({name: ServerConfig(name, "stdio", command=name) for name in ("a", "b.c")})) as group:
+def test_a_group():
+    config = Config({name: ServerConfig(name, "stdio", command=name) for name in ("a", "b.c")})
+    with Group(config, lambda server: mcplite.connect(make_tools())) as group:
         kit = llm.anthropic_tools(group, only=["a__chart", "b.c__weather.forecast"])
         assert names(kit) == ["a__chart", "b__c__weather__forecast"]
         assert ask(kit, "b__c__weather__forecast", {"city": "Rome"}) == (False, "Rome: sun for 3 days")
