@@ -1,4 +1,4 @@
-"""Chat with a language model that may use a server's tools.
+"""Chat with a language model that may use a server's tools, and see their images.
 
     ANTHROPIC_API_KEY=... python examples/chat.py python examples/weather.py
 
@@ -7,14 +7,15 @@ another endpoint and model. The endpoint takes messages in the form of Anthropic
 """
 import os
 import sys
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
 import requests
 
 import mcplite
+from mcplite import llm
 
 API = os.environ.get("CHAT_API", "https://api.anthropic.com/v1/messages")
-MODEL = os.environ.get("CHAT_MODEL", "claude-sonnet-4-5")
+MODEL = os.environ.get("CHAT_MODEL", "claude-sonnet-5-5")
 
 
 def ask_model(messages: List[Dict[str, Any]], tools: List[Dict[str, Any]]) -> Dict[str, Any]:
@@ -26,30 +27,26 @@ def ask_model(messages: List[Dict[str, Any]], tools: List[Dict[str, Any]]) -> Di
     return answer.json()
 
 
-def use_tool(client: mcplite.Client, name: str, arguments: Dict[str, Any]) -> Dict[str, Any]:
-    """Call a tool if the user agrees; return the text for the model."""
-    if input(f"[{name} {arguments}] allow? (y/n) ").strip().lower() != "y":
-        return {"content": "The user did not allow this call.", "is_error": True}
-    result = client.call_tool(name, arguments)
-    return {"content": result.text, "is_error": bool(result.is_error)}
+def approve(method: str, params: Dict[str, Any], proceed: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
+    """Ask the user before a tool is called; the model reads why it was not."""
+    if method == "tools/call":
+        if input(f"[{params['name']} {params['arguments']}] allow? (y/n) ").strip().lower() != "y":
+            raise mcplite.ToolError("The user did not allow this call.")
+    return proceed()
 
 
 def main(command: List[str]) -> None:
     """Start the server and talk until stdin ends."""
-    with mcplite.connect(command) as client:
-        tools = [{"name": tool.name, "description": tool.description or "", "input_schema": tool.input_schema}
-                 for tool in client.list_tools()]
+    with mcplite.connect(command, middleware=[approve]) as client:
+        kit = llm.anthropic_tools(client)
         messages: List[Dict[str, Any]] = []
         for line in iter(sys.stdin.readline, ""):
             messages.append({"role": "user", "content": line.strip()})
             while messages[-1]["role"] == "user":
-                reply = ask_model(messages, tools)["content"]
-                messages.append({"role": "assistant", "content": reply})
-                print("\n".join(block["text"] for block in reply if block["type"] == "text"), flush=True)
-                answers = [{"type": "tool_result", "tool_use_id": block["id"],
-                            **use_tool(client, block["name"], block["input"])}
-                           for block in reply if block["type"] == "tool_use"]
-                messages.extend([{"role": "user", "content": answers}] if answers else [])
+                reply = ask_model(messages, kit.tools)
+                messages.append({"role": "assistant", "content": reply["content"]})
+                print("\n".join(block["text"] for block in reply["content"] if block["type"] == "text"), flush=True)
+                messages += kit.answers(reply)  # runs the calls that the model asks for; images are kept
 
 
 if __name__ == "__main__":

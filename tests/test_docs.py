@@ -11,6 +11,7 @@ import re
 import runpy
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ import pytest
 import mcplite
 from mcplite import errors, revisions
 from tests.support.authserver import AuthServer
+from tests.support.models import canned_api, model_of_any_api
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = sorted(DOCS.glob("*.rst"))
@@ -56,8 +58,29 @@ def exchanged(fields, answer):
 
 
 @contextlib.contextmanager
+def models():
+    """Put a scripted model behind the SDKs' environment variables."""
+    for sdk in ("anthropic.lib.tools", "openai", "google.genai", "langchain_core"):
+        pytest.importorskip(sdk)
+    with canned_api(model_of_any_api) as api, pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        for name in ("ANTHROPIC", "OPENAI", "GEMINI"):
+            patch.setenv(f"{name}_API_KEY", "key")
+        for name in ("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"):
+            patch.setenv(name, api.url)
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        # SDKs warn of models that will not be served for ever.
+        warnings.filterwarnings("ignore", "The model '.*' is deprecated", DeprecationWarning)
+        yield
+        assert len(api.requests) == 10  # five loops of two requests
+
+
+@contextlib.contextmanager
 def around(page):
     """Give the names that a page uses without defining them: the servers of others, and their credentials."""
+    if page.stem == "models":
+        with models():
+            yield {}
+        return
     if page.stem != "authorization":
         yield {}
         return

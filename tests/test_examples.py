@@ -115,7 +115,7 @@ def test_chat_lets_a_model_use_tools(service, tmp_path):
         if isinstance(last, str):
             return {"content": [{"type": "text", "text": "Let me look."}, {
                 "type": "tool_use", "id": "t1", "name": "top_words", "input": {"path": str(text), "count": 1}}]}
-        return {"content": [{"type": "text", "text": f"It says {last[0]['content']}"}]}
+        return {"content": [{"type": "text", "text": f"It says {last[0]['content'][0]['text']}"}]}
 
     service.answers = {"/v1/messages": model}
     output = run("chat.py", sys.executable, str(EXAMPLES / "hello.py"), cwd=str(ROOT),
@@ -125,6 +125,25 @@ def test_chat_lets_a_model_use_tools(service, tmp_path):
     assert "The user did not allow this call." in output
     assert seen[0]["tools"][0]["name"] == "top_words"
     assert seen[0]["tools"][0]["input_schema"]["required"] == ["path"]
+
+
+def test_chat_keeps_images(service, tmp_path):
+    seen = []
+
+    def model(body):
+        seen.append(body["messages"][-1]["content"])
+        if len(seen) == 1:
+            return {"content": [{"type": "tool_use", "id": "t1", "name": "chart", "input": {}}]}
+        return {"content": [{"type": "text", "text": "A fine chart."}]}
+
+    program = tmp_path / "charts.py"
+    program.write_text("import mcplite\nmcp = mcplite.Server('charts')\n@mcp.tool()\ndef chart() -> mcplite.Image:\n"
+                       "    return mcplite.Image(b'PNG', 'image/png')\nmcp.run()\n", "utf-8")
+    service.answers = {"/v1/messages": model}
+    output = run("chat.py", sys.executable, str(program), input=b"Draw\ny\n", env={"CHAT_API": f"{service.url}/v1/messages"})
+    assert "A fine chart." in output
+    assert seen[1] == [{"type": "tool_result", "tool_use_id": "t1", "content": [
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "UE5H"}}]}]
 
 
 def test_notes_are_read_written_and_watched():

@@ -56,6 +56,7 @@ TESTED_ELSEWHERE = {
     "client/sessions/base": "a base class: test_legacy.py and test_modern.py",
     "client/subscriptions/events": "dataclasses: test_subscription.py",
     "client/subscriptions/manager": "tests/client/subscriptions/test_subscription.py, through Client.subscribe",
+    "llm/kit": "tests/llm/test_toolset.py, and the tests of each API, which derive from it",
     "net/exchange": "tests/net/test_origin_client.py, through the client",
     "net/reply": "tests/net/test_origin_client.py and tests/client/http/test_channel.py, through the client",
     "net/settings": "a dataclass: tests/net/test_origin_client.py",

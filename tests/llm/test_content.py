@@ -100,8 +100,9 @@ def test_what_an_api_does_not_take_is_told():
                     Part("text", "[audio x.wav (audio/wav, 4 bytes) is left out: this API takes no such content here]")]
     assert rest == []
     kept, rest = split([image, sound], lambda part: False, lambda part: part.kind == "image")
-    assert [part.text for part in kept] == ["[image (image/png, 68 bytes) follows after the results]",
-                                            "[audio x.wav (audio/wav, 4 bytes) is left out: this API takes no such content here]"]
+    assert [part.text for part in kept] == [
+        "[image (image/png, 68 bytes) follows after the results]",
+        "[audio x.wav (audio/wav, 4 bytes) is left out: this API takes no such content here]"]
     assert rest == [image]
 
 

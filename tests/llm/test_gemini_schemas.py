@@ -84,7 +84,8 @@ def check(schema):
     assert (kind == "ARRAY") == ("items" in schema)
     assert set(schema.get("required", ())) <= set(schema.get("properties", ()))
     assert schema.get("properties", [1])
-    for inner in (*schema.get("anyOf", ()), *schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else ())):
+    items = [schema["items"]] if "items" in schema else []
+    for inner in (*schema.get("anyOf", ()), *schema.get("properties", {}).values(), *items):
         check(inner)
 
 

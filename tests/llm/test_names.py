@@ -1,9 +1,7 @@
 import random
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 import pytest
+from hypothesis import given, strategies as st
 
 from mcplite.llm.names import PARAMETERS, PARAMETERS_OF_GEMINI, TOOLS, TOOLS_OF_GEMINI, NameMap
 

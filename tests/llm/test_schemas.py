@@ -2,8 +2,7 @@ import copy
 
 import jsonschema
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcplite.llm.schemas import portable, resolve
 

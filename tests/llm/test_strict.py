@@ -1,7 +1,6 @@
 import jsonschema
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mcplite.llm.schemas import portable
 from mcplite.llm.strict import strict_schema, without_nulls

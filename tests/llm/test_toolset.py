@@ -17,12 +17,6 @@ from tests.support.models import LIMIT, make_tools
 ROOT = Path(mcplite.__file__).resolve().parent.parent
 
 
-@pytest.fixture
-def client():
-    with mcplite.connect(make_tools()) as client:
-        yield client
-
-
 def names(kit):
     return [tool["name"] for tool in kit.tools]
 
@@ -148,7 +142,8 @@ def test_the_servers_own_name_is_understood(client):
 @pytest.mark.parametrize("arguments, said", [
     ({}, "city: is required"), ({"city": 3}, "city"), ([], "the arguments must be a JSON object, not list"),
     ("{", "the arguments are not valid JSON"), ("[1]", "the arguments must be a JSON object, not list"),
-    ({"city": float("nan")}, "the arguments cannot be sent as JSON"), ({"city": "\ud800"}, "the arguments cannot be sent as JSON"),
+    ({"city": float("nan")}, "the arguments cannot be sent as JSON"),
+    ({"city": "\ud800"}, "the arguments cannot be sent as JSON"),
     ('{"city": NaN}', "the arguments cannot be sent as JSON"),
 ])
 def test_arguments_that_do_not_fit(client, arguments, said):

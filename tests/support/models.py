@@ -41,14 +41,17 @@ class CannedAPI:
 
 @contextlib.contextmanager
 def canned_api(replies):
-    """Answer each POST with the next reply, until the end of the block; after the last with status 500."""
-    api = CannedAPI(replies)
+    """Answer each POST until the end of the block.
+
+    :param replies: one for each request, and then status 500; or a function of path and body.
+    """
+    api = CannedAPI(() if callable(replies) else replies)
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
             api.requests.append((self.path, json.loads(body)))
-            found = api.replies.pop(0) if api.replies else None
+            found = replies(*api.requests[-1]) if callable(replies) else api.replies.pop(0) if api.replies else None
             data = json.dumps({"error": {"message": "no reply is left"}} if found is None else found).encode()
             self.send_response(500 if found is None else 200)
             self.send_header("Content-Type", "application/json")
@@ -141,4 +144,15 @@ def response(*uses, text="Here you are."):
 def gemini_reply(*uses, text="Here you are."):
     """Return a response of Gemini likewise."""
     calls = [{"functionCall": {"id": id, "name": name, "args": input}} for id, name, input in uses]
-    return {"candidates": [{"index": 0, "finishReason": "STOP", "content": {"role": "model", "parts": calls or [{"text": text}]}}]}
+    content = {"role": "model", "parts": calls or [{"text": text}]}
+    return {"candidates": [{"index": 0, "finishReason": "STOP", "content": content}]}
+
+
+def model_of_any_api(path, body):
+    """Answer like a model that asks for one forecast and then says what it has read, in the form of the request's API."""
+    use, said = ("t1", "weather__forecast", {"city": "Rome"}), "No: Rome: sun for 3 days"
+    told = "Rome: sun for 3 days" in json.dumps(body)
+    make = next(make for ending, make in (("/messages", anthropic_reply), ("/completions", completion),
+                                          ("/responses", response), (":generateContent", gemini_reply))
+                if path.partition("?")[0].endswith(ending))
+    return make(text=said) if told else make(use)

@@ -1,0 +1,115 @@
+import base64
+import json
+
+import pytest
+
+import mcplite
+from mcplite import llm
+from tests.support.models import PDF, PNG, WAV, canned_api, gemini_reply
+
+USES = (("t1", "chart", {"city": "Rome"}), ("t2", "fails", {"city": "Ur"}))
+IMAGE = {"inlineData": {"mimeType": "image/png", "data": PNG}}
+
+
+@pytest.fixture
+def sdk():
+    return pytest.importorskip("google.genai")
+
+
+def use(name, args=None):
+    return {"functionCall": {"id": "t", "name": name, "args": args or {}}}
+
+
+def test_tools(client):
+    (tool,) = llm.gemini_tools(client, only=["weather.forecast", "nothing"]).tools
+    assert tool == {"functionDeclarations": [
+        {"name": "weather__forecast", "description": "The forecast for a city.", "parameters": {
+            "type": "OBJECT", "required": ["city"], "properties": {
+                "city": {"type": "STRING"}, "days": {"type": "INTEGER", "description": "default: 3."}}}},
+        {"name": "nothing", "description": "No parameters, no result."}]}
+    assert llm.gemini_tools(client, only=[]).tools == []
+
+
+def test_names_of_parameters():
+    server = mcplite.Server("odd")
+
+    @server.tool(name="9", input_schema={"type": "object", "properties": {"user-id": {"type": "string"}}})
+    def find(**arguments) -> str:
+        return repr(arguments)
+
+    with mcplite.connect(server) as client:
+        kit = llm.gemini_tools(client)
+        (declared,) = kit.tools[0]["functionDeclarations"]
+        assert declared["name"] == "_9" and list(declared["parameters"]["properties"]) == ["user_id"]
+        assert kit.call(use("_9", {"user_id": "x"}))["functionResponse"]["response"] == {"output": "{'user-id': 'x'}"}
+
+
+def test_calls(client):
+    kit = llm.gemini_tools(client)
+    assert kit.call(use("weather__forecast", {"city": "Rome"})) == {"functionResponse": {
+        "id": "t", "name": "weather__forecast", "response": {"output": "Rome: sun for 3 days"}}}
+    assert kit.call({"name": "fails", "args": {"city": "Ur"}}) == {"functionResponse": {
+        "name": "fails", "response": {"error": "no station in Ur"}}}
+    assert kit.call({"function_call": {"name": "nothing"}})["functionResponse"]["response"] == {"output": ""}
+
+
+def test_content_of_each_kind(client):
+    (content,) = llm.gemini_tools(client).answers({"role": "model", "parts": [{"text": "Let me see"}, use("everything")]})
+    assert content["role"] == "user"
+    response, sound = content["parts"]
+    assert response["functionResponse"]["parts"] == [IMAGE, {"inlineData": {"mimeType": "application/pdf", "data": PDF}}]
+    assert response["functionResponse"]["response"]["output"].splitlines() == [
+        "words", "[audio (audio/wav, 4 bytes) follows after the results]",
+        "Link to the resource log, file:///a/log.txt (text/plain)"]
+    assert sound == {"inlineData": {"mimeType": "audio/wav", "data": WAV}}
+
+
+def test_what_is_no_call(client):
+    kit = llm.gemini_tools(client)
+    with pytest.raises(TypeError, match="a function call, or a part with one, was expected, not dict"):
+        kit.call({"text": "x"})
+    for wrong in (3, {"text": "x"}):
+        with pytest.raises(TypeError, match="a response, or its content, was expected"):
+            kit.answers(wrong)
+    assert kit.answers(gemini_reply()) == []
+    assert kit.answers({"candidates": [{"content": {"role": "model"}}]}) == []
+
+
+def test_the_sdk_knows_what_is_made(client, sdk):
+    kit = llm.gemini_tools(client)
+    config = sdk.types.GenerateContentConfig(tools=kit.tools)
+    assert config.tools[0].function_declarations[0].parameters.properties["days"].type == sdk.types.Type.INTEGER
+    part = kit.call(use("everything"))
+    assert sdk.types.Part.model_validate_json(json.dumps(part)).function_response.id == "t"
+
+
+def test_the_sdks_objects(client, sdk):
+    kit = llm.gemini_tools(client)
+    call = sdk.types.FunctionCall(name="chart", args={"city": "Rome"})
+    for given in (call, sdk.types.Part(function_call=call)):
+        part = kit.call(given)
+        assert isinstance(part, sdk.types.Part)
+        assert part.function_response.parts[0].inline_data.data == base64.b64decode(PNG)
+
+
+def test_a_loop_with_the_sdk(client, sdk):
+    kit = llm.gemini_tools(client)
+    contents = [sdk.types.Content(role="user", parts=[sdk.types.Part(text="Rome and Ur?")])]
+    with canned_api([gemini_reply(*USES), gemini_reply()]) as api:
+        gemini = sdk.Client(api_key="key", http_options={"base_url": api.url})
+        while True:
+            reply = gemini.models.generate_content(model="gemini", contents=contents, config={"tools": kit.tools})
+            contents.append(reply.candidates[0].content)
+            answers = kit.answers(reply)
+            if not answers:
+                break
+            contents += answers
+        gemini.close()
+    assert reply.text == "Here you are."
+    assert [tool["name"] for tool in api.bodies[0]["tools"][0]["functionDeclarations"]][:2] == ["weather__forecast", "chart"]
+    first, second = [part["functionResponse"] for part in api.bodies[1]["contents"][2]["parts"]]
+    assert (first["id"], first["response"]) == ("t1", {"output": "Chart of Rome"})
+    # The SDK writes this part with names in either form, and with either alphabet of base64, which the API reads alike.
+    image = sdk.types.FunctionResponsePart.model_validate_json(json.dumps(first["parts"][0])).inline_data
+    assert (image.mime_type, image.data) == ("image/png", base64.b64decode(PNG))
+    assert (second["id"], second["response"]) == ("t2", {"error": "no station in Ur"})
