@@ -63,7 +63,6 @@ TESTED_ELSEWHERE = {
     "net/tokens": "abstract classes: tests/client/oauth/test_access.py",
     "rpc/interfaces": "abstract classes: test_channels.py and test_reading.py",
     "server/catalog/checks": "tests/server/catalog/test_registry.py, through registration",
-    "server/catalog/entries": "tests/server/test_app.py, through registration",
     "server/functions/nodes": "dataclasses: test_schemas.py and test_scalars.py",
     "server/serving": "tests/server/transports/test_httpd.py, through mcplite.serve",
     "server/http/legacy_sse": "tests/behaviour, over HTTP with SSE, and tests/client/http/test_legacy_sse.py",

@@ -23,16 +23,17 @@ from ..errors import RegistrationError
 from ..revisions import REVISIONS, Revision
 from ..rpc.interfaces import Channel
 from ..rpc.peer import Peer
-from ..types import Annotations, Icon, Implementation, Prompt, Resource, Tool, ToolAnnotations
+from ..types import Annotations, Icon, Implementation, Prompt, PromptArgument, Resource, Tool, ToolAnnotations
 from ..version import __version__
 from .catalog.capabilities import read_capabilities
 from .catalog.catalog import Catalog, Description
 from .catalog.checks import bearer_auth, check_options, checked_extensions, checked_hints, checked_key, decoded_icons
-from .catalog.entries import completer, prompt_entry, resource_entry, tool_entry
+from .catalog.entries import completer, prompt_arguments, prompt_entry, resource_entry, tool_entry
 from .catalog.hints import CacheHint
 from .catalog.registry import Registry, TemplateEntry, check_name
 from .functions.function import compile_function
 from .functions.returns import StructuredOutput
+from .functions.signature import name_of
 from .handling.context import Context
 from .limits import Limits
 from .runtime.observer import ServerObserver
@@ -54,6 +55,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Scopes = Union[str, Iterable[str]]
 Icons = Optional[Sequence[Union[Icon, Dict[str, Any]]]]
 Meta = Optional[Dict[str, Any]]
+PromptArguments = Optional[Sequence[Union[PromptArgument, Dict[str, Any]]]]
 Middleware = Callable[[Context, Callable[[], Dict[str, Any]]], Dict[str, Any]]
 
 
@@ -356,31 +358,37 @@ class Server:
 
     @overload
     def prompt(self, name: Optional[str] = None, *, title: Optional[str] = None,
-               description: Optional[str] = None, icons: Icons = None, meta: Meta = None, scopes: Scopes = ()
+               description: Optional[str] = None, arguments: PromptArguments = None, icons: Icons = None, meta: Meta = None,
+               scopes: Scopes = ()
                ) -> Callable[[F], F]: ...
 
     def prompt(self, name: Union[None, str, Callable[..., Any]] = None, *, title: Optional[str] = None,
-               description: Optional[str] = None, icons: Icons = None, meta: Meta = None, scopes: Scopes = ()) -> Any:
+               description: Optional[str] = None, arguments: PromptArguments = None, icons: Icons = None, meta: Meta = None,
+               scopes: Scopes = ()) -> Any:
         """Register the decorated function as a prompt; parentheses are optional. Takes the keywords of :meth:`add_prompt`."""
         return _decorated(name, lambda function, name: self.add_prompt(
-            function, name=name, title=title, description=description, icons=icons, meta=meta, scopes=scopes))
+            function, name=name, title=title, description=description, arguments=arguments, icons=icons, meta=meta,
+            scopes=scopes))
 
     def add_prompt(self, function: Callable[..., Any], *, name: Optional[str] = None, title: Optional[str] = None,
-                   description: Optional[str] = None, icons: Icons = None,
+                   description: Optional[str] = None, arguments: PromptArguments = None, icons: Icons = None,
                    meta: Meta = None, scopes: Scopes = ()) -> None:
         """Register *function* as a prompt; it returns a text, messages, or a ``GetPromptResult``.
 
         :param name: by default the function's.
         :param title: a name for people.
         :param description: by default the docstring's text.
+        :param arguments: as :class:`PromptArgument` objects or dicts, for names that are no Python identifiers; by default
+            the function's parameters. The function gets them as texts: by name, or all of them as its only parameter, a dict.
         :param icons: as :class:`Icon` objects or dicts.
         :param meta: the definition's ``_meta``.
         :param scopes: required of callers over HTTP to get it.
         :raises RegistrationError: the function cannot be served, or the name is taken.
         """
-        compiled = compile_function(function, name=name, description=description, kind="prompt",
+        declared, schema = prompt_arguments(arguments, name or name_of(function))
+        compiled = compile_function(function, name=name, description=description, input_schema=schema, kind="prompt",
                                     trusted_patterns=self._trusted_patterns)
-        prompt = Prompt(name=compiled.name, title=title, icons=icons, meta=meta)  # type: ignore[arg-type]
+        prompt = Prompt(name=compiled.name, title=title, arguments=declared, icons=icons, meta=meta)  # type: ignore[arg-type]
         self.registry.add("prompts", prompt.name, prompt_entry(compiled, prompt, scopes))
 
     def remove_prompt(self, name: str) -> None:

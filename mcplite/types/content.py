@@ -20,6 +20,12 @@ def _decoded(text: str) -> bytes:
     return base64.b64decode("".join(text.split()), validate=True)
 
 
+def _check_base64(owner: object, data: object, raw: str) -> None:
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(f"{type(owner).__name__} takes base64 as text, not {type(data).__name__}: {raw}; for base64 in bytes,"
+                        " call decode('ascii')")
+
+
 @dataclass(eq=False, repr=False)
 class Annotations(Model):
     """Hints about content: for whom (``"user"``, ``"assistant"``), how important (0 to 1), how old."""
@@ -64,6 +70,9 @@ class BlobResourceContents(Model):
     mime_type: Optional[str] = None
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
+    def __post_init__(self) -> None:
+        _check_base64(self, self.blob, "return the bytes themselves from a resource")
+
     @property
     def bytes(self) -> bytes:
         """The decoded data.
@@ -96,6 +105,9 @@ class ImageContent(Model):
     annotations: Optional[Annotations] = None
     meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
 
+    def __post_init__(self) -> None:
+        _check_base64(self, self.data, "for raw bytes use mcplite.Image(data)")
+
     @property
     def bytes(self) -> bytes:
         """The decoded data.
@@ -114,6 +126,9 @@ class AudioContent(Model):
     mime_type: str
     annotations: Optional[Annotations] = None
     meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
+
+    def __post_init__(self) -> None:
+        _check_base64(self, self.data, "for raw bytes use mcplite.Audio(data)")
 
     @property
     def bytes(self) -> bytes:

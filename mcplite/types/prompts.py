@@ -1,11 +1,11 @@
 """Prompts, their messages, and completion."""
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, List, Optional, Protocol, Union
 
 from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
 from .base import Model, wire
-from .content import Content, Icon, TextContent
+from .content import AudioContent, Content, Icon, ImageContent, TextContent
 
 __all__ = [
     "CompleteResult", "Completion", "GetPromptResult", "ListPromptsResult", "Prompt", "PromptArgument",
@@ -93,11 +93,28 @@ class CompleteResult(Model):
         return self.completion.values
 
 
-def user(content: Union[str, Content]) -> PromptMessage:
-    """Return a message of the user, for prompts and for sampling."""
-    return PromptMessage("user", TextContent(content) if isinstance(content, str) else content)
+class Media(Protocol):
+    """Bytes that become a content block, such as ``mcplite.Image`` and ``mcplite.Audio``."""
+
+    def content(self) -> Union[ImageContent, AudioContent]:
+        """Return the content block."""
 
 
-def assistant(content: Union[str, Content]) -> PromptMessage:
-    """Return a message of the assistant, for prompts and for sampling."""
-    return PromptMessage("assistant", TextContent(content) if isinstance(content, str) else content)
+def user(content: Union[str, Content, Media]) -> PromptMessage:
+    """Return a message of the user, for prompts and for sampling.
+
+    :param content: a text, a content block, or an ``mcplite.Image`` or ``mcplite.Audio``.
+    """
+    return PromptMessage("user", _block(content))
+
+
+def assistant(content: Union[str, Content, Media]) -> PromptMessage:
+    """Return a message of the assistant, for prompts and for sampling; see :func:`user`."""
+    return PromptMessage("assistant", _block(content))
+
+
+def _block(content: Any) -> Any:
+    if isinstance(content, str):
+        return TextContent(content)
+    media = getattr(content, "content", None)  # blocks with a member of this name have data in it
+    return media() if callable(media) else content

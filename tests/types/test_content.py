@@ -50,3 +50,14 @@ def test_a_list_of_its_own_for_each_tool_result():
 ])
 def test_icons_come_from_https_and_data_uris_only(src, safe):
     assert Icon(src).is_safe is safe  # ICON-05
+
+
+@pytest.mark.parametrize("make, hint", [
+    (lambda data: ImageContent(data=data, mime_type="image/png"), "use mcplite.Image"),
+    (lambda data: AudioContent(data=data, mime_type="audio/wav"), "use mcplite.Audio"),
+    (lambda data: BlobResourceContents(uri="a://b", blob=data), "return the bytes"),
+])
+@pytest.mark.parametrize("data", [b"iVBO", bytearray(b"iVBO"), memoryview(b"iVBO")], ids=lambda data: type(data).__name__)
+def test_bytes_in_the_place_of_base64_are_refused_with_the_fix(make, hint, data):
+    with pytest.raises(TypeError, match=f"{hint}.*decode"):
+        make(data)

@@ -3,9 +3,9 @@
 A module of its own so that the facade of the server shows what can be registered, and not how an entry is made of it.
 """
 
-from typing import TYPE_CHECKING, Iterable, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
-from ...errors import RegistrationError
+from ...errors import ProtocolError, RegistrationError
 from ...protocol import codec
 from ...types import Annotations, Prompt, PromptArgument, Resource, ResourceTemplate, Tool, ToolAnnotations
 from ..functions.function import Function
@@ -16,7 +16,7 @@ from .registry import PromptEntry, ResourceEntry, TemplateEntry, ToolEntry, chec
 if TYPE_CHECKING:
     from ...protocol.uritemplate import Template
 
-__all__ = ["completer", "prompt_entry", "resource_entry", "tool_entry"]
+__all__ = ["completer", "prompt_arguments", "prompt_entry", "resource_entry", "tool_entry"]
 
 Scopes = Union[str, Iterable[str]]
 
@@ -88,11 +88,36 @@ def prompt_entry(function: Function, prompt: Prompt, scopes: Scopes) -> PromptEn
     :raises RegistrationError: a part of it cannot be used.
     """
     what = f"prompt {check_name('prompt', prompt.name)!r}"
-    arguments = [PromptArgument(name=parameter, required=required, description=text)
-                 for parameter, required, text in function.parameters]
-    prompt.description, prompt.arguments = function.description, arguments or None
+    if prompt.arguments is None:
+        titles = function.titles()
+        prompt.arguments = [PromptArgument(name=parameter, required=required, description=text, title=titles[parameter])
+                            for parameter, required, text in function.parameters]
+    prompt.description, prompt.arguments = function.description, prompt.arguments or None
     prompt.icons, prompt.meta = decoded_icons(prompt.icons), checked_meta(prompt.meta, what)
     return PromptEntry(prompt, function, registered_scopes(scopes, what))
+
+
+def prompt_arguments(given: Optional[Sequence[Union[PromptArgument, Dict[str, Any]]]], name: str
+                     ) -> Tuple[Optional[List[PromptArgument]], Optional[Dict[str, Any]]]:
+    """Return the declared arguments of a prompt as objects, and the schema that they make; None twice if none are declared.
+
+    :param given: as the user gave them.
+    :param name: of the prompt, for errors.
+    :raises RegistrationError: two have the same name, or one is neither an object nor a dict with a name.
+    """
+    if given is None:
+        return None, None
+    try:
+        arguments = [codec.decode(PromptArgument, one) if isinstance(one, dict) else one for one in given]
+        names = [argument.name for argument in arguments]
+    except (AttributeError, ProtocolError) as error:
+        raise RegistrationError(f"prompt {name!r}: arguments= takes PromptArgument objects, or dicts with a 'name': {error}"
+                                ) from error
+    if len(set(names)) < len(names):
+        raise RegistrationError(f"prompt {name!r}: two of its arguments have the same name: {', '.join(names)}")
+    return arguments, {"type": "object", "properties": {one: {"type": "string"} for one in names},
+                       "required": [argument.name for argument in arguments if argument.required],
+                       "additionalProperties": False}
 
 
 def completer(function: Function, prompt: Optional[str], resource: Optional[str]) -> Tuple[str, str]:

@@ -152,6 +152,10 @@ class Function:
         return [(item.name, item.required, item.node.schema.get("description") or described.get(item.name))
                 for item in self._arguments]
 
+    def titles(self) -> Dict[str, Optional[str]]:
+        """Return the titles of the parameters that the caller fills in, from their annotations; None for no title."""
+        return {item.name: item.node.schema.get("title") for item in self._arguments}
+
     @property
     def input_schema(self) -> Dict[str, Any]:
         """The JSON Schema of the arguments."""

@@ -19,9 +19,9 @@ from ...types import (
     PromptMessage,
     Root,
     SamplingMessage,
-    user,
 )
 from ..functions.forms import form_type
+from ..functions.results import content_items
 from .questions import Elicit, Elicited, ListRoots, Question, Sample
 from .session import Session
 
@@ -169,8 +169,9 @@ class Asker:
         if self._revision.elicitation_ids:
             identity = question.elicitation_id or _random_id()
         request = ElicitRequest(message=question.message, mode="url", url=url, elicitation_id=identity)
+        known = identity or question.elicitation_id
         return EncodedQuestion("elicitation/create", codec.encode(request, self._revision),
-                     lambda answer: Elicited(_decided(answer).action))
+                               lambda answer: Elicited(_decided(answer).action, elicitation_id=known))
 
     def _sample(self, question: Sample) -> EncodedQuestion:
         if question.tools or question.tool_choice:
@@ -260,10 +261,9 @@ def _roots(answer: Dict[str, Any]) -> List[Root]:
 
 def _sampling_message(item: Any) -> SamplingMessage:
     if isinstance(item, SamplingMessage):
-        return item
-    message: PromptMessage = item if isinstance(item, PromptMessage) else user(item)
-    content = message.content
-    return SamplingMessage(role=message.role, content=content if isinstance(content, list) else [content])
+        return SamplingMessage(role=item.role, content=content_items(item.content), meta=item.meta)
+    role, content = (item.role, item.content) if isinstance(item, PromptMessage) else ("user", item)
+    return SamplingMessage(role=role, content=content_items(content if isinstance(content, list) else [content]))
 
 
 def _random_id() -> str:

@@ -82,10 +82,13 @@ class Elicited(Generic[T]):
     """The outcome of a question to the user.
 
     ``action`` is "accept", "decline" or "cancel". ``content`` is the answer as JSON and ``data`` the same, converted to
-    the type of the form; both are None unless the user accepted a form.
+    the type of the form; both are None unless the user accepted a form. ``elicitation_id`` is the id of a URL question, for
+    ``ctx.elicitation_complete``; None for a form, and in a revision without ids if the handler gave none.
     """
 
-    def __init__(self, action: str, content: Optional[Dict[str, Any]] = None, data: Optional[T] = None) -> None:
+    def __init__(self, action: str, content: Optional[Dict[str, Any]] = None, data: Optional[T] = None,
+                 elicitation_id: Optional[str] = None) -> None:
+        self.elicitation_id = elicitation_id
         self.action = action
         self.content = content
         self.data = data

@@ -7,7 +7,9 @@ from typing import List, Literal, Optional
 
 import pytest
 
+import mcplite
 from mcplite import types
+from mcplite.revisions import REVISIONS
 from mcplite.server import Context, Elicit, ListRoots, Sample, Server
 
 
@@ -417,3 +419,46 @@ def test_one_worker_place_is_enough_for_nested_questions(connect):
     for question in reversed(questions):
         client.respond(question, {"action": "accept", "content": {"value": question["params"]["message"]}})
     assert sorted(client.answer(id)["result"]["content"][0]["text"] for id in ids) == list("01234")
+
+
+@pytest.mark.parametrize("messages", [
+    lambda picture: [mcplite.user(picture)], lambda picture: mcplite.user(picture), lambda picture: [picture],
+    lambda picture: [types.SamplingMessage(role="user", content=[picture])],
+], ids=["list", "one", "bare", "message"])
+@pytest.mark.parametrize("revision", REVISIONS, ids=str)
+def test_images_are_sampled_as_they_are_prompted(messages, revision):
+    picture = mcplite.Image(b"\x89PNG\r\n\x1a\n")
+    mcp, seen = mcplite.Server("pictures"), []
+
+    @mcp.tool
+    def describe(ctx: mcplite.Context) -> str:
+        return ctx.sample(messages(picture)).text
+
+    def model(request):
+        seen.append(request.messages[0].content[0])
+        return "a cat"
+
+    with mcplite.connect(mcp, revision=revision, sampling_handler=model) as client:
+        assert client.call_tool("describe").text == "a cat"
+    assert seen == [picture.content()]
+
+
+@pytest.mark.parametrize("given", [None, "flow-7"])
+@pytest.mark.parametrize("revision", [revision for revision in REVISIONS if revision.elicitation_modes], ids=str)
+def test_the_answer_to_a_url_question_has_its_id(given, revision):
+    mcp, asked = mcplite.Server("pages"), []
+
+    @mcp.tool
+    def link(ctx: mcplite.Context) -> str:
+        return str(ctx.elicit_url("Sign in", "https://example.com/", elicitation_id=given).elicitation_id)
+
+    def visit(request):
+        asked.append(request.elicitation_id)
+        return mcplite.accept()
+
+    with mcplite.connect(mcp, revision=revision, url_elicitation_handler=visit) as client:
+        answered = client.call_tool("link").text
+    if revision.elicitation_ids:
+        assert asked == [answered] and answered != "None" and given in (None, answered)
+    else:
+        assert asked == [None] and answered == str(given)
