@@ -120,10 +120,13 @@ GUESTS = {
     "google": {"llm.gemini"},
     "langchain_core": {"llm.langchain"},
     "openai": {"llm.responses"},
+    "flask": {"contrib.flask"},
+    "django": {"contrib.django"},
 }
 #: Modules that are themselves loaded on first use, and may import their guests at the top.
 LAZY = {"net.adapter", "net.session_body", "net.session_sender", "backend.postgres_connection", "contrib.otel",
-        "contrib.otel.clients", "contrib.otel.convention", "contrib.otel.servers"}
+        "contrib.otel.clients", "contrib.otel.convention", "contrib.otel.servers", "contrib.django.apps",
+        "contrib.django.management.commands.mcp"}
 DATE = re.compile(r"20\d\d-\d\d-\d\d")
 #: Lines of a file; the facade of the server has more names to offer.
 LONGEST = 500

@@ -19,6 +19,7 @@ from ..catalog.targets import Target
 from ..functions.function import BadArguments
 from ..functions.results import prompt_messages, resource_contents
 from .context import CURRENT, LEVELS, Context
+from .http_request import Around
 from .session import RequestFacts
 from .tools import UNASKABLE, call_until_complete, run_tool
 
@@ -39,15 +40,20 @@ def answer_request(context: Context, target: Target) -> None:
     facts: Optional[RequestFacts] = context.incoming.facts
     http = None if facts is None else facts.http
     if http is None:  # on a pipe, whose reading thread this is, or a worker
-        contextvars.copy_context().run(_answer_in_context, context, target)
-    elif http.around is None:
-        http.variables.copy().run(_answer_in_context, context, target)
+        variables, around = contextvars.copy_context(), context.session.runtime.around
     else:
-        http.variables.copy().run(http.around, functools.partial(_answer_in_context, context, target))
+        variables, around = http.variables.copy(), http.around
+    variables.run(_answer_in_context, context, target, around)
 
 
-def _answer_in_context(context: Context, target: Target) -> None:
+def _answer_in_context(context: Context, target: Target, around: Optional[Around]) -> None:
     CURRENT.set(context)
+    result = _result(context, target) if around is None else around(functools.partial(_result, context, target))
+    # If the handler has waited for an answer, this is another request than before.
+    context.incoming.respond(result)
+
+
+def _result(context: Context, target: Target) -> Any:
     result: Any
     try:
         if target.custom_handler is None and not context.session.runtime.catalog.middleware:
@@ -70,10 +76,10 @@ def _answer_in_context(context: Context, target: Target) -> None:
         result = context.question_result
     if context.held_progress is not None:
         context.send_held_progress()
-    # If the handler has waited for an answer, this is another request and another session than before.
+    # If the handler has waited for an answer, this is another session than before.
     if type(result) is not Encoded:  # a page of a list, or the text of a tool's result, has the members that it adds
         result = context.session.complete_result(result)
-    context.incoming.respond(result)
+    return result
 
 
 def dispatch(context: Context, target: Target) -> Result:

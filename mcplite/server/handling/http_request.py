@@ -10,7 +10,10 @@ from typing import Any, Callable, Dict, Optional
 from ...protocol.http.headers import Headers
 from ..auth.principals import Principal
 
-__all__ = ["HTTPRequest", "never_disconnected", "no_body"]
+__all__ = ["Around", "HTTPRequest", "never_disconnected", "no_body"]
+
+#: Called on the thread of a handler with a function that runs it; returns what that returns, before the response is sent.
+Around = Callable[[Callable[[], Any]], Any]
 
 
 def no_body(limit: int) -> bytes:
@@ -53,12 +56,14 @@ class HTTPRequest:
     disconnected: Callable[[], bool] = field(default=never_disconnected, repr=False)
     #: Whether a handler may run on this thread.
     inline: bool = False
+    #: Whether the host accepts this ``Host`` header, by a list of its own; then the origin policy does not look at its names.
+    host_checked: bool = False
     #: Whether one process gets all requests of a client, so that state of one request is there for the next.
     single_process: bool = True
     #: The environment of a WSGI host; None elsewhere. Not shown by repr, since it may hold secrets.
     environ: Optional[Dict[str, Any]] = field(default=None, repr=False)
-    #: Called on the thread of each handler of this request with a function that runs the handler; None calls it as it is.
-    around: Optional[Callable[[Callable[[], object]], object]] = field(default=None, repr=False)
+    #: Called around each handler of this request.
+    around: Optional[Around] = field(default=None, repr=False)
     #: The context variables of the thread that brought the request; each handler runs in a copy of them.
     variables: contextvars.Context = field(default_factory=contextvars.copy_context, repr=False)
 

@@ -154,7 +154,8 @@ class Authorization:
         """
         if self._auth is None or self._auth.resource is not None:
             return None if self._auth is None else self._auth.resource
-        host = parse_host(request.headers.get("host") or "") if self._origins.loopback_only else None
+        ours = self._origins.loopback_only and not request.host_checked
+        host = parse_host(request.headers.get("host") or "") if ours else None
         if host is None or request.port != (host[1] or 80):
             return None
         name, port = host

@@ -8,7 +8,7 @@ path and method; :mod:`.endpoint` says which steps follow.
 import re
 from typing import List, Optional, Sequence, Tuple
 
-from ...protocol.http.headers import Headers, parse_host, parse_origin
+from ...protocol.http.headers import DEFAULT_PORTS, Headers, parse_host, parse_origin
 from ...protocol.http.wellknown import is_loopback
 from ..handling.http_request import HTTPRequest
 from .messages import Rejection
@@ -59,12 +59,15 @@ class OriginPolicy:
         return not self._any_host and all(is_loopback(host) for host, _ in self._hosts)
 
     def check(self, request: HTTPRequest) -> Optional[Rejection]:
-        """Return the refusal of a request to a host, or from an origin, that is not accepted; else None."""
+        """Return the refusal of a request to a host, or from an origin, that is not accepted; else None.
+
+        Where a web framework has checked the host by its own list, that counts, and pages of that host are accepted.
+        """
         host, origin = request.headers.get("host"), request.headers.get("origin")
-        if not self.admits_host(host):
+        if not (request.host_checked or self.admits_host(host)):
             return Rejection(421, f"this server does not accept requests for the host {(host or '')[:100]!r};"
                                   " its allowed_hosts lists the accepted names", close=True)
-        if not self.admits_origin(origin):
+        if not (self.admits_origin(origin) or request.host_checked and _is_same(origin, host)):
             return Rejection(403, f"web pages of the origin {(origin or '')[:100]!r} may not use this server;"
                                   " its allowed_origins lists the accepted origins", close=True)
         return None
@@ -101,3 +104,13 @@ class OriginPolicy:
         allowed = [_REQUEST_HEADERS, *filter(_PARAMETER.fullmatch, requested[:100])]
         return [("Access-Control-Allow-Methods", _METHODS), ("Access-Control-Allow-Headers", ", ".join(allowed)),
                 ("Access-Control-Max-Age", _DAY)]
+
+
+def _is_same(origin: Optional[str], host: Optional[str]) -> bool:
+    """Whether pages of an origin come from the host that this request is for, at the same port."""
+    page, ours = parse_origin(origin or ""), parse_host(host or "")
+    if page is None or ours is None:
+        return False
+    scheme, name, port = page
+    default = DEFAULT_PORTS.get(scheme)
+    return name == ours[0] and (port or default) == (ours[1] or default)

@@ -84,6 +84,8 @@ class Runtime:
         self.debug = debug
         #: They see sessions and questions; the requests they see as middleware.
         self.observers: List[ServerObserver] = []
+        #: Called around each handler of a pipe: on its thread, with a function that runs it; returns what that returns.
+        self.around: Optional[Callable[[Callable[[], Any]], Any]] = None
         self._lifespan = lifespan
         self._on_roots_changed = on_roots_changed
         #: The limits of incoming JSON.

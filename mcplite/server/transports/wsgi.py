@@ -17,7 +17,7 @@ from ..handling.http_request import HTTPRequest, never_disconnected
 from ..http import make_endpoint
 from ..http.endpoint import Route
 from ..http.event_store import EventStore
-from ..http.messages import UnreadableBody
+from ..http.messages import HTTPResponse, UnreadableBody
 from ..runtime.runtime import Runtime
 from ..shares import sender_at
 from .client_socket import at_end
@@ -78,25 +78,36 @@ class WSGIApp:
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request (PEP 3333)."""
-        if not self._used:
-            self._on_first_use()
-        request = self._request(environ)
-        response = self.endpoint.handle(request)
-        headers = [(name, value) for name, value in response.headers if name.lower() not in _HOP_BY_HOP]
+        request = self.make_request(environ)
+        response = self.respond(request)
         content: Iterable[bytes] = response.body
         if not response.streaming:
-            data = response.content
-            if response.status != 204:
-                headers.append(("Content-Length", str(len(data))))
-            content = [] if request.method == "HEAD" else [data]
-            if response.status == 202 and not data:
-                headers.append(("Content-Type", "text/plain"))  # some hosts require it even without a body (REL-41)
+            content = [] if request.method == "HEAD" else [response.content]
         try:
-            start_response(f"{response.status} {_REASONS.get(response.status, 'Status')}", headers)
+            start_response(f"{response.status} {_REASONS.get(response.status, 'Status')}", response.headers)
         except BaseException:
             response.close()  # the host closes only a body that it has received
             raise
         return content
+
+    def respond(self, request: HTTPRequest) -> HTTPResponse:
+        """Return the response, with the headers that a WSGI application may send; the caller closes it in any case.
+
+        :param request: from :meth:`make_request`.
+        """
+        if not self._used:
+            self._on_first_use()
+        response = self.endpoint.handle(request)
+        headers = [(name, value) for name, value in response.headers if name.lower() not in _HOP_BY_HOP]
+        if not response.streaming:
+            data = response.content
+            response.body = [data]
+            if response.status != 204:
+                headers.append(("Content-Length", str(len(data))))
+            if response.status == 202 and not data:
+                headers.append(("Content-Type", "text/plain"))  # some hosts require it even without a body (REL-41)
+        response.headers = headers
+        return response
 
     def _on_first_use(self) -> None:
         with self._lock:
@@ -104,7 +115,8 @@ class WSGIApp:
                 self._used = True
                 atexit.register(self.close)  # a host does not tell when it stops, but a lifespan must be left
 
-    def _request(self, environ: Environ) -> HTTPRequest:
+    def make_request(self, environ: Environ) -> HTTPRequest:
+        """Return the request of a WSGI environment, with the principal that the host has authenticated."""
         address = environ.get("REMOTE_ADDR", "")
         return HTTPRequest(
             environ["REQUEST_METHOD"], _text(environ.get("PATH_INFO", "")), Headers(_headers(environ)),

@@ -440,6 +440,16 @@ def test_the_host_header_names_the_resource_on_loopback_only(hosts, admitted):
     assert (refused is None) is admitted and (admitted or refused.status == 401)
 
 
+def test_a_host_header_that_a_web_framework_accepts_does_not_name_the_resource():
+    # It may accept any: ALLOWED_HOSTS = ["*"].
+    auth = mcplite.BearerAuth(lambda token: mcplite.Principal("ada", audience="http://localhost:9/mcp"))
+    guard = Authorization(make(auth).runtime, OriginPolicy(), "/mcp")
+    assert guard.authenticate(asking(ADA)) is None
+    request = asking(ADA)
+    request.host_checked = True
+    assert guard.authenticate(request).status == 401
+
+
 def test_the_paths_of_the_metadata():
     assert set(authorization(described()).routes()) == {WELL_KNOWN, WELL_KNOWN + "/mcp"}
     assert set(authorization(described(resource="https://mcp.example/public/")).routes()) == {

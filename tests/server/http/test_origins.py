@@ -104,3 +104,17 @@ def test_a_request_without_a_host_is_refused_whatever_is_allowed(name):
 def test_malformed_hosts_and_origins_are_refused(hosts, origins):
     with pytest.raises(ValueError):
         OriginPolicy(hosts, origins)
+
+
+@pytest.mark.parametrize("host, origin, refused", [
+    ("shop.example", None, None), ("evil.example", None, None), ("", None, None),  # the web framework has looked
+    ("shop.example", "http://shop.example", None), ("shop.example", "https://shop.example", None),
+    ("shop.example:8000", "http://shop.example:8000", None), ("shop.example:443", "https://shop.example", None),
+    ("shop.example:8000", "http://shop.example", 403), ("shop.example", "http://shop.example:8000", 403),
+    ("shop.example", "http://evil.example", 403), ("", "http://evil.example", 403), ("shop.example", "null", 403),
+    ("shop.example", APP, None),
+])
+def test_a_host_that_a_web_framework_has_checked(host, origin, refused):
+    given = [("Host", host)] + ([] if origin is None else [("Origin", origin)])
+    found = OriginPolicy(origins=[APP]).check(HTTPRequest("POST", "/mcp", Headers(given), host_checked=True))
+    assert (found and found.status) == refused

@@ -1,0 +1,8 @@
+"""An MCP server in a Django project: a view for ``urls.py``, and the command ``manage.py mcp``.
+
+For the command, ``"mcplite.contrib.django"`` is one of INSTALLED_APPS.
+"""
+
+from .views import mcp_view, request_of
+
+__all__ = ["mcp_view", "request_of"]
