@@ -49,6 +49,7 @@ TESTED_ELSEWHERE = {
     "client/http/endpoint": "tests/client/http/test_channel.py, through the channel",
     "client/http/get_stream": "tests/client/http/test_channel.py, through the channel",
     "client/http/reading": "tests/client/http/test_channel.py, through the channel",
+    "client/features/session": "an interface: tests/client/sessions/test_legacy.py and test_modern.py",
     "client/oauth/flow": "a base class: test_code_flow.py and test_unattended.py",
     "client/oauth/token_lock": "tests/client/oauth/test_access.py, through ServerTokens",
     "client/oauth/users/default": "tests/client/oauth/users/test_agent.py",
@@ -72,6 +73,7 @@ TESTED_ELSEWHERE = {
     "server/http/legacy_sse": "tests/behaviour, over HTTP with SSE, and tests/client/http/test_legacy_sse.py",
     "server/runtime/waiting": "tests/server/handling/test_wait.py",
     "testing/backend": "tests/backend/test_interface.py, which finds broken promises with it",
+    "types/marks": "tests/types/test_base.py",
     "version": "tests/test_main.py prints it",
 }
 

@@ -7,9 +7,10 @@ large.
 import copy
 import functools
 import logging
+import os
 import threading
 from types import TracebackType
-from typing import Any, Callable, Dict, List, Optional, Sequence, Type
+from typing import Any, Callable, Dict, List, Optional, Sequence, Type, Union
 
 from ..errors import ConnectionClosed
 from ..revisions import Revision
@@ -18,13 +19,13 @@ from ..rpc.deadline import wait_interruptibly
 from ..rpc.forks import foreign_error, new_event, new_lock, on_fork
 from ..rpc.interfaces import Channel
 from ..rpc.tracing import Counters, trace_for
-from ..types import Implementation, InitializeResult, ServerCapabilities
+from ..types import Implementation, InitializeResult, Root, ServerCapabilities
 from ..version import __version__
 from .features.cache import Cache
 from .features.call import DEFAULT, OnProgress
 from .features.methods import Features
 from .features.observer import ClientObserver
-from .handlers import Handlers, Roots
+from .handlers import Handlers, Roots, checked_roots
 from .keepalive import KeepAlive
 from .options import ClientOptions
 from .sessions.base import ClientSession, SessionOptions
@@ -110,6 +111,7 @@ class Client(Features):
         except BaseException as error:
             self._end("closed", error if isinstance(error, Exception) else None)
             raise
+        self._set_revision(session.revision)
         if not self._end("open", None):
             self._opener.close()
             raise self._closed_error()
@@ -146,6 +148,7 @@ class Client(Features):
 
     def _reopen(self) -> ClientSession:
         session = self._opener.reopen()
+        self._set_revision(session.revision)
         with self._lock:
             first = self._state == "inherited"
             if first:
@@ -443,5 +446,29 @@ class Client(Features):
         :raises ValueError: the client was made without roots, or one is not a file.
         """
         self._handlers.set_roots(roots)
+        self._notify_roots()
+
+    def add_root(self, root: "Union[str, os.PathLike[str], Root]") -> None:
+        """Add one root, unless it is there already, and notify the server (ROOT-03).
+
+        :param root: a path, a ``file://`` URI or a ``Root``.
+        :raises ValueError: it is not a file, or the client was made without roots or with a function of them.
+        """
+        (added,) = checked_roots([root])
+        if self._handlers.change_roots(lambda roots: roots if added in roots else [*roots, added]):
+            self._notify_roots()
+
+    def remove_root(self, root: "Union[str, os.PathLike[str], Root]") -> None:
+        """Remove one root, and notify the server (ROOT-03).
+
+        :param root: as it was added: a path, a ``file://`` URI or a ``Root``.
+        :raises ValueError: there is no such root, or the client was made without roots or with a function of them.
+        """
+        (removed,) = checked_roots([root])
+        if not self._handlers.change_roots(lambda roots: [one for one in roots if one.uri != removed.uri]):
+            raise ValueError(f"{removed.uri} is not one of the roots")
+        self._notify_roots()
+
+    def _notify_roots(self) -> None:
         if self.state == "open" and "notifications/roots/list_changed" in self.revision.client_notifications:
             self.notify("notifications/roots/list_changed")

@@ -311,7 +311,7 @@ class Group:
                                  on_progress=on_progress, meta=meta, fresh=fresh, rounds=rounds,
                                  input_responses=input_responses, request_state=request_state)
 
-    def read_resource(self, uri: str, server: Optional[str] = None, *,
+    def read_resource(self, uri: str, arguments: Optional[Mapping[str, Any]] = None, *, server: Optional[str] = None,
                       timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                       cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
                       meta: Optional[Dict[str, Any]] = None, fresh: bool = False, rounds: bool = True,
@@ -319,10 +319,15 @@ class Group:
                       request_state: Optional[str] = None) -> ReadResourceResult:
         """Read a resource from the server that lists it, or that has a template for it.
 
+        :param uri: the resource's URI, or a template if there are *arguments*.
+        :param arguments: values by the names of the template's variables.
         :param server: its name; needed if several servers list the same URI. The other parameters are those of
             ``Client.read_resource``.
+        :raises ValueError: the template does not fit the arguments; nothing was sent.
         :raises MCPError: no server fits, or more than one; else as ``Client.read_resource``.
         """
+        if arguments is not None:
+            uri = Template(uri).fill(arguments)
         name = server if server is not None else self._owner(uri)
         try:
             return self[name].read_resource(uri, timeout=timeout, max_timeout=max_timeout, cancel=cancel,

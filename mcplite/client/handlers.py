@@ -33,7 +33,7 @@ from ..types import (
     UnknownContent,
 )
 
-__all__ = ["AskedElicitation", "AskedSampling", "Elicitation", "Handlers", "Roots", "Sampling"]
+__all__ = ["AskedElicitation", "AskedSampling", "Elicitation", "Handlers", "Roots", "Sampling", "checked_roots"]
 
 _log = logging.getLogger(__name__)
 Roots = Union[Sequence[Union[str, "os.PathLike[str]", Root]], Callable[[], Sequence[Union[str, "os.PathLike[str]", Root]]]]
@@ -118,7 +118,7 @@ class Handlers:
         self._elicit_url = url_elicitation_handler
         self._sample = sampling_handler
         self._sampling_flags = {"tools": sampling_tools, "context": sampling_context}
-        self._roots = roots if roots is None or callable(roots) else _checked_roots(roots)
+        self._roots = roots if roots is None or callable(roots) else checked_roots(roots)
         self._log = log_handler
         self._changed = {
             "notifications/tools/list_changed": on_tools_changed,
@@ -129,7 +129,7 @@ class Handlers:
         self._complete = on_elicitation_complete
         self._disconnect = on_disconnect
         self._experimental = experimental
-        #: Guards ``_expected``; held for dictionary work only.
+        #: Guards ``_expected``, and changes of ``_roots`` that depend on it; held for work in memory only.
         self._lock = new_lock()
         self._expected: Dict[str, None] = {}
         #: The asking server; set when the session opens.
@@ -248,7 +248,7 @@ class Handlers:
         given = self._roots
         if not callable(given):
             return list(given or ())
-        return _run("roots", lambda: _checked_roots(given()))  # type: ignore[no-any-return]
+        return _run("roots", lambda: checked_roots(given()))  # type: ignore[no-any-return]
 
     def set_roots(self, roots: Roots) -> None:
         """Replace the roots.
@@ -259,7 +259,21 @@ class Handlers:
         if self._roots is None:
             raise ValueError("this client was made without roots and has not declared the capability; give roots=[] to"
                              " connect()")
-        self._roots = roots if callable(roots) else _checked_roots(roots)
+        self._roots = roots if callable(roots) else checked_roots(roots)
+
+    def change_roots(self, change: Callable[[List[Root]], List[Root]]) -> bool:
+        """Replace the roots by what *change* returns for them; return whether that differs.
+
+        :raises ValueError: the client was made without roots, or with a function of them, which decides alone.
+        """
+        with self._lock:
+            if callable(self._roots):
+                raise ValueError("the roots of this client are those that its function returns; change what that returns")
+            before = [] if self._roots is None else checked_roots(self._roots)
+            after = change(before)
+            if after != before:
+                self.set_roots(after)
+            return after != before
 
     # --- notifications ---------------------------------------------------------------------------------------
 
@@ -383,7 +397,12 @@ def _check_url(request: ElicitRequest) -> None:
         raise InvalidParams("only absolute http and https URLs can be shown to the user")
 
 
-def _checked_roots(roots: Sequence[Union[str, "os.PathLike[str]", Root]]) -> List[Root]:
+def checked_roots(roots: Sequence[Union[str, "os.PathLike[str]", Root]]) -> List[Root]:
+    """Return roots as objects.
+
+    :raises TypeError: they are one string.
+    :raises ValueError: one is not a file.
+    """
     if isinstance(roots, (str, bytes)):
         raise TypeError("roots is a list of paths or file:// URIs, not one string")
     checked: List[Root] = []

@@ -93,6 +93,24 @@ class Template:
             out.append(part if isinstance(part, str) else _expand(part, values))
         return "".join(out)
 
+    def fill(self, values: Mapping[str, Union[Value, int, float]]) -> str:
+        """Return the URI for *values* as :meth:`expand` does, if they are those of the template.
+
+        True and False are written as in JSON.
+
+        :raises ValueError: a value is missing without which there is no such URI, or the template has no such variable.
+        """
+        unknown = [name for name in values if name not in self.names]
+        if unknown:
+            raise ValueError(f"the template {self.text!r} has no variable {unknown[0]!r}; it has"
+                             f" {', '.join(map(repr, self.names)) or 'none'}")
+        needed = [name for part in self._parts if isinstance(part, _Expression) and not part.is_query and not part.lead
+                  for name in part.names]
+        missing = [name for name in needed if values.get(name) in (None, "", [])]
+        if missing:
+            raise ValueError(f"the template {self.text!r} needs a value for {', '.join(map(repr, missing))}")
+        return self.expand({name: str(value).lower() if isinstance(value, bool) else value for name, value in values.items()})
+
     def match(self, uri: str) -> Optional[Dict[str, Value]]:
         """Return the variables' values, percent-decoded; None if *uri* does not match.
 

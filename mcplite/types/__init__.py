@@ -2,11 +2,12 @@
 
 from .asking import *  # noqa: F401,F403
 from .asking import __all__ as _asking
-from .base import NULL as NULL, Model as Model
+from .base import Model as Model
 from .content import *  # noqa: F401,F403
 from .content import __all__ as _content
 from .lifecycle import *  # noqa: F401,F403
 from .lifecycle import __all__ as _lifecycle
+from .marks import NULL as NULL
 from .prompts import *  # noqa: F401,F403
 from .prompts import __all__ as _prompts
 from .resources import *  # noqa: F401,F403

@@ -1,17 +1,24 @@
 """Questions of servers to clients: elicitation, sampling, roots."""
 
+import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Optional, Union
 
-from ..revisions import JUNE_2025, NOVEMBER_2025
-from .base import Model, wire
+from ..revisions import JUNE_2025, NOVEMBER_2025, Revision
+from .base import Model
 from .content import Content, TextContent
+from .marks import wire
 from .tools import Tool
 
 __all__ = [
     "CreateMessageRequest", "CreateMessageResult", "ElicitRequest", "ElicitResult", "ListRootsResult", "ModelHint",
     "ModelPreferences", "Root", "SamplingMessage", "ToolChoice", "accept", "cancel", "decline",
 ]
+
+
+def _finish_elicitation(revision: Revision, state: Dict[str, Any], out: Dict[str, Any]) -> None:
+    if state["mode"] != "form" and not revision.elicitation_modes:
+        raise ValueError(f"a client of {revision} can be asked by form only, not by {state['mode']!r}")
 
 
 @dataclass(eq=False, repr=False)
@@ -22,6 +29,7 @@ class ElicitRequest(Model):
     ``elicitation_id`` (ELIC-04, URLE-01, URLE-02).
     """
 
+    _finish = staticmethod(_finish_elicitation)
     message: str
     mode: str = wire(since=NOVEMBER_2025, default="form")
     requested_schema: Optional[Dict[str, Any]] = None
@@ -88,9 +96,38 @@ class ToolChoice(Model):
     mode: Optional[str] = None
 
 
+def _finish_sampling(revision: Revision, state: Dict[str, Any], out: Dict[str, Any]) -> None:
+    content = out.get("content")
+    blocks = content if isinstance(content, list) else [content]
+    kinds = _sampling_kinds(revision)
+    for block in blocks:
+        kind = block.get("type") if isinstance(block, dict) else type(block).__name__
+        if kind not in kinds:
+            raise ValueError(f"a sampling message cannot hold {kind!r} content in {revision};"
+                             f" possible are {', '.join(sorted(kinds))}")
+    if len(blocks) == 1:
+        out["content"] = blocks[0]
+    elif not revision.sampling_tools:
+        raise ValueError(f"a sampling message has exactly one content block in {revision}, not {len(blocks)};"
+                         f" send several messages, or join the text into one block")
+
+
+@functools.lru_cache(maxsize=None)
+def _sampling_kinds(revision: Revision) -> FrozenSet[str]:
+    tools = {"tool_use", "tool_result"} if revision.sampling_tools else set()
+    return revision.content_kinds & {"text", "image", "audio"} | tools
+
+
+def _adapt_sampling(wire: Dict[str, Any]) -> Dict[str, Any]:
+    content = wire.get("content")
+    return {**wire, "content": [content]} if isinstance(content, dict) else wire
+
+
 class _Blocks(Model):
     """Base of two classes whose content is one block or several, and kept as a list."""
 
+    _finish = staticmethod(_finish_sampling)
+    _adapt = staticmethod(_adapt_sampling)
     content: List[Content]
 
     def __post_init__(self) -> None:

@@ -1,25 +1,23 @@
-"""Marks of fields: their name on the wire, and the revisions that have them.
+"""Model: the base class of the vocabulary, whose classes are plain dataclasses, the superset of all revisions."""
 
-Every class of the vocabulary is a plain dataclass, the superset of all revisions. A field without a
-mark exists in all of them under its camelCase name; ``wire(...)`` says otherwise.
-"""
+from typing import Any, Dict, Type, TypeVar, Union
 
-from dataclasses import MISSING, field
-from typing import Any, ClassVar, Dict, Optional
+from ..revisions import NEWEST, Revision, find_revision
+from .codec import decode, encode
+from .display import short
+from .marks import Marked
 
-from ..revisions import Revision
+__all__ = ["Model"]
 
-__all__ = ["NULL", "Model", "Null", "wire"]
+M = TypeVar("M", bound="Model")
 
 
-class Model:
+class Model(Marked):
     """The base class of the vocabulary; it keeps members of a peer that have no field (RPC-20).
 
     Comparing and showing are written here once, not generated for each class: dataclasses compile their
     methods when they are imported, and these two would be two thirds of what the vocabulary takes to load.
     """
-
-    __dataclass_fields__: ClassVar[Dict[str, Any]]
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -27,7 +25,9 @@ class Model:
         return all(getattr(self, name) == getattr(other, name) for name in self.__dataclass_fields__ if name in self.__dict__)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={self.__dict__[name]!r}" for name in self.__dataclass_fields__ if name in self.__dict__)
+        # Without what is absent, and without long values in full, such as images.
+        shown = ", ".join(f"{name}={short(self.__dict__[name])}" for name, field in self.__dataclass_fields__.items()
+                          if name in self.__dict__ and self.__dict__[name] is not field.default)
         return f"{type(self).__name__}({shown})"
 
     @property
@@ -36,39 +36,26 @@ class Model:
         kept: Dict[str, Any] = self.__dict__.setdefault("_extra", {})
         return kept
 
+    def to_dict(self, revision: Union[str, Revision] = NEWEST) -> Dict[str, Any]:
+        """Return the object as it is on the wire: a dict that ``json.dumps`` takes.
 
-class Null:
-    """The class of :data:`NULL`."""
+        Fields that the revision does not have are left out, and so are None and defaults that an absent member means.
 
-    __slots__ = ()
+        :param revision: whose form to return, as a name or a ``Revision``; by default the newest.
+        :raises ValueError: the revision is unknown, or the object has no form in it.
+        """
+        found = revision if isinstance(revision, Revision) else find_revision(revision)
+        if found is None:
+            raise ValueError(f"{revision!r} is not a protocol revision that this package supports")
+        return encode(self, found)  # type: ignore[no-any-return]
 
-    def __bool__(self) -> bool:
-        return False
+    @classmethod
+    def from_dict(cls: Type[M], wire: Dict[str, Any]) -> M:
+        """Return the object that *wire* describes, in the form of any revision; the opposite of :meth:`to_dict`.
 
-    def __repr__(self) -> str:
-        return "NULL"
+        Members that the class has no field for are kept in :attr:`extra`.
 
-    def __reduce__(self) -> str:
-        return "NULL"  # copies are looked up by this name, which keeps it the only one
-
-
-#: JSON's null where it is a value of its own; None is an absent member (TOOL-41). For ``structured_content`` only.
-#: Decoding gives None for both, since older peers write null for members that they do not have.
-NULL = Null()
-
-
-def wire(name: Optional[str] = None, *, since: Optional[Revision] = None, until: Optional[Revision] = None,
-         default: Any = None, factory: Any = MISSING) -> Any:
-    """Return a dataclass field with its mark.
-
-    :param name: on the wire; by default the field's name in camelCase.
-    :param since: the first revision that has it; None for all.
-    :param until: the last revision that has it; None for all.
-    :param default: the field's default, which is also what an absent member means and therefore not
-        written; None by default.
-    :param factory: makes the default, in place of *default*; such a field is always written.
-    """
-    mark = {"wire": name, "since": since, "until": until}
-    if factory is not MISSING:
-        return field(default_factory=factory, metadata=mark)
-    return field(default=default, metadata=mark)
+        :raises ProtocolError: *wire* is not an object, lacks a required member, or a member has a wrong type; the text
+            names the class and the member.
+        """
+        return decode(cls, wire)

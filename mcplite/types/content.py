@@ -2,16 +2,40 @@
 
 import base64
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Dict, List, Optional, Union
+from typing import Any, ClassVar, Dict, List, Optional, Type, Union
 
 from ..revisions import JUNE_2025, NOVEMBER_2025
-from .base import Model, wire
+from .base import Model
+from .codec import decoder, missing, wrong
+from .display import Displayed
+from .marks import wire
 
 __all__ = [
     "Annotations", "AudioContent", "BlobResourceContents", "Content", "EmbeddedResource", "Icon", "ImageContent",
     "ResourceContents", "ResourceLink", "TextContent", "TextResourceContents", "ToolResultContent",
     "ToolUseContent", "UnknownContent",
 ]
+
+
+def _read_content(wire: Any) -> Any:
+    """Read content of any kind; an unknown one becomes :class:`UnknownContent` (TOOL-24)."""
+    if type(wire) is not dict:
+        raise wrong("content", "an object", wire)
+    kind = wire.get("type")
+    if type(kind) is not str:
+        raise wrong("content.type", "a string", kind)
+    cls = _KINDS.get(kind)
+    return UnknownContent(wire) if cls is None else decoder(cls)(wire)
+
+
+def _read_contents(wire: Any) -> Any:
+    if type(wire) is not dict:
+        raise wrong("resource contents", "an object", wire)
+    if wire.get("text") is not None:
+        return decoder(TextResourceContents)(wire)
+    if wire.get("blob") is not None:
+        return decoder(BlobResourceContents)(wire)
+    raise missing("resource contents", "'text' or 'blob'", wire)
 
 
 def _decoded(text: str) -> bytes:
@@ -52,8 +76,10 @@ class Icon(Model):
 
 
 @dataclass(eq=False, repr=False)
-class TextResourceContents(Model):
+class TextResourceContents(Displayed, Model):
     """A resource's contents, as text."""
+
+    _read_any = staticmethod(_read_contents)
 
     uri: str
     text: str
@@ -62,7 +88,7 @@ class TextResourceContents(Model):
 
 
 @dataclass(eq=False, repr=False)
-class BlobResourceContents(Model):
+class BlobResourceContents(Displayed, Model):
     """A resource's contents, as base64."""
 
     uri: str
@@ -86,9 +112,10 @@ ResourceContents = Union[TextResourceContents, BlobResourceContents]
 
 
 @dataclass(eq=False, repr=False)
-class TextContent(Model):
+class TextContent(Displayed, Model):
     """Text."""
 
+    _read_any = staticmethod(_read_content)
     wire_type: ClassVar[str] = "text"
     text: str
     annotations: Optional[Annotations] = None
@@ -96,7 +123,7 @@ class TextContent(Model):
 
 
 @dataclass(eq=False, repr=False)
-class ImageContent(Model):
+class ImageContent(Displayed, Model):
     """An image, as base64."""
 
     wire_type: ClassVar[str] = "image"
@@ -118,7 +145,7 @@ class ImageContent(Model):
 
 
 @dataclass(eq=False, repr=False)
-class AudioContent(Model):
+class AudioContent(Displayed, Model):
     """Sound, as base64 (from March 2025 on)."""
 
     wire_type: ClassVar[str] = "audio"
@@ -156,7 +183,7 @@ class ResourceLink(Model):
 
 
 @dataclass(eq=False, repr=False)
-class EmbeddedResource(Model):
+class EmbeddedResource(Displayed, Model):
     """A resource's contents within other content."""
 
     wire_type: ClassVar[str] = "resource"
@@ -193,6 +220,8 @@ class ToolResultContent(Model):
 class UnknownContent(Model):
     """Content of an unknown kind, kept unchanged (TOOL-24)."""
 
+    _kept_in = "raw"
+    _read_any = staticmethod(_read_content)
     raw: Dict[str, Any]
 
     @property
@@ -203,3 +232,8 @@ class UnknownContent(Model):
 
 Content = Union[TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource, ToolUseContent,
                 ToolResultContent, UnknownContent]
+_KINDS: Dict[str, Type[Model]] = {
+    cls.wire_type: cls
+    for cls in (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource, ToolUseContent,
+                ToolResultContent)
+}

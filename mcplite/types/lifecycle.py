@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
-from ..revisions import JULY_2026, JUNE_2025, MARCH_2025, NOVEMBER_2025
-from .base import Model, wire
+from ..revisions import JULY_2026, JUNE_2025, MARCH_2025, NOVEMBER_2025, Revision
+from .base import Model
 from .content import Icon
+from .marks import wire
 
 __all__ = [
     "ClientCapabilities", "DiscoverResult", "Implementation", "InitializeResult", "LogMessage", "Progress",
@@ -13,6 +14,20 @@ __all__ = [
 ]
 
 Flags = Optional[Dict[str, Any]]
+
+
+def _finish_capabilities(revision: Revision, state: Dict[str, Any], out: Dict[str, Any]) -> None:
+    # The members of a capability depend on the revision too, not only its presence (LIFE-24).
+    modes = out.get("elicitation")
+    if modes is not None and not revision.elicitation_modes:
+        if modes and "form" not in modes:
+            del out["elicitation"]  # an empty capability means forms, which this client cannot show
+        else:
+            out["elicitation"] = {}
+    if "sampling" in out and not revision.sampling_tools:
+        out["sampling"] = {}
+    if "roots" in out and revision.modern:
+        out["roots"] = {}
 
 
 @dataclass(eq=False, repr=False)
@@ -36,6 +51,7 @@ class Implementation(Model):
 class ClientCapabilities(Model):
     """The capabilities of a client; each is an object, or None if it is absent."""
 
+    _finish = staticmethod(_finish_capabilities)
     experimental: Flags = None
     roots: Flags = None
     sampling: Flags = None

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Protocol, Union
 
 from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
-from .base import Model, wire
+from .base import Model
 from .content import AudioContent, Content, Icon, ImageContent, TextContent
+from .display import Displayed, plain_text
+from .marks import wire
 
 __all__ = [
     "CompleteResult", "Completion", "GetPromptResult", "ListPromptsResult", "Prompt", "PromptArgument",
@@ -49,13 +51,16 @@ class PromptMessage(Model):
 
 
 @dataclass(eq=False, repr=False)
-class GetPromptResult(Model):
+class GetPromptResult(Displayed, Model):
     """The messages of a prompt with its arguments filled in."""
 
     messages: List[PromptMessage]
     description: Optional[str] = None
     meta: Optional[Dict[str, Any]] = wire("_meta")
     result_type: Optional[str] = wire(since=JULY_2026)
+
+    def _bundle(self) -> Dict[str, Any]:
+        return {"text/plain": "\n".join(f"{item.role}: {plain_text(item.content)}" for item in self.messages)}
 
 
 @dataclass(eq=False, repr=False)

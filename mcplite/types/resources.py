@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
 from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
-from .base import Model, wire
+from .base import Model
 from .content import Annotations, BlobResourceContents, Icon, ResourceContents, TextResourceContents
+from .display import Displayed, bundle_of
+from .marks import wire
 
 __all__ = [
     "ListResourceTemplatesResult", "ListResourcesResult", "ReadResourceResult", "Resource", "ResourceTemplate",
@@ -78,7 +80,7 @@ class ListResourceTemplatesResult(Model):
 
 
 @dataclass(eq=False, repr=False)
-class ReadResourceResult(Model):
+class ReadResourceResult(Displayed, Model):
     """The contents of a resource: usually one, several for a directory."""
 
     contents: List[ResourceContents]
@@ -86,6 +88,9 @@ class ReadResourceResult(Model):
     result_type: Optional[str] = wire(since=JULY_2026)
     ttl_ms: Optional[int] = wire(since=JULY_2026)
     cache_scope: Optional[str] = wire(since=JULY_2026)
+
+    def _bundle(self) -> Dict[str, Any]:
+        return bundle_of(self.contents)
 
     @property
     def text(self) -> str:

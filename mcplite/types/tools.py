@@ -5,8 +5,11 @@ from typing import Any, Dict, List, Optional
 
 from ..errors import ToolError
 from ..revisions import JULY_2026, JUNE_2025, MARCH_2025, NOVEMBER_2025
-from .base import Model, wire
+from .base import Model
 from .content import Content, Icon, TextContent
+from .display import Displayed, bundle_of
+from .marks import NULL, wire
+from .values import value_of
 
 __all__ = ["CallToolResult", "ListToolsResult", "Tool", "ToolAnnotations"]
 
@@ -74,7 +77,7 @@ class ListToolsResult(Model):
 
 
 @dataclass(eq=False, repr=False)
-class CallToolResult(Model):
+class CallToolResult(Displayed, Model):
     """The result of a tool: content for people and models, and structured content for programs."""
 
     content: "List[Content]" = field(default_factory=list)
@@ -83,6 +86,29 @@ class CallToolResult(Model):
     is_error: bool = False
     meta: Optional[Dict[str, Any]] = wire("_meta")
     result_type: Optional[str] = wire(since=JULY_2026)
+
+    @property
+    def data(self) -> Any:
+        """The value that the tool returned, whatever the revision and the way in which it travelled.
+
+        It is the structured content, without the ``{"result": ...}`` around a value that is not an object. Without
+        structured content it is the text, a list of the texts of several blocks, or None; a block that is not text, such
+        as an image, stands for itself. Before June 2025 there is no structured content at all, and a text that is JSON is
+        parsed; so the text ``"3"`` of a tool that returns text is the number 3 there.
+
+        :raises ToolError: the tool failed.
+        """
+        self.raise_for_error()
+        if self.structured_content is NULL:
+            return None
+        return value_of(self.structured_content, self.content, self.meta, "_texts_are_json" in self.__dict__)
+
+    def take_texts_as_json(self) -> None:
+        """Note that the result came in a revision without structured content, for :attr:`data`."""
+        self.__dict__["_texts_are_json"] = True
+
+    def _bundle(self) -> Dict[str, Any]:
+        return bundle_of(self.content, self.data if not self.is_error and self.structured_content else None, self.is_error)
 
     @property
     def text(self) -> str:

@@ -45,6 +45,8 @@ def test_results(client, revision):
     assert result.structured_content == ({"result": 5} if revision in ELICITATION else None)
     bare = client.call_tool("moons").structured_content
     assert bare == (["Phobos"] if revision == MODERN else {"result": ["Phobos"]} if revision in ELICITATION else None)
+    for name, arguments, value in (("add", {"a": 2, "b": 3}, 5), ("moons", {}, ["Phobos"]), ("echo", {"text": "hi"}, "hi")):
+        assert client.call_tool(name, arguments).data == client.tools[name](**arguments).data == value
     schemas = {tool.name: tool.output_schema for tool in client.list_tools()}
     listed = {"type": "array", "items": {"type": "string"}}
     if revision in ELICITATION:

@@ -539,6 +539,31 @@ def test_set_roots_notifies_an_open_server_only():
         client.set_roots([])
 
 
+def test_roots_are_added_and_removed(tmp_path):
+    with Fake() as fake, fake.connect(roots=["file:///a"]) as client:
+        client.add_root(tmp_path)
+        fake.got("notifications/roots/list_changed")
+        uris = [root["uri"] for root in fake.asked("roots/list")["result"]["roots"]]
+        assert uris == ["file:///a", tmp_path.as_uri()]
+        client.remove_root("file:///a")
+        client.add_root(mcplite.types.Root(tmp_path.as_uri()))  # is there already
+        assert [root["uri"] for root in fake.asked("roots/list")["result"]["roots"]] == [tmp_path.as_uri()]
+        assert fake.methods().count("notifications/roots/list_changed") == 2
+        with pytest.raises(ValueError, match="file:///a is not one of the roots"):
+            client.remove_root("file:///a")
+        with pytest.raises(ValueError, match="file"):
+            client.add_root("https://example.com/")
+
+
+def test_roots_that_a_function_returns_are_left_to_it():
+    client = mcplite.connect(["x"], roots=lambda: [])
+    for change in (client.add_root, client.remove_root):
+        with pytest.raises(ValueError, match="function"):
+            change("file:///a")
+    with pytest.raises(ValueError, match="roots="):
+        mcplite.connect(["x"]).add_root("file:///a")
+
+
 def test_undeclared_features_are_not_sent():
     with Fake(capabilities={}) as fake, fake.connect() as client:
         for use in (lambda: client.list_tools(), lambda: client.call_tool("x"), lambda: client.list_resources(),

@@ -175,6 +175,7 @@ def test_a_resource_is_read_from_the_server_that_lists_it_or_has_a_template(make
         assert group.read_resource("config://stations").contents[0].text == "Rome"
         assert group.read_resource("config://stations").contents[0].text == "Rome"
         assert group.read_resource("weather://Rome/history").contents[0].text == "Rome then"
+        assert group.read_resource("weather://{city}/history", {"city": "Oslo"}).text == "Oslo then"
 
 
 def test_a_resource_of_several_servers_needs_the_server(make):
@@ -182,7 +183,7 @@ def test_a_resource_of_several_servers_needs_the_server(make):
         with pytest.raises(MCPError, match="several servers list the resource 'shared://both'.*'weather', 'git'"):
             group.read_resource("shared://both")
         assert group.read_resource("shared://both", server="git").contents[0].text == "from git"
-        assert group.read_resource("shared://both", "weather").contents[0].text == "from weather"
+        assert group.read_resource("shared://both", server="weather").contents[0].text == "from weather"
 
 
 def test_a_resource_of_no_server(make):

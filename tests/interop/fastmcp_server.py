@@ -40,6 +40,12 @@ def add(a: int, b: int = 1) -> int:
 
 
 @mcp.tool
+def scalar(kind: str) -> str | float | bool | list[str] | None:
+    """Return a value that is no object."""
+    return {"text": "it is 3", "number": 2.5, "flag": True, "list": ["a", "b"], "empty": [], "nothing": None}[kind]
+
+
+@mcp.tool
 def weather(city: str) -> Weather:
     """Tell the weather."""
     return Weather(city, 21.5)

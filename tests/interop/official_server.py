@@ -80,6 +80,12 @@ def add(a: int, b: int = 1) -> int:
     return a + b
 
 
+@mcp.tool()
+def scalar(kind: str) -> str | float | bool | list[str] | None:
+    """Return a value that is no object."""
+    return {"text": "it is 3", "number": 2.5, "flag": True, "list": ["a", "b"], "empty": [], "nothing": None}[kind]
+
+
 @mcp.tool(structured_output=True)
 def weather(city: str, unit: Literal["celsius", "kelvin"] = "celsius") -> Weather:
     """Tell the weather."""

@@ -2,6 +2,7 @@
 TypeScript, the reference servers, and FastMCP."""
 
 import contextlib
+import inspect
 import json
 import queue
 import shutil
@@ -161,6 +162,24 @@ def test_results_of_an_official_server(official):
             result.raise_for_error()
 
 
+def check_values(client):
+    """Check that the values of tools come as the tools returned them; the servers of this folder have the same tools."""
+    if "scalar" in client.tools:  # the TypeScript SDK returns objects alone
+        for kind, value in (("text", "it is 3"), ("number", 2.5), ("flag", True), ("list", ["a", "b"]), ("empty", []),
+                            ("nothing", None)):
+            assert client.call_tool("scalar", {"kind": kind}).data == value
+    assert client.tools.add(a=41).data == 42
+    assert client.tools.weather(city="Rome").data["high"] == 21.5
+    assert client.tools.picture().data.bytes == b"\x89PNG\r\n\x1a\nrest"
+    with pytest.raises(mcplite.ToolError):
+        client.tools.fail()
+
+
+def test_values_of_an_official_server(official):
+    check_values(official)
+    assert str(inspect.signature(official.tools.add)) == "(*, a: int, b: int = 1) -> int"
+
+
 def test_resources_and_prompts_of_an_official_server(official):
     assert official.read_resource("config://settings").text == '{"colour": "blue"}'
     assert official.read_resource("data://bytes").bytes == b"\x00\x01\x02"
@@ -306,6 +325,10 @@ def test_results_of_a_server_without_handshake(modern):
     assert modern.call_tool("add", {"a": "many"}).is_error
     with pytest.raises(mcplite.RemoteError):
         modern.read_resource("nowhere://at/all")
+
+
+def test_values_of_a_server_without_handshake(modern):
+    check_values(modern)
 
 
 def test_progress_and_the_wanted_logs_without_handshake(modern, listener):
@@ -498,6 +521,8 @@ def test_results_of_everything(everything):
     assert "42" in everything.call_tool("get-sum", {"a": 40, "b": 2}).text
     weather = everything.call_tool("get-structured-content", {"location": "Chicago"})
     assert weather.structured_content == {"temperature": 36, "conditions": "Light rain / drizzle", "humidity": 82}
+    assert weather.data == everything.tools["get-structured-content"](location="Chicago").data == weather.structured_content
+    assert everything.tools.echo(message="hi").data == "Echo: hi"
     image = next(block for block in everything.call_tool("get-tiny-image").content if isinstance(block, types.ImageContent))
     assert image.bytes.startswith(b"\x89PNG")
     links = [block for block in everything.call_tool("get-resource-links", {"count": 3}).content
@@ -706,6 +731,10 @@ def test_lists_of_fastmcp(fast):
     assert message.content.text == "Write a neutral briefing for Rome."
 
 
+def test_values_of_fastmcp(fast):
+    check_values(fast)
+
+
 def test_messages_and_questions_of_fastmcp(fast, listener):
     seen = []
     fast.call_tool("count", {"to": 4}, on_progress=lambda progress: seen.append((progress.progress, progress.message)))
@@ -738,7 +767,7 @@ def modern_fast(request, installed, serving, listener):
 def test_fastmcp_without_a_handshake(modern_fast, listener):
     assert (modern_fast.era, modern_fast.protocol_version) == ("modern", NEWEST.name)
     assert (modern_fast.server_info.name, modern_fast.instructions) == ("fast", "Try it.")
-    modern_fast.list_tools()
+    check_values(modern_fast)
     assert modern_fast.call_tool("weather", {"city": "Rome"}).structured_content == {"city": "Rome", "high": 21.5}
     assert "it went wrong" in modern_fast.call_tool("fail").text
     assert modern_fast.get_prompt("briefing", {"city": "Rome"}).messages[0].content.text.endswith("briefing for Rome.")

@@ -1,11 +1,17 @@
 import copy
 import dataclasses
+import json
 from dataclasses import dataclass
 from typing import Optional
 
+import pytest
+
 import mcplite.types
+from mcplite import types
+from mcplite.errors import ProtocolError
 from mcplite.revisions import JUNE_2025, NOVEMBER_2025
-from mcplite.types.base import NULL, Model, Null, wire
+from mcplite.types.base import Model
+from mcplite.types.marks import NULL, Null, wire
 
 
 @dataclass
@@ -52,3 +58,51 @@ def test_everything_is_importable_from_the_package():
     classes = {name for name, item in vars(mcplite.types).items() if isinstance(item, type) and issubclass(item, Model)}
     assert classes <= set(mcplite.types.__all__)
     assert len(mcplite.types.__all__) == len(set(mcplite.types.__all__))
+
+
+# --- dicts -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_dict_is_the_form_of_the_wire_in_the_newest_revision_unless_another_is_given():
+    tool = types.Tool("add", {"type": "object"}, output_schema={"type": "object"}, title="Sum")
+    assert json.loads(json.dumps(tool.to_dict())) == {
+        "name": "add", "inputSchema": {"type": "object"}, "outputSchema": {"type": "object"}, "title": "Sum"}
+    assert tool.to_dict("2025-03-26") == {"name": "add", "inputSchema": {"type": "object"}}
+    assert tool.to_dict(NOVEMBER_2025) == tool.to_dict()
+    with pytest.raises(ValueError, match="'1999-01-01' is not a protocol revision"):
+        tool.to_dict("1999-01-01")
+
+
+def test_a_dict_is_read_with_all_that_it_holds():
+    wire = {"content": [{"type": "image", "data": "aGk=", "mimeType": "image/png"}, {"type": "video", "frames": [1]}],
+            "structuredContent": {"n": 1}, "isError": True, "x-mine": 2}
+    result = types.CallToolResult.from_dict(wire)
+    assert result.content == [types.ImageContent("aGk=", "image/png"), types.UnknownContent({"type": "video", "frames": [1]})]
+    assert result.is_error and result.extra == {"x-mine": 2}
+    assert result.to_dict() == wire
+
+
+def test_what_cannot_be_read_is_named():
+    with pytest.raises(ProtocolError, match="Tool: the member 'inputSchema' is missing"):
+        types.Tool.from_dict({"name": "x"})
+    with pytest.raises(ProtocolError, match="Tool: expected an object, got 'x'"):
+        types.Tool.from_dict("x")
+
+
+def test_content_of_any_kind_is_read_by_the_class_of_unknown_content():
+    assert types.UnknownContent.from_dict({"type": "text", "text": "x"}) == types.TextContent("x")
+    assert types.UnknownContent({"type": "video"}).to_dict() == {"type": "video"}
+
+
+# --- reprs -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_repr_has_neither_what_is_absent_nor_long_values_in_full():
+    assert repr(types.TextContent("hello")) == "TextContent(text='hello')"
+    assert repr(types.Tool("add", {})) == "Tool(name='add', input_schema={})"
+    image = repr(types.ImageContent("QUJD" * 100_000, "image/png"))
+    assert len(image) < 150 and "(400000 characters)" in image and image.endswith("mime_type='image/png')")
+    result = repr(types.CallToolResult([types.TextContent(str(n)) for n in range(1000)], is_error=True))
+    assert len(result) < 300 and "... 994 more" in result and result.endswith("is_error=True)")
+    big = repr(types.Tool("add", {"properties": {str(n): {"type": "string"} for n in range(1000)}}))
+    assert len(big) < 300

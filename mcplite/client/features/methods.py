@@ -6,11 +6,12 @@
 import json
 import logging
 from abc import ABC, abstractmethod
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Type, TypeVar
 
 from ...errors import InvalidParams, MethodNotFound, NotSupported, ProtocolError, RequestTimeout, ResourceNotFound
 from ...protocol import codec
 from ...protocol.envelope import check_meta
+from ...protocol.uritemplate import Template
 from ...revisions import Revision
 from ...rpc.cancel import CancelToken
 from ...rpc.deadline import Deadline
@@ -28,52 +29,22 @@ from ...types import (
     ReadResourceResult,
     Resource,
     ResourceTemplate,
-    ServerCapabilities,
     Tool,
 )
 from .call import DEFAULT, Call, OnProgress, RequestOptions, progress_reader, time_limits
 from .output_schemas import OutputSchemas
 from .paging import read_page, walk
+from .session import FeatureSession
 
-__all__ = ["FeatureSession", "Features", "Middleware"]
+if TYPE_CHECKING:
+    from .tools import Tools
+
+__all__ = ["Features", "Middleware"]
 
 _log = logging.getLogger(__name__)
 _RESOURCE_MISSING = (-32002, -32602)
 M = TypeVar("M", bound=Model)
 Middleware = Callable[[str, Optional[Dict[str, Any]], Callable[[], Dict[str, Any]]], Dict[str, Any]]
-
-
-class FeatureSession:
-    """The part of an open session that the calls use; the sessions of both eras implement it."""
-
-    #: Declared by the server.
-    capabilities: ServerCapabilities
-
-    @property
-    def name(self) -> str:
-        """The server's name in errors."""
-        raise NotImplementedError
-
-    @property
-    def revision(self) -> Revision:
-        """The revision agreed on."""
-        raise NotImplementedError
-
-    def request(self, call: Call) -> Dict[str, Any]:
-        """Send a request and return its result; see :meth:`Peer.call`."""
-        raise NotImplementedError
-
-    def notify(self, method: str, params: Optional[Dict[str, Any]] = None, timeout: Optional[float] = None) -> None:
-        """Send a notification; see :meth:`Peer.notify`."""
-        raise NotImplementedError
-
-    def usable_tools(self, tools: List[Tool]) -> List[Tool]:
-        """Return the listed tools that can be called over this session."""
-        return tools
-
-    def set_level(self, level: str) -> bool:
-        """Make each later request ask for log messages of a level; False where the level needs a request of its own."""
-        return False
 
 
 class Features(ABC):
@@ -96,7 +67,10 @@ class Features(ABC):
         self._default_limits = time_limits(DEFAULT, DEFAULT, (timeout, max_timeout))
         self._middleware = tuple(middleware)
         self._output_schemas = OutputSchemas(validate)
-        self._raise_for_error = raise_for_error
+        self._raise_for_error, self._texts_are_json = raise_for_error, False
+        #: Whether results of tools take one more step, :meth:`_finish`.
+        self._finishes = raise_for_error
+        self._tools: "Optional[Tools]" = None
 
     @abstractmethod
     def _open_session(self) -> FeatureSession:
@@ -258,9 +232,33 @@ class Features(ABC):
         schema = self._output_schemas.listed.found.get(name)
         if schema is not None:
             schema.check(result, session.name, "structuredContent" in answer)
+        if self._finishes:
+            self._finish(result)
+        return result
+
+    def _set_revision(self, revision: Revision) -> None:
+        """Note the revision that was agreed on, before the first call."""
+        self._texts_are_json = not revision.structured_output
+        self._finishes = self._raise_for_error or self._texts_are_json
+
+    def _finish(self, result: CallToolResult) -> None:
+        if self._texts_are_json:
+            result.take_texts_as_json()
         if self._raise_for_error:
             result.raise_for_error()
-        return result
+
+    @property
+    def tools(self) -> "Tools":
+        """The tools as functions: ``client.tools.add(a=1, b=2).data``; completed in notebooks.
+
+        A tool whose name is no identifier is ``client.tools["weather.forecast"]``. The call takes the tool's arguments as
+        keywords and returns its result; it raises :class:`ToolError` when the tool fails.
+        """
+        if self._tools is None:
+            from .tools import Tools  # for programs that use it
+
+            self._tools = Tools(self.list_tools, self.call_tool, lambda: self._output_schemas.epoch)
+        return self._tools
 
     # --- resources --------------------------------------------------------------------------------------
 
@@ -300,15 +298,21 @@ class Features(ABC):
         session = self._require("resources", "resources/templates/list")
         return self._page(session, "resources/templates/list", ListResourceTemplatesResult, cursor, options)
 
-    def read_resource(self, uri: str, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+    def read_resource(self, uri: str, arguments: Optional[Mapping[str, Any]] = None, *,
+                      timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                       cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
                       meta: Optional[Dict[str, Any]] = None, fresh: bool = False, rounds: bool = True,
                       input_responses: Optional[Mapping[str, Any]] = None,
                       request_state: Optional[str] = None) -> ReadResourceResult:
         """Read a resource; the keywords are those of :meth:`request`.
 
+        :param uri: the resource's URI, or a template if there are *arguments*.
+        :param arguments: values by the names of the template's variables: ``{"city": "Rome"}`` for ``weather://{city}``.
+        :raises ValueError: the template is not one, has no such variable, or needs another one; nothing was sent.
         :raises ResourceNotFound: the server has no resource with this URI.
         """
+        if arguments is not None:
+            uri = Template(uri).fill(arguments)
         session = self._require("resources", "resources/read")
         options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh, rounds,
                                  input_responses, request_state)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from ...errors import ProtocolError, RegistrationError
 from ...rpc.forks import new_lock
-from ...types import CallToolResult, Tool
+from ...types import NULL, CallToolResult, Tool
 from .listed import Listed, sizes_of
 
 if TYPE_CHECKING:
@@ -40,9 +40,12 @@ class OutputSchema:
         validator = self._validator if self._ready else self._compile(server)
         if validator is None:
             return
-        if result.structured_content is None and (not present or validator.problems(None)):
-            raise ProtocolError(f"{server}: the tool {self._tool!r} has declared an output schema, but its result has no"
-                                f" structuredContent")
+        if result.structured_content is None:
+            if not present or validator.problems(None):
+                raise ProtocolError(f"{server}: the tool {self._tool!r} has declared an output schema, but its result has no"
+                                    f" structuredContent")
+            result.structured_content = NULL
+            return
         problems = validator.problems(result.structured_content)
         if problems:
             raise ProtocolError(f"{server}: the result of the tool {self._tool!r} does not fit its declared output schema:"

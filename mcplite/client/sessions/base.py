@@ -9,8 +9,8 @@ from ...rpc.cancel import CancelToken
 from ...types import Implementation, InitializeResult, Tool
 from ..features.cache import Cache
 from ..features.call import Call
-from ..features.methods import FeatureSession
 from ..features.observer import ClientObserver, ObservedSession, observed_request
+from ..features.session import FeatureSession
 from .connection import ConnectionHandler, ServerConnection
 
 __all__ = ["ClientSession", "SessionOptions", "Subscriber"]

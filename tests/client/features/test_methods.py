@@ -310,6 +310,20 @@ def test_a_resource_is_read():
         assert fake.got("resources/read")["params"] == {"uri": "a://b"}
 
 
+def test_a_template_is_read_with_arguments():
+    template = "weather://{city}/history{?year,all}"
+    with Fake({"resources/read": {"contents": []}}) as fake, fake.connect() as client:
+        for arguments, uri in (({"city": "Rom, IT"}, "weather://Rom%2C%20IT/history"),
+                               ({"city": "Rome", "year": 2026, "all": True}, "weather://Rome/history?year=2026&all=true")):
+            client.read_resource(template, arguments)
+            assert fake.sent[-1]["params"] == {"uri": uri}
+        for arguments, text in (({}, "needs a value for 'city'"), ({"city": ""}, "needs a value for 'city'"),
+                                ({"city": "Rome", "yaer": 1}, "has no variable 'yaer'; it has 'city', 'year', 'all'")):
+            with pytest.raises(ValueError, match=text):
+                client.read_resource(template, arguments)
+        assert fake.methods().count("resources/read") == 2
+
+
 @pytest.mark.parametrize("code, data, uri",
                          [(-32002, {"uri": "a://x"}, "a://x"), (-32602, None, "a://b"), (-32002, None, None)])
 def test_both_error_codes_mean_a_missing_resource(code, data, uri):

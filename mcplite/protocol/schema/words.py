@@ -1,0 +1,94 @@
+"""A JSON Schema in a few words, as the signature of a tool shows it: ``int``, ``list[str]``, ``'a' | 'b'``.
+
+For people who read and complete; the schema itself says more, and is not checked here.
+"""
+
+import json
+from typing import Any, Dict, List, Mapping, NamedTuple
+
+__all__ = ["Argument", "arguments_of", "result_of", "words_of"]
+
+_TYPES = {"integer": "int", "number": "float", "string": "str", "boolean": "bool", "null": "None", "array": "list",
+          "object": "dict"}
+#: Levels that are described, alternatives of a union, and characters of the whole.
+_DEPTH = 3
+_ALTERNATIVES = 8
+_MOST = 80
+
+
+class Argument(NamedTuple):
+    """One argument of a tool."""
+
+    name: str
+    #: Its type in words.
+    words: str
+    required: bool
+    #: Its default as JSON; empty if the schema gives none.
+    default: str
+
+    def __str__(self) -> str:
+        if self.default:
+            return f"{self.name}: {self.words} = {self.default}"
+        return f"{self.name}: {self.words}" if self.required else f"{self.name}?: {self.words}"
+
+
+def words_of(schema: Any) -> str:
+    """Return the type that a schema describes."""
+    words = _words(schema, _DEPTH)
+    return words if len(words) <= _MOST else words[:_MOST - 3] + "..."
+
+
+def arguments_of(schema: Any) -> List[Argument]:
+    """Return the arguments that the input schema of a tool describes, in its order."""
+    properties, required = _members(schema)
+    return [Argument(name, words_of(one), name in required, _default(one)) for name, one in properties.items()]
+
+
+def result_of(schema: Any) -> str:
+    """Return the type of a tool's value by its output schema, without the ``{"result": ...}`` around a value."""
+    properties, required = _members(schema)
+    if list(properties) == ["result"] and "result" in required:
+        return words_of(properties["result"])
+    return words_of(schema)
+
+
+def _members(schema: Any) -> "tuple[Dict[str, Any], List[Any]]":
+    found = schema if isinstance(schema, Mapping) else {}
+    properties, required = found.get("properties"), found.get("required")
+    return (properties if isinstance(properties, dict) else {}), (required if isinstance(required, list) else [])
+
+
+def _default(schema: Any) -> str:
+    if not isinstance(schema, Mapping) or "default" not in schema:
+        return ""
+    text = json.dumps(schema["default"], ensure_ascii=False)
+    return text if len(text) <= _MOST else "..."
+
+
+def _words(schema: Any, depth: int) -> str:
+    if not isinstance(schema, Mapping) or not depth:
+        return "any"
+    if isinstance(schema.get("enum"), list):
+        return _union([json.dumps(value, ensure_ascii=False) for value in schema["enum"]])
+    if "const" in schema:
+        return json.dumps(schema["const"], ensure_ascii=False)
+    for key in ("anyOf", "oneOf"):
+        if isinstance(schema.get(key), list):
+            return _union([_words(one, depth - 1) for one in schema[key]])
+    if isinstance(schema.get("$ref"), str):
+        return str(schema["$ref"]).rpartition("/")[2] or "any"
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return _union([_TYPES.get(str(one), "any") for one in kind])
+    if kind == "array" and isinstance(schema.get("items"), Mapping):
+        return f"list[{_words(schema['items'], depth - 1)}]"
+    if kind == "object" and isinstance(schema.get("additionalProperties"), Mapping):
+        return f"dict[str, {_words(schema['additionalProperties'], depth - 1)}]"
+    return _TYPES.get(str(kind), "any")
+
+
+def _union(alternatives: List[str]) -> str:
+    found = list(dict.fromkeys(alternatives))
+    if len(found) > _ALTERNATIVES:
+        found[_ALTERNATIVES:] = ["..."]
+    return " | ".join(found) or "any"

@@ -1,0 +1,263 @@
+"""The codec: dataclasses to JSON objects of one revision and back, by the marks of their fields.
+
+Encoders and decoders are compiled once for each class and revision. Their caches are pure memoisation, and no global
+state: an entry depends on its class and revision alone.
+"""
+
+import functools
+import operator
+import reprlib
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from ..errors import ProtocolError
+from ..revisions import Revision
+from .marks import NULL, Marked, wire_name
+
+__all__ = ["decode", "decoder", "encode", "missing", "wrong"]
+
+M = TypeVar("M", bound=Marked)
+Convert = Callable[[Any], Any]
+#: Takes the attributes of an instance and its JSON object, and changes the object.
+Finish = Callable[[Dict[str, Any], Dict[str, Any]], None]
+
+
+def _unwrap(hint: Any) -> Any:
+    """Return X for Optional[X]."""
+    if get_origin(hint) is Union:
+        left = tuple(item for item in get_args(hint) if item is not type(None))
+        return Union[left]  # a union of one alternative is the alternative itself
+    return hint
+
+
+# --- encoding ---------------------------------------------------------------------------------------
+
+
+def encode(value: Any, revision: Revision) -> Any:
+    """Return *value* as JSON data for one revision.
+
+    Fields that the revision does not have are left out, and so are None and defaults that an absent member means;
+    members of a peer that have no field are kept. Lists and dicts are encoded item by item; other values are returned
+    unchanged. Content of kinds that the revision lacks is written as it is.
+
+    :raises ValueError: the value has no form in this revision, such as several blocks in one sampling message before
+        November 2025.
+    """
+    if isinstance(value, Marked):
+        return _encoder(type(value), revision)(value)
+    if isinstance(value, (list, tuple)):
+        return [encode(item, revision) for item in value]
+    if isinstance(value, dict):
+        return {key: encode(item, revision) for key, item in value.items()}
+    return value
+
+
+def _compile_encoder(cls: Type[Marked], revision: Revision) -> Convert:
+    if cls._kept_in is not None:
+        return operator.attrgetter(cls._kept_in)
+    plan: List[Tuple[str, str, Optional[Convert]]] = []
+    finishers: List[Finish] = []
+    hints = get_type_hints(cls)
+    for field in fields(cls):
+        if not revision.has(field.metadata.get("since"), field.metadata.get("until")):
+            continue
+        hint, wire = hints[field.name], wire_name(field)
+        required = field.default is MISSING and field.default_factory is MISSING
+        plan.append((field.name, wire, _writer(hint, revision)))
+        if hint is Any and required:
+            finishers.append(_always(field.name, wire))
+        if not required and field.default not in (MISSING, None):
+            finishers.append(_unless(wire, field.default))
+    kind = getattr(cls, "wire_type", None)
+    if cls._finish is not None:
+        finishers.append(functools.partial(cls._finish, revision))
+
+    def run(value: Any) -> Dict[str, Any]:
+        out: Dict[str, Any] = {} if kind is None else {"type": kind}
+        state = value.__dict__
+        for name, wire, convert in plan:
+            item = state[name]
+            if item is not None:
+                out[wire] = item if convert is None else convert(item)
+        if "_extra" in state:
+            out.update(state["_extra"])
+        for finish in finishers:
+            finish(state, out)
+        return out
+
+    return run
+
+
+_encoder: Callable[[Any, Revision], Convert] = functools.lru_cache(maxsize=None)(_compile_encoder)
+
+
+def _always(name: str, wire: str) -> Finish:
+    """Return the step that writes null for a required member, of which null is a value."""
+    def finish(state: Dict[str, Any], out: Dict[str, Any]) -> None:
+        if state[name] is None:
+            out[wire] = None
+
+    return finish
+
+
+def _unless(wire: str, default: Any) -> Finish:
+    """Return the step that removes a default which an absent member means."""
+    def finish(state: Dict[str, Any], out: Dict[str, Any]) -> None:
+        if out.get(wire) == default:
+            del out[wire]
+
+    return finish
+
+
+def _writer(hint: Any, revision: Revision) -> Optional[Convert]:
+    """Return the function that turns a field's value into JSON; None if it is JSON already."""
+    hint = _unwrap(hint)
+    if hint is Any:
+        return _null
+    if hint in (str, int, float, bool) or get_origin(hint) is dict:
+        return None
+    if get_origin(hint) is list and _writer(get_args(hint)[0], revision) is None:
+        return None
+    return lambda value: encode(value, revision)
+
+
+def _null(value: Any) -> Any:
+    return None if value is NULL else value
+
+
+# --- decoding ---------------------------------------------------------------------------------------
+
+
+def decode(cls: Type[M], wire: Any) -> M:
+    """Return the instance that *wire* describes.
+
+    Members without a field are kept in ``extra`` (RPC-20). Null counts as absent, except where it is
+    a value of its own, as in a log message's data.
+
+    :raises ProtocolError: *wire* is not an object, lacks a required member, or a member has a wrong type; the text
+        names the class and the member.
+    """
+    return decoder(cls)(wire)  # type: ignore[no-any-return]
+
+
+def _compile_decoder(cls: Type[Marked]) -> Convert:
+    if cls._kept_in is not None:
+        return cls._read_any  # type: ignore[no-any-return]
+    title, hints = cls.__name__, get_type_hints(cls)
+    plan: Dict[str, Tuple[str, Optional[type], Convert]] = {}
+    required: List[Tuple[str, str, bool]] = []
+    defaults: Dict[str, Any] = {}
+    factories: Dict[str, Callable[[], Any]] = {}
+    for field in fields(cls):
+        hint, name = hints[field.name], wire_name(field)
+        kept = _unwrap(hint)
+        plan[name] = (field.name, kept if kept in (str, bool) else None, _reader(hint, f"{title}.{name}"))
+        if field.default_factory is not MISSING:
+            factories[field.name] = field.default_factory
+        elif field.default is not MISSING:
+            defaults[field.name] = field.default
+        else:
+            required.append((field.name, name, hint is Any))
+    kind = getattr(cls, "wire_type", None)
+    adapt = cls._adapt
+
+    def run(wire: Any) -> Any:
+        if type(wire) is not dict:
+            raise wrong(title, "an object", wire)
+        if adapt is not None:
+            wire = adapt(wire)
+        instance = cls.__new__(cls)
+        state = instance.__dict__
+        state.update(defaults)
+        for name, item in wire.items():
+            known = plan.get(name)
+            if known is not None:
+                if item is not None:
+                    attribute, exact, convert = known
+                    state[attribute] = item if type(item) is exact else convert(item)
+            elif kind is None or name != "type":
+                state.setdefault("_extra", {})[name] = item
+            elif item != kind:
+                raise wrong(f"{title}.type", repr(kind), item)
+        for attribute, name, nullable in required:
+            if attribute not in state:
+                if not nullable or name not in wire:
+                    raise missing(title, repr(name), wire)
+                state[attribute] = None
+        for attribute, factory in factories.items():
+            if attribute not in state:
+                state[attribute] = factory()
+        return instance
+
+    return run
+
+
+#: Returns the function that reads one class.
+decoder: Callable[[Any], Convert] = functools.lru_cache(maxsize=None)(_compile_decoder)
+
+
+def _reader(hint: Any, where: str) -> Convert:
+    """Return the function that checks a member's value, which is not null, and turns it into the field's value."""
+    hint = _unwrap(hint)
+    read_any = getattr(next(iter(get_args(hint)), None), "_read_any", None)
+    if get_origin(hint) is Union and read_any is not None:
+        return read_any  # type: ignore[no-any-return]
+    if get_origin(hint) is list:
+        each = _reader(get_args(hint)[0], where + "[]")
+
+        def many(value: Any) -> Any:
+            if type(value) is not list:
+                raise wrong(where, "an array", value)
+            return [each(item) for item in value]
+
+        return many
+    if get_origin(hint) is dict:
+        return _checked((dict,), "an object", where)
+    if hint is str:
+        return _checked((str,), "a string", where)
+    if hint is bool:
+        return _checked((bool,), "a boolean", where)
+    if hint is int:
+        return _integer(where)
+    if hint is float:
+        return _checked((int, float), "a number", where)
+    if is_dataclass(hint):
+        return decoder(hint)
+    return lambda value: value
+
+
+def _checked(kinds: Tuple[type, ...], what: str, where: str) -> Convert:
+    def check(value: Any) -> Any:
+        if type(value) not in kinds:
+            raise wrong(where, what, value)
+        return value
+
+    return check
+
+
+def _integer(where: str) -> Convert:
+    def check(value: Any) -> Any:
+        if type(value) is float and value.is_integer():
+            return int(value)  # JSON has one kind of number, and some peers write 100.0
+        if type(value) is not int:
+            raise wrong(where, "an integer", value)
+        return value
+
+    return check
+
+
+def missing(where: str, what: str, wire: Any) -> ProtocolError:
+    """Return the error for a member that is missing."""
+    return ProtocolError(f"{where}: the member {what} is missing", reprlib.repr(wire))
+
+
+_JSON_NAMES = {dict: "an object", list: "an array", str: "a string", bool: "a boolean", int: "a number",
+               float: "a number", type(None): "null"}
+
+
+def wrong(where: str, expected: str, value: Any) -> ProtocolError:
+    """Return the error for a value of a wrong type, or a wrong value of the right type."""
+    got = _JSON_NAMES.get(type(value), type(value).__name__)
+    # The kind is right and the value is wrong, such as 1.5 for an integer, or another content type.
+    detail = reprlib.repr(value) if got == expected or isinstance(value, (str, int, float)) else got
+    return ProtocolError(f"{where}: expected {expected}, got {detail}", reprlib.repr(value))
