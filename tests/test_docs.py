@@ -12,6 +12,7 @@ import runpy
 import subprocess
 import sys
 import warnings
+import xml.etree.ElementTree
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,17 @@ def test_the_list_for_language_models_is_made_from_the_index():
     links = re.findall(r"^- \[.+\]\(([^)]+)\): .+\.$", page, re.MULTILINE)
     assert len(links) == sum(len(names) for _, names in module["groups"]()) > 20
     assert [link for link in links if not (DOCS / link).is_file()] == []
+
+
+@pytest.mark.parametrize("drawing", sorted((DOCS / "_static").glob("*.svg")), ids=lambda path: path.stem)
+def test_a_drawing_has_a_text_alternative_with_the_same_words(drawing):
+    root = xml.etree.ElementTree.parse(str(drawing)).getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    assert root.find(f"{space}title").text and root.find(f"{space}desc").text
+    labels = [text.text for text in root.iter(f"{space}text") if "l" in text.get("class", "").split()]
+    page = (DOCS / "design.rst").read_text("utf-8")
+    assert f".. image:: _static/{drawing.name}\n      :alt: " in page
+    assert len(labels) > 1 and [label for label in labels if label.lower() not in page.lower()] == []
 
 
 def test_lines_are_short():
