@@ -61,10 +61,18 @@ def short_name(app, env, node, contnode):
     return make_refnode(app.builder, node.get("refdoc", env.docname), entry.docname, entry.node_id, contnode, public[0])
 
 
-def without_ids(app, what, name, obj, options, lines):
-    """Remove the ids of requirements, which readers of the source look up in requirements.rst."""
+def adapted(app, what, name, obj, options, lines):
+    """Remove the ids of requirements, which readers of the source look up in requirements.rst; give parameters one entry each.
+
+    ``:param a, b: text`` would be a parameter b of the type "a,".
+    """
     text = re.sub(rf"\s*\({_ID}(?:(?:,| and| to)\s+{_ID})*\)", "", "\n".join(lines))
-    lines[:] = text.split("\n")
+
+    def one_each(found):
+        return "".join(f":{found[1]} {each}:{found[3]}\n" for each in found[2].split(", "))
+
+    fields = re.compile(r"^:(param) ((?:\w+, )+\w+):((?:.*)(?:\n[ ]+.*)*)(?:\n|\Z)", re.MULTILINE)
+    lines[:] = fields.sub(one_each, text + "\n").split("\n")
 
 
 def without_builtins(app, doctree):
@@ -76,6 +84,6 @@ def without_builtins(app, doctree):
 
 
 def setup(app):
-    app.connect("autodoc-process-docstring", without_ids)
+    app.connect("autodoc-process-docstring", adapted)
     app.connect("doctree-read", without_builtins)
     app.connect("missing-reference", short_name)
