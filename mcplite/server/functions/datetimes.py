@@ -104,9 +104,15 @@ def nodes() -> Dict[Any, Node]:
 
 
 def text_of(value: Any) -> Optional[str]:
-    """Return the JSON text of a value of one of these classes; None for any other."""
+    """Return the JSON text of a value of one of these classes; None for any other.
+
+    :raises ValueError: the value stands for no time.
+    """
     if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
-        return value.isoformat()
+        text = value.isoformat()
+        if text == "NaT":  # pandas' missing time, which is a datetime
+            raise ValueError("NaT is not a time; return None or a string instead")
+        return text
     if isinstance(value, datetime.timedelta):
         return duration_text(value)
     if isinstance(value, (uuid.UUID, decimal.Decimal)):

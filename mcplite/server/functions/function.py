@@ -9,22 +9,27 @@ import dataclasses
 import inspect
 import logging
 import typing
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Tuple
 
 from ...errors import RegistrationError
 from ...protocol.jsonio import load
 from ...protocol.schema.patterns import UNSAFE_SUBJECT
 from ...protocol.schema.validation import Validator, check_schema
 from .docstrings import Documentation, parse
-from .members import NOTHING
-from .nodes import Mismatch, Node
+from .members import NOTHING, with_metadata
+from .nodes import Mismatch, Node, kinds_of
 from .returns import Output, StructuredOutput, compile_output
 from .schemas import Schemas, as_default, described_schema, unwrap_annotated
 from .signature import MISSING, Parameter, Signature, inner_of, is_plain, name_of, read_signature, refuse_async, target_of
 
+if TYPE_CHECKING:
+    from .foreign.fields import FieldParameter
+
 __all__ = ["BadArguments", "Function", "compile_function", "textual"]
 
 _log = logging.getLogger(__name__)
+#: Types of defaults that are no ``Field(...)`` and no objects of another library; MISSING is a type itself.
+_PLAIN_DEFAULTS = frozenset({type, type(None), bool, int, float, str, tuple, list, dict})
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -34,7 +39,7 @@ def textual(node: Node) -> Node:
     Where the annotation includes str, text is left as it is.
     """
     schema, convert = node
-    if _kinds(schema) <= {"string"}:
+    if kinds_of(schema) <= {"string"}:
         return node
     return Node(schema, lambda value: convert(_parsed(value, schema)))
 
@@ -45,7 +50,7 @@ def _parsed(value: Any, schema: Mapping[str, Any]) -> Any:
         return [_parsed(item, schema["items"]) for item in value]
     if type(value) is not str:
         return value
-    kinds = _kinds(schema)
+    kinds = kinds_of(schema)
     if not kinds or "string" in kinds:
         return value
     text = value.strip()
@@ -55,14 +60,6 @@ def _parsed(value: Any, schema: Mapping[str, Any]) -> Any:
         return load(text.encode("utf-8"))
     except ValueError:
         return value  # the converter reports what is wrong with it
-
-
-def _kinds(schema: Mapping[str, Any]) -> Set[str]:
-    kind = schema.get("type")
-    kinds = set(kind) if isinstance(kind, list) else {kind} if isinstance(kind, str) else set()
-    for branch in schema.get("anyOf", ()):
-        kinds |= _kinds(branch)
-    return kinds
 
 
 class BadArguments(ValueError):
@@ -94,6 +91,8 @@ class _Plan(NamedTuple):
     rest: Optional[Node]
     #: The schemas of recursive classes.
     definitions: Dict[str, Any]
+    #: The parameters with a ``Field(...)``.
+    fields: "Dict[str, FieldParameter]"
 
 
 class _GivenSchema(NamedTuple):
@@ -248,6 +247,27 @@ class Function:
         return dict(arguments)
 
 
+class _FieldFunction(Function):
+    """A function with parameters whose default, or whose name for clients, is in a ``Field(...)``.
+
+    A class of its own, so that binding the arguments of other functions costs nothing for it.
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str, description: Optional[str], plan: _Plan,
+                 given: Optional[_GivenSchema], output: Output) -> None:
+        super().__init__(function, name, description, plan, given, output)
+        self._makes = [(parameter, field.make) for parameter, field in plan.fields.items() if field.make is not None]
+        self._aliases = {field.alias: parameter for parameter, field in plan.fields.items() if field.alias is not None}
+
+    def bind(self, arguments: Mapping[str, Any]) -> Dict[str, Any]:
+        aliases = self._aliases
+        kwargs = {aliases.get(name, name): value for name, value in super().bind(arguments).items()}
+        for parameter, make in self._makes:
+            if parameter not in kwargs:
+                kwargs[parameter] = make()
+        return kwargs
+
+
 def _unknown(name: str, known: List[str]) -> str:
     import difflib  # on the error path only
 
@@ -290,7 +310,8 @@ def compile_function(function: Callable[..., Any], *, name: Optional[str] = None
     for validator in (*schemas.validators, None if given is None else given.validator, output.validator):
         if validator is not None:
             _judge_patterns(validator, where, trusted_patterns)
-    return Function(function, label, description, plan, given, output)
+    make = _FieldFunction if plan.fields else Function
+    return make(function, label, description, plan, given, output)
 
 
 def _judge_patterns(validator: Validator, where: str, trusted: bool) -> None:
@@ -319,6 +340,7 @@ def _plan(signature: Signature, schemas: Schemas, kind: str, raw: bool) -> _Plan
     context: Optional[str] = None
     questions: Dict[str, Tuple[Any, Any]] = {}
     arguments: List[_Argument] = []
+    fields: Dict[str, FieldParameter] = {}
     rest: Optional[Node] = None
     for parameter in signature.parameters:
         name, how, annotation, _ = parameter
@@ -335,22 +357,50 @@ def _plan(signature: Signature, schemas: Schemas, kind: str, raw: bool) -> _Plan
         base, extras = (annotation, ()) if plain else unwrap_annotated(annotation)
         question = next((extra for extra in extras if getattr(extra, "__mcplite_question__", False)), None)
         if question is not None:
-            questions[name] = (base, question)
+            others = tuple(extra for extra in extras if extra is not question)
+            questions[name] = (with_metadata(base, others) if others else base, question)
             continue
         if raw:
             continue
-        argument = _argument(parameter, schemas, kind)
+        field = _field(parameter, extras, schemas) if extras or type(parameter.default) not in _PLAIN_DEFAULTS else None
+        if field is None:
+            argument = _argument(parameter, schemas, kind)
+        else:
+            fields[name] = field
+            argument = _argument(Parameter(field.alias or name, how, field.annotation, field.default), schemas, kind)
         if how is inspect.Parameter.VAR_KEYWORD:
             rest = argument.node
         else:
             arguments.append(argument)
-    return _Plan(context, questions, arguments, rest, schemas.definitions)
+    if fields:
+        _check_aliases(arguments, schemas)
+    return _Plan(context, questions, arguments, rest, schemas.definitions, fields)
+
+
+def _field(parameter: Parameter, extras: Tuple[Any, ...], schemas: Schemas) -> "Optional[FieldParameter]":
+    """Return what a ``Field(...)`` says of a parameter; None if it has none."""
+    if not any(hasattr(item, "default_factory") for item in (*extras, parameter.default)):
+        return None
+    from .foreign.fields import read_field  # for those that use pydantic
+
+    annotation = Any if parameter.annotation is MISSING else parameter.annotation
+    try:
+        return read_field(annotation, extras, parameter.default, MISSING)
+    except ValueError as error:
+        raise schemas.refuse(parameter.name, str(error)) from error
+
+
+def _check_aliases(arguments: List[_Argument], schemas: Schemas) -> None:
+    names = [argument.name for argument in arguments]
+    for name in names:
+        if names.count(name) > 1:
+            raise schemas.refuse(name, "has the same name as another one for clients; change the alias in its Field")
 
 
 def _argument(parameter: Parameter, schemas: Schemas, kind: str) -> _Argument:
     name, _, annotation, default = parameter
     node = schemas.compile(Any if annotation is MISSING else annotation, name)
-    if default is not MISSING:
+    if default is not MISSING and default is not NOTHING:
         _check_default(name, node, default, schemas)
     if kind in ("prompt", "resource"):
         node = textual(node)
@@ -366,6 +416,11 @@ def _check_default(name: str, node: Node, default: Any, schemas: Schemas) -> Non
     try:
         node.convert(value)
     except Mismatch as error:
+        if type(default) not in _PLAIN_DEFAULTS:
+            from .foreign.values import is_foreign
+
+            if is_foreign(default):
+                return  # it has checked its own values, too, and what it takes is not always what it writes
         raise schemas.refuse(name, f"has a default that does not fit its annotation: {error.sentence()};"
                                    f" change one of them") from error
 

@@ -23,7 +23,8 @@ def jsonable(value: Any, depth: int = 0) -> Any:
     """Return a value as JSON data.
 
     Dataclasses and named tuples become objects, tuples and sets become lists (sets sorted), enumerations
-    their values, dates and durations ISO 8601, bytes base64, and UUIDs, decimals and paths strings.
+    their values, dates and durations ISO 8601, bytes base64, and UUIDs, decimals and paths strings. Objects of pydantic,
+    attrs, msgspec, numpy and pandas become what :func:`~.foreign.values.plain_value` makes of them.
 
     :param depth: of *value* within the outermost one.
     :raises TypeError: the value, or something in it, has no form in JSON.
@@ -47,13 +48,21 @@ def jsonable(value: Any, depth: int = 0) -> Any:
     if isinstance(value, (set, frozenset)):
         return [jsonable(item, depth + 1) for item in sorted(value, key=lambda item: (type(item).__name__, str(item)))]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        if hasattr(kind, "__pydantic_serializer__"):
+            return _foreign(value, depth)
         return {field.name: jsonable(getattr(value, field.name), depth + 1) for field in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):
         return jsonable(value.value, depth + 1)
-    return _scalar(value)
+    return _scalar(value, depth)
 
 
-def _scalar(value: Any) -> Any:
+def _foreign(value: Any, depth: int) -> Any:
+    from .foreign.values import plain_value  # for values that no rule here knows
+
+    return jsonable(plain_value(value), depth + 1)
+
+
+def _scalar(value: Any, depth: int) -> Any:
     # A subclass is sent as its base class; __str__ and __float__ of the subclass are ignored.
     if isinstance(value, str):
         return str.__str__(value)
@@ -76,8 +85,7 @@ def _scalar(value: Any) -> Any:
     if inspect.iscoroutine(value):
         value.close()  # avoids the warning "coroutine was never awaited"
         raise TypeError("a coroutine cannot be sent; the handler calls an async function, so call a blocking one instead")
-    raise TypeError(f"a value of the class {type(value).__name__} cannot be sent as JSON; return a dict,"
-                    f" a dataclass or a string")
+    return _foreign(value, depth)
 
 
 def _key(key: Any) -> str:

@@ -6,9 +6,10 @@ Used by signatures and schemas; it knows classes, but not JSON Schema.
 import dataclasses
 import sys
 import typing
-from typing import Any, Dict, List, NamedTuple, Optional, get_args, get_origin
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, get_args, get_origin
 
-__all__ = ["Field", "NOTHING", "Unresolved", "is_named", "is_typed_dict", "members", "resolve"]
+__all__ = ["Field", "NOTHING", "Unresolved", "hints_of", "is_named", "is_typed_dict", "members", "resolve", "with_arguments",
+           "with_metadata"]
 
 #: Stands for "no default".
 NOTHING: Any = object()
@@ -55,10 +56,14 @@ def resolve(annotation: Any, owner: Any) -> Any:
 
     :raises Unresolved: a name is not defined, or the text cannot be evaluated on this Python.
     """
-    return _hints(_Holder(annotation, owner))["it"]
+    return hints_of(_Holder(annotation, owner))["it"]
 
 
-def _hints(owner: Any) -> Dict[str, Any]:
+def hints_of(owner: Any) -> Dict[str, Any]:
+    """Return the annotations of a class or a function, with their forward references resolved.
+
+    :raises Unresolved: as for :func:`resolve`.
+    """
     try:
         try:
             return typing.get_type_hints(owner, include_extras=True)
@@ -90,7 +95,7 @@ def members(cls: type, *, returned: bool = False) -> Optional[List[Field]]:
     if is_typed_dict(cls):
         return _of_typed_dict(cls)
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
-        hints = _hints(cls)
+        hints = hints_of(cls)
         defaults = getattr(cls, "_field_defaults", {})
         return [Field(key, hints.get(key, Any), key not in defaults, defaults.get(key, NOTHING))
                 for key in cls._fields]
@@ -98,7 +103,7 @@ def members(cls: type, *, returned: bool = False) -> Optional[List[Field]]:
 
 
 def _of_dataclass(cls: Any, returned: bool) -> List[Field]:
-    hints = _hints(cls)
+    hints = hints_of(cls)
     found = []
     for field in dataclasses.fields(cls):
         if not (field.init or returned):
@@ -117,7 +122,7 @@ def _of_dataclass(cls: Any, returned: bool) -> List[Field]:
 
 
 def _of_typed_dict(cls: type) -> List[Field]:
-    hints = _hints(cls)
+    hints = hints_of(cls)
     required = set(getattr(cls, "__required_keys__", hints))
     for key, hint in hints.items():
         # __required_keys__ is wrong before Python 3.11, and wherever the annotations are strings.
@@ -128,3 +133,22 @@ def _of_typed_dict(cls: type) -> List[Field]:
                 required.add(key)
             hint = hint.__origin__ if hasattr(hint, "__metadata__") else get_args(hint)[0]
     return [Field(key, hint, key in required, NOTHING) for key, hint in hints.items()]
+
+
+def with_arguments(annotation: Any, chosen: Dict[Any, Any]) -> Any:
+    """Return an annotation of a generic class with its type variables replaced.
+
+    :param chosen: by type variable.
+    """
+    if isinstance(annotation, typing.TypeVar):
+        return chosen.get(annotation, annotation)
+    variables = getattr(annotation, "__parameters__", ())
+    if not variables or isinstance(annotation, type) and get_origin(annotation) is None:
+        return annotation
+    return annotation[tuple(chosen.get(variable, variable) for variable in variables)]
+
+
+def with_metadata(annotation: Any, extras: Tuple[Any, ...]) -> Any:
+    """Return ``Annotated[annotation, *extras]``, which older Pythons and mypy do not read."""
+    parts = (annotation, *extras)
+    return typing.Annotated[parts]

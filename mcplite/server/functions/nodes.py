@@ -3,34 +3,39 @@
 Used by every module here that compiles annotations; a module of its own, so that they need not import each other.
 """
 
-from typing import Any, Callable, Dict, NamedTuple, Tuple, Union
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence, Set, Tuple, Union
 
 from ...protocol.show import quoted
 
-__all__ = ["Convert", "Mismatch", "Node", "expect", "from_text", "summary"]
+__all__ = ["Convert", "Mismatch", "Node", "expect", "from_text", "kinds_of", "reason_of", "summary"]
 
 #: Takes a JSON value and returns the Python value; raises :class:`Mismatch`.
 Convert = Callable[[Any], Any]
 
 
 class Mismatch(ValueError):
-    """A value does not fit its annotation; ``path`` leads from the argument to the value."""
+    """A value does not fit its annotation; ``path`` leads from the argument to the value.
 
-    def __init__(self, message: str, path: Tuple[Union[str, int], ...] = ()) -> None:
+    :param more: further problems of the same argument.
+    """
+
+    def __init__(self, message: str, path: Tuple[Union[str, int], ...] = (), more: "Sequence[Mismatch]" = ()) -> None:
         super().__init__(message)
         self.message = message
         self.path = path
+        self.more = more
 
     def below(self, step: Union[str, int]) -> "Mismatch":
         """Return this error as seen from the container that holds the value at *step*."""
-        return Mismatch(self.message, (step, *self.path))
+        return Mismatch(self.message, (step, *self.path), [other.below(step) for other in self.more])
 
     def sentence(self, name: str = "") -> str:
-        """Return one sentence: the path, beginning with *name*, and the message."""
+        """Return one sentence, or several with semicolons: the path, beginning with *name*, and the message."""
         text = name
         for step in self.path:
             text += f"[{step}]" if isinstance(step, int) else (f".{step[:100]}" if text else step[:100])
-        return f"{text}: {self.message}" if text else self.message
+        own = f"{text}: {self.message}" if text else self.message
+        return "; ".join([own, *(other.sentence(name) for other in self.more)])
 
 
 class Node(NamedTuple):
@@ -77,3 +82,19 @@ def from_text(parse: Callable[[str], Any], what: str) -> Convert:
             raise Mismatch(f"{summary(value)} is not {what}") from None
 
     return convert
+
+
+def kinds_of(schema: Mapping[str, Any]) -> Set[str]:
+    """Return the JSON types that a schema names; none if it allows any."""
+    kind = schema.get("type")
+    kinds = set(kind) if isinstance(kind, list) else {kind} if isinstance(kind, str) else set()
+    for keyword in ("anyOf", "oneOf"):
+        for branch in schema.get(keyword, ()):
+            kinds |= kinds_of(branch)
+    return kinds
+
+
+def reason_of(error: Exception) -> str:
+    """Return the text of an exception that a class raised for its values; attrs puts objects behind the text."""
+    first = error.args[0] if error.args else None
+    return first if isinstance(first, str) else str(error) or type(error).__name__

@@ -16,8 +16,8 @@ from ...protocol.schema.validation import Validator
 from .docstrings import parse
 from .jsonable import jsonable
 from .keywords import add_keywords
-from .members import NOTHING, Field, Unresolved, is_named, is_typed_dict, members
-from .nodes import Convert, Mismatch, Node, expect, from_text, summary
+from .members import NOTHING, Field, Unresolved, is_named, is_typed_dict, members, with_arguments
+from .nodes import Convert, Mismatch, Node, expect, from_text, reason_of, summary
 from .scalars import SIMPLE, simple
 
 __all__ = ["UNIONS", "Schemas", "as_default", "described_schema", "fits", "unwrap_annotated"]
@@ -30,6 +30,9 @@ _ARRAYS: Dict[Any, Callable[[List[Any]], Any]] = {
 _MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 #: The results of ``get_origin`` for Union[X, Y] and X | Y.
 UNIONS = (Union, getattr(types, "UnionType", Union))
+#: Attributes of classes that their library validates, and of those among them that it tells apart in a union.
+_VALIDATING = ("__pydantic_validator__", "__get_pydantic_core_schema__")
+_TAGGED = ("__pydantic_validator__", "__struct_fields__")
 _KINDS = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
 
@@ -65,7 +68,7 @@ class Schemas:
 
     def __init__(self, where: str, *, returned: bool = False) -> None:
         self._where = where
-        self._returned = returned
+        self.returned = returned
         self.definitions: Dict[str, Any] = {}
         #: Of the keywords in ``Annotated``.
         self.validators: List[Validator] = []
@@ -76,10 +79,11 @@ class Schemas:
 
     def refuse(self, name: str, reason: str) -> RegistrationError:
         """Return the error for the parameter *name*, which cannot be served."""
-        return RegistrationError(f"{self._place(name)} {reason}")
+        return RegistrationError(f"{self.place(name)} {reason}")
 
-    def _place(self, name: str) -> str:
-        return f"{self._where}: the returned value{name}" if self._returned else f"{self._where}: parameter {name!r}"
+    def place(self, name: str) -> str:
+        """Return what errors call the parameter *name*."""
+        return f"{self._where}: the returned value{name}" if self.returned else f"{self._where}: parameter {name!r}"
 
     def compile(self, annotation: Any, name: str) -> Node:
         """Return the node of *annotation*.
@@ -106,7 +110,7 @@ class Schemas:
             return self.compile(annotation.__supertype__, name)
         if is_named(origin, "Required", "NotRequired", "ReadOnly", "Final"):
             return self.compile(get_args(annotation)[0], name)
-        if isinstance(annotation, type):
+        if isinstance(origin or annotation, type):
             return self._class(annotation, name)
         if isinstance(annotation, typing.TypeVar):
             return self.compile(Union[annotation.__constraints__] if annotation.__constraints__
@@ -116,16 +120,25 @@ class Schemas:
         if isinstance(annotation, (str, typing.ForwardRef)):
             raise self.refuse(name, f"is annotated with the name {annotation!r}, which is not defined where the"
                                     f" function is; define it at module level before it is registered")
-        raise self.refuse(name, f"is annotated with {annotation!r}, which has no form in JSON; use builtins,"
-                                f" dataclasses, TypedDict, Literal or Enum")
+        raise self._unknown(annotation, name)
+
+    def _unknown(self, annotation: Any, name: str) -> RegistrationError:
+        return self.refuse(name, f"is annotated with {annotation!r}, which has no form in JSON; use builtins,"
+                                 f" dataclasses, TypedDict, Literal or Enum")
 
     def _annotated(self, base: Any, extras: Tuple[Any, ...], name: str) -> Node:
-        node = self.compile(base, name)
+        plain = all(isinstance(extra, (str, Mapping)) for extra in extras)
+        if plain:
+            node = self.compile(base, name)
+        else:
+            from .foreign.metadata import annotated_node  # for those that have more than texts and keywords
+
+            node = annotated_node(base, extras, name, self)
         for extra in extras:
-            if isinstance(extra, str):
+            if isinstance(extra, str) and plain:
                 node = Node({**node.schema, "description": extra}, node.convert)
             elif isinstance(extra, Mapping):
-                node = add_keywords(node, extra, self._place(name), self.validators)
+                node = add_keywords(node, extra, self.place(name), self.validators)
         return node
 
     def _alias(self, alias: Any, name: str) -> Node:
@@ -139,6 +152,11 @@ class Schemas:
             del self._open[alias]
 
     def _union(self, parts: Tuple[Any, ...], name: str) -> Node:
+        if sum(any(hasattr(part, mark) for mark in _TAGGED) for part in parts) > 1:
+            return self._foreign_union(parts, name)
+        return self._own_union(parts, name)
+
+    def _own_union(self, parts: Tuple[Any, ...], name: str) -> Node:
         nodes = [self.compile(part, name) for part in parts]
         converts = [node.convert for node in nodes]
         schemas: List[Dict[str, Any]] = []
@@ -271,42 +289,71 @@ class Schemas:
 
         return Node(schema, convert)
 
-    def _class(self, cls: type, name: str) -> Node:
+    def _class(self, annotation: Any, name: str) -> Node:
+        """Return the node of a class, or of the alias of a generic one, such as ``Box[int]``."""
+        cls = get_origin(annotation) or annotation
         if issubclass(cls, enum.Enum):
             return self._enumeration(list(cls), name)
-        if cls in self._done:
-            return self._done[cls]
-        if cls in self._open:
-            label = self._recursive.setdefault(cls, self._open[cls])
+        if annotation in self._done:
+            return self._done[annotation]
+        if annotation in self._open:
+            label = self._recursive.setdefault(annotation, self._open[annotation])
             # The type is repeated for form builders, which do not follow references (NS-38).
-            return Node({"type": "object", "$ref": f"#/$defs/{label}"}, lambda value: self._done[cls].convert(value))
+            return Node({"type": "object", "$ref": f"#/$defs/{label}"}, lambda value: self._done[annotation].convert(value))
+        foreign = self._foreign(annotation, name) if any(hasattr(cls, mark) for mark in _VALIDATING) else None
+        if foreign is not None:
+            self._done[annotation] = foreign
+            return foreign
         try:
-            fields = members(cls, returned=self._returned)
+            fields = self._members(annotation, cls)
         except Unresolved as error:
             raise self.refuse(name, f"is of the class {cls.__name__}, which is annotated with {error}") from error
         if fields is None:
-            return self._based(cls, name)
-        self._open[cls] = self._label(cls)
+            return self._based(annotation, cls, name)
+        self._open[annotation] = self.free_label(cls.__name__)
         try:
             node = self._object(cls, fields, name)
         finally:
-            label = self._open.pop(cls)
-        if cls in self._recursive:
+            label = self._open.pop(annotation)
+        if annotation in self._recursive:
             self.definitions[label] = node.schema
             node = Node({"type": "object", "$ref": f"#/$defs/{label}"}, node.convert)
-        self._done[cls] = node
+        self._done[annotation] = node
         return node
 
-    def _label(self, cls: type) -> str:
+    def _members(self, annotation: Any, cls: Any) -> Optional[List[Field]]:
+        fields = members(cls, returned=self.returned)
+        if fields is None and hasattr(cls, "__attrs_attrs__"):
+            from .foreign.attrs_classes import attrs_members  # for those that use attrs
+
+            fields = attrs_members(cls, returned=self.returned)
+        if fields is not None and annotation is not cls:
+            chosen = dict(zip(getattr(cls, "__parameters__", ()), get_args(annotation)))
+            fields = [field._replace(annotation=with_arguments(field.annotation, chosen)) for field in fields]
+        return fields
+
+    def _foreign(self, annotation: Any, name: str) -> Optional[Node]:
+        from .foreign.classes import foreign_node  # for classes that no rule here knows
+
+        return foreign_node(annotation, name, self)
+
+    def _foreign_union(self, parts: Tuple[Any, ...], name: str) -> Node:
+        """Return the node of a union of several models or structs: their library knows best which one a value is."""
+        from .foreign.classes import foreign_union
+
+        return foreign_union(parts, name, self) or self._own_union(parts, name)
+
+    def free_label(self, wanted: str) -> str:
+        """Return a name for ``definitions`` that is not taken, *wanted* if possible."""
         taken = {*self.definitions, *self._open.values()}
-        label, number = cls.__name__, 1
+        label, number = wanted, 1
         while label in taken:
             number += 1
-            label = f"{cls.__name__}{number}"
+            label = f"{wanted}{number}"
         return label
 
-    def _based(self, cls: Any, name: str) -> Node:
-        """Return the node of a subclass of int, str, float or a path class."""
+    def _based(self, annotation: Any, cls: Any, name: str) -> Node:
+        """Return the node of a subclass of int, str, float or a path class, or of a class of another library."""
         if any(base.__name__ == "PurePath" and base.__module__.startswith("pathlib") for base in cls.__mro__):
             return Node({"type": "string", "format": "path"}, from_text(cls, "a path"))
         for base in (int, str, float):
@@ -321,6 +368,11 @@ class Schemas:
                         raise Mismatch(f"{summary(value)} is not a {cls.__name__}: {error}") from error
 
                 return Node(schema, convert)
+        foreign = self._foreign(annotation, name)
+        if foreign is not None:
+            return foreign
+        if annotation is not cls:
+            raise self._unknown(annotation, name)
         raise self.refuse(name, f"is of the class {cls.__name__}, which has no form in JSON; make it a dataclass"
                                 f" or TypedDict, or take its parts as parameters")
 
@@ -336,7 +388,7 @@ class Schemas:
         required = [item for item, _, needed in plan if needed]
         if required:
             schema["required"] = required
-        if not self._returned:
+        if not self.returned:
             schema["additionalProperties"] = False
         make = None if is_typed_dict(cls) else cls
 
@@ -360,7 +412,7 @@ class Schemas:
                 return make(**found)
             except (TypeError, ValueError) as error:
                 # A dataclass can check its values in __post_init__.
-                raise Mismatch(f"{error}") from error
+                raise Mismatch(reason_of(error)) from error
 
         return Node(schema, convert)
 

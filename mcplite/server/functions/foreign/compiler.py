@@ -1,0 +1,46 @@
+"""What the modules of this folder need of the compiler of annotations, which is above them."""
+
+import sys
+from typing import Any, Dict, List, Optional, Protocol, Set
+
+from ....errors import RegistrationError
+from ....protocol.schema.validation import Validator
+from ..nodes import Node
+
+__all__ = ["Compiler", "first_line", "libraries_of", "loaded"]
+
+
+class Compiler(Protocol):
+    """Compiles the annotations of one function; ``Schemas`` is one."""
+
+    returned: bool
+    definitions: Dict[str, Any]
+    validators: List[Validator]
+
+    def compile(self, annotation: Any, name: str) -> Node:
+        """Return the node of *annotation*."""
+
+    def refuse(self, name: str, reason: str) -> RegistrationError:
+        """Return the error for the parameter *name*, which cannot be served."""
+
+    def place(self, name: str) -> str:
+        """Return what errors call the parameter *name*."""
+
+    def free_label(self, wanted: str) -> str:
+        """Return a name for ``definitions`` that is not taken, *wanted* if possible."""
+
+
+def loaded(library: str) -> Optional[Any]:
+    """Return a library that the process has imported already; None if it has not."""
+    return sys.modules.get(library)
+
+
+def libraries_of(cls: type) -> Set[str]:
+    """Return the top-level packages of a class and of its bases."""
+    return {base.__module__.partition(".")[0] for base in cls.__mro__}
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error of another library, without the full stop."""
+    lines = str(error).strip().splitlines()
+    return (lines[0] if lines else type(error).__name__).rstrip(".:")[:300]

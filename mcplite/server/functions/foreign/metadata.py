@@ -1,0 +1,295 @@
+"""The metadata of other libraries in ``Annotated``: annotated_types, pydantic's Field and msgspec's Meta.
+
+What JSON Schema can say becomes a keyword, which the binder checks; the rest is checked on the Python value.
+"""
+
+import collections.abc
+import datetime
+import decimal
+import math
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+
+from ..keywords import add_keywords
+from ..members import with_metadata
+from ..nodes import Mismatch, Node, kinds_of, summary
+from .compiler import Compiler, libraries_of, loaded
+from .fields import is_field, is_undefined
+from .models import adapter_node
+
+__all__ = ["annotated_node"]
+
+#: The classes of annotated_types with one bound: its attribute, and the keyword. msgspec's Meta has the same attributes.
+_BOUNDS = {"Ge": ("ge", "minimum"), "Gt": ("gt", "exclusiveMinimum"), "Le": ("le", "maximum"), "Lt": ("lt", "exclusiveMaximum"),
+           "MultipleOf": ("multiple_of", "multipleOf"), "MinLen": ("min_length", "minLength"),
+           "MaxLen": ("max_length", "maxLength")}
+_SIGNS: Dict[str, Tuple[str, Callable[[Any, Any], bool]]] = {
+    "minimum": ("less than", lambda value, bound: value >= bound),
+    "exclusiveMinimum": ("not greater than", lambda value, bound: value > bound),
+    "maximum": ("greater than", lambda value, bound: value <= bound),
+    "exclusiveMaximum": ("not less than", lambda value, bound: value < bound),
+    "multipleOf": ("not a multiple of", lambda value, bound: value % bound == 0),
+    "minLength": ("shorter than", lambda value, bound: len(value) >= bound),
+    "maxLength": ("longer than", lambda value, bound: len(value) <= bound),
+}
+_LENGTHS = {"minLength": {"string": "minLength", "array": "minItems", "object": "minProperties"},
+            "maxLength": {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}}
+#: Checks a Python value; raises Mismatch.
+Check = Callable[[Any], None]
+
+
+class _Found:
+    """What the metadata of one annotation says."""
+
+    def __init__(self) -> None:
+        #: Keyword of JSON Schema, by the word for text if it is a length, and its bound.
+        self.bounds: List[Tuple[str, Any]] = []
+        self.patterns: List[str] = []
+        self.notes: Dict[str, Any] = {}
+        self.changes: List[Callable[[Dict[str, Any]], Any]] = []
+        self.extra: List[Mapping[str, Any]] = []
+        self.checks: List[Check] = []
+        #: What only pydantic understands, and the metadata beside it in its order.
+        self.only_pydantic = False
+        self.for_pydantic: List[Any] = []
+
+
+def annotated_node(base: Any, extras: Tuple[Any, ...], name: str, compiler: Compiler) -> Node:
+    """Return the node of ``Annotated[base, *extras]``; dicts and metadata of unknown libraries are ignored.
+
+    :param extras: the metadata; a text is the description.
+    :raises RegistrationError: a constraint does not apply to the type, or pydantic has no schema for it.
+    """
+    found = _Found()
+    for extra in extras:
+        if isinstance(extra, str):
+            found.notes["description"] = extra
+        elif not isinstance(extra, Mapping):
+            _read(extra, found)
+    node: Optional[Node] = None
+    if found.only_pydantic:
+        node = adapter_node(with_metadata(base, tuple(found.for_pydantic)), name, compiler)
+    if node is not None:
+        done = _Found()
+        for extra in found.for_pydantic:
+            _read(extra, done)
+        found.bounds, found.checks = [bound for bound in found.bounds if bound not in done.bounds], []
+    else:
+        node = compiler.compile(base, name)
+    return _noted(_bounded(node, found, name, compiler), found, name, compiler)
+
+
+def _read(extra: Any, found: _Found) -> None:
+    cls = type(extra)
+    names = [base.__name__ for base in cls.__mro__]
+    libraries = libraries_of(cls)
+    if is_field(extra):
+        _read_field(extra, found)
+    elif getattr(extra, "__is_annotated_types_grouped_metadata__", False) and isinstance(extra, collections.abc.Iterable):
+        for part in extra:
+            _read(part, found)
+    elif "msgspec" in libraries and "Meta" in names:
+        _read_meta(extra, found)
+    elif isinstance(getattr(extra, "documentation", None), str):  # annotated_types.doc, typing_extensions.Doc
+        found.notes["description"] = extra.documentation
+    elif "pydantic" in libraries or hasattr(cls, "__get_pydantic_core_schema__"):
+        found.for_pydantic.append(extra)
+        # The binder is strict in any case, and JSON has no NaN.
+        found.only_pydantic |= cls.__name__ not in ("Strict", "AllowInfNan")
+    elif "annotated_types" in libraries:
+        found.for_pydantic.append(extra)
+        _read_constraint(extra, names, found)
+
+
+def _read_constraint(extra: Any, names: List[str], found: _Found) -> None:
+    for name in names:
+        if name in _BOUNDS:
+            attribute, keyword = _BOUNDS[name]
+            found.bounds.append((keyword, getattr(extra, attribute)))
+            return
+    if "Predicate" in names:
+        found.checks.append(_predicate(extra.func))
+    elif "Timezone" in names:
+        found.checks.append(_timezone(extra.tz))
+    elif "Unit" in names:
+        found.notes["unit"] = str(extra.unit)
+
+
+def _read_meta(meta: Any, found: _Found) -> None:
+    for attribute, keyword in _BOUNDS.values():
+        if getattr(meta, attribute) is not None:
+            found.bounds.append((keyword, getattr(meta, attribute)))
+    if meta.pattern is not None:
+        found.patterns.append(meta.pattern)
+    if meta.tz is not None:
+        found.checks.append(_timezone(... if meta.tz else None))
+    _read_notes(meta, found)
+    if meta.extra_json_schema:
+        found.extra.append(meta.extra_json_schema)
+
+
+def _read_field(field: Any, found: _Found) -> None:
+    metadata = getattr(field, "metadata", None)
+    if metadata is None:  # pydantic 1
+        for attribute, keyword in _BOUNDS.values():
+            if getattr(field, attribute, None) is not None:
+                found.bounds.append((keyword, getattr(field, attribute)))
+        for attribute, keyword in (("min_items", "minLength"), ("max_items", "maxLength")):
+            if getattr(field, attribute, None) is not None:
+                found.bounds.append((keyword, getattr(field, attribute)))
+        if getattr(field, "regex", None) is not None:
+            found.patterns.append(field.regex)
+        if field.extra:
+            found.extra.append(field.extra)
+    else:
+        for item in metadata:
+            _read(item, found)
+        if getattr(field, "discriminator", None) is not None:
+            found.only_pydantic = True
+            found.for_pydantic.append(loaded("pydantic").Field(discriminator=field.discriminator))  # type: ignore[union-attr]
+        extra = getattr(field, "json_schema_extra", None)
+        if isinstance(extra, Mapping):
+            found.extra.append(extra)
+        elif callable(extra):
+            found.changes.append(extra)
+    _read_notes(field, found)
+
+
+def _read_notes(extra: Any, found: _Found) -> None:
+    for attribute in ("title", "description", "examples"):
+        value = getattr(extra, attribute, None)
+        if value is not None and not is_undefined(value):
+            found.notes[attribute] = value
+    if getattr(extra, "deprecated", None):
+        found.notes["deprecated"] = True
+
+
+def _bounded(node: Node, found: _Found, name: str, compiler: Compiler) -> Node:
+    """Return *node* with the constraints: as keywords, and as checks where JSON Schema has no keyword."""
+    checks = list(found.checks)
+    sets: List[Dict[str, Any]] = [{}]
+    for pattern in found.patterns:
+        sets.append({"pattern": pattern})
+    kinds = kinds_of(node.schema)
+    is_text = "string" in kinds and not node.schema.keys() & {"format", "contentEncoding"}
+    for keyword, bound in found.bounds:
+        keywords = list(_keywords(keyword, bound, kinds, is_text))
+        by_value = "string" in kinds and not (is_text and keyword in _LENGTHS and kinds <= {"string", "null"})
+        if keyword not in _LENGTHS and _number(bound) is None:
+            by_value = True
+        if not keywords and not by_value:
+            raise compiler.refuse(name, f"has the constraint {keyword} {bound!r} in Annotated, which does not apply to"
+                                        f" {' or '.join(sorted(kinds))}; remove it, or change the type")
+        for each, value in keywords:
+            if each in sets[0]:
+                sets.append({each: value})
+            else:
+                sets[0][each] = value
+        if by_value:
+            checks.append(_comparison(keyword, bound))
+    for keywords_of_set in sets:
+        if keywords_of_set:
+            node = add_keywords(node, keywords_of_set, compiler.place(name), compiler.validators)
+    return Node(node.schema, _checked(node.convert, checks)) if checks else node
+
+
+def _keywords(keyword: str, bound: Any, kinds: "set[str]", is_text: bool) -> Iterator[Tuple[str, Any]]:
+    """Yield the keywords for a bound that apply to the JSON types *kinds*."""
+    if keyword in _LENGTHS:
+        for kind, own in _LENGTHS[keyword].items():
+            if (not kinds or kind in kinds) and (kind != "string" or is_text or not kinds):
+                yield own, bound
+        return
+    number = _number(bound)
+    if number is not None and (not kinds or kinds & {"number", "integer"}):
+        yield keyword, number
+
+
+def _number(bound: Any) -> Any:
+    """Return a bound as a number of JSON; None if it is none."""
+    if type(bound) is int or type(bound) is float and math.isfinite(bound):
+        return bound
+    if isinstance(bound, decimal.Decimal) and bound.is_finite():
+        return int(bound) if bound == bound.to_integral_value() else float(bound)
+    return None
+
+
+def _checked(convert: Callable[[Any], Any], checks: List[Check]) -> Callable[[Any], Any]:
+    def checked(value: Any) -> Any:
+        made = convert(value)
+        if made is not None:
+            for check in checks:
+                check(made)
+        return made
+
+    return checked
+
+
+def _comparison(keyword: str, bound: Any) -> Check:
+    words, holds = _SIGNS[keyword]
+    unit = " characters" if keyword in _LENGTHS else ""
+
+    def check(value: Any) -> None:
+        try:
+            fits = holds(value, bound)
+        except TypeError as error:
+            raise Mismatch(f"{summary(value)} cannot be compared with {bound}: {error}") from error
+        if not fits:
+            raise Mismatch(f"{value} is {words} {bound}{unit}")
+
+    return check
+
+
+def _predicate(function: Callable[[Any], Any]) -> Check:
+    label = getattr(function, "__qualname__", None) or repr(function)
+    said = "the condition of its annotation" if "<lambda>" in label else label
+
+    def check(value: Any) -> None:
+        try:
+            holds = function(value)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise Mismatch(f"{summary(value)} does not fulfil {said}: {error}") from error
+        if not holds:
+            raise Mismatch(f"{summary(value)} does not fulfil {said}")
+
+    return check
+
+
+def _timezone(wanted: Any) -> Check:
+    """Return the check of annotated_types.Timezone: None is no zone, an ellipsis any, a text or a tzinfo this one."""
+    zone: Optional[datetime.tzinfo] = None
+    if isinstance(wanted, str):
+        if wanted.upper() == "UTC":
+            zone = datetime.timezone.utc
+        else:
+            import zoneinfo  # for those that name a zone
+
+            zone = zoneinfo.ZoneInfo(wanted)
+    elif isinstance(wanted, datetime.tzinfo):
+        zone = wanted
+
+    def check(value: Any) -> None:
+        if wanted is None:
+            if value.tzinfo is not None:
+                raise Mismatch(f"{value.isoformat()!r} has a time zone; leave it out")
+        elif value.tzinfo is None:
+            raise Mismatch(f"{value.isoformat()!r} has no time zone; write it behind the time, as in +02:00")
+        elif zone is not None and value.utcoffset() != value.astimezone(zone).utcoffset():
+            raise Mismatch(f"{value.isoformat()!r} is not in the time zone {wanted}")
+
+    return check
+
+
+def _noted(node: Node, found: _Found, name: str, compiler: Compiler) -> Node:
+    """Return *node* with title, description, examples and further members of its schema."""
+    schema = dict(node.schema)
+    notes = dict(found.notes)
+    unit = notes.pop("unit", None)
+    schema.update(notes)
+    if unit is not None:
+        schema["description"] = f"{schema['description']} (in {unit})" if "description" in schema else f"in {unit}"
+    for change in found.changes:
+        change(schema)
+    node = Node(schema, node.convert)
+    for extra in found.extra:
+        node = add_keywords(node, extra, compiler.place(name), compiler.validators)
+    return node
