@@ -19,7 +19,7 @@ from .docstrings import Documentation, parse
 from .members import NOTHING, with_metadata
 from .nodes import Mismatch, Node, kinds_of
 from .returns import Output, StructuredOutput, compile_output
-from .schemas import Schemas, as_default, described_schema, unwrap_annotated
+from .schemas import Schemas, as_default, described_schema, only_ours, unwrap_annotated
 from .signature import MISSING, Parameter, Signature, inner_of, is_plain, name_of, read_signature, refuse_async, target_of
 
 if TYPE_CHECKING:
@@ -343,7 +343,7 @@ def _plan(signature: Signature, schemas: Schemas, kind: str, raw: bool) -> _Plan
     fields: Dict[str, FieldParameter] = {}
     rest: Optional[Node] = None
     for parameter in signature.parameters:
-        name, how, annotation, _ = parameter
+        name, how, annotation, default = parameter
         if how is inspect.Parameter.VAR_POSITIONAL:
             raise schemas.refuse(name, "is *args, but arguments come by name; take a list instead")
         if how is inspect.Parameter.POSITIONAL_ONLY:
@@ -362,12 +362,12 @@ def _plan(signature: Signature, schemas: Schemas, kind: str, raw: bool) -> _Plan
             continue
         if raw:
             continue
-        field = _field(parameter, extras, schemas) if extras or type(parameter.default) not in _PLAIN_DEFAULTS else None
-        if field is None:
-            argument = _argument(parameter, schemas, kind)
-        else:
-            fields[name] = field
-            argument = _argument(Parameter(field.alias or name, how, field.annotation, field.default), schemas, kind)
+        if type(default) not in _PLAIN_DEFAULTS or extras and not only_ours(extras):
+            field = _field(parameter, extras, schemas)
+            if field is not None:
+                fields[name] = field
+                parameter = Parameter(field.alias or name, how, field.annotation, field.default)
+        argument = _argument(parameter, schemas, kind)
         if how is inspect.Parameter.VAR_KEYWORD:
             rest = argument.node
         else:
@@ -400,7 +400,7 @@ def _check_aliases(arguments: List[_Argument], schemas: Schemas) -> None:
 def _argument(parameter: Parameter, schemas: Schemas, kind: str) -> _Argument:
     name, _, annotation, default = parameter
     node = schemas.compile(Any if annotation is MISSING else annotation, name)
-    if default is not MISSING and default is not NOTHING:
+    if default is not MISSING:
         _check_default(name, node, default, schemas)
     if kind in ("prompt", "resource"):
         node = textual(node)

@@ -47,8 +47,8 @@ def jsonable(value: Any, depth: int = 0) -> Any:
         return [jsonable(item, depth + 1) for item in value]
     if isinstance(value, (set, frozenset)):
         return [jsonable(item, depth + 1) for item in sorted(value, key=lambda item: (type(item).__name__, str(item)))]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        if hasattr(kind, "__pydantic_serializer__"):
+    if hasattr(kind, "__dataclass_fields__"):
+        if "__pydantic_serializer__" in kind.__dict__:
             return _foreign(value, depth)
         return {field.name: jsonable(getattr(value, field.name), depth + 1) for field in dataclasses.fields(value)}
     if isinstance(value, enum.Enum):

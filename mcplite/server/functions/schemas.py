@@ -20,7 +20,7 @@ from .members import NOTHING, Field, Unresolved, is_named, is_typed_dict, member
 from .nodes import Convert, Mismatch, Node, expect, from_text, reason_of, summary
 from .scalars import SIMPLE, simple
 
-__all__ = ["UNIONS", "Schemas", "as_default", "described_schema", "fits", "unwrap_annotated"]
+__all__ = ["UNIONS", "Schemas", "as_default", "described_schema", "fits", "only_ours", "unwrap_annotated"]
 
 _ARRAYS: Dict[Any, Callable[[List[Any]], Any]] = {
     list: list, collections.abc.Sequence: list, collections.abc.Iterable: list, collections.abc.Collection: list,
@@ -41,6 +41,15 @@ def unwrap_annotated(annotation: Any) -> Tuple[Any, Tuple[Any, ...]]:
     if hasattr(annotation, "__metadata__"):
         return annotation.__origin__, tuple(annotation.__metadata__)
     return annotation, ()
+
+
+def only_ours(extras: Tuple[Any, ...]) -> bool:
+    """Whether the metadata of an annotation is texts and dicts alone."""
+    for extra in extras:
+        kind = type(extra)
+        if kind is not str and kind is not dict and not isinstance(extra, (str, Mapping)):
+            return False
+    return True
 
 
 def as_default(value: Any) -> Any:
@@ -127,15 +136,13 @@ class Schemas:
                                  f" dataclasses, TypedDict, Literal or Enum")
 
     def _annotated(self, base: Any, extras: Tuple[Any, ...], name: str) -> Node:
-        plain = all(isinstance(extra, (str, Mapping)) for extra in extras)
-        if plain:
-            node = self.compile(base, name)
-        else:
+        if not only_ours(extras):
             from .foreign.metadata import annotated_node  # for those that have more than texts and keywords
 
-            node = annotated_node(base, extras, name, self)
+            return annotated_node(base, extras, name, self)
+        node = self.compile(base, name)
         for extra in extras:
-            if isinstance(extra, str) and plain:
+            if isinstance(extra, str):
                 node = Node({**node.schema, "description": extra}, node.convert)
             elif isinstance(extra, Mapping):
                 node = add_keywords(node, extra, self.place(name), self.validators)
@@ -152,11 +159,12 @@ class Schemas:
             del self._open[alias]
 
     def _union(self, parts: Tuple[Any, ...], name: str) -> Node:
-        if sum(any(hasattr(part, mark) for mark in _TAGGED) for part in parts) > 1:
-            return self._foreign_union(parts, name)
-        return self._own_union(parts, name)
-
-    def _own_union(self, parts: Tuple[Any, ...], name: str) -> Node:
+        if len(parts) > 2 or type(None) not in parts:
+            # Models and structs have metaclasses of their own; their library knows best which of several a value is.
+            tagged = [part for part in parts if type(part) is not type and any(hasattr(part, mark) for mark in _TAGGED)]
+            node = self._foreign_union(parts, name) if len(tagged) > 1 else None
+            if node is not None:
+                return node
         nodes = [self.compile(part, name) for part in parts]
         converts = [node.convert for node in nodes]
         schemas: List[Dict[str, Any]] = []
@@ -337,11 +345,10 @@ class Schemas:
 
         return foreign_node(annotation, name, self)
 
-    def _foreign_union(self, parts: Tuple[Any, ...], name: str) -> Node:
-        """Return the node of a union of several models or structs: their library knows best which one a value is."""
-        from .foreign.classes import foreign_union
+    def _foreign_union(self, parts: Tuple[Any, ...], name: str) -> Optional[Node]:
+        from .foreign.classes import foreign_union  # for those that have several models or structs in a union
 
-        return foreign_union(parts, name, self) or self._own_union(parts, name)
+        return foreign_union(parts, name, self)
 
     def free_label(self, wanted: str) -> str:
         """Return a name for ``definitions`` that is not taken, *wanted* if possible."""

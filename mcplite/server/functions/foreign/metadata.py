@@ -54,16 +54,18 @@ class _Found:
 
 
 def annotated_node(base: Any, extras: Tuple[Any, ...], name: str, compiler: Compiler) -> Node:
-    """Return the node of ``Annotated[base, *extras]``; dicts and metadata of unknown libraries are ignored.
+    """Return the node of ``Annotated[base, *extras]``; metadata of unknown libraries is ignored.
 
-    :param extras: the metadata; a text is the description.
+    :param extras: the metadata; a text is the description, a dict has keywords.
     :raises RegistrationError: a constraint does not apply to the type, or pydantic has no schema for it.
     """
     found = _Found()
     for extra in extras:
         if isinstance(extra, str):
             found.notes["description"] = extra
-        elif not isinstance(extra, Mapping):
+        elif isinstance(extra, Mapping):
+            found.extra.append(extra)
+        else:
             _read(extra, found)
     node: Optional[Node] = None
     if found.only_pydantic:
