@@ -68,7 +68,6 @@ TESTED_ELSEWHERE = {
     "net/tokens": "abstract classes: tests/client/oauth/test_access.py",
     "rpc/interfaces": "abstract classes: test_channels.py and test_reading.py",
     "server/catalog/checks": "tests/server/catalog/test_registry.py, through registration",
-    "server/catalog/entries": "tests/server/test_app.py, through registration",
     "server/functions/foreign/adapters": "tests/server/functions/foreign/test_models.py and test_structs.py",
     "server/functions/foreign/compiler": "an abstract class: test_classes.py",
     "server/functions/foreign/values": "tests/server/functions/foreign, with each library",
