@@ -36,7 +36,7 @@ def anthropic_tools(client: Source, *, only: Choice = None, exclude: Choice = No
 
 
 def openai_tools(client: Source, *, only: Choice = None, exclude: Choice = None, timeout: Optional[float] = DEFAULT,
-                 strict: bool = False) -> "OpenAIKit":
+                 strict: bool = False, media: bool = True) -> "OpenAIKit":
     """Return the tools of *client* for OpenAI's Chat Completions, and for APIs of the same form.
 
     ``kit.tools`` is for ``tools=``, ``kit.call(tool_call)`` runs an item of ``tool_calls`` and returns its message, and
@@ -44,11 +44,13 @@ def openai_tools(client: Source, *, only: Choice = None, exclude: Choice = None,
 
     :param client, only, exclude, timeout: as for :func:`anthropic_tools`.
     :param strict: whether to ask for the strict mode for each tool whose schema can be brought into its subset.
+    :param media: whether images, sounds and PDF files follow in a message of the user; False for a model that reads text
+        only, which is told of them in words.
     :raises TypeError: *only* or *exclude* is one string.
     """
     from .openai import OpenAIKit
 
-    return OpenAIKit(client, only, exclude, timeout, strict)
+    return OpenAIKit(client, only, exclude, timeout, strict, media)
 
 
 def openai_responses_tools(client: Source, *, only: Choice = None, exclude: Choice = None, timeout: Optional[float] = DEFAULT,
@@ -69,7 +71,7 @@ def openai_responses_tools(client: Source, *, only: Choice = None, exclude: Choi
 
 
 def gemini_tools(client: Source, *, only: Choice = None, exclude: Choice = None,
-                 timeout: Optional[float] = DEFAULT) -> "GeminiKit":
+                 timeout: Optional[float] = DEFAULT, media_inside: bool = True) -> "GeminiKit":
     """Return the tools of *client* for Gemini's API.
 
     ``kit.tools`` is for ``tools`` of the configuration, ``kit.call(part)`` runs a function call and returns the part with
@@ -77,11 +79,13 @@ def gemini_tools(client: Source, *, only: Choice = None, exclude: Choice = None,
     are such objects; with dicts of the REST API they are dicts.
 
     :param client, only, exclude, timeout: as for :func:`anthropic_tools`.
+    :param media_inside: whether images and PDF files are part of a function's response, which models take from Gemini 3 on;
+        False puts them behind the responses.
     :raises TypeError: *only* or *exclude* is one string.
     """
     from .gemini import GeminiKit
 
-    return GeminiKit(client, only, exclude, timeout)
+    return GeminiKit(client, only, exclude, timeout, media_inside)
 
 
 def langchain_tools(client: Source, *, only: Choice = None, exclude: Choice = None,

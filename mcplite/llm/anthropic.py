@@ -11,7 +11,7 @@ __all__ = ["AnthropicKit"]
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
-class AnthropicKit(Kit[Dict[str, Any]]):
+class AnthropicKit(Kit):
     """The tools of a client for Anthropic's Messages API; :func:`mcplite.llm.anthropic_tools` makes one."""
 
     def runnable_tools(self) -> List[Any]:

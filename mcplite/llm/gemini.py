@@ -1,13 +1,13 @@
 """Gemini's API: function declarations, function calls and their responses."""
 
 import json
-from typing import Any, Callable, Dict, List, Pattern, Tuple
+from typing import Any, Callable, Dict, List, Optional, Pattern, Tuple
 
 from .content import FAILED, Part, split
 from .gemini_schemas import gemini_schema
 from .kit import Kit, field
 from .names import PARAMETERS_OF_GEMINI, TOOLS_OF_GEMINI
-from .toolset import Entry, Outcome, ToolUse
+from .toolset import Choice, Entry, Outcome, Source, ToolUse
 
 __all__ = ["GeminiKit"]
 
@@ -15,7 +15,7 @@ __all__ = ["GeminiKit"]
 _INSIDE = ("image/png", "image/jpeg", "image/webp", "application/pdf")
 
 
-class GeminiKit(Kit[Dict[str, Any]]):
+class GeminiKit(Kit):
     """The tools of a client for Gemini's API; :func:`mcplite.llm.gemini_tools` makes one.
 
     It takes the SDK's objects, and then returns such, or the dicts of the REST API, and then returns dicts.
@@ -24,8 +24,12 @@ class GeminiKit(Kit[Dict[str, Any]]):
     tool_names: Pattern[str] = TOOLS_OF_GEMINI
     parameter_names: Pattern[str] = PARAMETERS_OF_GEMINI
 
+    def __init__(self, client: Source, only: Choice, exclude: Choice, timeout: Optional[float], media_inside: bool) -> None:
+        super().__init__(client, only, exclude, timeout)
+        self._inside = _INSIDE if media_inside else ()
+
     @property
-    def tools(self) -> List[Dict[str, Any]]:
+    def tools(self) -> List[Any]:
         """The tools in the API's form: a list of one tool, which has all functions; of none if there are none.
 
         :raises MCPError: the tools cannot be listed, as with ``client.list_tools()``.
@@ -40,11 +44,12 @@ class GeminiKit(Kit[Dict[str, Any]]):
 
     def _uses(self, reply: Any) -> List[Any]:
         candidates = field(reply, "candidates")
-        content = field(candidates[0], "content") if candidates else reply
-        parts = field(content, "parts")
-        if parts is None and not (candidates or hasattr(reply, "parts") or (isinstance(reply, dict) and "parts" in reply)):
+        # A response to a refused prompt has no candidate.
+        is_response = any(field(reply, name, self) is not self for name in ("candidates", "promptFeedback"))
+        content = field(candidates[0], "content") if candidates else None if is_response else reply
+        if content is not None and field(content, "parts", self) is self and field(content, "role", self) is self:
             raise TypeError(f"a response, or its content, was expected, not {type(reply).__name__}")
-        return [part for part in parts or [] if _function_call(part) is not None]
+        return [part for part in field(content, "parts") or [] if _function_call(part) is not None]
 
     def _read(self, tool_use: Any) -> ToolUse:
         call = _function_call(tool_use) or tool_use
@@ -55,7 +60,7 @@ class GeminiKit(Kit[Dict[str, Any]]):
 
     def _answer(self, given: Any, use: ToolUse, outcome: Outcome, follows: Callable[[Part], bool]
                 ) -> Tuple[Any, List[Part]]:
-        parts, rest = split(outcome.parts, lambda part: part.mime_type in _INSIDE, follows)
+        parts, rest = split(outcome.parts, lambda part: part.mime_type in self._inside, follows)
         text = "\n".join(part.text for part in parts if part.kind == "text")
         response: Dict[str, Any] = {"name": use.name, "response": {"error": text or FAILED} if outcome.is_error
                                     else {"output": text}}
@@ -67,7 +72,7 @@ class GeminiKit(Kit[Dict[str, Any]]):
         return _like(given, {"functionResponse": response}), rest
 
     def _follows(self, part: Part) -> bool:
-        return part.kind in ("image", "audio")
+        return part.kind in ("image", "audio") or part.mime_type in _INSIDE
 
     def _messages(self, answers: List[Any], rest: List[Part]) -> List[Any]:
         media = [_like(answers[0], _inline(part)) for part in rest]

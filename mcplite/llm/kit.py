@@ -9,12 +9,12 @@ from typing import Any, Callable, List, Optional, Tuple
 from ..client.features.call import OnProgress
 from ..rpc.cancel import CancelToken
 from .content import Part, never
-from .toolset import DEFAULT, CallOptions, Declared, Outcome, Toolset, ToolUse
+from .toolset import DEFAULT, CallOptions, Outcome, Toolset, ToolUse
 
 __all__ = ["Kit", "field"]
 
 
-class Kit(Toolset[Declared]):
+class Kit(Toolset):
     """The tools of a client for one API, and the calls that a model asks for; may be used from any thread."""
 
     def call(self, tool_use: Any, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,

@@ -14,7 +14,7 @@ _PARAMETERS = re.compile(r"(?!(?:config|run_manager|self)$)" + PARAMETERS.patter
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
-class LangChainTools(Toolset[Any]):
+class LangChainTools(Toolset):
     """The tools of a client for LangChain; :func:`mcplite.llm.langchain_tools` returns its :attr:`tools`."""
 
     parameter_names = _PARAMETERS
@@ -23,7 +23,7 @@ class LangChainTools(Toolset[Any]):
         from langchain_core.tools import StructuredTool
 
         return StructuredTool(name=entry.name, description=entry.tool.description or entry.tool.display_name,
-                              args_schema={"title": entry.name, "description": "", **entry.schema}, func=self._runner(entry),
+                              args_schema={"title": entry.name, **entry.schema}, func=self._runner(entry),
                               response_format="content_and_artifact", handle_tool_error=_error_content)
 
     def _runner(self, entry: Entry) -> Callable[..., Tuple[Any, Any]]:

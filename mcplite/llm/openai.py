@@ -16,7 +16,7 @@ _SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio
 _MOST_DESCRIBED = 1024
 
 
-class StrictKit(Kit[Dict[str, Any]]):
+class StrictKit(Kit):
     """What both APIs of OpenAI share: the strict mode."""
 
     def __init__(self, client: Source, only: Choice, exclude: Choice, timeout: Optional[float],
@@ -48,6 +48,11 @@ class OpenAIKit(StrictKit):
     :meth:`answers` adds behind all results; :meth:`call` can only name it.
     """
 
+    def __init__(self, client: Source, only: Choice, exclude: Choice, timeout: Optional[float], strict: bool,
+                 media: bool) -> None:
+        super().__init__(client, only, exclude, timeout, strict)
+        self._takes_media = media
+
     def _declare(self, entry: Entry) -> Dict[str, Any]:
         schema, strict = self._parameters(entry)
         description = entry.tool.description or entry.tool.display_name
@@ -58,6 +63,8 @@ class OpenAIKit(StrictKit):
 
     def _uses(self, reply: Any) -> List[Any]:
         choices = field(reply, "choices")
+        if choices is not None and not choices:
+            return []
         message = field(choices[0], "message") if choices else reply
         if field(message, "role") != "assistant":
             raise TypeError(f"a completion, or a message of the role 'assistant', was expected, not {type(reply).__name__}")
@@ -79,7 +86,7 @@ class OpenAIKit(StrictKit):
         return {"role": "tool", "tool_call_id": use.id, "content": text_of(parts, outcome.is_error)}, rest
 
     def _follows(self, part: Part) -> bool:
-        return _media(part) is not None
+        return self._takes_media and _media(part) is not None
 
     def _messages(self, answers: List[Any], rest: List[Part]) -> List[Any]:
         media = [_media(part) for part in rest]

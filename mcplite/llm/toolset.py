@@ -8,21 +8,7 @@ import difflib
 import json
 import logging
 from abc import ABC, abstractmethod
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Dict,
-    Generic,
-    Iterable,
-    List,
-    NamedTuple,
-    Optional,
-    Pattern,
-    Set,
-    TypeVar,
-    Union,
-)
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Pattern, Set, Union
 
 from ..client.features.call import DEFAULT, OnProgress
 from ..errors import Cancelled, ConnectionClosed, MCPError, ToolError, TransportError
@@ -38,14 +24,13 @@ if TYPE_CHECKING:
     from ..client import Client
     from ..client.group import Group
 
-__all__ = ["DEFAULT", "Choice", "Declared", "Entry", "CallOptions", "Outcome", "Source", "ToolUse", "Toolset"]
+__all__ = ["DEFAULT", "Choice", "Entry", "CallOptions", "Outcome", "Source", "ToolUse", "Toolset"]
 
 _log = logging.getLogger(__name__)
 #: Which tools: their names as ``list_tools()`` has them, or a function of the tool.
 Choice = Union[None, Iterable[str], Callable[[Tool], bool]]
 #: Whose tools.
 Source = Union["Client", "Group"]
-Declared = TypeVar("Declared")
 _MOST_LISTED = 50
 
 
@@ -88,7 +73,7 @@ class Outcome(NamedTuple):
     result: Optional[CallToolResult] = None
 
 
-class Toolset(ABC, Generic[Declared]):
+class Toolset(ABC):
     """The tools of a client for one API; may be used from any thread.
 
     The list is taken from the client whenever :attr:`tools` is read, so that it follows the server's changes; the client
@@ -113,7 +98,7 @@ class Toolset(ABC, Generic[Declared]):
     # --- what is declared ------------------------------------------------------------------------------
 
     @property
-    def tools(self) -> List[Declared]:
+    def tools(self) -> List[Any]:
         """The tools in the API's form, for its ``tools`` parameter.
 
         :raises MCPError: the tools cannot be listed, as with ``client.list_tools()``.
@@ -179,7 +164,7 @@ class Toolset(ABC, Generic[Declared]):
         return entry
 
     @abstractmethod
-    def _declare(self, entry: Entry) -> Declared:
+    def _declare(self, entry: Entry) -> Any:
         """Return a tool in the API's form."""
 
     # --- calls -----------------------------------------------------------------------------------------

@@ -64,6 +64,14 @@ def test_content_of_each_kind(client):
     assert sound == {"inlineData": {"mimeType": "audio/wav", "data": WAV}}
 
 
+def test_media_behind_the_responses_for_older_models(client):
+    kit = llm.gemini_tools(client, media_inside=False)
+    (content,) = kit.answers({"role": "model", "parts": [use("everything"), use("nothing")]})
+    first, second, *media = content["parts"]
+    assert "parts" not in first["functionResponse"] and second["functionResponse"]["name"] == "nothing"
+    assert [part["inlineData"]["mimeType"] for part in media] == ["image/png", "audio/wav", "application/pdf"]
+
+
 def test_what_is_no_call(client):
     kit = llm.gemini_tools(client)
     with pytest.raises(TypeError, match="a function call, or a part with one, was expected, not dict"):
@@ -73,6 +81,8 @@ def test_what_is_no_call(client):
             kit.answers(wrong)
     assert kit.answers(gemini_reply()) == []
     assert kit.answers({"candidates": [{"content": {"role": "model"}}]}) == []
+    assert kit.answers({"candidates": [{"finishReason": "SAFETY"}]}) == []
+    assert kit.answers({"promptFeedback": {"blockReason": "SAFETY"}}) == []
 
 
 def test_the_sdk_knows_what_is_made(client, sdk):
@@ -85,6 +95,9 @@ def test_the_sdk_knows_what_is_made(client, sdk):
 
 def test_the_sdks_objects(client, sdk):
     kit = llm.gemini_tools(client)
+    assert kit.answers(sdk.types.GenerateContentResponse()) == []
+    assert kit.answers(sdk.types.GenerateContentResponse(candidates=[sdk.types.Candidate()])) == []
+    assert kit.answers(sdk.types.Content(role="model")) == []
     call = sdk.types.FunctionCall(name="chart", args={"city": "Rome"})
     for given in (call, sdk.types.Part(function_call=call)):
         part = kit.call(given)

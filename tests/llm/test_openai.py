@@ -89,6 +89,12 @@ def test_media_follow_in_a_message_of_the_user(client):
         {"type": "file", "file": {"filename": "report.pdf", "file_data": f"data:application/pdf;base64,{PDF}"}}]}
 
 
+def test_a_model_that_reads_text_only(client):
+    answers = llm.openai_tools(client, media=False).answers({"role": "assistant", "tool_calls": [use("everything")]})
+    assert [answer["role"] for answer in answers] == ["tool"]
+    assert "[image (image/png, 68 bytes) is left out: this API takes no such content here]" in answers[0]["content"]
+
+
 def test_what_is_no_call(client):
     kit = llm.openai_tools(client)
     with pytest.raises(TypeError, match="an item of 'tool_calls' was expected, not dict"):
@@ -96,6 +102,7 @@ def test_what_is_no_call(client):
     with pytest.raises(TypeError, match="a completion, or a message of the role 'assistant', was expected, not int"):
         kit.answers(3)
     assert kit.answers({"role": "assistant", "content": "text"}) == []
+    assert kit.answers({"choices": []}) == []
 
 
 def test_the_sdk_knows_what_is_made(client, sdk):
