@@ -35,13 +35,13 @@ class AnthropicKit(Kit):
                 return kit._declare(self._entry)
 
             def call(self, input: object) -> Any:
-                outcome = kit.run(ToolUse(None, self._entry.name, input), CallOptions())
+                outcome = kit._run(ToolUse(None, self._entry.name, input), CallOptions())
                 blocks = _blocks(outcome)
                 if outcome.is_error:
                     raise ToolError(blocks)
                 return blocks
 
-        return [Runnable(entry) for entry in self.entries()]
+        return [Runnable(entry) for entry in self._list()]
 
     def _declare(self, entry: Entry) -> Dict[str, Any]:
         return {"name": entry.name, "description": entry.tool.description or entry.tool.display_name,

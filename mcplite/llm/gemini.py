@@ -21,8 +21,8 @@ class GeminiKit(Kit):
     It takes the SDK's objects, and then returns such, or the dicts of the REST API, and then returns dicts.
     """
 
-    tool_names: Pattern[str] = TOOLS_OF_GEMINI
-    parameter_names: Pattern[str] = PARAMETERS_OF_GEMINI
+    _tool_names: Pattern[str] = TOOLS_OF_GEMINI
+    _parameter_names: Pattern[str] = PARAMETERS_OF_GEMINI
 
     def __init__(self, client: Source, only: Choice, exclude: Choice, timeout: Optional[float], media_inside: bool) -> None:
         super().__init__(client, only, exclude, timeout)

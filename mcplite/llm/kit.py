@@ -32,7 +32,7 @@ class Kit(Toolset):
         :raises TypeError: *tool_use* is something else.
         """
         use = self._read(tool_use)
-        return self._answer(tool_use, use, self.run(use, CallOptions(timeout, max_timeout, cancel, on_progress)), never)[0]
+        return self._answer(tool_use, use, self._run(use, CallOptions(timeout, max_timeout, cancel, on_progress)), never)[0]
 
     def answers(self, reply: Any, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                 cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None) -> List[Any]:
@@ -49,7 +49,7 @@ class Kit(Toolset):
         done = []
         for given in self._uses(reply):
             use = self._read(given)
-            done.append(self._answer(given, use, self.run(use, options), self._follows))
+            done.append(self._answer(given, use, self._run(use, options), self._follows))
         return self._messages([answer for answer, _ in done], [part for _, rest in done for part in rest]) if done else []
 
     # --- the objects of the API ----------------------------------------------------------------------------

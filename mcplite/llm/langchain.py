@@ -17,7 +17,7 @@ _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 class LangChainTools(Toolset):
     """The tools of a client for LangChain; :func:`mcplite.llm.langchain_tools` returns its :attr:`tools`."""
 
-    parameter_names = _PARAMETERS
+    _parameter_names = _PARAMETERS
 
     def _declare(self, entry: Entry) -> Any:
         from langchain_core.tools import StructuredTool
@@ -30,7 +30,7 @@ class LangChainTools(Toolset):
         def run(**arguments: Any) -> Tuple[Any, Any]:
             from langchain_core.tools import ToolException
 
-            outcome = self.run(ToolUse(None, entry.name, arguments), CallOptions())
+            outcome = self._run(ToolUse(None, entry.name, arguments), CallOptions())
             if outcome.is_error:
                 raise ToolException(_content(outcome))
             return _content(outcome), outcome.result

@@ -20,11 +20,11 @@ class ResponsesKit(StrictKit):
         """
         from openai.lib.responses_tool_runner import RegisteredFunction
 
-        return [RegisteredFunction(self._declare(entry), self._runner(entry)) for entry in self.entries()]
+        return [RegisteredFunction(self._declare(entry), self._runner(entry)) for entry in self._list()]
 
     def _runner(self, entry: Entry) -> Any:
         def execute(arguments: Dict[str, object]) -> Any:
-            return _output(self.run(ToolUse(None, entry.name, arguments), CallOptions()))
+            return _output(self._run(ToolUse(None, entry.name, arguments), CallOptions()))
 
         return execute
 

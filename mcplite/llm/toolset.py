@@ -81,8 +81,8 @@ class Toolset(ABC):
     """
 
     #: Names of tools and of parameters that the API takes.
-    tool_names: Pattern[str] = TOOLS
-    parameter_names: Pattern[str] = PARAMETERS
+    _tool_names: Pattern[str] = TOOLS
+    _parameter_names: Pattern[str] = PARAMETERS
 
     def __init__(self, client: Source, only: Choice, exclude: Choice, timeout: Optional[float]) -> None:
         self._client = client
@@ -91,7 +91,7 @@ class Toolset(ABC):
         self._timeout = timeout
         #: Guards the three fields below; held for work in memory only.
         self._lock = new_lock()
-        self._names = NameMap(self.tool_names)
+        self._names = NameMap(self._tool_names)
         self._entries: Dict[str, Entry] = {}
         self._unknown: Set[str] = set()
 
@@ -103,7 +103,7 @@ class Toolset(ABC):
 
         :raises MCPError: the tools cannot be listed, as with ``client.list_tools()``.
         """
-        return [self._declare(entry) for entry in self.entries()]
+        return [self._declare(entry) for entry in self._list()]
 
     def tool(self, name: str) -> Tool:
         """Return the server's tool for the name that a model uses, as for asking the user before a call.
@@ -118,7 +118,7 @@ class Toolset(ABC):
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self._find(name) is not None
 
-    def entries(self) -> List[Entry]:
+    def _list(self) -> List[Entry]:
         """Return the tools as they are now."""
         listed = self._client.list_tools()
         chosen = [tool for tool in listed if self._only(tool, True) and not self._exclude(tool, False)]
@@ -134,7 +134,7 @@ class Toolset(ABC):
 
     def _entry(self, tool: Tool, name: str) -> Entry:
         schema = portable(tool.input_schema)
-        names = NameMap(self.parameter_names)
+        names = NameMap(self._parameter_names)
         names.add(schema["properties"])
         renamed = {names.shown(own): own for own in schema["properties"] if names.shown(own) != own}
         if renamed:
@@ -158,7 +158,7 @@ class Toolset(ABC):
             entry = self._entries.get(name)
         if entry is None:
             # Models sometimes use the name that they read in a text of the server.
-            entries = self.entries()
+            entries = self._list()
             entry = next((one for one in entries if name == one.name), None)
             entry = entry or next((one for one in entries if name == one.tool.name), None)
         return entry
@@ -169,7 +169,7 @@ class Toolset(ABC):
 
     # --- calls -----------------------------------------------------------------------------------------
 
-    def run(self, use: ToolUse, options: CallOptions) -> Outcome:
+    def _run(self, use: ToolUse, options: CallOptions) -> Outcome:
         """Run a call, and return its parts or the text of what went wrong."""
         try:
             entry = self._find(use.name)
