@@ -92,6 +92,7 @@ install_fronts
 python=$(find_python)
 venv mcp2 mcp==2.3.0
 venv mcp1 mcp==1.30.0
+venv otel mcp==2.3.0 opentelemetry-sdk==1.45.2
 venv servers mcp-server-git==2026.10.19 mcp-server-time==2026.10.19
 venv fastmcp4 fastmcp==4.1.2
 packages node @modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/server-filesystem@2026.8.31 \
