@@ -6,13 +6,13 @@ A module of its own, so that :mod:`.client` depends on no transport, and only th
 import os
 import re
 import shlex
-import sys
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional, Sequence, Union
 
 from ..errors import TransportError
 from ..rpc.channels import MemoryChannel, StreamChannel
 from ..rpc.interfaces import Channel
+from .stdio.interpreter import interpreter
 
 if TYPE_CHECKING:
     from ..net.settings import Cert, Verify
@@ -84,7 +84,7 @@ def transport(target: Any, options: TransportOptions) -> Callable[[], Channel]:
 def command(target: str) -> List[str]:
     """Return the command for a target string.
 
-    :raises TransportError: it names a file that does not exist.
+    :raises TransportError: it names a file that does not exist, or there is no Python to run it with.
     :raises ValueError: it is empty, or its quotes do not match.
     """
     place, _, name = target.rpartition(":")
@@ -93,9 +93,9 @@ def command(target: str) -> List[str]:
     if target.endswith(".py") and (" " not in target or os.path.isfile(target)):
         if not os.path.isfile(target):
             raise TransportError(f"there is no file {os.path.abspath(target)}")
-        return [sys.executable, *_python(target)]
+        return [interpreter(), *_python(target)]
     if name.isidentifier() and place and (place.endswith(".py") or all(part.isidentifier() for part in place.split("."))):
-        return [sys.executable, "-m", _package() + ".server", target]
+        return [interpreter(), "-m", _package() + ".server", target]
     parts = _split(target, windows=os.name == "nt")
     if not parts:
         raise ValueError("the command is empty")
