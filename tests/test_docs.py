@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import gc
 import logging
+import os
 import re
 import runpy
 import subprocess
@@ -30,10 +31,21 @@ BLOCK = re.compile(r"^\.\. code-block:: python\n((?:   :.*\n)*)\n((?:   .*\n|\n)
 
 
 def blocks(text):
-    """Yield ``(line, code, runs)`` for each block of Python; one of the class "sketch" is only compiled."""
+    """Yield ``(line, code, runs)`` for each block of Python; a "sketch", or one of a file (its caption), is only compiled."""
     for found in BLOCK.finditer(text + "\n"):
         code = "".join(line[3:] if line.strip() else "\n" for line in found.group(2).splitlines(keepends=True))
-        yield text.count("\n", 0, found.start(2)) + 1, code, "sketch" not in found.group(1)
+        yield text.count("\n", 0, found.start(2)) + 1, code, not re.search(r"sketch|:caption:", found.group(1))
+
+
+def files(text):
+    """Return the files whose blocks a page shows one after another, by their captions."""
+    found = {}
+    for block in BLOCK.finditer(text + "\n"):
+        caption = re.search(r":caption: (\S+)", block.group(1))
+        if caption:
+            code = "".join(line[3:] if line.strip() else "\n" for line in block.group(2).splitlines(keepends=True))
+            found[caption.group(1)] = found.get(caption.group(1), "") + code
+    return found
 
 
 @pytest.fixture
@@ -135,6 +147,18 @@ def run(page, names, monkeypatch):
             exec(compiled, namespace)
     del sys.modules[namespace["__name__"]], namespace
     gc.collect()  # what a page forgets to close is reported in this test
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if files(page.read_text("utf-8"))], ids=lambda page: page.stem)
+def test_the_files_of_a_page_pass_their_tests(page, tmp_path):
+    for name, code in files(page.read_text("utf-8")).items():
+        (tmp_path / name).write_text(code, "utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(DOCS.parent)}
+    ran = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)],
+                         cwd=str(tmp_path), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=100)
+    output = ran.stdout.decode("utf-8", "replace")
+    tests = sum(code.count("def test_") for code in files(page.read_text("utf-8")).values())
+    assert ran.returncode == 0 and int(re.search(r"(\d+) passed", output).group(1)) >= tests, output
 
 
 def test_every_block_of_python_is_found():
