@@ -23,12 +23,12 @@ from ..errors import RegistrationError
 from ..revisions import REVISIONS, Revision
 from ..rpc.interfaces import Channel
 from ..rpc.peer import Peer
-from ..types import Annotations, Icon, Implementation, Prompt, PromptArgument, Resource, Tool, ToolAnnotations
+from ..types import Annotations, Icon, Implementation, Prompt, PromptArgument, Resource, ResourceTemplate, Tool, ToolAnnotations
 from ..version import __version__
 from .catalog.capabilities import read_capabilities
 from .catalog.catalog import Catalog, Description
 from .catalog.checks import bearer_auth, check_options, checked_extensions, checked_hints, checked_key, decoded_icons
-from .catalog.entries import completer, prompt_arguments, prompt_entry, resource_entry, tool_entry
+from .catalog.entries import completer, directory_entries, prompt_arguments, prompt_entry, resource_entry, tool_entry
 from .catalog.hints import CacheHint
 from .catalog.registry import Registry, TemplateEntry, check_name
 from .functions.function import compile_function
@@ -329,8 +329,11 @@ class Server:
         self.registry.remove("templates" if "{" in uri else "resources", uri)
 
     def add_directory(self, uri: str, path: str, *, name: Optional[str] = None, title: Optional[str] = None,
-                      description: Optional[str] = None, scopes: Scopes = ()) -> None:
+                      description: Optional[str] = None, scopes: Scopes = (), list_files: int = 1000,
+                      watch: Optional[float] = None) -> None:
         """Serve the files below a directory, up to ``Limits.file_bytes`` each; nothing outside of it can be read (RSRC-23).
+
+        The URI itself, and that of each folder, is read as a listing. A file's media type follows from its extension.
 
         :param uri: of the directory, such as ``file:///srv/maps``.
         :param path: of the directory on this machine.
@@ -338,14 +341,31 @@ class Server:
         :param title: a name for people.
         :param description: for the model; by default a sentence with the URI.
         :param scopes: required of callers over HTTP to read a file.
-        :raises RegistrationError: the path is not a directory, or the URI is taken.
+        :param list_files: files that are in the list of resources at most, without hidden ones; 0 for none.
+        :param watch: seconds between two looks for changes, of which clients are notified, on a thread that runs while there
+            are clients; None does not look. Only files that are listed are watched.
+        :raises RegistrationError: the path is not a directory, the URI is taken, or a number is not valid.
         """
         from .catalog.directory import Directory
 
-        directory = Directory(uri, path, self.limits.file_bytes)
-        template = uri.rstrip("/") + "/{+path}"
-        self.add_resource(template, directory.read, name=name or directory.name, title=title,
-                          description=description or f"Files below {uri}", scopes=scopes)
+        directory = Directory(uri, path, self.limits.file_bytes, list_files, watch)
+        template = ResourceTemplate(uri_template="", name=name or directory.name, title=title,
+                                    description=description or f"Files below {uri}")
+        for at, entry in directory_entries(directory, template, list_files > 0, scopes).items():
+            self.registry.add("templates" if isinstance(entry, TemplateEntry) else "resources", at, entry)
+        if watch:
+            from .catalog.watcher import Watcher
+
+            self.runtime.watch(directory.uri, Watcher(directory, watch, self.resource_updated, self.resources_changed))
+
+    def remove_directory(self, uri: str) -> None:
+        """Remove what :meth:`add_directory` has added; clients are notified.
+
+        :raises KeyError: there is no directory at this URI.
+        """
+        base = uri if uri.endswith("/") else uri + "/"
+        self.registry.remove_directory(base)
+        self.runtime.unwatch(base)
 
     def resource_updated(self, uri: str) -> None:
         """Notify every client that subscribed to *uri*, or listens to it, of a change; callable from any thread."""

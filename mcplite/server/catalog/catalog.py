@@ -161,17 +161,14 @@ class Catalog:
 
         :raises InvalidParams: the cursor is not one of this list's (PAGE-09, PAGE-10).
         """
+        if kind == "resources" and self.registry.has_special_resources:
+            # Files come and go without the registry.
+            listed = self._page(self.registry.listed_resources(), kind, key, cursor, revision)
+            return listed.value if self.middleware else listed
         cache_key = (kind, cursor, revision.name, self.registry.version(kind))
         page = self._pages.get(cache_key)
         if page is None:
-            entries = list(self.registry.all(kind).items())
-            chosen, after = paging.page(entries, cursor, self._page_size, kind, key=lambda item: str(item[0]))
-            result: Dict[str, Any] = {key: [codec.encode(entry.listed(revision), revision) for _, entry in chosen]}
-            if after is not None:
-                result["nextCursor"] = after
-            if revision.modern:
-                result = self.stamp({**result, **self._hint(kind)}, revision)
-            page = jsonrpc.Encoded(result)
+            page = self._page(self.registry.all(kind), kind, key, cursor, revision)
             with self._lock:
                 # Pages of an old version are never requested again.
                 self._pages = {at: kept for at, kept in self._pages.items() if at[0] != kind or at[3] == cache_key[3]}
@@ -179,6 +176,16 @@ class Catalog:
                     self._pages[cache_key] = page
         # Middleware reads and changes results, so it gets a copy that is not encoded.
         return copy.deepcopy(page.value) if self.middleware else page
+
+    def _page(self, entries: Mapping[str, Any], kind: str, key: str, cursor: Optional[str], revision: Revision
+              ) -> jsonrpc.Encoded:
+        chosen, after = paging.page(list(entries.items()), cursor, self._page_size, kind, key=lambda item: str(item[0]))
+        result: Dict[str, Any] = {key: [codec.encode(entry.listed(revision), revision) for _, entry in chosen]}
+        if after is not None:
+            result["nextCursor"] = after
+        if revision.modern:
+            result = self.stamp({**result, **self._hint(kind)}, revision)
+        return jsonrpc.Encoded(result)
 
     # --- targets ------------------------------------------------------------------------------------------
 

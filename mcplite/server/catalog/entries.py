@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence,
 from ...errors import ProtocolError, RegistrationError
 from ...protocol import codec
 from ...types import Annotations, Prompt, PromptArgument, Resource, ResourceTemplate, Tool, ToolAnnotations
-from ..functions.function import Function
+from ..functions.function import Function, compile_function
 from .checks import decoded_icons, find_marks, registered_scopes
 from .hints import CacheHint
 from .registry import PromptEntry, ResourceEntry, TemplateEntry, ToolEntry, check_name, checked_meta
 
 if TYPE_CHECKING:
     from ...protocol.uritemplate import Template
+    from .directory import Directory
 
-__all__ = ["completer", "prompt_arguments", "prompt_entry", "resource_entry", "tool_entry"]
+__all__ = ["completer", "directory_entries", "prompt_arguments", "prompt_entry", "resource_entry", "tool_entry"]
 
 Scopes = Union[str, Iterable[str]]
 
@@ -79,6 +80,31 @@ def _pattern(function: Function, uri: str, what: str) -> "Template":
         raise RegistrationError(f"{what}: its variables are {list(pattern.names)}, its reader's parameters"
                                 f" {parameters}; they must be the same")
     return pattern
+
+
+def directory_entries(directory: "Directory", template: ResourceTemplate, listed: bool, scopes: Scopes
+                      ) -> Dict[str, Union[ResourceEntry, TemplateEntry]]:
+    """Return the entries of a directory by URI: the template of its files, and its listing with and without a slash.
+
+    :param template: its definition, whose URI is added here.
+    :param listed: whether the files are in the list of resources.
+    """
+    from ...protocol.uritemplate import Template
+
+    template.uri_template = directory.uri + "{+path}"
+    needed = registered_scopes(scopes, f"directory {directory.uri!r}")
+    root = compile_function(directory.read_root, name=template.name, kind="resource")
+    reader = compile_function(directory.read, name=template.name, kind="resource")
+    entries: Dict[str, Union[ResourceEntry, TemplateEntry]] = {
+        template.uri_template: TemplateEntry(template, Template(template.uri_template), reader, None, needed,
+                                             directory.resources if listed else None)}
+    bare = directory.uri[:-1]
+    for uri in (directory.uri, bare):
+        if not uri.endswith((":", ":/")):
+            resource = Resource(uri=uri, name=template.name, title=template.title, mime_type="inode/directory",
+                                description=f"The names of the files in {bare}")
+            entries[uri] = ResourceEntry(resource, root, None, needed, unlisted=uri == bare)
+    return entries
 
 
 def prompt_entry(function: Function, prompt: Prompt, scopes: Scopes) -> PromptEntry:

@@ -64,6 +64,8 @@ class ResourceEntry:
     #: How long clients may keep it; None for the server's hint.
     cache: Optional[CacheHint] = None
     scopes: Tuple[str, ...] = ()
+    #: Whether it can be read and is not in the list: another spelling of one that is.
+    unlisted: bool = False
 
     def listed(self, revision: Revision) -> Resource:
         return self.resource
@@ -78,6 +80,8 @@ class TemplateEntry:
     function: Function
     cache: Optional[CacheHint] = None
     scopes: Tuple[str, ...] = ()
+    #: Returns the resources that the template stands for, to be listed; None if they are not known.
+    resources: Optional[Callable[[], List[Resource]]] = None
 
     def listed(self, revision: Revision) -> ResourceTemplate:
         return self.template
@@ -147,6 +151,8 @@ class Registry:
         self._changed = changed
         #: Whether any entry has ever required scopes.
         self.scoped = False
+        #: Whether the list of resources is not just the registered ones.
+        self.has_special_resources = False
 
     def add(self, kind: str, name: str, entry: Any) -> None:
         """Register *entry*; one that replaces another has its place in the order, and its completers.
@@ -158,6 +164,8 @@ class Registry:
             if name in state.entries:
                 check_duplicate(self._on_duplicate, f"{kind[:-1]} {name!r}", _handler(state.entries[name]), _handler(entry))
             self.scoped = self.scoped or bool(getattr(entry, "scopes", ()))  # set before the entry can be found
+            self.has_special_resources = self.has_special_resources or bool(
+                getattr(entry, "unlisted", False) or getattr(entry, "resources", None))
             state.entries = {**state.entries, name: entry}
             state.version += 1
             state.declared = True
@@ -178,6 +186,17 @@ class Registry:
             self._completions = {key: function for key, function in self._completions.items() if key[:2] != owner}
         self._changed("resources" if kind == "templates" else kind)
 
+    def remove_directory(self, uri: str) -> None:
+        """Remove the template of a directory's files, and its listings.
+
+        :param uri: of the directory, with a slash at its end.
+        :raises KeyError: there is no such directory.
+        """
+        self.remove("templates", uri + "{+path}")
+        for listing in (uri, uri[:-1]):
+            if self.get("resources", listing) is not None:
+                self.remove("resources", listing)
+
     def declare(self, kind: str) -> None:
         """Declare *kind* to clients although it is empty."""
         self._kinds[kind].declared = True
@@ -197,6 +216,14 @@ class Registry:
     def all(self, kind: str) -> Mapping[str, Any]:
         """Return the present snapshot, in the order of registration (TOOL-06)."""
         return self._kinds[kind].entries
+
+    def listed_resources(self) -> Dict[str, Any]:
+        """Return what is in the list of resources, by URI: the registered ones, and those that templates stand for."""
+        entries: Dict[str, Any] = {uri: entry for uri, entry in self.all("resources").items() if not entry.unlisted}
+        for template in self.all("templates").values():
+            for resource in template.resources() if template.resources is not None else ():
+                entries.setdefault(resource.uri, ResourceEntry(resource, template.function))
+        return entries
 
     def get(self, kind: str, name: str) -> Optional[Any]:
         """Return one entry, or None."""

@@ -5,7 +5,7 @@ Sessions, endpoints and transports share it; a module of its own so that none of
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any, Callable, ContextManager, List, NamedTuple, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, NamedTuple, Optional, Sequence, Union
 
 from ...protocol import jsonrpc
 from ...protocol.methods import RESOURCE_UPDATED
@@ -23,6 +23,7 @@ from .subscriptions import ListenRequests
 
 if TYPE_CHECKING:
     from ..auth.bearer import BearerAuth
+    from ..catalog.watcher import Watcher
     from .states import States, StoredState
     from .subscribers import Subscribers
     from .waiting import WaitingCalls
@@ -104,6 +105,8 @@ class Runtime:
         self._workers: Optional[Workers] = None
         self._waiting: "Optional[WaitingCalls]" = None
         self._states: "Optional[States]" = None
+        #: The watchers of directories, by URI.
+        self._watchers: Dict[str, Watcher] = {}
         #: The value of the lifespan; None if there is none, or it is not entered.
         self.lifespan_value: Any = None
         #: Counts the subscriptions for the user's hook; None without a hook.
@@ -145,6 +148,9 @@ class Runtime:
         """Count one more user; the first enters the lifespan."""
         with self._lock:
             self._users += 1
+            if self._users == 1:
+                for watcher in self._watchers.values():
+                    watcher.start()
             if self._lifespan is None or self._exit is not None:
                 return
             stack = contextlib.ExitStack()
@@ -152,8 +158,28 @@ class Runtime:
                 self.lifespan_value = stack.enter_context(self._lifespan())
             except BaseException:
                 self._users -= 1
+                if not self._users:
+                    self._stop_watchers()
                 raise
             self._exit = stack
+
+    def watch(self, uri: str, watcher: "Watcher") -> None:
+        """Let *watcher* run while there are clients."""
+        with self._lock:
+            self._watchers[uri] = watcher
+            if self._users:
+                watcher.start()
+
+    def unwatch(self, uri: str) -> None:
+        """Stop the watcher of *uri*, if there is one."""
+        with self._lock:
+            watcher = self._watchers.pop(uri, None)
+        if watcher is not None:
+            watcher.stop()
+
+    def _stop_watchers(self) -> None:
+        for watcher in self._watchers.values():
+            watcher.stop()
 
     def leave(self) -> None:
         """Count one user less; the last leaves the lifespan and ends the workers."""
@@ -161,6 +187,7 @@ class Runtime:
             self._users -= 1
             if self._users:
                 return
+            self._stop_watchers()
             workers, self._workers = self._workers, None
             if workers is not None:
                 workers.stop()  # the last client is gone; the next one gets new threads

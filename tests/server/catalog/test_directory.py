@@ -5,8 +5,11 @@ import sys
 
 import pytest
 
+import mcplite
 from mcplite.errors import InvalidParams, RegistrationError, ResourceNotFound
+from mcplite.revisions import REVISIONS
 from mcplite.server.catalog.directory import Directory
+from mcplite.types import BlobResourceContents
 from tests.support.systems import needs_links
 
 
@@ -22,10 +25,15 @@ def maps(tmp_path):
     return Directory("file:///srv/maps/", str(root), 1000)
 
 
+def content_of(contents):
+    one, = contents
+    return one.bytes if isinstance(one, BlobResourceContents) else one.text
+
+
 @pytest.mark.parametrize("path, content", [("a.txt", "text"), ("north/b.txt", "grüße"), ("c.bin", b"\xff\0"), ("empty", ""),
                                            ("./a.txt", "text"), ("north//b.txt", "grüße")])
 def test_files_are_text_if_they_are_utf8(maps, path, content):
-    assert maps.read(path) == content
+    assert content_of(maps.read(path)) == content
 
 
 @pytest.mark.parametrize("path, listing, uri", [
@@ -54,7 +62,8 @@ def test_links_out_of_the_directory_are_not_followed(maps, tmp_path):
     for path in ("out", "up/secret", "up"):
         with pytest.raises(ResourceNotFound):
             maps.read(path)
-    assert maps.read("in") == "text"
+    assert content_of(maps.read("in")) == "text"
+    assert [file.path for file in maps.files()] == ["a.txt", "c.bin", "empty", "in", "north/b.txt"]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
@@ -96,12 +105,10 @@ def test_a_file_over_the_limit_is_refused_with_its_size(maps, tmp_path):
     (tmp_path / "maps" / "fits").write_bytes(b"x" * 1000)
     with pytest.raises(InvalidParams, match=r"^file:///srv/maps/large has 1001 bytes; this server reads files of up to 1000"):
         maps.read("large")
-    assert maps.read("fits") == "x" * 1000
+    assert content_of(maps.read("fits")) == "x" * 1000
 
 
 def test_the_limit_is_the_servers(tmp_path):
-    import mcplite
-
     (tmp_path / "a").write_bytes(b"12345")
     server = mcplite.Server("small", limits=mcplite.Limits(file_bytes=4))
     server.add_directory("file:///a", str(tmp_path))
@@ -117,3 +124,102 @@ def test_an_error_of_the_system_on_the_way_is_no_traceback(maps, tmp_path, monke
     monkeypatch.setattr(os.path, "realpath", refuse)
     with pytest.raises(ResourceNotFound):
         maps.read("a.txt")
+
+
+FILES = {"index.html": b"<p>", "data.json": b"{}", "notes.md": b"# A", "pixel.png": b"PNG", "table.csv": b"a,b", "odd": b"x",
+         "packed.tar.gz": b"\x1f\x8b", "latin.txt": b"gr\xfc\xdfe", "page.pdf": b"%PDF-1.7", "drawing.svg": b"<svg/>",
+         "a b%20#?\u00fc.txt": "gr\u00fc\u00dfe".encode()}
+
+
+@pytest.fixture
+def served(tmp_path):
+    for name, data in FILES.items():
+        if os.name == "posix" or "?" not in name:
+            (tmp_path / name).write_bytes(data)
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "x.txt").write_bytes(b"x")
+    (tmp_path / "deep" / ".hidden").write_bytes(b"x")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name, kind, text", [
+    ("index.html", "text/html", True), ("data.json", "application/json", True), ("notes.md", "text/markdown", True),
+    ("pixel.png", "image/png", False), ("table.csv", "text/csv", True), ("odd", "text/plain", True),
+    ("packed.tar.gz", "application/gzip", False), ("latin.txt", "text/plain", False), ("page.pdf", "application/pdf", False),
+    ("drawing.svg", "image/svg+xml", True),
+])
+def test_contents_have_the_media_type_of_the_extension(served, name, kind, text):
+    contents, = Directory("file:///d", str(served), 1000).read(name)
+    assert (contents.mime_type, hasattr(contents, "text")) == (kind, text)
+    assert content_of([contents]) == (FILES[name].decode() if text else FILES[name])
+
+
+@pytest.mark.parametrize("revision", REVISIONS, ids=str)
+@pytest.mark.parametrize("uri", ["file:///d", "file:///d/", "docs://"])
+def test_files_are_listed_and_each_can_be_read(served, uri, revision):
+    mcp = mcplite.Server("files", page_size=4)
+    mcp.add_directory(uri, str(served))
+    base = uri.rstrip("/") + ("//" if uri == "docs://" else "/")
+    with mcplite.connect(mcp, revision=revision) as client:
+        root, *listed = client.list_resources()
+        assert root.uri == base and client.read_resource(base).contents[0].mime_type == "inode/directory"
+        assert "deep/" in client.read_resource(base).text.split("\n")
+        if uri != "docs://":
+            assert client.read_resource(base[:-1]).text == client.read_resource(base).text
+        assert client.read_resource(base + "deep/er/").text == "x.txt"
+        assert sorted(resource.name for resource in listed) == sorted(
+            [*(name for name in FILES if (served / name).exists()), "deep/er/x.txt"])
+        for resource in listed:
+            contents, data = client.read_resource(resource.uri).contents[0], FILES.get(resource.name, b"x")
+            assert content_of([contents]) in (data, data.decode("utf-8", "replace")) and resource.size == len(data)
+            assert resource.mime_type in (contents.mime_type, None)
+
+
+def test_the_list_is_of_the_moment_and_bounded(served):
+    mcp = mcplite.Server("files")
+    mcp.add_resource("memo://a", lambda: "x", name="memo")
+    mcp.add_directory("file:///d", str(served), list_files=3)
+    with mcplite.connect(mcp, cache=False) as client:
+        assert len(client.list_resources()) == 5
+        (served / "0").write_bytes(b"")
+        assert "0" in [resource.name for resource in client.list_resources()] and len(client.list_resources()) == 5
+        mcp.remove_directory("file:///d/")
+        assert [resource.name for resource in client.list_resources()] == ["memo"]
+        mcp.add_directory("file:///d", str(served), list_files=0)
+        assert [resource.name for resource in client.list_resources()] == ["memo", served.name]
+        assert client.read_resource("file:///d/odd").text == "x"
+
+
+@needs_links
+def test_a_link_to_a_folder_above_does_not_make_the_list_endless(served):
+    (served / "deep" / "loop").symlink_to(served)
+    names = [file.path for file in Directory("file:///d", str(served), 1000).files()]
+    assert names.count("odd") == 1 and not any("loop" in name for name in names)
+
+
+def test_a_folder_with_many_names_is_not_looked_at_for_ever(tmp_path):
+    for number in range(1200):
+        (tmp_path / f".{number}").mkdir()
+    (tmp_path / "z").write_bytes(b"")
+    assert Directory("file:///d", str(tmp_path), 1000, most=1).files() == []
+
+
+def test_middleware_sees_the_list_of_files(served):
+    seen = []
+
+    def look(ctx, proceed):
+        result = proceed()
+        seen.append(result)
+        return result
+
+    mcp = mcplite.Server("files", middleware=[look])
+    mcp.add_directory("file:///d", str(served))
+    with mcplite.connect(mcp) as client:
+        client.list_resources()
+    assert any("resources" in result for result in seen)
+
+
+@pytest.mark.parametrize("options", [{"list_files": -1}, {"watch": 0}, {"watch": 1.0, "list_files": 0}])
+def test_options_that_make_no_sense_are_refused(served, options):
+    with pytest.raises(RegistrationError, match="list_files= is 0 or more"):
+        mcplite.Server("files").add_directory("file:///d", str(served), **options)
