@@ -4,6 +4,7 @@ Names in docstrings are short, such as ``Icon`` for ``mcplite.types.Icon``: :fun
 """
 
 import builtins
+import importlib.util
 import re
 import sys
 from pathlib import Path
@@ -25,6 +26,8 @@ highlight_language = "text"
 nitpicky = True
 # CHANGELOG.md and its like link to files of the repository, and are pages of the site, too.
 suppress_warnings = ["myst.xref_missing"]
+# Integrations are documented without the libraries that they are for.
+autodoc_mock_imports = [name for name in ("django", "flask", "opentelemetry") if importlib.util.find_spec(name) is None]
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "inherited-members": "BaseException, dict, object"}
 autodoc_typehints_format = "short"

@@ -241,7 +241,7 @@ def test_a_ported_client_runs(tmp_path):
     assert output_of(sys.executable, written("in_memory", tmp_path)) == OUTPUT
 
 
-OUTPUT = "['multiply']\n{'result': 42} False\n1\n"
+OUTPUT = "['multiply']\n42 {'result': 42} False\n1\n"
 
 
 def output_of(python, path):

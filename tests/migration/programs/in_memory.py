@@ -21,7 +21,7 @@ async def main():
     async with Client(mcp) as client:
         print([tool.name for tool in await client.list_tools()])
         result = await client.call_tool("multiply", {"a": 6, "b": 7})
-        print(result.structured_content, result.is_error)
+        print(result.data, result.structured_content, result.is_error)
         print(len(await client.list_resources()))
 
 
