@@ -26,7 +26,8 @@ from tests.support.models import canned_api, model_of_any_api
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = sorted(DOCS.glob("*.rst"))
 #: Libraries of the extra ``stack`` that a page uses; it is skipped where they are not installed.
-NEEDS = {"telemetry": ["opentelemetry.sdk"]}
+NEEDS = {"telemetry": ["opentelemetry.sdk"],
+         "types": ["annotated_types", "attrs", "msgspec", "numpy", "pandas", "pydantic"]}
 BLOCK = re.compile(r"^\.\. code-block:: python\n((?:   :.*\n)*)\n((?:   .*\n|\n)+)", re.MULTILINE)
 
 
