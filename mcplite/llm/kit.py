@@ -7,6 +7,7 @@ from abc import abstractmethod
 from typing import Any, Callable, List, Optional, Tuple
 
 from ..client.features.call import OnProgress
+from ..protocol.show import abridged
 from ..rpc.cancel import CancelToken
 from .content import Part, never
 from .toolset import DEFAULT, CallOptions, Outcome, Toolset, ToolUse
@@ -31,7 +32,7 @@ class Kit(Toolset):
         :raises Cancelled: by *cancel*.
         :raises TypeError: *tool_use* is something else.
         """
-        use = self._read(tool_use)
+        use = self._checked(tool_use)
         return self._answer(tool_use, use, self._run(use, CallOptions(timeout, max_timeout, cancel, on_progress)), never)[0]
 
     def answers(self, reply: Any, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
@@ -48,9 +49,15 @@ class Kit(Toolset):
         options = CallOptions(timeout, max_timeout, cancel, on_progress)
         done = []
         for given in self._uses(reply):
-            use = self._read(given)
+            use = self._checked(given)
             done.append(self._answer(given, use, self._run(use, options), self._follows))
         return self._messages([answer for answer, _ in done], [part for _, rest in done for part in rest]) if done else []
+
+    def _checked(self, given: Any) -> ToolUse:
+        use = self._read(given)
+        if not isinstance(use.name, str):
+            raise TypeError(f"a call without the name of a tool: {abridged(given)}")
+        return use
 
     # --- the objects of the API ----------------------------------------------------------------------------
 

@@ -28,6 +28,8 @@ def portable(schema: Any) -> Schema:
     top = _clean({key: value for key, value in root.items() if key not in ("definitions", "$defs")}, root, _DEEPEST)
     flat = _flat(top, {"$defs": definitions}, _MOST_INLINED)
     flat = {"type": "object", "properties": {}, **flat}
+    if "required" in flat:
+        flat["required"] = [name for name in flat["required"] if name in flat["properties"]]
     if definitions and _refers(flat):
         flat["$defs"] = definitions
     return flat

@@ -51,7 +51,7 @@ def without_nulls(value: Any, schema: Schema, root: Schema) -> Any:
     fitting = [form for form in _forms(schema, root, 8) if set(value) <= set(form.get("properties", {}))]
     if not fitting:
         return value
-    properties, required = fitting[0]["properties"], fitting[0].get("required", [])
+    properties, required = fitting[0].get("properties", {}), fitting[0].get("required", [])
     return {name: without_nulls(item, properties[name], root) for name, item in value.items()
             if item is not None or name in required or _may_be_null(properties[name], root, 8)}
 

@@ -77,6 +77,8 @@ def test_what_is_no_call(client):
         kit.call({"type": "text", "text": "x"})
     with pytest.raises(TypeError, match="a message of Anthropic's API, or its content, was expected, not int"):
         kit.answers(3)
+    with pytest.raises(TypeError, match="a call without the name of a tool"):
+        kit.call({"type": "tool_use", "id": "1"})
     assert kit.answers({"role": "assistant", "content": "just text"}) == []
 
 

@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 
 import mcplite
@@ -40,6 +42,10 @@ def test_invoke(client):
     assert tools["weather__forecast"].invoke({"city": "Rome"}) == "Rome: sun for 3 days"
     assert tools["nothing"].invoke({}) == ""
     assert tools["chart"].invoke({"city": "Rome"}) == BLOCKS
+
+
+def test_invoke_in_an_event_loop(client):
+    assert asyncio.run(tools_of(client)["weather__forecast"].ainvoke({"city": "Rome"})) == "Rome: sun for 3 days"
 
 
 def test_a_call_of_a_model(client):

@@ -99,6 +99,9 @@ def test_combinations_at_the_top_become_one_object():
     both = portable({"allOf": [by_id, by_name], "properties": {"x": {}}, "required": ["x"]})
     assert both["required"] == ["x", "id", "full", "name"] and set(both["properties"]) == {"x", "id", "full", "name"}
     assert portable({"anyOf": [{"type": "null"}, by_id]})["required"] == ["id", "full"]
+    either = portable({"properties": {"a": {}, "b": {}}, "anyOf": [{"required": ["a", "z"]}, {"required": ["b", "z"]}]})
+    assert either == {"type": "object", "properties": {"a": {}, "b": {}}, "required": [],
+                      "description": "Needs the parameters of one of these groups: a, z; b, z."}
     assert "not" not in portable({"not": {"required": ["a"]}, "if": {}, "enum": [{}]})
 
 
@@ -134,6 +137,7 @@ def test_whatever_comes_becomes_a_valid_schema(schema, reference, type):
     found = portable(schema)
     jsonschema.Draft202012Validator.check_schema(found)
     assert schema == before
+    assert set(found.get("required", ())) <= set(found["properties"])
     assert found["type"] == "object" and not {"anyOf", "oneOf", "allOf", "not", "enum", "$ref"} & set(found)
     for ref in references(found):
         assert resolve(found, ref) is not None

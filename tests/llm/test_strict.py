@@ -4,6 +4,7 @@ from hypothesis import given, strategies as st
 
 from mcplite.llm.schemas import portable
 from mcplite.llm.strict import strict_schema, without_nulls
+from tests.llm.test_schemas import REFERENCES, SCHEMAS, TYPES
 
 
 def strict(properties, **more):
@@ -113,3 +114,35 @@ def test_what_fits_the_strict_form_fits_the_tool_without_its_nulls(data):
     value = instance(data.draw, found)
     jsonschema.validate(value, found)
     jsonschema.validate(without_nulls(value, schema, schema), schema)
+
+
+def check(schema):
+    """Fail unless each rule of the API holds for a schema and those in it."""
+    if "$ref" in schema:
+        assert set(schema) == {"$ref"}
+        return
+    assert "type" in schema or "enum" in schema or "anyOf" in schema
+    assert not {"allOf", "oneOf", "not", "const", "default", "patternProperties", "prefixItems"} & set(schema)
+    if "object" in schema.get("type", ()):
+        assert schema["additionalProperties"] is False and schema["required"] == list(schema["properties"])
+    if "array" in schema.get("type", ()):
+        assert "items" in schema
+    inner = [*schema.get("anyOf", ()), *schema.get("properties", {}).values(), *schema.get("$defs", {}).values()]
+    for one in [*inner, *([schema["items"]] if "items" in schema else [])]:
+        check(one)
+
+
+@given(SCHEMAS, REFERENCES, TYPES)
+def test_whatever_comes_keeps_the_rules_or_is_not_strict(schema, reference, type):
+    found = strict_schema(portable({"properties": {"a": {**schema, "$ref": reference}, "b": {**schema, "type": type}},
+                                    "$defs": {"a": schema}, **schema}))
+    if found is not None:
+        check(found)
+
+
+@given(SCHEMAS, st.recursive(st.none() | st.text(max_size=2), lambda inner: st.lists(inner, max_size=2) | st.dictionaries(
+    st.sampled_from("ab"), inner, max_size=2), max_leaves=6))
+def test_nulls_are_taken_out_of_whatever_comes(schema, value):
+    found = portable({"properties": {"a": schema, "b": {"$ref": "#/$defs/a"}}, "$defs": {"a": schema}})
+    cleaned = without_nulls({"a": value, "b": value}, found, found)
+    assert set(cleaned) <= {"a", "b"}
