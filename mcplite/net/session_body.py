@@ -151,5 +151,6 @@ class SessionBody(Body):
             release()
 
     def close(self) -> None:
+        self.interrupt()  # the server sees the end although a forked process may have a copy
         if not self._left:
             self._response.close()

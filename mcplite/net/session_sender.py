@@ -6,7 +6,7 @@ or replaces its methods. :mod:`.routes` chooses it for a session of the user's, 
 """
 
 from http.client import RemoteDisconnected
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -39,7 +39,7 @@ def _unchanged(request: Any) -> Any:
 class _AttemptLimit(Timeout):
     """The limit of each attempt that an adapter makes, which asks for a copy first; none begins once the caller has left.
 
-    :param connect: seconds.
+    :param connect: seconds; reads have no limit, since the caller stops waiting by itself.
     """
 
     def __init__(self, connect: float, call: ThreadedCall) -> None:
@@ -49,6 +49,10 @@ class _AttemptLimit(Timeout):
     def clone(self) -> Timeout:
         self._call.check()
         return Timeout(connect=self._seconds, read=None)
+
+    def __iter__(self) -> Iterator[Optional[float]]:
+        """Let an adapter of the user's take it apart, as the pair that ``requests`` documents."""
+        return iter((self._seconds, None))
 
 
 class SessionSender:
@@ -68,6 +72,7 @@ class SessionSender:
             keep_no_cookies(self._session)
         self._headers, self._auth = dict(headers), auth
         self._has_credentials = settings.auth is not None
+        self._names_itself = "user-agent" in {name.lower() for name in settings.headers or {}}
         merged = merged_settings(url, settings, host, stays_here, self._session)
         self.proxied = proxy_for(url, merged) is not None
         self.verify: Verify = merged["verify"]
@@ -140,6 +145,8 @@ class SessionSender:
                 for response in received:
                     response.close()
                 raise
+            finally:
+                received.clear()
             if not isinstance(response, requests.Response):
                 raise TypeError(f"request() of the session returned {type(response).__name__}, not a response")
             bodies.append(SessionBody(response, self._workers, exchange))
@@ -184,8 +191,8 @@ class SessionSender:
 
     def _headers_with(self, headers: Mapping[str, str]) -> Dict[str, str]:
         merged = {**self._headers, **headers}
-        if self._session.headers.get("User-Agent") not in (None, default_user_agent()):
-            merged = {name: value for name, value in merged.items() if name != "User-Agent"}
+        if not self._names_itself and self._session.headers.get("User-Agent") not in (None, default_user_agent()):
+            del merged["User-Agent"]  # the session's is the user's own
         return merged
 
     def _hooks_between(self, first: Any, last: Any) -> Dict[str, List[Any]]:

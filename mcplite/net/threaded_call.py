@@ -8,6 +8,7 @@ import contextvars
 import threading
 from typing import Any, Callable, Optional
 
+from ..rpc.deadline import WAKE_SECONDS
 from ..rpc.threads import Workers
 from .exchange import Exchange, Stopped
 
@@ -52,7 +53,7 @@ class ThreadedCall:
             begun = True
             workers.spawn(lambda: context.run(self._run))
             while not self._finished:
-                self._changed.wait(exchange.next_timeout())
+                self._changed.wait(min(exchange.next_timeout(), WAKE_SECONDS))
         except BaseException:
             if begun and not self._give_up():
                 self._on_late(self._result)
@@ -92,10 +93,14 @@ class ThreadedCall:
             result = self._function()
         except BaseException as raised:
             error = raised
-        with self._lock:
-            self._thread = None
-            if not self.given_up:
-                self._result, self._error, self._finished = result, error, True
-        if self.given_up:
-            self._on_late(result)
-        self._changed.set()
+        try:
+            with self._lock:
+                self._thread = None
+                if not self.given_up:
+                    self._result, self._error, self._finished = result, error, True
+            if self.given_up:
+                self._on_late(result)
+            self._changed.set()
+        finally:
+            # What the function has used goes with it, and does not wait for a garbage collection.
+            del self._function, error

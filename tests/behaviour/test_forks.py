@@ -239,12 +239,14 @@ def test_a_client_whose_server_is_gone_when_it_is_used_in_a_forked_process():
     os.close(go_write)
 
 
-def test_an_adapter_of_the_users_gets_connections_of_its_own():
+@pytest.mark.parametrize("own", [False, True])
+def test_an_adapter_of_the_users_gets_connections_of_its_own(own):
     class Adapter(HTTPAdapter):
         pass
 
     with requests.Session() as session, mcplite.serve(make_server()) as server:
-        session.mount("http://", Adapter())
+        if own:
+            session.mount("http://", Adapter())
         with mcplite.connect(server.url, session=session, revision="2026-07-28", timeout=LIMIT) as client:
             client.call_tool("greet", {"name": "x"})
 

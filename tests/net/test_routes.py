@@ -61,6 +61,17 @@ def test_a_session_is_used_always():
         assert way("https://inside.example/mcp", session=session, auth="t") is SessionSender
 
 
+@pytest.mark.parametrize("url", [URL, "https://inside.example/mcp"])
+@pytest.mark.parametrize("options", [{}, {"auth": "t"}, {"proxies": {"http": "http://proxy:1"}}], ids=str)
+def test_a_library_that_replaced_parts_of_requests_sees_the_requests(monkeypatch, url, options):
+    monkeypatch.setattr(requests.Session, "send", lambda session, request, **options: None)
+    assert way(url, **options) is SessionSender
+    # Our connections go to the addresses that were checked, and to no others.
+    client = OriginClient(url, HTTPSettings(**options), guard=lambda host, port: [])
+    client.close()
+    assert type(client._sender) is AdapterSender
+
+
 @pytest.mark.parametrize("url", ["https://inside.example/mcp", "http://me:pw@inside.example/mcp", "http://inside.example",
                                  "http://INSIDE.example/mcp", "http://inside.example/m%63p"])
 def test_urls_that_requests_writes(url):

@@ -2,6 +2,7 @@
 
 import contextvars
 import json
+import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,6 +19,12 @@ from mcplite.net.settings import HTTPSettings
 from tests.support.webscript import WebScript
 
 LIMIT = 30
+
+
+@pytest.fixture(autouse=True)
+def no_warnings_of_retries(caplog):
+    # Those that are caught keep the error, by which it keeps the connections, which the test would find.
+    caplog.set_level(logging.ERROR, "urllib3")
 
 
 @pytest.fixture
@@ -71,6 +78,9 @@ def test_headers(script, session):
         assert request.headers["x-from"] == "session" and request.headers["user-agent"] == "mine/1"
         assert request.headers["accept-encoding"] == "identity"
     assert "text/event-stream" in script.requests[0].headers["accept"]  # the protocol's own
+    script.requests.clear()
+    call(script, session, headers={"user-agent": "given/1"})
+    assert {request.headers["user-agent"] for request in script.requests} == {"given/1"}
 
 
 def test_parameters(script, session):
@@ -334,6 +344,31 @@ def test_a_response_that_an_adapter_made_itself(session):
         assert client.server_info.name == "x"
     # In seconds, as any adapter expects.
     assert limits and all(connect <= 10 and 0 < read <= 60 for connect, read in limits)
+
+
+def test_an_adapter_that_takes_the_limit_apart(script, session):
+    class Own(HTTPAdapter):
+        def send(self, request, **options):
+            connect, read = options["timeout"]
+            limits.append((connect, read))
+            return super().send(request, **{**options, "timeout": (connect, LIMIT)})
+
+    limits = []
+    session.mount("http://", Own())
+    call(script, session)
+    assert len(limits) == 4 and all(0 < connect <= 10 and read is None for connect, read in limits)
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_an_error_says_whether_the_request_may_have_arrived(script, session, retries):
+    session.mount("http://", HTTPAdapter(max_retries=Retry(total=retries, backoff_factor=0, allowed_methods=None)))
+    script.on_ping = lambda request, answer: answer.cut()
+    with pytest.raises(mcplite.TransportError, match="may or may not have done what was asked"):
+        call(script, session)
+    with WebScript() as gone:
+        pass
+    with pytest.raises(mcplite.TransportError, match="cannot reach http://127.0.0.1:.*refused"):
+        call(gone, session)
 
 
 @pytest.mark.parametrize("raises", [True, False])
