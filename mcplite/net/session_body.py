@@ -121,7 +121,8 @@ class SessionBody(Body):
         if isinstance(self._file, io.BytesIO) or self.missing == 0:
             self._exchange.next_timeout()
             return self._read()
-        call = ThreadedCall(self._read, lambda thread: self.interrupt(), lambda late: self._response.close())
+        response = self._response
+        call = ThreadedCall(self._read, lambda thread: self.interrupt(), lambda late: response.close())
         try:
             data: bytes = call.run(self._workers, self._exchange)
         finally:
@@ -149,8 +150,14 @@ class SessionBody(Body):
         release = getattr(self._response.raw, "release_conn", None)
         if release is not None:
             release()
+        self._let_go()
 
     def close(self) -> None:
         self.interrupt()  # the server sees the end although a forked process may have a copy
         if not self._left:
             self._response.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Keep nothing of the response: it has the pool, which is to close with the session."""
+        self._response = self._file = self._sock = None

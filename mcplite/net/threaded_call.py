@@ -100,7 +100,7 @@ class ThreadedCall:
                     self._result, self._error, self._finished = result, error, True
             if self.given_up:
                 self._on_late(result)
-            self._changed.set()
         finally:
             # What the function has used goes with it, and does not wait for a garbage collection.
-            del self._function, error
+            del self._function, error, result
+            self._changed.set()

@@ -1,7 +1,9 @@
 """Bodies that a session's connections bring, and how a caller that stops waiting ends them."""
 
+import gc
 import threading
 import time
+import weakref
 
 import pytest
 import requests
@@ -78,6 +80,26 @@ def test_a_response_that_came_meanwhile_is_left_alone(session):
             for thread in threading.enumerate():
                 break_connection(thread.ident)
         client.close()
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_response_that_is_over_keeps_nothing_of_the_session(session, whole):
+    # Its pool closes the connections when it goes.
+    with WebScript(lambda request, answer: answer.status(200, "here")) as script:
+        client = OriginClient(script.url, HTTPSettings(session=session))
+        reply = client.send(Exchange(lambda: float(LIMIT)), "GET", None, {})
+        if whole:
+            assert reply.read(100) == b"here"
+        reply.close()
+        client.close()
+        pools = session.get_adapter(script.url).poolmanager.pools
+        kept = [weakref.ref(pools[key]) for key in pools.keys()]
+        session.close()
+        until = time.monotonic() + LIMIT
+        while kept[0]() is not None and time.monotonic() < until:  # the thread may just be ending
+            time.sleep(0.01)
+            gc.collect()
+        assert [pool() for pool in kept] == [None] and reply.status == 200
 
 
 @pytest.mark.parametrize("size", [0, 1, 65_536, 65_537, 1_000_000])

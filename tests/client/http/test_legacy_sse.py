@@ -4,6 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import requests
 
 import mcplite
 from tests.support.webscript import WebScript
@@ -48,9 +49,19 @@ def script():
         yield script
 
 
-def test_a_server_of_http_sse_is_detected(script):
+@pytest.fixture(params=["direct", "session"])
+def way(request):
+    """The options for two of the ways that requests can go."""
+    if request.param == "direct":
+        yield {}
+        return
+    with requests.Session() as session:
+        yield {"session": session}
+
+
+def test_a_server_of_http_sse_is_detected(script, way):
     # LSSE-12, LSSE-13: a POST first, without a handshake and with one, then the stream.
-    with mcplite.connect(script.url, timeout=LIMIT) as client:
+    with mcplite.connect(script.url, timeout=LIMIT, **way) as client:
         assert client.protocol_version == "2024-11-05"
         client.ping()
     assert [(request.method, request.path) for request in script.requests][:4] == [
