@@ -2,15 +2,16 @@
 
 import argparse
 import io
+import json
 import logging
 import os
 import sys
-from typing import List, Optional
+from typing import Any, Dict, List, Optional
 
 from .cli import parser
 from .cli.arguments import UsageError
 from .cli.printing import clean, is_unread
-from .errors import MCPError, RequestTimeout, TransportError
+from .errors import MCPError, RemoteError, RequestTimeout, TransportError
 from .version import __version__
 
 __all__ = ["main"]
@@ -34,8 +35,13 @@ def main(arguments: Optional[List[str]] = None) -> int:
     except (MCPError, ValueError, TypeError) as error:
         if options.debug:
             logging.getLogger(__name__).exception("failed")
-        print(clean(str(error)), file=sys.stderr)
-        return _status(error)
+        status = _status(error)
+        if getattr(options, "json", False):
+            print(json.dumps({"error": {"type": type(error).__name__, "message": str(error), "status": status,
+                                        **_wire(error)}}), file=sys.stderr)
+        else:
+            print(clean(str(error)), file=sys.stderr)
+        return status
     except OSError as error:  # behind the others: a RequestTimeout is a TimeoutError, and so an OSError
         if not is_unread(error):
             raise
@@ -52,6 +58,13 @@ def _status(error: Exception) -> int:
     if isinstance(error, TransportError):
         return 4
     return 3 if isinstance(error, MCPError) else 2
+
+
+def _wire(error: Exception) -> Dict[str, Any]:
+    """Return the code and the data of an error that came from the server."""
+    if not isinstance(error, RemoteError):
+        return {}
+    return {"code": error.code} if error.data is None else {"code": error.code, "data": error.data}
 
 
 def _run(options: argparse.Namespace) -> int:

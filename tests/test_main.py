@@ -143,8 +143,8 @@ def process(*arguments, **options):
 def test_list_is_a_table(run, target):
     status, out, err = run("list", target)
     assert (status, err) == (0, "")
-    assert out.startswith(f"wea\\x1bther 2.0 (protocol {NEWEST.name})\n\ntools:\n  add(a, b?)")
-    assert "  add(a, b?)    Add two numbers. Whatever they are.\n" in out
+    assert out.startswith(f"wea\\x1bther 2.0 (protocol {NEWEST.name})\n\ntools:\n  add(a: int, b: int = 1) -> int")
+    assert "Add two numbers. Whatever they are.\n" in out
     assert "\nresources:\n  note://today  Today's\\x07 note.\n" in out
     assert "\nresource templates:\n  city://{name}\n" in out
     assert "\nprompts:\n  travel(city, days?)  Plan a journey.\n" in out
@@ -170,7 +170,7 @@ def test_any_schema_has_a_label():
         return actions._label(mcplite.types.Tool(name="t", input_schema=schema))
 
     assert label({"properties": ["a"], "required": 3}) == "t()"
-    assert label({"properties": {"a": 1, "b": True}, "required": ["b"]}) == "t(a?, b)"
+    assert label({"properties": {"a": 1, "b": True}, "required": ["b"]}) == "t(a?: any, b: any)"
     assert label({}) == "t()"
 
 
@@ -254,6 +254,33 @@ def test_env_and_cwd_are_the_servers(run, target, tmp_path):
     folder.mkdir()
     assert run("call", target, "where", "--cwd", str(folder), "--env", "COLOR=a=b")[1] == f"{folder} a=b\n"
     assert run("call", target, "where", "--cwd", str(folder))[1] == f"{folder} None\n"
+
+
+def test_a_variable_of_ours_is_passed_on(run, target, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLOR", "green")
+    assert run("call", target, "where", "--cwd", str(tmp_path), "--env", "COLOR")[1] == f"{tmp_path} green\n"
+
+
+def test_arguments_as_one_object(run, target):
+    assert run("call", target, "add", '{"a": 40, "b": 2}')[:2] == (0, "42\n")
+
+
+@pytest.mark.parametrize("words, status, error", [
+    (["call", "TARGET", "unheard-of"], 3, {"type": "InvalidParams", "code": -32602}),
+    (["call", "TARGET", "add", "a"], 2, {"type": "UsageError"}),
+    (["ping", "no-such-program"], 4, {"type": "TransportError"}),
+])
+def test_with_json_an_error_is_one_line_of_json(run, target, words, status, error):
+    ended, out, err = run(*[target if word == "TARGET" else word for word in words], "--json")
+    assert (ended, out, err.count("\n")) == (status, "", 1)
+    told = json.loads(err)["error"]
+    assert told["status"] == status and told["message"] and {**told, **error} == told
+
+
+def test_a_configuration_is_no_target(run, config, target):
+    path = config(weather=entry(target))
+    status, out, err = run("list", path)
+    assert (status, out) == (4, "") and "is a configuration of servers" in err and f"--config {path}" in err
 
 
 def test_roots(run, target, tmp_path):
@@ -343,7 +370,7 @@ def test_an_ambiguous_configuration(run, config, servers, options, problem):
     (["call", "--config", "a.json"], "call: TOOL is missing"),
     (["ping", "--config", "missing.json"], "there is no configuration file"),
     (["ping", "--server", "x", "a.py"], "--server names a server in a file: give the file with --config"),
-    (["ping", "a.py", "--env", "COLOR"], "--env 'COLOR': write KEY=VALUE"),
+    (["ping", "a.py", "--env", "COLOR"], "--env COLOR: there is no variable COLOR to pass on; write COLOR=VALUE to set it"),
     (["ping", "a.py", "--env", "=red"], "--env '=red': write KEY=VALUE"),
     (["ping", ""], "the command is empty"),
     (["ping", "a.py", "--timeout", "0"], "timeout"),
@@ -351,6 +378,7 @@ def test_an_ambiguous_configuration(run, config, servers, options, problem):
 ])
 def test_2_wrong_usage(run, tmp_path, monkeypatch, words, problem):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLOR", raising=False)
     (tmp_path / "a.py").write_text("")
     status, out, err = run(*words)
     assert (status, out) == (2, "")

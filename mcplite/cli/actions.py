@@ -4,6 +4,7 @@ import argparse
 import sys
 from typing import Any, Callable, Dict, List
 
+from ..protocol.schema.words import arguments_of, result_of
 from .arguments import UsageError, parse_arguments, parse_strings
 from .printing import as_json, clean, clean_line, first_binary, print_content, print_result, table
 
@@ -42,11 +43,8 @@ def _list(client: Any, words: List[str], options: argparse.Namespace) -> int:
 
 def _label(item: Any) -> str:
     if hasattr(item, "input_schema"):
-        properties = item.input_schema.get("properties")
-        required = item.input_schema.get("required")
-        properties = properties if isinstance(properties, dict) else {}
-        required = required if isinstance(required, list) else []
-        return f"{item.name}({', '.join(name if name in required else name + '?' for name in properties)})"
+        end = "" if item.output_schema is None else f" -> {result_of(item.output_schema)}"
+        return f"{item.name}({', '.join(map(str, arguments_of(item.input_schema)))}){end}"
     if hasattr(item, "arguments"):
         return f"{item.name}({', '.join(a.name if a.required else a.name + '?' for a in item.arguments or ())})"
     return str(getattr(item, "uri", None) or item.uri_template)

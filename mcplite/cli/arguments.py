@@ -1,6 +1,7 @@
 """Arguments of tools and prompts on the command line: key=value, key:=json, key=@file, and - for stdin."""
 
 import json
+import shlex
 import sys
 from typing import Any, Dict, List, Mapping, Optional
 
@@ -15,7 +16,7 @@ def parse_arguments(items: List[str], schema: Optional[Mapping[str, Any]] = None
     """Return the arguments that *items* spell.
 
     ``key=value`` is text, or JSON if the tool's schema has another type for the key; ``key:=json`` is any JSON
-    value; ``key=@file`` is the text of a file; ``-`` is a JSON object on stdin.
+    value; ``key=@file`` is the text of a file; ``{...}`` is a JSON object with arguments, and ``-`` is one on stdin.
 
     :raises UsageError: an item has another form, or its JSON or file cannot be read.
     """
@@ -27,6 +28,12 @@ def parse_arguments(items: List[str], schema: Optional[Mapping[str, Any]] = None
             value = _json("" if sys.stdin is None else sys.stdin.read(), "stdin")
             if not isinstance(value, dict):
                 raise UsageError("stdin must hold a JSON object with the arguments")
+            arguments.update(value)
+            continue
+        if item.startswith("{"):
+            value = _json(item, "the arguments")
+            if not isinstance(value, dict):
+                raise UsageError(f"{item[:60]!r} must be a JSON object with the arguments")
             arguments.update(value)
             continue
         key, equals, text = item.partition("=")
@@ -71,8 +78,25 @@ def _typed(key: str, text: str, schema: Any) -> Any:
     except (ValueError, RecursionError):
         value = text
     if isinstance(value, str):
-        raise UsageError(f"{key} must be of the type {' or '.join(sorted(kinds - {'null'}))}, not {text[:60]!r}")
+        raise UsageError(f"{key} must be of the type {' or '.join(sorted(kinds - {'null'}))}, not {text[:60]!r}"
+                         f"{_spelling(key, text, kinds)}")
     return value
+
+
+def _spelling(key: str, text: str, kinds: "set[str]") -> str:
+    """Return how to spell a value that has parts; empty for one that has none."""
+    if "array" in kinds:
+        items = [_number(item.strip()) for item in text.split(",")][:20]
+        return f"; write {key}:={shlex.quote(json.dumps(items, ensure_ascii=False))}"
+    return f"; write {key}:='{{\"name\": \"value\"}}'" if "object" in kinds else ""
+
+
+def _number(text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, (int, float)) else text
 
 
 def _kinds(schema: Any) -> "set[str]":

@@ -25,7 +25,7 @@ examples:
   %(prog)s list --config mcp.json --server git
 
 arguments: key=value is text (or the type in the tool's schema), key:=json is any JSON value,
-key=@file is the text of a file, - is a JSON object on stdin.
+key=@file is the text of a file, '{...}' and - are a JSON object, in one word or on stdin.
 
 """ + _STATUS
 
@@ -119,12 +119,14 @@ def _parser(package: str, version: str) -> argparse.ArgumentParser:
 def _using() -> argparse.ArgumentParser:
     """Return the options of all commands that use a server."""
     using = argparse.ArgumentParser(add_help=False)
-    using.add_argument("--json", action="store_true", help="print the whole result as JSON")
+    using.add_argument("--json", action="store_true",
+                       help="print the whole result as JSON, and an error as one line of JSON on stderr")
     using.add_argument("--config", metavar="FILE", help="a file with mcpServers, in place of TARGET")
     using.add_argument("--server", metavar="NAME", help="the server to use in --config; not needed if it has only one")
     using.add_argument("--revision", metavar="DATE", help="the only protocol revision to accept")
     using.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="timeout of each request; default 60")
-    using.add_argument("--env", action="append", default=[], metavar="KEY=VALUE", help="a variable for the server; repeatable")
+    using.add_argument("--env", action="append", default=[], metavar="KEY[=VALUE]",
+                       help="a variable for the server, by default with its value here; repeatable")
     using.add_argument("--cwd", metavar="FOLDER", help="the server's working directory")
     using.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'",
                        help="sent with every request to a URL; ${VAR} is a variable of the environment; repeatable")

@@ -76,7 +76,15 @@ def table(rows: Iterable[Sequence[str]], *, indent: str = "  ") -> str:
 
 
 def print_result(result: CallToolResult, out: TextIO) -> None:
-    """Print a tool's result: its content or, if that is empty, its structured content."""
+    """Print a tool's result: its content or, if that is empty, its structured content.
+
+    On a terminal an object or a list is indented, if the content is its JSON.
+    """
+    shown = result.content[0] if len(result.content) == 1 else None
+    if (out.isatty() and isinstance(shown, TextContent) and shown.text.startswith(("{", "[")) and not result.is_error
+            and isinstance(result.data, (dict, list))):
+        print(as_json(result.data), file=out)
+        return
     print_content(result.content, out)
     if not result.content and result.structured_content is not None:
         print(as_json(result.structured_content), file=out)

@@ -111,8 +111,12 @@ def _child_options(options: argparse.Namespace) -> Dict[str, Any]:
 
 def _variable(item: str) -> Any:
     name, equals, value = item.partition("=")
-    if not equals or not name:
-        raise UsageError(f"--env {item!r}: write KEY=VALUE")
+    if not name:
+        raise UsageError(f"--env {item!r}: write KEY=VALUE, or KEY alone to pass a variable on")
+    if not equals:
+        if name not in os.environ:
+            raise UsageError(f"--env {name}: there is no variable {name} to pass on; write {name}=VALUE to set it")
+        value = os.environ[name]
     return name, value
 
 

@@ -7,6 +7,7 @@ import copy
 import functools
 import logging
 import os
+import re
 import threading
 from types import TracebackType
 from typing import (
@@ -59,6 +60,8 @@ if TYPE_CHECKING:
 __all__ = ["Group", "connect_all"]
 
 _log = logging.getLogger(__name__)
+#: What of a server's name is not taken into the name of a file.
+_NO_FILE_NAME = re.compile(r"[^\w.-]|^\.+")
 T = TypeVar("T")
 Named = TypeVar("Named", Tool, Resource, ResourceTemplate, Prompt)
 
@@ -118,7 +121,9 @@ def connect_all(
 
     Look at ``group.servers`` first: it has the exact commands (SAFE-07).
 
-    The other parameters are those of :func:`~.connect.connect`, for each of the servers; *auth* is for those with a URL alone.
+    The other parameters are those of :func:`~.connect.connect`, for each of the servers; *auth* is for those with a URL alone,
+    and *stderr* for the others: each line begins with the name of its server, or a path with ``{name}`` in it is a file for
+    each.
 
     :param config: a path, a dict of the same shape, or the result of ``load_config``.
     :param separator: between the server's name and the name of its tool or prompt. Default ``__``, which APIs of models
@@ -131,10 +136,23 @@ def connect_all(
     del options["config"], options["separator"]
 
     def connected(server: ServerConfig) -> Client:
-        # A local process needs no login (STD-23), but servers with a URL in the same configuration may.
-        return connect(server, **(options if server.url else {**options, "auth": None}))
+        # A local process needs no login (STD-23), but servers with a URL in the same configuration may; and only a process
+        # has a stderr.
+        return connect(server, **{**options, **({"stderr": None} if server.url else {
+            "auth": None, "stderr": _stderr_of(server.name, stderr)})})
 
     return Group(load_config(config), connected, separator=separator)
+
+
+def _stderr_of(server: str, target: "StderrTarget") -> "StderrTarget":
+    """Return the place for the stderr of one server: a file of its own, or the common place, each line with its name."""
+    if target is None or target == "inherit":
+        return target
+    if isinstance(target, (str, os.PathLike)) and "{name}" in os.fspath(target):
+        return os.fspath(target).replace("{name}", _NO_FILE_NAME.sub("_", server))
+    from .stdio.stderr import Labelled  # for groups whose stderr is wanted
+
+    return target if isinstance(target, Labelled) else Labelled(target, server)
 
 
 class Group:

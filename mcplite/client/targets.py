@@ -4,7 +4,6 @@ A module of its own, so that :mod:`.client` depends on no transport, and only th
 """
 
 import os
-import re
 import shlex
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional, Sequence, Union
@@ -84,7 +83,8 @@ def transport(target: Any, options: TransportOptions) -> Callable[[], Channel]:
 def command(target: str) -> List[str]:
     """Return the command for a target string.
 
-    :raises TransportError: it names a file that does not exist, or there is no Python to run it with.
+    :raises TransportError: it names a file that does not exist or a configuration of servers, or there is no Python to run
+        it with.
     :raises ValueError: it is empty, or its quotes do not match.
     """
     place, _, name = target.rpartition(":")
@@ -94,6 +94,9 @@ def command(target: str) -> List[str]:
         if not os.path.isfile(target):
             raise TransportError(f"there is no file {os.path.abspath(target)}")
         return [interpreter(), *_python(target)]
+    if target.endswith((".json", ".jsonc")) and os.path.isfile(target):
+        raise TransportError(f"{os.path.abspath(target)} is a configuration of servers: connect_all({target!r}) connects to"
+                             f" all of them, and on the command line --config {shlex.quote(target)} takes its place")
     if name.isidentifier() and place and (place.endswith(".py") or all(part.isidentifier() for part in place.split("."))):
         return [interpreter(), "-m", _package() + ".server", target]
     parts = _split(target, windows=os.name == "nt")
@@ -113,11 +116,11 @@ def _package() -> str:
 
 def _python(path: str) -> List[str]:
     """Return Python's arguments: a file that starts a server is run as it is, any other by our server's command line."""
+    from .stdio.scripts import starts_server
+
     with open(path, "r", encoding="utf-8", errors="replace") as file:
         text = file.read()
-    # A statement such as mcp.run() that starts in the first column; subprocess.run() starts no server.
-    runs = any(match != "subprocess" for match in re.findall(r"^([A-Za-z_]\w*)\.run\(", text, re.MULTILINE))
-    return [path] if "__main__" in text or runs else ["-m", _package() + ".server", path]
+    return [path] if starts_server(text) else ["-m", _package() + ".server", path]
 
 
 def _child(argv: List[str], options: TransportOptions) -> Callable[[], Channel]:

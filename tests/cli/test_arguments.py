@@ -62,6 +62,22 @@ def test_values_of_another_type_than_the_schemas_are_refused(text):
         parse_arguments([f"days={text}"], schema(days={"type": ["integer", "number", "null"]}))
 
 
+@pytest.mark.parametrize("kind, text, spelling", [
+    ("array", "1,2,3", "write key:='[1, 2, 3]'"), ("array", "a, b", """write key:='["a", "b"]'"""),
+    ("object", "x", "write key:='{"),
+])
+def test_values_with_parts_are_refused_with_their_spelling(kind, text, spelling):
+    with pytest.raises(UsageError) as caught:
+        parse_arguments([f"key={text}"], schema(key={"type": kind}))
+    assert spelling in str(caught.value)
+
+
+def test_an_object_is_all_its_arguments():
+    assert parse_arguments(["a=1", '{"b": 2, "c": [3]}']) == {"a": "1", "b": 2, "c": [3]}
+    with pytest.raises(UsageError, match="is not JSON"):
+        parse_arguments(["{b: 2}"])
+
+
 @pytest.mark.parametrize("item", ["city", "=Rome", ":=3", ""])
 def test_malformed_arguments_are_refused_with_the_ways_to_write_one(item):
     with pytest.raises(UsageError, match="write key=value for text, key:=json for any other value"):

@@ -236,3 +236,17 @@ def test_the_bar_of_a_whole_call_is_on_stderr_and_goes_away(terminal, tmp_path):
     assert (tmp_path / "out").read_text() == "finished\n"
     # Messages and progress come on threads of their own; whichever is last, no bar is left.
     assert re.search(r"\r +\r(info server: nearly\n)?\Z", terminal.screen)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_rows_are_indented_on_a_terminal_alone():
+    rows = CallToolResult([TextContent('[{"a":1}]')], structured_content={"result": [{"a": 1}]})
+    failed = CallToolResult([TextContent('{"a":1}')], is_error=True)
+    for result, out, text in ((rows, Terminal(), '[\n  {\n    "a": 1\n  }\n]\n'), (rows, io.StringIO(), '[{"a":1}]\n'),
+                              (failed, Terminal(), '{"a":1}\n')):
+        print_result(result, out)
+        assert out.getvalue() == text

@@ -2,6 +2,7 @@ import inspect
 import json
 import sys
 import threading
+import time
 
 import psutil
 import pytest
@@ -460,7 +461,9 @@ def test_the_options_of_connect_all_reach_connect(monkeypatch):
     monkeypatch.setattr(group_module, "connect", lambda server, **options: seen.append(options))
     given = {name: object() for name in defaults(mcplite.connect)}
     connect_all({"mcpServers": {"here": {"command": "x"}, "there": {"url": "http://127.0.0.1:9/mcp"}}}, **given)
-    assert seen == [{**given, "auth": None}, given]
+    labelled = seen[0].pop("stderr")
+    assert (labelled.target, labelled.label) == (given.pop("stderr"), "here")
+    assert seen == [{**given, "auth": None}, {**given, "stderr": None}]
 
 
 @pytest.mark.parametrize("call", ["call_tool", "get_prompt", "read_resource"])
@@ -469,3 +472,45 @@ def test_the_calls_of_a_group_have_the_options_of_a_clients(call):
     of_group.pop("server", None)
     assert of_group == defaults(getattr(mcplite.Client, call))
     assert of_group.items() >= RequestOptions()._asdict().items()
+
+
+CHATTY = "import sys; sys.stderr.write('started\\n'); sys.stderr.flush(); sys.stdin.read()"
+
+
+def chatty(**options):
+    """Return the clients of a group of two servers that write to stderr and know no MCP."""
+    command = {"command": sys.executable, "args": ["-c", CHATTY]}
+    return connect_all({"mcpServers": {"one": command, "../two": command}}, open_timeout=LIMIT, **options)
+
+
+def opened_and_ended(group, ready):
+    """Open the clients of a group until *ready* is true; they never finish, so closing them ends it."""
+    threads = [threading.Thread(target=attempt, args=(client,)) for client in group._clients.values()]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + LIMIT
+    while not ready() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    group.close()
+    for thread in threads:
+        thread.join(LIMIT)
+        assert not thread.is_alive()
+
+
+def attempt(client):
+    with pytest.raises(MCPError):
+        client.open()
+
+
+def test_the_stderr_of_each_server_is_told_apart():
+    lines = []
+    opened_and_ended(chatty(stderr=lines.append), lambda: len(lines) >= 2)
+    assert {"one: started", "../two: started"} <= set(lines)
+
+
+def test_the_stderr_of_each_server_may_have_a_file(tmp_path):
+    files = [tmp_path / "one.log", tmp_path / "__two.log"]
+    opened_and_ended(chatty(stderr=tmp_path / "{name}.log"),
+                     lambda: all(file.exists() and file.read_text("utf-8") for file in files))
+    assert [file.read_text("utf-8").splitlines()[0] for file in files] == ["started", "started"]
+    assert sorted(tmp_path.iterdir()) == sorted(files)

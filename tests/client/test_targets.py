@@ -20,7 +20,8 @@ DEFAULTS = {"env": {}, "cwd": None, "stderr": None, "line_limit": 16 << 20, "gra
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "runs.py").write_text("if __name__ == '__main__':\n    pass\n")
+    (tmp_path / "runs.py").write_text("if __name__ == '__main__':\n    mcp.run()\n")
+    (tmp_path / "util.py").write_text("if __name__ == '__main__':\n    print(add(1, 2))\n")
     (tmp_path / "plain.py").write_text("def add(a: int, b: int) -> int:\n    return a + b\n")
     (tmp_path / "a b.py").write_text("mcp.run()\n")
     (tmp_path / "server.js").write_text("")
@@ -31,6 +32,7 @@ def folder(tmp_path, monkeypatch):
     ("runs.py", [sys.executable, "runs.py"]),
     ("a b.py", [sys.executable, "a b.py"]),
     ("plain.py", [*SERVE, "plain.py"]),
+    ("util.py", [*SERVE, "util.py"]),
     ("plain.py:mcp", [*SERVE, "plain.py:mcp"]),
     ("package.module:name", [*SERVE, "package.module:name"]),
     ("server.js", ["node", "server.js"]),
@@ -49,6 +51,13 @@ def test_backslashes_separate_folders_on_windows():
     line = r'"C:\Program Files\python.exe" C:\tools\server.py'
     assert _split(line, windows=True) == [r"C:\Program Files\python.exe", r"C:\tools\server.py"]
     assert _split(r"a\ b", windows=False) == ["a b"]
+
+
+def test_a_file_of_functions_with_a_main_part_of_its_own_is_served(tmp_path):
+    (tmp_path / "util.py").write_text("def double(n: int) -> int:\n    return 2 * n\n\n"
+                                      "if __name__ == '__main__':\n    print(double(21))\n")
+    with connect(str(tmp_path / "util.py"), timeout=LIMIT) as client:
+        assert client.call_tool("double", {"n": 4}).data == 8
 
 
 def test_a_missing_file_is_named(folder):

@@ -5,8 +5,10 @@ Apart from :mod:`.child`, which is about a process that runs.
 
 import errno
 import os
+import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ...errors import TransportError
@@ -32,6 +34,10 @@ DEFAULT_ENVIRONMENT = _NAMES
 #: Arguments that are not private, and stand before the one that names the server.
 _PLAIN_FLAGS = {"-m", "-u", "-y", "--yes"}
 _LABEL_LENGTH = 80
+#: The module by which files are served.
+_SERVER = __name__.rpartition(".client.")[0] + ".server"
+#: An address without its scheme.
+_ADDRESS = re.compile(r"((?P<here>localhost|127(\.\d+){3}|\[::1\])|[\w-]+(\.[\w-]+)*\.[a-z]{2,})(:\d+)?(?P<path>/.*)?")
 
 
 def child_environment(env: Optional[Mapping[str, str]] = None,
@@ -87,6 +93,8 @@ def label(arguments: Sequence[str]) -> str:
 
     Arguments may hold keys and passwords, and names go to logs.
     """
+    if list(arguments[1:3]) == ["-m", _SERVER] and len(arguments) > 3:
+        arguments = arguments[3:]  # what it serves says more than how
     words = [os.path.basename(arguments[0]) or arguments[0]]
     for argument in arguments[1:]:
         if argument in _PLAIN_FLAGS:
@@ -139,7 +147,7 @@ def _reason(error: Exception, program: str, env: Mapping[str, str], cwd: Optiona
         if os.path.isdir(path):
             return f"{path} is a directory; name the program in it"
         if not os.path.exists(path):
-            return f"there is no file {path}; give its absolute path"
+            return f"there is no file {path}; give its absolute path{_meant(program)}"
         if number in (errno.EACCES, errno.EPERM):
             return (f"{path} is not executable; run chmod +x on it, or start it with its interpreter, such as"
                     f" [{sys.executable!r}, {path!r}]")
@@ -148,11 +156,24 @@ def _reason(error: Exception, program: str, env: Mapping[str, str], cwd: Optiona
     elif number in (errno.ENOENT, errno.ENOTDIR):
         hint = f" (the Python that runs this program is {sys.executable})" if program.startswith("python") else ""
         return (f"there is no program {program!r} on the child's PATH, which is {env.get('PATH', os.defpath)};"
-                f" install it, give its absolute path{hint}, or set PATH in env")
+                f" install it, give its absolute path{hint}, or set PATH in env{_meant(program)}")
     elif number in (errno.EACCES, errno.EPERM):
         return (f"{program!r} on the child's PATH, which is {env.get('PATH', os.defpath)}, is not executable,"
                 f" or a directory of that PATH may not be searched")
     return str(error)
+
+
+def _meant(program: str) -> str:
+    """Return what a target may have meant that is no program: an address, a file or a module; empty for nothing."""
+    found = _ADDRESS.fullmatch(program)
+    if found:
+        scheme = "http" if found["here"] else "https"
+        return f"; for the server at this address write {scheme}://{program}{'' if found['path'] else '/mcp'}"
+    if os.path.isfile(program + ".py"):
+        return f"; for the file {program}.py write its whole name"
+    if program.isidentifier() and find_spec(program) is not None:
+        return f"; for a server in the module {program} write {program}:name, where name is that of the Server object"
+    return ""
 
 
 def _absolute(path: str, base: Optional[str] = None) -> str:

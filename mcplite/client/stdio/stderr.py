@@ -4,13 +4,14 @@ So the child never blocks on a full pipe, whatever takes the lines.
 """
 
 import codecs
+import functools
 import io
 import logging
 import os
 import select
 import sys
 import threading
-from typing import IO, Any, Callable, Optional, Union, cast
+from typing import IO, Any, Callable, NamedTuple, Optional, Union, cast
 
 from ...errors import TransportError
 from ...protocol.show import printable
@@ -20,12 +21,20 @@ from ...rpc.pipes import cancel_read, has_input
 from ...rpc.threads import start_thread, wait_for_end
 from ...rpc.tracing import FaultLog
 
-__all__ = ["StderrPump", "StderrTarget", "open_sink"]
+__all__ = ["Labelled", "StderrPump", "StderrTarget", "open_sink"]
 
 _log = logging.getLogger(__name__)
 
+
+class Labelled(NamedTuple):
+    """A place for the lines of one of several servers, each of which begins with the server's name."""
+
+    target: Union[str, "os.PathLike[str]", Callable[[str], object], IO[Any], logging.Logger]
+    label: str
+
+
 #: Where a child's stderr goes, besides the tail that is always kept.
-StderrTarget = Union[None, str, "os.PathLike[str]", Callable[[str], object], IO[Any], logging.Logger]
+StderrTarget = Union[None, str, "os.PathLike[str]", Callable[[str], object], IO[Any], logging.Logger, Labelled]
 
 #: Bytes of the tail.
 _TAIL_BYTES = 64 << 10
@@ -60,12 +69,17 @@ def open_sink(target: StderrTarget) -> Sink:
     """Return the sink for ``stderr=target``.
 
     :param target: a callable gets each line as text; a logger gets each line at level INFO; a file object gets text or
-        bytes, as it was opened; a file at a path is appended to, as UTF-8; None discards the lines.
+        bytes, as it was opened; a file at a path is appended to, as UTF-8; a :class:`Labelled` gets each line behind its
+        label; None discards the lines.
     :raises TransportError: the file cannot be opened.
     :raises TypeError: it is something else.
     """
     if target is None:
         return Sink(None)
+    if isinstance(target, Labelled):
+        sink, label = open_sink(target.target), printable(target.label)
+        write = sink.write
+        return Sink(None if write is None else functools.partial(_write_labelled, write, label), sink.close)
     if isinstance(target, logging.Logger):
         logger = target
         return Sink(lambda line: logger.info("%s", printable(line)))
@@ -82,6 +96,10 @@ def open_sink(target: StderrTarget) -> Sink:
         return Sink(target)
     raise TypeError(f"stderr must be a callable, a logger, a file, a path, 'inherit' or None,"
                     f" not {type(target).__name__}")
+
+
+def _write_labelled(write: Callable[[str], object], label: str, line: str) -> None:
+    write(f"{label}: {line}")
 
 
 def _writer(file: IO[Any]) -> Callable[[str], object]:

@@ -29,6 +29,22 @@ def test_a_program_that_is_not_on_the_path():
     assert "s3cret" not in text
 
 
+@pytest.mark.parametrize("target, text", [
+    ("localhost:8000", "write http://localhost:8000/mcp"), ("127.0.0.1:5091/mcp", "write http://127.0.0.1:5091/mcp"),
+    ("example.com/mcp", "write https://example.com/mcp"), ("example.com", "write https://example.com/mcp"),
+    ("textwrap", "for a server in the module textwrap write textwrap:name"), ("weather", "for the file weather.py write"),
+])
+def test_what_a_target_may_have_meant(target, text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "weather.py").write_text("")
+    assert text in refusal([target])
+
+
+def test_a_served_file_is_named_and_not_the_way_in_which_it_is_served():
+    assert launch.label(["/usr/bin/python", "-m", "mcplite.server", "/srv/weather.py", "--token", "s3cret"]) == "weather.py"
+    assert launch.label(["python", "-m", "mcplite.server"]) == "python -m mcplite.server"
+
+
 def test_a_missing_python_points_to_this_one():
     assert sys.executable in refusal(["python9.99", "server.py"])
 

@@ -1,0 +1,72 @@
+"""Tells by its syntax whether a Python file starts a server when it is run, without running it.
+
+A file that does is run as it is; any other is loaded by the server's command line, which serves what it finds there.
+"""
+
+import ast
+from typing import Dict, Iterator, List, Union
+
+__all__ = ["starts_server"]
+
+#: Modules whose ``run()`` starts no server itself, but may be given a function that does.
+_RUNNERS = ("asyncio", "anyio", "trio", "subprocess", "sys", "os")
+_Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
+
+
+def starts_server(text: str) -> bool:
+    """Return whether running a file would serve MCP.
+
+    It would if the code that runs, at the top level or in the main part, calls something like ``mcp.run()``,
+    ``run_stdio(server)`` or ``server.serve()``, reads ``sys.stdin``, or calls a function that the file imports, which is the
+    main part of a package. The functions of the file that are called there are looked into as well.
+
+    :param text: of the file; one with errors counts as a script, so that Python itself reports them.
+    """
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+    functions: Dict[str, _Function] = {
+        one.name: one for one in tree.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    imported = {alias.asname or alias.name for one in tree.body if isinstance(one, ast.ImportFrom) for alias in one.names}
+    waiting: List[ast.AST] = [tree]
+    while waiting:
+        top = waiting.pop()
+        for node in _run_nodes(top):
+            if isinstance(node, ast.Attribute) and node.attr == "stdin":
+                return True
+            if not isinstance(node, ast.Call):
+                continue
+            if _serves(node, imported if top is tree else set()):
+                return True
+            # The function that is called, and those that are called for asyncio.run(main()) or given to anyio.run(main).
+            for name in (node.func, *(node.args if _is_runner(node.func) else ())):
+                if isinstance(name, ast.Name) and name.id in functions:
+                    waiting.append(functions.pop(name.id))
+    return False
+
+
+def _serves(call: ast.Call, imported: "set[str]") -> bool:
+    if isinstance(call.func, ast.Name):
+        name = call.func.id
+        return _is_serving(name) or (name in imported and name in ("main", "cli", "app", "server") and not call.args)
+    return (isinstance(call.func, ast.Attribute) and _is_serving(call.func.attr) and not _is_runner(call.func))
+
+
+def _is_serving(name: str) -> bool:
+    return name in ("run", "serve") or name.startswith(("run_", "serve_")) or "stdio" in name
+
+
+def _is_runner(function: ast.expr) -> bool:
+    return (isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)
+            and function.value.id in _RUNNERS)
+
+
+def _run_nodes(top: ast.AST) -> Iterator[ast.AST]:
+    """Yield the parts of a file or of a function that run with it: not the bodies of what it defines."""
+    waiting = list(ast.iter_child_nodes(top))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            waiting.extend(ast.iter_child_nodes(node))
