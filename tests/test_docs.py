@@ -6,6 +6,7 @@
 import contextlib
 import dataclasses
 import gc
+import json
 import logging
 import os
 import re
@@ -28,6 +29,8 @@ PAGES = sorted(DOCS.glob("*.rst"))
 #: Libraries of the extra ``stack`` that a page uses; it is skipped where they are not installed.
 NEEDS = {"telemetry": ["opentelemetry.sdk"],
          "types": ["annotated_types", "attrs", "msgspec", "numpy", "pandas", "pydantic"]}
+#: The page whose blocks are the cells of a notebook.
+NOTEBOOK = "notebooks"
 BLOCK = re.compile(r"^\.\. code-block:: python\n((?:   :.*\n)*)\n((?:   .*\n|\n)+)", re.MULTILINE)
 
 
@@ -128,7 +131,7 @@ def add_note(text: str) -> str:
 
 
 @pytest.mark.usefixtures("logging_as_before")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem != NOTEBOOK], ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, capsys):
     for library in NEEDS.get(page.stem, ()):
         pytest.importorskip(library)
@@ -160,6 +163,28 @@ def test_the_files_of_a_page_pass_their_tests(page, tmp_path):
     output = ran.stdout.decode("utf-8", "replace")
     tests = sum(code.count("def test_") for code in files(page.read_text("utf-8")).values())
     assert ran.returncode == 0 and int(re.search(r"(\d+) passed", output).group(1)) >= tests, output
+
+
+def test_the_cells_of_the_page_about_notebooks_run_in_a_kernel():
+    pytest.importorskip("ipykernel", reason="ipykernel is in the extra stack")
+    cells = [code for _, code, _ in blocks((DOCS / f"{NOTEBOOK}.rst").read_text("utf-8"))]
+    given = {"cells": cells, "answers": ["yes"], "complete": ["client.tools.mea", "client.tools.measure(pro"]}
+    ran = subprocess.run([sys.executable, "-m", "tests.support.notebook"], cwd=str(DOCS.parent), timeout=110,
+                         input=json.dumps(given).encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         env={**os.environ, "PYTHONPATH": str(DOCS.parent)})
+    assert ran.returncode == 0, ran.stderr.decode("utf-8", "replace")
+    found = json.loads(ran.stdout)
+    shown = found["cells"]
+    assert [cell["error"] for cell in shown] == [None] * len(cells)
+    assert "in this process" in shown[0]["value"] and "open" in shown[0]["value"]
+    assert [cell["value"] for cell in shown[1:3]] == ["[20.5, 21.5, 22.5]", "[293.65]"]
+    assert "image/png" in shown[4]["media"]
+    assert shown[5]["printed"] == "1 of 3\n2 of 3\n3 of 3\n" and shown[5]["value"] == "'calibrated'"
+    assert shown[6]["asked"] == ["yes or no? "] and shown[6]["value"] == "'accept'"
+    assert "lab asks: Erase all values?" in shown[6]["printed"]
+    assert shown[7]["value"] == "[[293.65], [293.65]]" and "'measure'" in shown[8]["printed"]
+    assert any("measure" in match for match in found["completions"]["client.tools.mea"])
+    assert any("probe" in match for match in found["completions"]["client.tools.measure(pro"])
 
 
 def test_every_block_of_python_is_found():
