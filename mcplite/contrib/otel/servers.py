@@ -9,8 +9,8 @@ from opentelemetry import propagate, trace
 
 from ...errors import INTERNAL_ERROR, Cancelled, ConnectionClosed, RemoteError, ResourceNotFound
 from ...rpc.peer import Peer
-from ...server.handling.context import Context
 from ...server.handling.http_request import HTTPRequest
+from ...server.handling.request_context import RequestContext
 from ...server.runtime.observer import ServedSession, ServerObserver
 from .convention import Operation, Telemetry, channel_attributes, extract, injected
 
@@ -31,7 +31,7 @@ class ServerTelemetry(ServerObserver):
         #: When each session was opened, and its revision as far as it is known. Each change is one step in C.
         self._opened: "weakref.WeakKeyDictionary[Peer, Tuple[float, Optional[str]]]" = weakref.WeakKeyDictionary()
 
-    def request(self, context: Context, proceed: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
+    def request(self, context: RequestContext, proceed: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
         session, version = context.session, context.protocol_version
         entry = self._opened.get(session.peer)
         if entry is not None and entry[1] != version:
@@ -85,13 +85,13 @@ def _client(http: Optional[HTTPRequest]) -> Dict[str, Any]:
     return {"client.address": address, "client.port": int(port) if port.isdigit() else None}
 
 
-def _is_known(context: Context) -> bool:
+def _is_known(context: RequestContext) -> bool:
     kind, name = _KINDS.get(context.method), context.params.get("name")
     registry = context.session.runtime.catalog.registry
     return kind is None or (isinstance(name, str) and registry.get(kind, name) is not None)
 
 
-def _fail(operation: Operation, context: Context, error: BaseException) -> None:
+def _fail(operation: Operation, context: RequestContext, error: BaseException) -> None:
     if context.question_result is not None:
         operation.finish()  # in a fleet: the handler has ended with a question, which is the result
         return

@@ -9,8 +9,6 @@ import threading
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
-from ...protocol.jsonio import first_members
-from ...protocol.state import request_params
 from ...rpc.cancel import CancelToken
 from ...rpc.incoming import Incoming
 from ...types import (
@@ -37,8 +35,6 @@ __all__ = ["CURRENT", "Context", "LEVELS"]
 
 #: The syslog levels, least urgent first (LOG-02).
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-#: Bytes of memory of the params that a context keeps while its handler waits.
-_SHORT_PARAMS = 4096
 _RANK = {level: rank for rank, level in enumerate(LEVELS)}
 
 #: The context of the handler that runs on this thread; read by the logging handler.
@@ -57,19 +53,13 @@ class Context:
     _progress: Optional[Throttle] = None
     _logs: Optional[Throttle] = None
     _last: Optional[float] = None
-    #: Progress that was held back, to be sent before the result.
-    held_progress: Optional[Dict[str, Any]] = None
     _dropped = 0
     #: The results of :meth:`once`, by key.
-    once_results: Optional[Dict[str, Any]] = None
-    #: Whether the handler has asked by returning ``InputRequired``, and is called again for that.
-    asked_by_return = False
-    #: The result that asks the client, if the handler was ended to ask (in a fleet).
-    question_result: Optional[Dict[str, Any]] = None
+    _once_results: Optional[Dict[str, Any]] = None
     _asker: "Optional[Asker]" = None
     _questions = 0
     #: What is paused while the handler waits for an answer.
-    timeout: Optional[Timeout] = None
+    _timeout: Optional[Timeout] = None
     #: How often the handler was called before, for this request.
     round = 0
     #: The answers to an ``InputRequired`` that this handler returned, by key.
@@ -77,12 +67,14 @@ class Context:
     #: The ``state`` of that ``InputRequired``.
     state: Any = None
 
-    def __init__(self, session: Session, incoming: Incoming, make_asker: "Callable[[Context], Asker]") -> None:
+    def __init__(self, session: Session, incoming: Incoming, make_asker: "Callable[[Any], Asker]") -> None:
         #: The client's session; for a client without a handshake it lasts for this request alone.
         self.session = session
         self._make_asker = make_asker
         self.incoming = incoming
         self.params = incoming.params
+        #: Progress that was held back, to be sent before the result.
+        self.held_progress: Optional[Dict[str, Any]] = None
         #: Guards the throttles, the last progress value and the progress held back; held for arithmetic only.
         self._lock = threading.Lock()
 
@@ -150,30 +142,6 @@ class Context:
     def lifespan(self) -> Any:
         """The value of the server's ``lifespan`` context manager; None when it has none."""
         return self.session.runtime.lifespan_value
-
-    # --- the response -----------------------------------------------------------------------------
-
-    def respond(self, result: Any) -> None:
-        """Send the response before the handler has returned.
-
-        :param result: as encoded JSON; members that every result of the era has are added.
-        """
-        self.incoming.respond(self.session.complete_result(result))
-
-    def continue_with(self, session: Session, incoming: Incoming) -> None:
-        """Answer a later request instead: the client has sent it with the answers to a question."""
-        incoming.take_over(self.incoming)
-        self.session, self.incoming = session, incoming
-        self.params = {name: value for name, value in incoming.params.items() if name not in ("inputResponses", "requestState")}
-
-    def forget_request(self) -> None:
-        """Keep of the request no more than its short params, while the handler waits for the client's next request.
-
-        That request brings the same params again.
-        """
-        incoming = self.incoming
-        self.params = incoming.params = first_members(request_params(incoming.params), _SHORT_PARAMS)
-        self.session.forget_request()
 
     # --- cancellation -----------------------------------------------------------------------------
 
@@ -258,13 +226,6 @@ class Context:
                 return
         self.incoming.emit("notifications/progress", params)
 
-    def send_held_progress(self) -> None:
-        """Send the progress that was held back; called before the result is sent."""
-        with self._lock:
-            held, self.held_progress = self.held_progress, None
-        if held is not None:
-            self.incoming.emit("notifications/progress", held)
-
     def log(self, level: str, data: Any, logger: Optional[str] = None) -> None:
         """Send a log message to the client, if the client wants messages of this level.
 
@@ -325,31 +286,24 @@ class Context:
     # --- questions --------------------------------------------------------------------------------
 
     @property
-    def asker(self) -> "Asker":
-        """Sends this request's questions to the client."""
-        if self._asker is None:
-            self._asker = self._make_asker(self)
-        return self._asker
-
-    @property
     def can_elicit(self) -> bool:
         """Whether the user can be asked by form."""
-        return self.asker.can("elicitation/create", "form")
+        return self._get_asker().can("elicitation/create", "form")
 
     @property
     def can_elicit_url(self) -> bool:
         """Whether the user can be asked to visit a URL."""
-        return self.asker.can("elicitation/create", "url")
+        return self._get_asker().can("elicitation/create", "url")
 
     @property
     def can_sample(self) -> bool:
         """Whether the client's language model can be asked."""
-        return self.asker.can("sampling/createMessage")
+        return self._get_asker().can("sampling/createMessage")
 
     @property
     def can_list_roots(self) -> bool:
         """Whether the client can be asked for its roots."""
-        return self.asker.can("roots/list")
+        return self._get_asker().can("roots/list")
 
     def elicit(self, message: str, schema: Any = None) -> Elicited[Any]:
         """Ask the user with a form, and wait for the answer: accepted, declined or cancelled.
@@ -447,12 +401,17 @@ class Context:
         :param key: names the action within this handler.
         :raises TypeError: in a fleet, the result is not JSON.
         """
-        asker = self.asker
-        if self.once_results is None:
-            self.once_results = {}
-        if key not in self.once_results:
-            self.once_results[key] = asker.once_result(action())
-        return self.once_results[key]
+        asker = self._get_asker()
+        if self._once_results is None:
+            self._once_results = {}
+        if key not in self._once_results:
+            self._once_results[key] = asker.once_result(action())
+        return self._once_results[key]
+
+    def _get_asker(self) -> "Asker":
+        if self._asker is None:
+            self._asker = self._make_asker(self)
+        return self._asker
 
     def _ask(self, question: Question) -> Any:
         self._questions += 1
@@ -461,10 +420,10 @@ class Context:
 
     def _ask_all(self, questions: Mapping[str, Question], named: bool) -> Dict[str, Any]:
         self.check_cancelled()
-        if self.timeout is None:
-            return self.asker.ask(questions, named)
-        with self.timeout.paused():
-            return self.asker.ask(questions, named)
+        if self._timeout is None:
+            return self._get_asker().ask(questions, named)
+        with self._timeout.paused():
+            return self._get_asker().ask(questions, named)
 
 
 def log_params(level: str, data: Any, logger: Optional[str]) -> Dict[str, Any]:

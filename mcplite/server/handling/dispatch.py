@@ -18,8 +18,9 @@ from ..catalog.registry import suggestions
 from ..catalog.targets import Target
 from ..functions.function import BadArguments
 from ..functions.results import prompt_messages, resource_contents
-from .context import CURRENT, LEVELS, Context
+from .context import CURRENT, LEVELS
 from .http_request import Around
+from .request_context import RequestContext
 from .session import RequestFacts
 from .tools import UNASKABLE, call_until_complete, run_tool
 
@@ -29,7 +30,7 @@ _log = logging.getLogger(__name__)
 Result = Dict[str, Any]
 
 
-def answer_request(context: Context, target: Target) -> None:
+def answer_request(context: RequestContext, target: Target) -> None:
     """Answer one request on the present thread.
 
     It runs in a copy of the context variables of the thread that brought the request, whichever thread this is. What a
@@ -46,14 +47,14 @@ def answer_request(context: Context, target: Target) -> None:
     variables.run(_answer_in_context, context, target, around)
 
 
-def _answer_in_context(context: Context, target: Target, around: Optional[Around]) -> None:
+def _answer_in_context(context: RequestContext, target: Target, around: Optional[Around]) -> None:
     CURRENT.set(context)
     result = _result(context, target) if around is None else around(functools.partial(_result, context, target))
     # If the handler has waited for an answer, this is another request than before.
     context.incoming.respond(result)
 
 
-def _result(context: Context, target: Target) -> Any:
+def _result(context: RequestContext, target: Target) -> Any:
     result: Any
     try:
         if target.custom_handler is None and not context.session.runtime.catalog.middleware:
@@ -82,7 +83,7 @@ def _result(context: Context, target: Target) -> Any:
     return result
 
 
-def dispatch(context: Context, target: Target) -> Result:
+def dispatch(context: RequestContext, target: Target) -> Result:
     """Return the result of one request, encoded for its revision.
 
     :param target: what the request is about.
@@ -103,7 +104,7 @@ def dispatch(context: Context, target: Target) -> Result:
     return proceed(0)
 
 
-def _own(context: Context, target: Target) -> Result:
+def _own(context: RequestContext, target: Target) -> Result:
     own = target.custom_handler
     assert own is not None
     result = _guarded(context, context.method, lambda: own(context.params, context))
@@ -129,7 +130,7 @@ def _strings(params: Mapping[str, Any], name: str) -> Dict[str, str]:
     return value
 
 
-def _guarded(context: Context, what: str, run: Callable[[], Any]) -> Any:
+def _guarded(context: RequestContext, what: str, run: Callable[[], Any]) -> Any:
     """Run a handler other than a tool's; unexpected exceptions become "Internal error" (SAFE-14)."""
     try:
         return run()
@@ -151,8 +152,8 @@ def _guarded(context: Context, what: str, run: Callable[[], Any]) -> Any:
 # --- lists ------------------------------------------------------------------------------------------
 
 
-def _list(kind: str, key: str) -> Callable[[Context, Target], Result]:
-    def handle(context: Context, _: Target) -> Result:
+def _list(kind: str, key: str) -> Callable[[RequestContext, Target], Result]:
+    def handle(context: RequestContext, _: Target) -> Result:
         cursor = context.params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise InvalidParams("params.cursor must be a string")
@@ -165,7 +166,7 @@ def _list(kind: str, key: str) -> Callable[[Context, Target], Result]:
 # --- resources --------------------------------------------------------------------------------------
 
 
-def _read_resource(context: Context, target: Target) -> Result:
+def _read_resource(context: RequestContext, target: Target) -> Result:
     uri = _uri(context)
     if target.entry is None:
         raise _missing(context, uri)
@@ -188,7 +189,7 @@ def _read_resource(context: Context, target: Target) -> Result:
     return codec.encode(result, context.session.revision)  # type: ignore[no-any-return]
 
 
-def _missing(context: Context, uri: str) -> ResourceNotFound:
+def _missing(context: RequestContext, uri: str) -> ResourceNotFound:
     return ResourceNotFound(f"Resource not found: {uri[:200]}", code=context.session.revision.not_found, data={"uri": uri})
 
 
@@ -199,7 +200,7 @@ def _bind_arguments(bind: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
         raise InvalidParams("; ".join(error.problems)) from error
 
 
-def _uri(context: Context) -> str:
+def _uri(context: RequestContext) -> str:
     uri = _text(context.params, "uri")
     scheme, colon, _ = uri.partition(":")
     usable = colon and scheme[:1].isalpha() and all(c.isalnum() or c in "+-." for c in scheme) and scheme.isascii()
@@ -208,7 +209,7 @@ def _uri(context: Context) -> str:
     return uri
 
 
-def _subscribe(context: Context, target: Target) -> Result:
+def _subscribe(context: RequestContext, target: Target) -> Result:
     uri = _uri(context)
     if target.entry is None:
         raise _missing(context, uri)
@@ -216,7 +217,7 @@ def _subscribe(context: Context, target: Target) -> Result:
     return {}
 
 
-def _unsubscribe(context: Context, _: Target) -> Result:
+def _unsubscribe(context: RequestContext, _: Target) -> Result:
     context.session.unsubscribe(_text(context.params, "uri"))
     return {}
 
@@ -224,7 +225,7 @@ def _unsubscribe(context: Context, _: Target) -> Result:
 # --- prompts ----------------------------------------------------------------------------------------
 
 
-def _get_prompt(context: Context, target: Target) -> Result:
+def _get_prompt(context: RequestContext, target: Target) -> Result:
     params, entry = context.params, target.entry
     name = _text(params, "name")
     if entry is None:
@@ -252,7 +253,7 @@ def _get_prompt(context: Context, target: Target) -> Result:
 # --- completion and logging -------------------------------------------------------------------------
 
 
-def _complete(context: Context, _: Target) -> Result:
+def _complete(context: RequestContext, _: Target) -> Result:
     params, registry = context.params, context.session.runtime.catalog.registry
     reference, argument = params.get("ref"), params.get("argument")
     if not isinstance(reference, dict) or not isinstance(argument, dict):
@@ -302,7 +303,7 @@ def _capped(answer: Any, most: int) -> Completion:
     return completion
 
 
-def _set_level(context: Context, _: Target) -> Result:
+def _set_level(context: RequestContext, _: Target) -> Result:
     level = context.params.get("level")
     if level not in LEVELS:
         raise InvalidParams(f"params.level must be one of {', '.join(LEVELS)}")
@@ -310,7 +311,7 @@ def _set_level(context: Context, _: Target) -> Result:
     return {}
 
 
-_METHODS: Mapping[str, Callable[[Context, Target], Result]] = {
+_METHODS: Mapping[str, Callable[[RequestContext, Target], Result]] = {
     "tools/list": _list("tools", "tools"),
     "tools/call": run_tool,
     "resources/list": _list("resources", "resources"),

@@ -9,8 +9,8 @@ from typing import Any, Dict, Mapping, Optional
 
 from ...protocol.state import Journal, digest
 from .asker import Asker, EncodedQuestion, input_required, read_answers
-from .context import Context
 from .questions import Question
+from .request_context import RequestContext
 
 __all__ = ["HandlerEnded", "ReplayAsker"]
 
@@ -27,7 +27,7 @@ class ReplayAsker(Asker):
     :param given: the answers in the request.
     """
 
-    def __init__(self, context: Context, journal: Optional[Journal], given: Mapping[str, Any]) -> None:
+    def __init__(self, context: RequestContext, journal: Optional[Journal], given: Mapping[str, Any]) -> None:
         super().__init__(context.session)
         self._context = context
         self._journal = journal or Journal()

@@ -15,8 +15,8 @@ from ..catalog.targets import Target
 from ..functions.function import BadArguments, Function
 from ..functions.results import BadOutput, Write, content_items, result_writer, tool_result
 from ..functions.returns import Output
-from .context import Context
 from .questions import Elicit, InputRequired
+from .request_context import RequestContext
 from .timeout import Timeout
 
 __all__ = ["UNASKABLE", "call_until_complete", "run_tool"]
@@ -32,7 +32,7 @@ class _Declined(Exception):
     """A declared question was declined or cancelled, so the handler does not run."""
 
 
-def run_tool(context: Context, target: Target) -> Any:
+def run_tool(context: RequestContext, target: Target) -> Any:
     """Return the encoded result of one ``tools/call``: an object, or its text as :class:`jsonrpc.Encoded` without middleware.
 
     :param target: its entry is the tool; None if there is no tool of this name.
@@ -67,16 +67,17 @@ def run_tool(context: Context, target: Target) -> Any:
                                         entry.timeout)
         context.respond(_error(context, text))
 
-    timeout = context.timeout = Timeout(entry.timeout, respond, lambda reason: context.token.cancel(reason))
+    timeout = Timeout(entry.timeout, respond, lambda reason: context.token.cancel(reason))
+    context.limit_time(timeout)
     timeout.start()
     try:
         return _run(context, name, function, kwargs)
     finally:
         timeout.stop()
-        context.timeout = None
+        context.limit_time(None)
 
 
-def _unknown(context: Context, name: Any) -> InvalidParams:
+def _unknown(context: RequestContext, name: Any) -> InvalidParams:
     if not isinstance(name, str):
         return InvalidParams("params.name must be a string")
     known = list(context.session.runtime.catalog.registry.all("tools"))
@@ -89,7 +90,7 @@ def _writer(output: Output, revision: Revision) -> Write:
     return write
 
 
-def _run(context: Context, name: str, function: Function, kwargs: Dict[str, Any]) -> Any:
+def _run(context: RequestContext, name: str, function: Function, kwargs: Dict[str, Any]) -> Any:
     log = context.session.runtime.log
     try:
         value = call_until_complete(context, function, kwargs)
@@ -134,7 +135,7 @@ def _run(context: Context, name: str, function: Function, kwargs: Dict[str, Any]
         return _failed(context, name, error)
 
 
-def _tool_error(context: Context, name: str, error: ToolError) -> Dict[str, Any]:
+def _tool_error(context: RequestContext, name: str, error: ToolError) -> Dict[str, Any]:
     """Return the result for a ToolError; its content may be anything that tools return."""
     revision = context.session.revision
     items = ([error.message] if error.message or not error.content else []) + error.content
@@ -146,7 +147,7 @@ def _tool_error(context: Context, name: str, error: ToolError) -> Dict[str, Any]
     return codec.encode(CallToolResult(content=content, is_error=True), revision)  # type: ignore[no-any-return]
 
 
-def _failed(context: Context, name: str, error: Exception) -> Dict[str, Any]:
+def _failed(context: RequestContext, name: str, error: Exception) -> Dict[str, Any]:
     if context.session.runtime.mask_errors:
         return _error(context, f"Tool {name} failed")
     return _error(context, _message_of(error))
@@ -164,12 +165,12 @@ def _message_of(error: Exception) -> str:
     return text if len(text.split()) > 1 else f"{kind}: {text}" if text else kind
 
 
-def _error(context: Context, text: str) -> Dict[str, Any]:
+def _error(context: RequestContext, text: str) -> Dict[str, Any]:
     result = CallToolResult(content=[TextContent(text=text)], is_error=True)
     return codec.encode(result, context.session.revision)  # type: ignore[no-any-return]
 
 
-def call_until_complete(context: Context, function: Function, kwargs: Dict[str, Any]) -> Any:
+def call_until_complete(context: RequestContext, function: Function, kwargs: Dict[str, Any]) -> Any:
     """Call a handler, again with the answers if it returns ``InputRequired``; return its value.
 
     Declared questions are asked first. The handler is called again ten times at most.
@@ -209,7 +210,7 @@ def _visits(error: UrlElicitationRequired) -> InputRequired:
                           for number, page in enumerate(error.urls, 1)})
 
 
-def _ask_declared(context: Context, function: Function, kwargs: Dict[str, Any]) -> None:
+def _ask_declared(context: RequestContext, function: Function, kwargs: Dict[str, Any]) -> None:
     for name, (answer_type, question) in function.questions.items():
         assert isinstance(question, Elicit)
         message = question.message

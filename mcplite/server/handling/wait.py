@@ -17,8 +17,8 @@ from ...rpc.incoming import Incoming
 from ..runtime.observer import observed_question
 from ..runtime.waiting import WaitingCall
 from .asker import Asker, EncodedQuestion, input_required, read_answers
-from .context import Context
 from .questions import Question
+from .request_context import RequestContext
 from .session import Session
 
 __all__ = ["WaitingAsker", "continue_call"]
@@ -31,7 +31,7 @@ class WaitingAsker(Asker):
     :param given: the answers in the first request.
     """
 
-    def __init__(self, context: Context, given: Mapping[str, Any]) -> None:
+    def __init__(self, context: RequestContext, given: Mapping[str, Any]) -> None:
         super().__init__(context.session)
         self._context = context
         self._given = given
@@ -70,7 +70,7 @@ class _Suspension:
     :param asked: the questions.
     """
 
-    def __init__(self, context: Context, asked: Mapping[str, EncodedQuestion]) -> None:
+    def __init__(self, context: RequestContext, asked: Mapping[str, EncodedQuestion]) -> None:
         self._context = context
         self._asked = asked
         #: Set when the answers are there, and when the handler is cancelled.

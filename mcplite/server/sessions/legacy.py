@@ -16,8 +16,9 @@ from ...revisions import NEWEST_LEGACY, Revision, find_revision
 from ...rpc.incoming import Incoming, MessageHandler
 from ...types import ClientCapabilities, Implementation
 from ..auth.principals import Principal
-from ..handling.context import LEVELS, Context, log_params, rank
+from ..handling.context import LEVELS, log_params, rank
 from ..handling.dispatch import answer_request
+from ..handling.request_context import RequestContext
 from ..handling.session import KnownRoots, RequestFacts, Session
 from ..runtime.runtime import OpenSession, Runtime
 
@@ -99,7 +100,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         if self._ready and self.wants_log(level):
             self.peer.notify("notifications/message", log_params(level, data, logger))
 
-    def create_asker(self, context: Context) -> "Asker":
+    def create_asker(self, context: RequestContext) -> "Asker":
         from ..handling.back_channel import BackChannelAsker  # forms and sampling are loaded by the first handler that asks
 
         return BackChannelAsker(self, self._roots, context.incoming)
@@ -203,7 +204,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
                 method in self.agreed.client_requests and self._offers(method)):
             incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
             return None
-        return functools.partial(answer_request, Context(self, incoming, self.create_asker), target)
+        return functools.partial(answer_request, RequestContext(self, incoming, self.create_asker), target)
 
     def _offers(self, method: str) -> bool:
         # RPC-18: a method behind a capability that was not declared does not exist.

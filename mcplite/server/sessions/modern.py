@@ -21,8 +21,9 @@ from ...revisions import Revision
 from ...rpc.peer import Peer
 from ...types import ClientCapabilities, Implementation
 from ..catalog.targets import Target
-from ..handling.context import Context, rank
+from ..handling.context import rank
 from ..handling.http_request import HTTPRequest
+from ..handling.request_context import RequestContext
 from ..handling.session import RequestFacts, Session
 from ..runtime.runtime import Runtime
 
@@ -104,7 +105,7 @@ class ModernSession(Session):
         wanted = self._envelope.log_level
         return wanted is not None and self.runtime.catalog.description.flags.logging and rank(level) >= rank(wanted)
 
-    def create_asker(self, context: Context) -> "Asker":
+    def create_asker(self, context: RequestContext) -> "Asker":
         """Return the asker for a handler's questions."""
         from ..handling.asker import NoAsker  # forms and sampling are loaded by the first handler that asks
 

@@ -14,8 +14,9 @@ from ...rpc.incoming import Incoming, MessageHandler
 from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
 from ..catalog.targets import Target
-from ..handling.context import Context, rank
+from ..handling.context import rank
 from ..handling.dispatch import answer_request
+from ..handling.request_context import RequestContext
 from ..runtime.runtime import Runtime
 from .legacy import LegacySession
 from .modern import ModernSession
@@ -121,7 +122,7 @@ class SessionlessHandler(MessageHandler):
                 self.runtime.subscriptions.open(incoming, revision)
                 return None
         session = ModernSession(self.runtime, self.peer, envelope, revision, client)
-        context = Context(session, incoming, session.create_asker)
+        context = RequestContext(session, incoming, session.create_asker)
         if method in revision.asking_methods:
             params = incoming.params
             if ("requestState" in params or "inputResponses" in params) and self._continues_call(session, incoming):

@@ -82,7 +82,7 @@ def test_definitions_have_the_members_of_the_revision(connect, name):
                                        client.result("prompts/list")["prompts"])
     assert ("annotations" in tool) == (name != NAMES[0])
     for item in (tool, resource, listed):
-        assert ("title" in item) == ("_meta" in item) == (name in NAMES[2:])
+        assert ("title" in item) == (name in NAMES[2:]) and item["_meta"] == {"com.example/k": 1}
         assert ("icons" in item) == (name == NAMES[3])
     assert resource["size"] == 1
     assert ("lastModified" in resource["annotations"]) == (name in NAMES[2:])
