@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 
 import mcplite
+from mcplite import llm
 from mcplite.client.group import Group
+from mcplite.llm.kit import Kit
 from mcplite.server.transports.httpd import HTTPServer
 from mcplite.server.transports.wsgi import WSGIApp
 
 ROOT = Path(mcplite.__file__).resolve().parent.parent
 #: By the expression that stands for it in a program: a class whose public methods are checked.
-OBJECTS = {"server": mcplite.Server, "context": mcplite.Context, "client": mcplite.Client, "group": Group}
+OBJECTS = {"server": mcplite.Server, "context": mcplite.Context, "client": mcplite.Client, "group": Group, "kit": Kit}
 #: Classes that users create, and functions, by the expression that calls them.
 CALLABLES = {
     "mcplite.connect": mcplite.connect, "mcplite.connect_all": mcplite.connect_all,
@@ -27,16 +29,20 @@ CALLABLES = {
     "mcplite.Image": mcplite.Image, "mcplite.Audio": mcplite.Audio, "mcplite.BearerAuth": mcplite.BearerAuth,
     "mcplite.StaticTokens": mcplite.StaticTokens, "mcplite.CacheHint": mcplite.CacheHint,
     "HTTPServer": HTTPServer, "WSGIApp": WSGIApp,
+    **{f"mcplite.llm.{name}": getattr(llm, name) for name in llm.__all__},
 }
 #: What a program needs in order to say these expressions.
 PREAMBLE = """\
 import mcplite
+import mcplite.llm
 from mcplite.client.group import Group
+from mcplite.llm.kit import Kit
 from mcplite.server.transports.httpd import HTTPServer
 from mcplite.server.transports.wsgi import WSGIApp
 
 client: mcplite.Client
 group: Group
+kit: Kit
 server: mcplite.Server
 context: mcplite.Context
 """
