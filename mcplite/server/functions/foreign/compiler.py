@@ -7,7 +7,10 @@ from ....errors import RegistrationError
 from ....protocol.schema.validation import Validator
 from ..nodes import Node
 
-__all__ = ["Compiler", "first_line", "libraries_of", "loaded"]
+__all__ = ["Compiler", "cut", "first_line", "libraries_of", "loaded"]
+
+#: Characters of another library's error that are sent on; some of them repeat the value.
+_LONGEST = 500
 
 
 class Compiler(Protocol):
@@ -38,6 +41,11 @@ def loaded(library: str) -> Optional[Any]:
 def libraries_of(cls: type) -> Set[str]:
     """Return the top-level packages of a class and of its bases."""
     return {base.__module__.partition(".")[0] for base in cls.__mro__}
+
+
+def cut(text: str) -> str:
+    """Return the text of an error of another library, of a bounded length."""
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
 
 
 def first_line(error: Exception) -> str:

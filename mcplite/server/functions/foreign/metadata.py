@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 from ..keywords import add_keywords
 from ..members import with_metadata
 from ..nodes import Mismatch, Node, kinds_of, summary
-from .compiler import Compiler, libraries_of, loaded
+from .compiler import Compiler, cut, libraries_of, loaded
 from .fields import is_field, is_undefined
 from .models import adapter_node
 
@@ -35,6 +35,10 @@ _LENGTHS = {"minLength": {"string": "minLength", "array": "minItems", "object": 
             "maxLength": {"string": "maxLength", "array": "maxItems", "object": "maxProperties"}}
 #: Checks a Python value; raises Mismatch.
 Check = Callable[[Any], None]
+
+
+class _NoZone(Exception):
+    """The system does not know a time zone."""
 
 
 class _Found:
@@ -66,7 +70,10 @@ def annotated_node(base: Any, extras: Tuple[Any, ...], name: str, compiler: Comp
         elif isinstance(extra, Mapping):
             found.extra.append(extra)
         else:
-            _read(extra, found)
+            try:
+                _read(extra, found)
+            except _NoZone as error:
+                raise compiler.refuse(name, str(error)) from error
     node: Optional[Node] = None
     if found.only_pydantic:
         node = adapter_node(with_metadata(base, tuple(found.for_pydantic)), name, compiler)
@@ -228,7 +235,6 @@ def _checked(convert: Callable[[Any], Any], checks: List[Check]) -> Callable[[An
 
 def _comparison(keyword: str, bound: Any) -> Check:
     words, holds = _SIGNS[keyword]
-    unit = " characters" if keyword in _LENGTHS else ""
 
     def check(value: Any) -> None:
         try:
@@ -236,7 +242,8 @@ def _comparison(keyword: str, bound: Any) -> Check:
         except TypeError as error:
             raise Mismatch(f"{summary(value)} cannot be compared with {bound}: {error}") from error
         if not fits:
-            raise Mismatch(f"{value} is {words} {bound}{unit}")
+            shown = f"a value of length {len(value)}" if keyword in _LENGTHS else cut(str(value))
+            raise Mismatch(f"{shown} is {words} {bound}")
 
     return check
 
@@ -265,7 +272,11 @@ def _timezone(wanted: Any) -> Check:
         else:
             import zoneinfo  # for those that name a zone
 
-            zone = zoneinfo.ZoneInfo(wanted)
+            try:
+                zone = zoneinfo.ZoneInfo(wanted)
+            except (KeyError, ValueError, OSError) as error:
+                raise _NoZone(f"has the time zone {wanted!r} in Annotated, which this system does not know; correct it,"
+                              f" or install tzdata") from error
     elif isinstance(wanted, datetime.tzinfo):
         zone = wanted
 

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from ....protocol.jsonio import encode_json
 from ..nodes import Mismatch, Node, reason_of
 from .adapters import adapted, without_own_title
-from .compiler import Compiler, first_line, loaded
+from .compiler import Compiler, cut, first_line, loaded
 
 __all__ = ["adapter_node", "is_model", "is_old_model", "model_value", "old_model_node"]
 
@@ -92,18 +92,18 @@ def _shown(annotation: Any) -> str:
 def _mismatch(error: Exception) -> Mismatch:
     errors = getattr(error, "errors", None)
     if errors is None:
-        return Mismatch(reason_of(error))
+        return Mismatch(cut(reason_of(error)))
     try:
-        found: List[Dict[str, Any]] = errors(include_url=False)
+        found: List[Dict[str, Any]] = errors(include_url=False, include_context=False, include_input=False)
     except TypeError:
         found = errors()  # pydantic 1
     problems = [Mismatch(_text(item), _path(item.get("loc", ()))) for item in found[:_MOST_PROBLEMS]]
-    first, *more = problems or [Mismatch(str(error))]
+    first, *more = problems or [Mismatch(cut(str(error)))]
     return Mismatch(first.message, first.path, more)
 
 
 def _text(item: Dict[str, Any]) -> str:
-    text = str(item.get("msg", "is not valid"))
+    text = cut(str(item.get("msg", "is not valid")))
     for prefix in _PREFIXES:
         if text.startswith(prefix):
             return text[len(prefix):]

@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 
 from ..nodes import Mismatch, Node
 from .adapters import adapted, without_own_title
-from .compiler import Compiler, first_line, loaded
+from .compiler import Compiler, cut, first_line, loaded
 
 __all__ = ["is_struct", "struct_node", "struct_value"]
 
@@ -64,12 +64,12 @@ def _mismatch(error: Exception) -> Mismatch:
     text = str(error)
     place = _PLACE.search(text)
     if place is None:
-        return Mismatch(text)
+        return Mismatch(cut(text))
     path: List[Union[str, int]] = []
     for found in _STEP.finditer(place.group(1)):
         path.append(int(found.group(2)) if found.group(2) else found.group(1) or "...")
     steps: Tuple[Union[str, int], ...] = tuple(path)
-    return Mismatch(text[:place.start()], steps)
+    return Mismatch(cut(text[:place.start()]), steps)
 
 
 def struct_value(value: Any) -> Any:

@@ -92,7 +92,7 @@ def test_a_prompt_and_a_template_take_fields():
     mcp = mcplite.Server("library")
 
     @mcp.prompt()
-    def review(title: str = Field(description="Which book", min_length=2), stars: int = Field(5, le=5)) -> str:
+    def review(title: str = Field(title="Book", description="Which book", min_length=2), stars: int = Field(5, le=5)) -> str:
         return f"Review {title} with {stars}"
 
     @mcp.resource("library://books/{page}{?size}")
@@ -101,8 +101,8 @@ def test_a_prompt_and_a_template_take_fields():
 
     with mcplite.connect(mcp) as client:
         arguments = client.list_prompts()[0].arguments
-        assert [(item.name, item.required, item.description) for item in arguments] == [
-            ("title", True, "Which book"), ("stars", False, None)]
+        assert [(item.name, item.required, item.title, item.description) for item in arguments] == [
+            ("title", True, "Book", "Which book"), ("stars", False, None, None)]
         assert client.get_prompt("review", {"title": "Emma"}).messages[0].content.text == "Review Emma with 5"
         with pytest.raises(mcplite.RemoteError, match="stars: 6 is greater than the maximum of 5"):
             client.get_prompt("review", {"title": "Emma", "stars": "6"})

@@ -106,6 +106,30 @@ def test_a_constraint_that_does_not_apply_is_refused(annotation, reason):
         compile_function(it)
 
 
+def test_an_error_about_a_length_does_not_repeat_the_value():
+    with pytest.raises(Mismatch, match="^a value of length 3 is longer than 2$"):
+        compiled(Annotated[bytes, at.MaxLen(2)]).convert("YWJj")
+
+
+def test_a_named_time_zone():
+    pytest.importorskip("zoneinfo")
+    import zoneinfo
+
+    try:
+        zoneinfo.ZoneInfo("Europe/Rome")
+    except zoneinfo.ZoneInfoNotFoundError:
+        pytest.skip("the system has no time zones")
+    node = compiled(Annotated[datetime.datetime, at.Timezone("Europe/Rome")])
+    agree(node, ['"2024-07-01T12:00:00+02:00"'], [], ['"2024-07-01T12:00:00+01:00"', '"2024-07-01T12:00:00"'])
+
+
+def test_a_time_zone_that_does_not_exist_is_refused():
+    def it(at: Annotated[datetime.datetime, at.Timezone("Nowhere/Atlantis")]) -> None: ...
+
+    with pytest.raises(RegistrationError, match="^tool 'it': parameter 'at' has the time zone 'Nowhere/Atlantis'"):
+        compile_function(it)
+
+
 def test_a_predicate_that_fails_is_a_problem_of_the_value():
     with pytest.raises(Mismatch, match="does not fulfil the condition of its annotation: "):
         compiled(Annotated[int, at.Predicate(lambda value: 1 / value > 0)]).convert(0)

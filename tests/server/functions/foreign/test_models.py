@@ -294,6 +294,14 @@ def test_a_pattern_of_pydantics_engine_is_matched_by_pydantic():
         function.bind({"word": "1"})
 
 
+def test_an_error_that_repeats_the_value_is_cut():
+    def it(pet: Annotated[Union[Cat, Dog], Field(discriminator="kind")]) -> None: ...
+
+    with pytest.raises(BadArguments, match="Input tag 'cccc") as caught:
+        compile_function(it).bind({"pet": {"kind": "c" * 100_000}})
+    assert len(str(caught.value)) < 1000
+
+
 def test_a_lone_surrogate_is_an_error_of_the_caller():
     def greet(user: User) -> None: ...
 
@@ -406,6 +414,57 @@ def test_what_cannot_be_is_refused_at_registration():
         with pytest.raises(RegistrationError, match="^tool 'it': parameter 'bad' is annotated with .*, of which pydantic makes"
                                                     " no JSON Schema .*; change the field"):
             compile_function(it)
+
+
+def test_a_schema_that_is_too_large_is_refused():
+    class Long(BaseModel):
+        text: str = Field(description="x" * 300_000)
+
+    def it(bad): ...
+
+    it.__annotations__["bad"] = Long
+    with pytest.raises(RegistrationError, match="^tool 'it': parameter 'bad': it has [0-9]+ bytes; .*change the type's schema"):
+        compile_function(it)
+
+
+def test_a_union_with_a_class_that_pydantic_does_not_know_names_it():
+    class Opaque:
+        pass
+
+    def it(bad): ...
+
+    it.__annotations__["bad"] = Union[Small, Large, Opaque]
+    with pytest.raises(RegistrationError, match="'bad' is of the class Opaque, which has no form in JSON"):
+        compile_function(it)
+
+
+def test_a_default_that_is_a_model_need_not_fit_what_it_writes():
+    class Secret(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+
+        key: SecretStr = SecretStr("k")
+
+        @computed_field
+        @property
+        def length(self) -> int:
+            return 1
+
+    def it(secret: Secret = Secret(), small: Small = Small(a=1)) -> None: ...  # noqa: B008
+
+    it.__annotations__["secret"] = Secret
+    properties = compile_function(it).input_schema["properties"]
+    assert "default" not in properties["secret"] and properties["small"]["default"] == {"a": 1}
+
+
+def test_addresses_of_mail():
+    pytest.importorskip("email_validator", reason="pydantic needs it for EmailStr")
+
+    def it(mail: pydantic.EmailStr) -> None: ...
+
+    function = compile_function(it)
+    assert function.input_schema["properties"]["mail"] == {"type": "string", "format": "email"}
+    with pytest.raises(BadArguments, match="^mail: value is not a valid email address"):
+        function.bind({"mail": "x"})
 
 
 # --- prompts, resources, forms ------------------------------------------------------------------------

@@ -113,6 +113,14 @@ def test_errors_have_the_place():
                                      "tree.children[0].value: Expected `int`, got `str`"]
 
 
+def test_an_error_that_repeats_the_value_is_cut():
+    def it(request: Union[Get, Put]) -> None: ...
+
+    with pytest.raises(BadArguments) as caught:
+        compile_function(it).bind({"request": {"type": "g" * 100_000}})
+    assert len(str(caught.value)) < 1000
+
+
 def test_a_struct_is_a_structured_result():
     def it() -> Person:
         return Person("Ann", born=datetime.date(2024, 5, 6))
