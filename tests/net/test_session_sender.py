@@ -204,6 +204,29 @@ def test_proxies_of_the_session(session):
         assert {request.path for request in proxy.requests} == {"http://inside.example/mcp"}
 
 
+def test_an_adapter_that_talks_to_a_proxy(session):
+    class Adapter(HTTPAdapter):
+        def proxy_headers(self, proxy):
+            return {"X-Proxy-Key": "k"}
+
+    with WebScript() as proxy:
+        session.proxies = {"http": proxy.origin}
+        session.mount("http://", Adapter())
+        with mcplite.connect("http://inside.example/mcp", session=session, era="legacy", listen=False, timeout=LIMIT) as client:
+            client.ping()
+        assert {request.headers["x-proxy-key"] for request in proxy.requests} == {"k"}
+
+
+@pytest.mark.parametrize("trusts", [False, True])
+def test_the_environment_is_used_as_the_session_says(script, session, monkeypatch, trusts):
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", script.origin)
+    session.trust_env = trusts
+    call(script, session)
+    assert {request.path for request in script.requests} == {script.url if trusts else "/mcp"}
+
+
 # --- and what follows from them ----------------------------------------------------------------------------------------
 
 def test_no_connection_of_ours_is_used(script, session, monkeypatch):

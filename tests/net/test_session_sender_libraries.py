@@ -7,6 +7,8 @@ import pytest
 import requests
 
 import mcplite
+from mcplite.net.exchange import Exchange
+from mcplite.net.origin_client import OriginClient
 from tests.support.webscript import WebScript
 
 LIMIT = 30
@@ -88,6 +90,16 @@ def test_responses_that_let_requests_pass(options, url):
     with responses.RequestsMock() as mock:
         mock.add_passthru(url)
         assert add(url, **options) == "3"
+
+
+def test_responses_behind_a_guard():
+    # The way of requests to authorization servers: the addresses are checked, and the library is seen all the same.
+    responses = pytest.importorskip("responses")
+    with responses.RequestsMock() as mock:
+        mock.get(NOWHERE, body="canned")
+        client = OriginClient(NOWHERE, guard=lambda host, port: [])
+        assert client.send(Exchange(lambda: float(LIMIT)), "GET", None, {}).read(100) == b"canned"
+        client.close()
 
 
 # --- requests_mock -----------------------------------------------------------------------------------------------------
