@@ -163,16 +163,17 @@ def test_results_of_an_official_server(official):
 
 
 def check_values(client):
-    """Check that the values of tools come as the tools returned them; the servers of this folder have the same tools."""
-    if "scalar" in client.tools:  # the TypeScript SDK returns objects alone
-        for kind, value in (("text", "it is 3"), ("number", 2.5), ("flag", True), ("list", ["a", "b"]), ("empty", []),
-                            ("nothing", None)):
-            assert client.call_tool("scalar", {"kind": kind}).data == value
-    assert client.tools.add(a=41).data == 42
-    assert client.tools.weather(city="Rome").data["high"] == 21.5
-    assert client.tools.picture().data.bytes == b"\x89PNG\r\n\x1a\nrest"
+    """Check that the values of tools come as the tools returned them."""
+    assert client.tools.add(a=41, b=1).data == 42
     with pytest.raises(mcplite.ToolError):
         client.tools.fail()
+    if "scalar" not in client.tools:
+        return  # the server of the TypeScript SDK, which returns objects alone
+    for kind, value in (("text", "it is 3"), ("number", 2.5), ("flag", True), ("list", ["a", "b"]), ("empty", []),
+                        ("nothing", None)):
+        assert client.call_tool("scalar", {"kind": kind}).data == value
+    assert client.tools.weather(city="Rome").data["high"] == 21.5
+    assert client.tools.picture().data.bytes == b"\x89PNG\r\n\x1a\nrest"
 
 
 def test_values_of_an_official_server(official):

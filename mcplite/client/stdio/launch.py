@@ -160,7 +160,7 @@ def _reason(error: Exception, program: str, env: Mapping[str, str], cwd: Optiona
     elif number in (errno.EACCES, errno.EPERM):
         return (f"{program!r} on the child's PATH, which is {env.get('PATH', os.defpath)}, is not executable,"
                 f" or a directory of that PATH may not be searched")
-    return str(error)
+    return f"{error}{_meant(program)}"  # Windows refuses names with a colon in words of its own
 
 
 def _meant(program: str) -> str:
