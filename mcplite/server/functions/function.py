@@ -360,13 +360,13 @@ def _plan(signature: Signature, schemas: Schemas, kind: str, raw: bool) -> _Plan
             others = tuple(extra for extra in extras if extra is not question)
             questions[name] = (with_metadata(base, others) if others else base, question)
             continue
-        if raw:
-            continue
         if type(default) not in _PLAIN_DEFAULTS or extras and not only_ours(extras):
             field = _field(parameter, extras, schemas)
             if field is not None:
-                fields[name] = field
+                fields[name] = field._replace(alias=None) if raw else field
                 parameter = Parameter(field.alias or name, how, field.annotation, field.default)
+        if raw:
+            continue
         argument = _argument(parameter, schemas, kind)
         if how is inspect.Parameter.VAR_KEYWORD:
             rest = argument.node

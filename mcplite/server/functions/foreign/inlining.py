@@ -41,7 +41,8 @@ class Inliner:
             return [self.expand(item) for item in schema]
         if not isinstance(schema, dict):
             return schema
-        result: Dict[str, Any] = {}
+        # What a value is comes first, as in our own schemas: people read them.
+        result: Dict[str, Any] = {"type": schema["type"]} if "type" in schema else {}
         for keyword, value in schema.items():
             if keyword in _DATA:
                 result[keyword] = value

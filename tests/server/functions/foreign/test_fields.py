@@ -111,6 +111,15 @@ def test_a_prompt_and_a_template_take_fields():
             client.read_resource("library://books/0")
 
 
+def test_a_given_schema_takes_the_place_of_the_constraints_but_not_of_the_default():
+    def it(a: int, b: int = Field(default=2, ge=1, alias="B")):
+        return [a, b]
+
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a"]}
+    function = compile_function(it, input_schema=schema)
+    assert it(**function.bind({"a": 1})) == [1, 2] and it(**function.bind({"a": 1, "b": 0})) == [1, 0]
+
+
 def test_a_function_without_fields_binds_as_before():
     def plain(a: int, b: Annotated[int, "text"] = 3): ...
 

@@ -30,6 +30,10 @@ def test_keywords_beside_a_reference_are_kept():
     assert made.expand({"$ref": "#/$defs/A", "maximum": 3}) == {"maximum": 3, "allOf": [{"type": "integer", "minimum": 1}]}
 
 
+def test_the_type_comes_first():
+    assert list(inliner({}).expand({"title": "x y", "properties": {}, "type": "object"})) == ["type", "title", "properties"]
+
+
 def test_data_is_left_as_it_is():
     data = {"default": {"$ref": "#/$defs/A", "title": "X"}, "enum": [{"$ref": "x"}], "examples": [{"discriminator": 1}]}
     assert inliner({}).expand({"properties": {"x": data}}) == {"properties": {"x": data}}
