@@ -27,10 +27,12 @@ from tests.support.models import canned_api, model_of_any_api
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = sorted(DOCS.glob("*.rst"))
 #: Libraries of the extra ``stack`` that a page uses; it is skipped where they are not installed.
-NEEDS = {"telemetry": ["opentelemetry.sdk"],
+NEEDS = {"flask": ["flask_login"], "telemetry": ["opentelemetry.sdk"],
          "types": ["annotated_types", "attrs", "msgspec", "numpy", "pandas", "pydantic"]}
 #: The page whose blocks are the cells of a notebook.
 NOTEBOOK = "notebooks"
+#: Pages whose files ``tests/frameworks/test_pages.py`` runs, in the programs that they are for.
+PROGRAMS = {"django", "workers"}
 BLOCK = re.compile(r"^\.\. code-block:: python\n((?:   :.*\n)*)\n((?:   .*\n|\n)+)", re.MULTILINE)
 
 
@@ -153,7 +155,8 @@ def run(page, names, monkeypatch):
     gc.collect()  # what a page forgets to close is reported in this test
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if files(page.read_text("utf-8"))], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem not in PROGRAMS and files(page.read_text("utf-8"))],
+                         ids=lambda page: page.stem)
 def test_the_files_of_a_page_pass_their_tests(page, tmp_path):
     for name, code in files(page.read_text("utf-8")).items():
         (tmp_path / name).write_text(code, "utf-8")

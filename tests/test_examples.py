@@ -218,6 +218,32 @@ def test_a_page_and_tools_share_a_guest_book():
         assert client.call_tool("read").structured_content == {"Ada": "<b>lovely</b>"}
 
 
+@pytest.mark.parametrize("name, module, page, calls", [
+    ("flask_site.py", "flask_site:app", "tea", [
+        ("add_note", {"text": "tea"}, "see http://127.0.0.1:"), ("delete_notes", {}, "1 deleted")]),
+    ("django_site.py", "django_site:application", "1 users", [
+        ("add_user", {"name": "ada"}, "ada is number 1"), ("count_users", {}, "1")])])
+def test_the_tools_of_a_site_know_what_its_pages_know(name, module, page, calls, tmp_path):
+    command = [sys.executable, "-m", "waitress", "--listen=127.0.0.1:PORT", "--threads=8", module]
+    with serving(command, tmp_path, PYTHONPATH=os.pathsep.join([str(ROOT), str(EXAMPLES)])) as url:
+        with mcplite.connect(url + "mcp", timeout=SECONDS, elicitation_handler=lambda request: mcplite.accept()) as client:
+            for number, (tool, arguments, text) in enumerate(calls):
+                assert client.call_tool(tool, arguments).raise_for_error().text.startswith(text)
+                assert number or requests.get(url).text == page
+
+
+def test_the_django_site_serves_on_stdio(tmp_path):
+    program = [sys.executable, str(EXAMPLES / "django_site.py"), "mcp"]
+    with mcplite.connect(program, env={"PYTHONPATH": str(ROOT)}, cwd=str(tmp_path), timeout=SECONDS) as client:
+        assert client.call_tool("count_users").text == "0"
+
+
+def test_the_flask_site_is_a_program(tmp_path):
+    with serving([sys.executable, str(EXAMPLES / "flask_site.py"), "PORT"], tmp_path) as url:
+        with mcplite.connect(url + "mcp", timeout=SECONDS) as client:
+            assert client.call_tool("add_note", {"text": "tea"}).text == f"see {url}"
+
+
 def test_protected_allows_by_the_scopes_of_the_token():
     assert run("protected.py").splitlines() == [
         "{'milk': 'two bottles'}", "ann added bread",
