@@ -20,7 +20,7 @@ from tests.support.forks import LIMIT, POSIX_ONLY
 from tests.support.pages import files_of, write_files
 from tests.support.processes import ROOT, serving
 
-#: Ends a process whose fork is warned of by Python 3.12 and newer.
+#: Python 3.12 and newer warn of forks of a process with threads.
 QUIET = ["-W", "ignore::DeprecationWarning"]
 CALCULATOR = f"""
 import sys
@@ -95,7 +95,7 @@ def test_the_project_of_the_page_about_django(project):
 # --- workers ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def shop():
     """The URL of the server that the clients of the page use."""
     mcp = mcplite.Server("shop")
