@@ -195,7 +195,7 @@ def test_definitions(trial):
     assert echo["description"] == "Say it again."
     assert echo["inputSchema"]["properties"] == {"text": {"type": "string", "description": "What to say"}}
     assert echo["inputSchema"]["required"] == ["text"]
-    expected = {"title": trial.revision >= JUNE, "_meta": trial.revision >= JUNE, "icons": trial.revision >= NOVEMBER,
+    expected = {"title": trial.revision >= JUNE, "_meta": True, "icons": trial.revision >= NOVEMBER,
                 "annotations": trial.revision >= MARCH}
     assert {name: name in echo for name in expected} == expected
     days = tools["forecast"]["inputSchema"]["properties"]["days"]
