@@ -77,6 +77,7 @@ if TYPE_CHECKING:
         Sample as Sample,
     )
     from .server.http.event_store import EventStore as EventStore
+    from .server.runtime.publisher import publisher as publisher
     from .server.runtime.states import StoredState as StoredState
     from .server.serving import serve as serve
     from .server.transports.wsgi import mount as mount
@@ -101,7 +102,8 @@ __all__ = [
     "ResourcesChanged", "Sample", "Server", "SessionLost", "StaticTokens", "Store", "StoredState",
     "StreamChannel", "Terminal", "ToolError", "ToolsChanged", "TransportError", "UnsupportedVersion",
     "UrlElicitationRequired", "UserAgent", "WorkloadIdentity", "__version__", "accept", "assistant", "cancel",
-    "client_metadata", "connect", "connect_all", "decline", "errors", "find_authorization", "header", "mount", "open_backend",
+    "client_metadata", "connect", "connect_all", "decline", "errors", "find_authorization", "header", "mount",
+    "open_backend", "publisher",
     "revisions", "serve", "types", "user",
 ]
 
@@ -138,6 +140,7 @@ _HOMES = {
     "server.functions.media": ("Audio", "Image"),
     "server.handling.questions": ("Elicit", "InputRequired", "ListRoots", "Sample"),
     "server.http.event_store": ("EventStore",),
+    "server.runtime.publisher": ("publisher",),
     "server.runtime.states": ("StoredState",),
     "server.transports.wsgi": ("mount",),
     "types": ("ElicitRequest", "accept", "assistant", "cancel", "decline", "user"),

@@ -4,6 +4,7 @@ import logging
 from typing import List, Mapping, Optional, Sequence, Set
 
 from ..protocol.state import open_bytes, seal_bytes
+from ..rpc.tracing import PeerLog
 from .interface import Backend, Entry
 
 __all__ = ["SealedBackend"]
@@ -25,6 +26,7 @@ class SealedBackend(Backend):
         self._backend = backend
         self._keys = list(keys)
         self.shared = backend.shared
+        self._peer_log = PeerLog()
 
     def __repr__(self) -> str:
         return f"<SealedBackend {self._backend!r}>"
@@ -72,6 +74,6 @@ class SealedBackend(Backend):
             return None
         opened = open_bytes(value, self._keys, f"{kind} {name}")
         if opened is None:
-            _log.warning("%r holds a %s at %.100r that was not sealed with one of the state_keys; it is ignored",
-                         self._backend, kind, name)
+            self._peer_log.log(_log, logging.WARNING, "%r holds a %s at %.100r that was not sealed with one of the"
+                               " state_keys; it is ignored", self._backend, kind, name)
         return opened

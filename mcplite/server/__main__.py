@@ -7,6 +7,7 @@ import re
 import sys
 from typing import Any, Dict, List, Optional, Tuple
 
+from ..errors import BackendError, RegistrationError
 from ..version import __version__
 from .app import Server
 from .loading import LoadError, load
@@ -71,6 +72,13 @@ def _parser() -> argparse.ArgumentParser:
                       help="serve every request on its own, without sessions")
     http.add_argument("--legacy-sse", action="store_true", default=None,
                       help="also serve the HTTP+SSE transport for clients of 2024, at /sse and /messages")
+    fleet = parser.add_argument_group("in several processes")
+    fleet.add_argument("--backend", metavar="URL",
+                       help="what the processes share: sqlite:////run/shop.db, redis://host:6379/0 or postgresql://user@host/db;"
+                            " default: the variable MCPLITE_BACKEND")
+    fleet.add_argument("--state-keys-file", metavar="FILE",
+                       help="a file with the secret keys that the processes share, one a line; the first signs, all of them"
+                            " verify; default: the variable MCPLITE_STATE_KEYS, with commas between them")
     parser.add_argument("--log-level", default="warning", choices=["debug", "info", "warning", "error", "critical"],
                         help="lowest level that is logged to stderr; default warning")
     parser.add_argument("--debug", action="store_true",
@@ -94,6 +102,7 @@ def _main(arguments: Optional[List[str]]) -> int:
     options = parser.parse_args(arguments)
     logging.basicConfig(stream=sys.stderr, level=getattr(logging, options.log_level.upper()),
                         format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    _share(options, parser)
     given = {name: value for name, value in (
         ("path", options.path), ("allowed_hosts", options.allow_host), ("allowed_origins", options.allow_origin),
         ("stateless", options.stateless), ("legacy_sse", options.legacy_sse)) if value is not None}
@@ -102,6 +111,29 @@ def _main(arguments: Optional[List[str]]) -> int:
             parser.error("--path, --allow-host, --allow-origin, --token-env, --stateless and --legacy-sse need --http")
         return _serve_stdio(options)
     return _serve_http(options, given)
+
+
+def _share(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Set the variables that a Server reads when the target is loaded."""
+    if options.state_keys_file is not None:
+        try:
+            with open(options.state_keys_file, encoding="utf-8") as file:
+                keys = [line.strip() for line in file if line.strip()]
+        except (OSError, UnicodeDecodeError) as error:
+            parser.error(f"--state-keys-file: {error}")
+        if not keys or any("," in key for key in keys):
+            parser.error(f"--state-keys-file {options.state_keys_file}: it has one key a line, without commas")
+        os.environ["MCPLITE_STATE_KEYS"] = ",".join(keys)
+    if options.backend is not None:
+        from .runtime.fleet import open_shared_backend, read_keys
+
+        os.environ["MCPLITE_BACKEND"] = options.backend
+        try:
+            opened = open_shared_backend(options.backend, read_keys((), os.environ))
+        except (RegistrationError, BackendError) as error:
+            parser.error(f"--backend: {error}")
+        if opened is not None:
+            opened.close()
 
 
 def _serve_stdio(options: argparse.Namespace) -> int:

@@ -27,7 +27,7 @@ from ..types import Annotations, Icon, Implementation, Prompt, PromptArgument, R
 from ..version import __version__
 from .catalog.capabilities import read_capabilities
 from .catalog.catalog import Catalog, Description
-from .catalog.checks import bearer_auth, check_options, checked_extensions, checked_hints, checked_key, decoded_icons
+from .catalog.checks import bearer_auth, check_options, checked_extensions, checked_hints, decoded_icons
 from .catalog.entries import completer, directory_entries, prompt_arguments, prompt_entry, resource_entry, tool_entry
 from .catalog.hints import CacheHint
 from .catalog.registry import Registry, TemplateEntry, check_name
@@ -36,12 +36,14 @@ from .functions.returns import StructuredOutput
 from .functions.signature import name_of
 from .handling.context import Context
 from .limits import Limits
+from .runtime.fleet import create_fleet
 from .runtime.observer import ServerObserver
-from .runtime.runtime import Fleet, OpenSession, Runtime
+from .runtime.runtime import OpenSession, Runtime
 from .sessions.legacy import LegacySession
 from .sessions.opening import serve_channel
 
 if TYPE_CHECKING:
+    from ..backend.interface import Backend
     from .auth.bearer import BearerAuth, Verifier
     from .auth.principals import Principal
     from .http.endpoint import Route
@@ -87,9 +89,11 @@ class Server:
         state of a client travels with it, signed. A handler that asks is called again with each answer (see
         :meth:`Context.once`), and cannot ask clients that begin with a handshake.
     :param state_keys: secrets of at least 16 bytes that all processes share; the first signs, all verify, so that a
-        key can be replaced without an interruption.
+        key can be replaced without an interruption. By default those of MCPLITE_STATE_KEYS, with commas between them.
     :param state_store: stores the states of a fleet's unfinished calls, which travel with the client by default; see
         :class:`StoredState`.
+    :param backend: what the processes share besides the keys, as a URL (see :func:`open_backend`) or a backend; by default the
+        variable MCPLITE_BACKEND. It implies a fleet, keeps the states of calls, and tells the processes of changes.
     :param era: "legacy" serves only clients that begin with a handshake, "modern" only those that do not; None, the
         default, serves both.
     :param cache: how long clients may keep lists and resources; by default not at all.
@@ -122,18 +126,18 @@ class Server:
                  middleware: Sequence[Middleware] = (), mask_errors: bool = False, limits: Optional[Limits] = None,
                  on_roots_changed: Optional[Callable[[LegacySession], object]] = None,
                  fleet: bool = False, state_keys: Sequence[Union[str, bytes]] = (),
-                 state_store: "Optional[StoredState]" = None, era: Optional[str] = None, cache: Optional[CacheHint] = None,
+                 state_store: "Optional[StoredState]" = None, backend: "Union[None, str, Backend]" = None,
+                 era: Optional[str] = None, cache: Optional[CacheHint] = None,
                  cache_lists: Optional[Mapping[str, CacheHint]] = None, extensions: Optional[Dict[str, Any]] = None,
                  auth: "Union[None, BearerAuth, Verifier]" = None, trusted_patterns: bool = False,
                  debug: Union[None, bool, str] = None, on_duplicate: str = "error",
                  capabilities: Optional[Mapping[str, Any]] = None,
                  on_subscribe: Optional[Callable[[str, int], object]] = None) -> None:
         check_name("server", name)
-        check_options(page_size, era, on_duplicate, fleet, bool(state_keys), state_store is not None)
-        keys = [checked_key(key) for key in state_keys]
+        check_options(page_size, era, on_duplicate)
         self._trusted_patterns = trusted_patterns
         #: The registered tools, resources, prompts, completions and methods.
-        self.registry = Registry(lambda kind: self.runtime.list_changed(kind), on_duplicate)
+        self.registry = Registry(lambda kind: self.runtime.list_changed(kind, always=False), on_duplicate)
         flags, named = read_capabilities(capabilities)
         described = Description(
             Implementation(name=name, version=version or __version__, title=title, description=description,
@@ -146,7 +150,7 @@ class Server:
         #: What sessions, endpoints and transports share.
         self.runtime = Runtime(
             catalog, limits, None if lifespan is None else functools.partial(lifespan, self),
-            on_roots_changed, mask_errors, bearer_auth(auth), Fleet(keys, state_store) if fleet else None, debug)
+            on_roots_changed, mask_errors, bearer_auth(auth), create_fleet(fleet, state_keys, state_store, backend), debug)
         if on_subscribe is not None:
             self.runtime.count_subscriptions(on_subscribe)
         for kind in (*declare, *named):

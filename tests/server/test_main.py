@@ -336,6 +336,30 @@ def test_a_variable_without_a_usable_token(folder, monkeypatch, value, problem):
     assert TOKENS[0] not in err and "short" not in err
 
 
+def test_processes_share_a_backend(served, folder, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("the first key of 16 bytes\nthe second key of 16 bytes\n", "utf-8")
+    (folder / "shared.py").write_text("import mcplite\nmcp = mcplite.Server('shared')\n@mcp.tool()\ndef fleet() -> bool:\n"
+                                      "    return mcp.fleet\n", "utf-8")
+    server = served("shared.py", "--http", "0", "--backend", f"sqlite:///{tmp_path / 'shared.db'}", "--state-keys-file",
+                    str(keys))
+    with mcplite.connect(server.url) as client:
+        assert client.call_tool("fleet").text == "true"
+    assert (tmp_path / "shared.db").exists()
+
+
+@pytest.mark.parametrize("arguments, status, text", [
+    (["--state-keys-file", "nowhere"], 2, "--state-keys-file: "),
+    (["--state-keys-file", "weather_app.py"], 2, "one key a line, without commas"),
+    (["--backend", "sqlite:///shared.db"], 2, "needs state_keys"),
+    (["--backend", "mysql://host"], 2, "is the URL of no backend"),
+])
+def test_a_backend_that_cannot_be_used_is_told(folder, arguments, status, text):
+    ran = serve("weather_app.py", *arguments, cwd=str(folder))
+    err = ran.stderr.decode()
+    assert ran.returncode == status and text in err and "Traceback" not in err
+
+
 def test_token_env_conflicts_with_auth(folder, monkeypatch):
     (folder / "own.py").write_text("import mcplite\nmcp = mcplite.Server('own', auth=lambda token: None)\n")
     monkeypatch.setitem(ENVIRONMENT, "WEATHER_TOKEN", TOKENS[0])

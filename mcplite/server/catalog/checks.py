@@ -27,7 +27,7 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 
-def check_options(page_size: int, era: Optional[str], on_duplicate: str, fleet: bool, has_keys: bool, has_store: bool) -> None:
+def check_options(page_size: int, era: Optional[str], on_duplicate: str) -> None:
     """Return if these options of a server fit together.
 
     :raises RegistrationError: they do not.
@@ -36,11 +36,6 @@ def check_options(page_size: int, era: Optional[str], on_duplicate: str, fleet: 
         raise RegistrationError(f"page_size must be at least 1, not {page_size!r}")
     if on_duplicate not in POLICIES:
         raise RegistrationError(f"on_duplicate is one of {', '.join(map(repr, POLICIES))}, not {on_duplicate!r}")
-    if fleet and not has_keys:
-        raise RegistrationError("fleet=True needs state_keys=[...]: secrets that all processes share; make one with"
-                                " python -c 'import secrets; print(secrets.token_hex(32))'")
-    if has_store and not fleet:
-        raise RegistrationError("state_store= is for a fleet=True; one process keeps what its handlers wait for itself")
     if era not in (None, "legacy", "modern"):
         raise RegistrationError(f"era is 'legacy', 'modern' or None for both, not {era!r}")
 

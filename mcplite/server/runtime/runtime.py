@@ -5,10 +5,10 @@ Sessions, endpoints and transports share it; a module of its own so that none of
 
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, NamedTuple, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, Set, Union
 
 from ...protocol import jsonrpc
-from ...protocol.methods import RESOURCE_UPDATED
+from ...protocol.methods import LIST_CHANGES, RESOURCE_UPDATED
 from ...revisions import Revision
 from ...rpc.forks import new_rlock, on_fork
 from ...rpc.peer import Peer
@@ -24,24 +24,15 @@ from .subscriptions import ListenRequests
 if TYPE_CHECKING:
     from ..auth.bearer import BearerAuth
     from ..catalog.watcher import Watcher
-    from .states import States, StoredState
+    from .fleet import Fleet
+    from .news import News
+    from .states import States
     from .subscribers import Subscribers
     from .waiting import WaitingCalls
 
-__all__ = ["Fleet", "OpenSession", "Runtime"]
+__all__ = ["OpenSession", "Runtime"]
 
 _log = logging.getLogger(__name__)
-
-
-class Fleet(NamedTuple):
-    """What the processes of a fleet share.
-
-    :param keys: secrets; the first signs, all of them verify.
-    :param store: stores the states of calls; None lets them travel.
-    """
-
-    keys: Sequence[bytes]
-    store: "Optional[StoredState]" = None
 
 
 class OpenSession:
@@ -50,6 +41,11 @@ class OpenSession:
     peer: Peer
     revision: Revision
     principal: Optional[Principal]
+
+    @property
+    def followed(self) -> Set[str]:
+        """The URIs of the resources that its client subscribes to."""
+        raise NotImplementedError
 
     def publish(self, method: str, params: Any, capability: str) -> None:
         """Send a change notification, if the client declared or subscribed to it."""
@@ -75,7 +71,7 @@ class Runtime:
 
     def __init__(self, catalog: Catalog, limits: Limits, lifespan: Optional[Callable[[], ContextManager[Any]]] = None,
                  on_roots_changed: Optional[Callable[[Any], object]] = None, mask_errors: bool = False,
-                 auth: "Optional[BearerAuth]" = None, fleet: Optional[Fleet] = None,
+                 auth: "Optional[BearerAuth]" = None, fleet: "Optional[Fleet]" = None,
                  debug: Union[None, bool, str] = None) -> None:
         self.catalog = catalog
         self.limits = limits
@@ -111,6 +107,12 @@ class Runtime:
         self.lifespan_value: Any = None
         #: Counts the subscriptions for the user's hook; None without a hook.
         self.subscribers: "Optional[Subscribers]" = None
+        #: Tells other processes of changes, and learns of theirs; None without a shared backend.
+        self._news: "Optional[News]" = None
+        if fleet is not None and fleet.backend is not None:
+            from .news import News
+
+            self._news = News(fleet.backend, catalog.name, self._deliver, self._everything_changed, self.log)
         #: The ``subscriptions/listen`` requests that are open.
         self.subscriptions = self._create_subscriptions()
         on_fork(self, Runtime._let_go)
@@ -131,6 +133,8 @@ class Runtime:
         self._sessions, self._waiting, self._workers = [], None, None
         self.subscriptions = self._create_subscriptions()
         self._inherited, self._exit, self._users = self._exit or self._inherited, None, 0
+        if self._news is not None:
+            self._news.let_go()
 
     # --- threads and the lifespan ---------------------------------------------------------------------
 
@@ -149,8 +153,7 @@ class Runtime:
         with self._lock:
             self._users += 1
             if self._users == 1:
-                for watcher in self._watchers.values():
-                    watcher.start()
+                self._start_listening()
             if self._lifespan is None or self._exit is not None:
                 return
             stack = contextlib.ExitStack()
@@ -159,7 +162,7 @@ class Runtime:
             except BaseException:
                 self._users -= 1
                 if not self._users:
-                    self._stop_watchers()
+                    self._stop_listening()
                 raise
             self._exit = stack
 
@@ -177,9 +180,18 @@ class Runtime:
         if watcher is not None:
             watcher.stop()
 
-    def _stop_watchers(self) -> None:
+    def _start_listening(self) -> None:
+        """Begin to look for changes of files and in other processes, since there is a client to tell."""
+        for watcher in self._watchers.values():
+            watcher.start()
+        if self._news is not None:
+            self._news.start()
+
+    def _stop_listening(self) -> None:
         for watcher in self._watchers.values():
             watcher.stop()
+        if self._news is not None:
+            self._news.stop()
 
     def leave(self) -> None:
         """Count one user less; the last leaves the lifespan and ends the workers."""
@@ -187,7 +199,7 @@ class Runtime:
             self._users -= 1
             if self._users:
                 return
-            self._stop_watchers()
+            self._stop_listening()
             workers, self._workers = self._workers, None
             if workers is not None:
                 workers.stop()  # the last client is gone; the next one gets new threads
@@ -236,20 +248,39 @@ class Runtime:
             observer.session_closed(session, error)
         self.leave()
 
-    def list_changed(self, kind: str) -> None:
-        """Notify clients that "tools", "resources" or "prompts" have changed, if the server says that it does so."""
-        if kind not in self.catalog.description.flags.list_changed:
-            return
+    def list_changed(self, kind: str, always: bool = True) -> None:
+        """Notify clients that "tools", "resources" or "prompts" have changed, if the server says that it does so.
+
+        :param always: False leaves out the clients of other processes while this one serves none: it registers what each
+            of them has registered for itself.
+        """
         method = f"notifications/{kind}/list_changed"
-        for session in self.sessions:
-            session.publish(method, None, kind)
-        self.subscriptions.publish(method)
+        self._deliver(method, None)
+        if self._news is not None and (always or self._users):
+            self._news.publish(method)
 
     def resource_updated(self, uri: str) -> None:
         """Notify clients that subscribed to *uri*, or listen to it, of its change."""
+        self._deliver(RESOURCE_UPDATED, uri)
+        if self._news is not None:
+            self._news.publish(RESOURCE_UPDATED, uri)
+
+    def _deliver(self, method: str, uri: Optional[str]) -> None:
+        """Notify the clients of this process."""
+        capability = "resources" if uri is not None else LIST_CHANGES[method].capability
+        if uri is None and capability not in self.catalog.description.flags.list_changed:
+            return
         for session in self.sessions:
-            session.publish(RESOURCE_UPDATED, {"uri": uri}, "resources")
-        self.subscriptions.publish(RESOURCE_UPDATED, uri)
+            session.publish(method, None if uri is None else {"uri": uri}, capability)
+        self.subscriptions.publish(method, uri)
+
+    def _everything_changed(self) -> None:
+        """Notify the clients of this process that any list may have changed, and each resource that they follow."""
+        for method in LIST_CHANGES:
+            self._deliver(method, None)
+        followed = self.subscriptions.uris().union(*(session.followed for session in self.sessions))
+        for uri in followed:
+            self._deliver(RESOURCE_UPDATED, uri)
 
     def roots_changed(self, session: OpenSession) -> None:
         """Pass a client's roots change on to the user's callback, on a worker."""

@@ -184,6 +184,11 @@ class ListenRequests:
         if self._subscribers is not None:
             self._subscribers.tell()
 
+    def uris(self) -> Set[str]:
+        """Return the URIs of all resources that clients listen to."""
+        with self._lock:
+            return {uri for request in self._requests for uri in request.uris}
+
     def publish(self, method: str, uri: Optional[str] = None) -> None:
         """Notify the clients whose filter asks for this."""
         if not self._requests:

@@ -82,6 +82,11 @@ class LegacySession(Session, OpenSession, MessageHandler):
         return self._subscribed_bytes
 
     @property
+    def followed(self) -> Set[str]:
+        with self._lock:
+            return set(self._subscriptions)
+
+    @property
     def initialized(self) -> bool:
         """Whether the handshake is complete."""
         return self._ready

@@ -1,0 +1,76 @@
+"""What the processes of a fleet share: which options make one, and what is refused."""
+
+import gc
+import re
+import secrets
+
+import pytest
+
+import mcplite
+from mcplite.backend.memory import MemoryBackend
+from mcplite.errors import RegistrationError
+from mcplite.server.runtime.fleet import create_fleet
+
+KEY, OTHER = secrets.token_hex(16), secrets.token_hex(16)
+
+
+class Shared(MemoryBackend):
+    """A memory that says that other processes use it."""
+
+    shared = True
+
+
+def test_without_options_there_is_none():
+    assert create_fleet(False, (), None, None, {}) is None
+
+
+def test_keys_alone_make_one_without_a_backend():
+    fleet = create_fleet(True, [KEY], None, None, {})
+    assert (fleet.keys, fleet.store, fleet.backend) == ([KEY.encode()], None, None)
+
+
+@pytest.mark.parametrize("options, environ", [
+    ({"backend": "sqlite:///shop.db", "state_keys": [KEY]}, {}),
+    ({}, {"MCPLITE_BACKEND": "sqlite:///shop.db", "MCPLITE_STATE_KEYS": f"{KEY}, {OTHER}"}),
+    ({"backend": "sqlite:///shop.db"}, {"MCPLITE_BACKEND": "redis://elsewhere", "MCPLITE_STATE_KEYS": KEY}),
+])
+def test_a_shared_backend_makes_one(options, environ, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fleet = create_fleet(False, options.get("state_keys", ()), None, options.get("backend"), environ)
+    assert fleet.keys[0] == KEY.encode()
+    assert "shop.db" in repr(fleet.backend)
+    handle = fleet.store.keep("a state", 60)
+    assert fleet.store.take(handle) == "a state"
+    backend = fleet.backend
+    del fleet
+    gc.collect()
+    with pytest.raises(mcplite.BackendError, match="closed"):
+        backend.get("a")
+
+
+def test_a_backend_in_memory_makes_none():
+    assert create_fleet(False, [KEY], None, "memory:", {}) is None
+    assert create_fleet(True, [KEY], None, "memory:", {}).backend is None
+
+
+def test_a_given_backend_is_not_closed():
+    backend = Shared()
+    fleet = create_fleet(False, [KEY], None, backend, {})
+    del fleet
+    gc.collect()
+    backend.append("log", b"1", 60, 5)
+    assert backend.wait({"log": 0}, 60) == {"log"}
+
+
+@pytest.mark.parametrize("options, text", [
+    ({"fleet": True}, "fleet=True needs state_keys"),
+    ({"backend": Shared()}, "a shared backend needs state_keys=[...] or MCPLITE_STATE_KEYS"),
+    ({"backend": "sqlite:///shop.db"}, "a shared backend needs state_keys=[...] or MCPLITE_STATE_KEYS"),
+    ({"backend": "mysql://host"}, "is the URL of no backend"),
+    ({"state_store": mcplite.StoredState(MemoryBackend())}, "state_store= is for a fleet=True"),
+    ({"fleet": True, "state_keys": ["short"]}, "fewer than 16 bytes"),
+])
+def test_what_is_missing_is_told(options, text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RegistrationError, match=re.escape(text)):
+        mcplite.Server("shop", **options)
