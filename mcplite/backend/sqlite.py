@@ -10,7 +10,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ..errors import BackendError
 from ..rpc.deadline import Deadline
-from ..rpc.forks import new_lock, on_fork
+from ..rpc.forks import new_awaited_lock, on_fork
 from .interface import NUMBERS_SECONDS, Backend, Entry
 from .network_files import network_file_system
 from .sqlite_wakeup import Wakeup
@@ -55,8 +55,8 @@ class SQLiteBackend(Backend):
         self._path = os.path.abspath(path)
         self._busy_seconds = busy_seconds
         self._clock = clock
-        #: Guards the connection, which one thread uses at a time; held for one transaction.
-        self._lock = new_lock()
+        #: Guards the connection, which one thread uses at a time; held for one transaction. SQLite has locks of its own.
+        self._lock = new_awaited_lock()
         self._connection: Optional[sqlite3.Connection] = None
         #: Connections of the process that this one was forked from: closing them here could disturb it.
         self._foreign: List[sqlite3.Connection] = []

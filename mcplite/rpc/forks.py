@@ -17,11 +17,13 @@ from typing import Any, Callable, Collection, Iterator, List, NoReturn, Optional
 
 from ..errors import ConnectionClosed
 
-__all__ = ["close_socket", "end_process", "foreign_error", "new_condition", "new_event", "new_lock", "new_rlock", "on_fork",
-           "release", "release_socket", "renew", "signals_held"]
+__all__ = ["close_socket", "end_process", "foreign_error", "new_awaited_lock", "new_condition", "new_event", "new_lock",
+           "new_rlock", "on_fork", "release", "release_socket", "renew", "signals_held"]
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
+#: Seconds for which a fork waits for a lock at most.
+_FORK_SECONDS = 5.0
 #: socket.SHUT_RDWR, which is the same everywhere.
 _BOTH = 2
 
@@ -37,17 +39,25 @@ class _Actions:
         self._by_object: "weakref.WeakKeyDictionary[Any, Callable[[Any, int], object]]" = weakref.WeakKeyDictionary()
         #: The signals that wait while this process forks.
         self.held: List[Collection[int]] = []
-        #: The mask of the thread that forks.
+        #: The locks that a fork waits for.
+        self.awaited: "weakref.WeakSet[threading.Lock]" = weakref.WeakSet()
+        #: The mask of the thread that forks, and the locks that it has taken.
         self._thread = threading.local()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=self._hold, after_in_parent=self._deliver, after_in_child=self._run)
+            os.register_at_fork(before=self._hold, after_in_parent=self._forked, after_in_child=self._run)
 
     def add(self, thing: Any, action: Callable[[Any, int], object]) -> None:
         self._by_object[thing] = action
 
     def _hold(self) -> None:
+        self._thread.taken = [lock for lock in list(self.awaited) if lock.acquire(timeout=_FORK_SECONDS)]
         if self.held and sys.platform != "win32":
             self._thread.mask = signal.pthread_sigmask(signal.SIG_BLOCK, set().union(*self.held))
+
+    def _forked(self) -> None:
+        for lock in self._thread.taken:
+            lock.release()
+        self._deliver()
 
     def _deliver(self) -> None:
         mask, self._thread.mask = getattr(self._thread, "mask", None), None
@@ -138,6 +148,17 @@ def new_lock() -> threading.Lock:
     """Return a lock that is free in a forked process."""
     lock = threading.Lock()
     on_fork(lock, renew)
+    return lock
+
+
+def new_awaited_lock() -> threading.Lock:
+    """Return a lock that is free in a forked process, and that a fork waits for.
+
+    It guards the use of a C library which has locks of its own: a fork while a thread is inside would leave these locked in
+    the forked process for ever. The thread that forks must not hold it.
+    """
+    lock = new_lock()
+    _actions().awaited.add(lock)
     return lock
 
 

@@ -177,6 +177,27 @@ def test_a_forked_process_has_a_connection_of_its_own(backend):
 
 
 @posix
+def test_a_fork_while_other_threads_write(backend):
+    """SQLite's own locks would stay locked in the forked process if a thread were inside at the fork."""
+    ended = threading.Event()
+
+    def write():
+        while not ended.is_set():
+            backend.append("busy", b"1", 60, 5)
+
+    threads = [threading.Thread(target=write) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        numbers = [Forked(lambda: backend.append("log", b"child", 60, 5)).result() for _ in range(20)]
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    assert numbers == list(range(1, 21))
+
+
+@posix
 def test_the_socket_of_a_killed_process_is_removed(backend, path):
     program = ("import sys, os, signal; from mcplite.backend.sqlite import SQLiteBackend; backend = SQLiteBackend(sys.argv[1]);"
                "backend.wait({'log': 0}, 0.01); os.kill(os.getpid(), signal.SIGKILL)")

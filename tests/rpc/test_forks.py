@@ -8,6 +8,7 @@ import select
 import signal
 import socket
 import threading
+import time
 import weakref
 from pathlib import Path
 
@@ -68,6 +69,24 @@ def test_an_action_that_fails_does_not_keep_the_others_from_running(caplog):
     owners, others, said = in_fork(forked)
     assert owners == others == [os.getpid()]
     assert "could not be let go after a fork" in said and "this one" in said
+
+
+def test_a_fork_waits_for_a_lock_that_guards_a_library():
+    lock, held, inside = forks.new_awaited_lock(), threading.Event(), []
+
+    def use():
+        with lock:
+            inside.append(1)
+            held.set()
+            time.sleep(0.3)
+            inside.clear()
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    assert held.wait(LIMIT)
+    assert in_fork(lambda: (inside, lock.acquire(blocking=False))) == ([], True)
+    thread.join()
+    assert lock.acquire(blocking=False), "it is given back here"
 
 
 @pytest.mark.parametrize("make", [forks.new_lock, forks.new_rlock, forks.new_condition])
@@ -152,6 +171,8 @@ PLAIN_LOCKS = {
     "client/sessions/input_rounds.py": "nothing sets it",
     "client/oauth/stores/base.py": "of those that hold a record; dropped", "client/oauth/token_lock.py": "replaced",
     "client/oauth/users/background.py": "of one login, whose thread waits for it",
+    "backend/postgres.py": "replaced in a forked process", "backend/sqlite_wakeup.py": "replaced in a forked process",
+    "server/runtime/news.py": "replaced in a forked process", "testing/backend.py": "of one check",
     "cli/printing.py": "the command line forks nothing", "cli/questions.py": "the command line forks nothing",
 }
 
