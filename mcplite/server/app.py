@@ -154,8 +154,6 @@ class Server:
         if on_subscribe is not None:
             self.runtime.count_subscriptions(on_subscribe)
         for kind in (*declare, *named):
-            if kind not in ("tools", "resources", "prompts"):
-                raise RegistrationError(f"declare={kind!r}: only 'tools', 'resources' and 'prompts' can be declared")
             self.registry.declare(kind)
 
     @property

@@ -198,7 +198,12 @@ class Registry:
                 self.remove("resources", listing)
 
     def declare(self, kind: str) -> None:
-        """Declare *kind* to clients although it is empty."""
+        """Declare *kind* to clients although it is empty.
+
+        :raises RegistrationError: there is no such kind.
+        """
+        if kind not in ("tools", "resources", "prompts"):
+            raise RegistrationError(f"declare={kind!r}: only 'tools', 'resources' and 'prompts' can be declared")
         self._kinds[kind].declared = True
 
     def declared(self, kind: str) -> bool:
