@@ -90,18 +90,15 @@ class Server:
         :meth:`Context.once`), and cannot ask clients that begin with a handshake.
     :param state_keys: secrets of at least 16 bytes that all processes share; the first signs, all verify, so that a
         key can be replaced without an interruption. By default those of MCPLITE_STATE_KEYS, with commas between them.
-    :param state_store: stores the states of a fleet's unfinished calls, which travel with the client by default; see
-        :class:`StoredState`.
+    :param state_store: stores the states of a fleet's unfinished calls, which travel by default; see :class:`StoredState`.
     :param backend: what the processes share besides the keys, as a URL (see :func:`open_backend`) or a backend; by default the
         variable MCPLITE_BACKEND. It implies a fleet, keeps the states of calls, and tells the processes of changes.
-    :param era: "legacy" serves only clients that begin with a handshake, "modern" only those that do not; None, the
-        default, serves both.
+    :param era: "legacy" serves only clients that begin with a handshake, "modern" only the others, None serves both.
     :param cache: how long clients may keep lists and resources; by default not at all.
     :param cache_lists: the same for "tools", "prompts", "resources", "templates" or "discover" alone.
     :param extensions: the extensions of the protocol that the server supports, with their settings, by identifiers such as
         ``com.example/charts``; what they add is registered with :meth:`add_method`.
-    :param auth: authentication over HTTP: a :class:`BearerAuth`, or only a token verifier, such as
-        :class:`StaticTokens`. By default there is none.
+    :param auth: authentication over HTTP: a :class:`BearerAuth`, or a token verifier such as :class:`StaticTokens`.
     :param trusted_patterns: matches the regular expressions of its schemas against long texts, even those that a short one
         could occupy for hours. By default these are matched against twenty characters at most, with a warning.
     :param debug: logs every message, as in :func:`mcplite.connect`.
