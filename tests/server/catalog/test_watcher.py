@@ -18,10 +18,18 @@ OFTEN = 0.05
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "in").mkdir()
-    (tmp_path / "a.txt").write_text("old", "utf-8")
-    (tmp_path / "in" / "b.txt").write_text("old", "utf-8")
-    return tmp_path
+    watched = tmp_path / "watched"
+    (watched / "in").mkdir(parents=True)
+    (watched / "a.txt").write_text("old", "utf-8")
+    (watched / "in" / "b.txt").write_text("old", "utf-8")
+    return watched
+
+
+def put(path, text):
+    """Write a file in one step, so that no look finds half of it."""
+    outside = next(parent for parent in path.parents if parent.name == "watched").parent / "new"
+    outside.write_text(text, "utf-8")
+    os.replace(str(outside), str(path))
 
 
 class Told:
@@ -47,10 +55,10 @@ def test_clients_are_told_of_changes(folder, revision):
     mcp.add_directory("file:///d", str(folder), watch=OFTEN)
     with mcplite.connect(mcp, revision=revision) as client:
         stop = client.subscribe(events.put, resource_list=True, resources=["file:///d/a.txt", "file:///d/"])
-        (folder / "a.txt").write_text("longer than before", "utf-8")
+        put(folder / "a.txt", "longer than before")
         event = events.get(timeout=LIMIT)
         assert isinstance(event, ResourceUpdated) and event.uri == "file:///d/a.txt"
-        (folder / "c.txt").write_text("new", "utf-8")
+        put(folder / "c.txt", "new")
         seen = {type(events.get(timeout=LIMIT)) for _ in range(2)}
         assert seen == {ResourceUpdated, ResourcesChanged} and PromptsChanged not in seen
         stop()
@@ -61,9 +69,9 @@ def test_files_that_change_come_and_go(folder):
     watcher = told.watch(folder)
     watcher.start()
     try:
-        (folder / "in" / "b.txt").write_text("changed", "utf-8")
+        put(folder / "in" / "b.txt", "changed")
         assert told.until("file:///d/in/b.txt") == ["file:///d/in/b.txt"]
-        (folder / "in" / "c d.txt").write_text("new", "utf-8")
+        put(folder / "in" / "c d.txt", "new")
         assert told.until("list") == ["file:///d/in/c%20d.txt", "file:///d/", "file:///d/in/", "list"]
         os.remove(str(folder / "a.txt"))
         assert told.until("list") == ["file:///d/a.txt", "file:///d/", "list"]
@@ -74,7 +82,7 @@ def test_files_that_change_come_and_go(folder):
 def test_changes_while_there_was_no_client_are_told_to_the_next(folder):
     told = Told()
     watcher = told.watch(folder)
-    (folder / "a.txt").write_text("changed before the first", "utf-8")
+    put(folder / "a.txt", "changed before the first")
     watcher.start()
     watcher.start()  # it does so once
     assert told.until("file:///d/a.txt") == ["file:///d/a.txt"]
@@ -97,7 +105,7 @@ def test_a_look_that_fails_is_logged_and_another_follows(folder, monkeypatch, ca
     watcher.start()
     try:
         assert failed.wait(LIMIT)
-        (folder / "a.txt").write_text("changed", "utf-8")
+        put(folder / "a.txt", "changed")
         told.until("file:///d/a.txt")
     finally:
         watcher.stop()
@@ -112,7 +120,7 @@ def test_a_directory_that_is_added_later_is_watched_until_it_is_removed(folder):
     mcp.add_directory("file:///e", str(folder), watch=OFTEN)
     with mcplite.connect(mcp, era="legacy") as client:
         stop = client.subscribe(events.put, resources=["file:///d/a.txt"])
-        (folder / "a.txt").write_text("changed", "utf-8")
+        put(folder / "a.txt", "changed")
         assert events.get(timeout=LIMIT).uri == "file:///d/a.txt"
         stop()
         for uri in ("file:///d", "file:///e/"):
