@@ -88,7 +88,7 @@ def test_what_is_appended_while_a_listener_is_away_is_noticed_later(server, back
 
 
 def test_a_frozen_server_is_an_error_after_the_time_limit(server):
-    backend = (RedisBackend if "redis" in server.url else PostgresBackend)(server.url, timeout=1.0)
+    backend = (RedisBackend if "redis" in server.url else PostgresBackend)(server.url, timeout=4.0)
     backend.put("frozen/a", b"1", 600)
     server.freeze()
     try:
