@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 import mcplite
 from mcplite import __main__ as command_line
 from mcplite.cli import actions
+from mcplite.cli.examples import pasted
 from mcplite.errors import Cancelled, ConnectionClosed, InvalidParams, MCPError, NotSupported, RequestTimeout, TransportError
 from mcplite.revisions import JUNE_2025, NEWEST
 
@@ -154,9 +156,49 @@ def test_list_as_json(run, target):
     status, out, _ = run("list", "--json", target)
     listed = json.loads(out)
     assert status == 0
-    assert sorted(listed) == ["prompts", "resource_templates", "resources", "tools"]
+    assert sorted(listed) == [
+        "capabilities", "prompts", "protocolVersion", "resource_templates", "resources", "server", "tools"]
+    assert listed["server"] == {"name": "wea\x1bther", "version": "2.0"} and listed["protocolVersion"] == NEWEST.name
     assert listed["tools"][0]["inputSchema"]["required"] == ["a"]
     assert listed["resource_templates"][0]["uriTemplate"] == "city://{name}"
+
+
+def test_describe_a_server(run, target):
+    status, out, err = run("describe", target)
+    assert (status, err) == (0, "")
+    assert out.startswith(f"wea\\x1bther 2.0 (protocol {NEWEST.name})\n  capabilities: tools, resources, prompts, ")
+    for heading in ("tool add", "resource note://today (today)", "resource template city://{name} (city)", "prompt travel"):
+        assert f"\n\n{heading}\n" in out
+    assert f"\n  example: python -m mcplite read {shlex.quote(target)} city://name\n" in out
+
+
+def test_the_example_of_a_description_runs(run, target):
+    out = run("describe", target, "add")[1]
+    assert out == (
+        "tool add\n  Add two numbers.\n\n  Whatever they are.\n  arguments:\n    a: int\n    b: int  default 1\n"
+        f"  returns: int\n  example: python -m mcplite call {shlex.quote(target)} add a:=1\n")
+    example = out.rpartition("example: ")[2]
+    assert run(*shlex.split(example)[3:]) == (0, "2\n", "")
+
+
+def test_describe_as_json(run, target):
+    found = json.loads(run("describe", target, "note://today", "--json")[1])
+    assert [one["uri"] for one in found["resources"]] == ["note://today"] and "tools" not in found
+    assert found["examples"] == {"resources": {"note://today": pasted("read", target, "note://today")}}
+
+
+def test_instructions_are_listed_and_described(run, tmp_path):
+    (tmp_path / "wise.py").write_text("import mcplite\nmcp = mcplite.Server('wise', instructions='Ask\\n  twice.')\n")
+    path = str(tmp_path / "wise.py")
+    assert json.loads(run("list", path, "--json")[1])["instructions"] == "Ask\n  twice."
+    out = run("describe", path)[1]
+    assert out.endswith("\n  instructions:\n    Ask\n    twice.\n\nthe server offers no tools, resources or prompts\n")
+
+
+def test_2_describe_names_what_is_similar(run, target):
+    assert run("describe", target, "piture") == (
+        2, "", "the server has no tool, prompt, resource or template 'piture'; did you mean 'picture'?\n")
+    assert "; it has add, say, picture, fail, " in run("describe", target, "zzzzz")[2]
 
 
 def test_list_of_a_server_without_anything(run, tmp_path):
@@ -360,6 +402,7 @@ def test_an_ambiguous_configuration(run, config, servers, options, problem):
 @pytest.mark.parametrize("words, problem", [
     (["list"], "list: TARGET is missing; write: list TARGET"),
     (["list", "a.py", "more"], "list: 'more' is one argument too many; write: list TARGET"),
+    (["describe", "a.py", "one", "two"], "describe: 'two' is one argument too many; write: describe TARGET [NAME]"),
     (["call", "a.py"], "call: TOOL is missing; write: call TARGET TOOL [key=value ...]"),
     (["read", "a.py"], "read: URI is missing"),
     (["read", "a.py", "n://1", "n://2"], "read: 'n://2' is one argument too many"),

@@ -6,6 +6,7 @@ from typing import Any, Callable, Dict, List
 
 from ..protocol.schema.words import arguments_of, result_of
 from .arguments import UsageError, parse_arguments, parse_strings
+from .describing import Found, chosen, described, examples_of, offered_by, server_record
 from .printing import as_json, clean, clean_line, first_binary, print_content, print_result, table
 
 __all__ = ["ACTIONS"]
@@ -18,17 +19,9 @@ def _wire(value: Any, client: Any) -> Any:
 
 
 def _list(client: Any, words: List[str], options: argparse.Namespace) -> int:
-    found: Dict[str, List[Any]] = {}
-    offered = client.server_capabilities
-    if offered.tools is not None:
-        found["tools"] = client.list_tools()
-    if offered.resources is not None:
-        found["resources"] = client.list_resources()
-        found["resource templates"] = client.list_resource_templates()
-    if offered.prompts is not None:
-        found["prompts"] = client.list_prompts()
+    found = offered_by(client)
     if options.json:
-        print(as_json({key.replace(" ", "_"): [_wire(item, client) for item in items] for key, items in found.items()}))
+        print(as_json(_record(client, found)))
         return 0
     info = client.server_info
     print(clean_line(f"{info.display_name} {info.version} (protocol {client.protocol_version})"))
@@ -38,6 +31,23 @@ def _list(client: Any, words: List[str], options: argparse.Namespace) -> int:
             print(table((_label(item), item.description or item.title or "") for item in items))
     if not any(found.values()):
         print("the server offers no tools, resources or prompts")
+    return 0
+
+
+def _record(client: Any, found: Found) -> Dict[str, Any]:
+    return {**server_record(client, lambda value: _wire(value, client)),
+            **{key.replace(" ", "_"): [_wire(item, client) for item in items] for key, items in found.items()}}
+
+
+def _describe(client: Any, words: List[str], options: argparse.Namespace) -> int:
+    found = offered_by(client)
+    if words:
+        found = chosen(found, words[0])
+    if options.json:
+        examples = {key.replace(" ", "_"): one for key, one in examples_of(found, options.target).items()}
+        print(as_json({**_record(client, found), "examples": examples}))
+    else:
+        print(described(client, found, options.target, not words))
     return 0
 
 
@@ -126,5 +136,5 @@ def _ping(client: Any, words: List[str], options: argparse.Namespace) -> int:
 
 #: By command. An action takes the client, the words after TARGET and the options, and returns the exit status.
 ACTIONS: Dict[str, Callable[[Any, List[str], argparse.Namespace], int]] = {
-    "list": _list, "call": _call, "read": _read, "prompt": _prompt, "complete": _complete, "ping": _ping,
+    "list": _list, "describe": _describe, "call": _call, "read": _read, "prompt": _prompt, "complete": _complete, "ping": _ping,
 }

@@ -17,6 +17,7 @@ TARGET is a Python file, module:name, a command in quotes or a URL; leave it out
 
 examples:
   %(prog)s list weather.py
+  %(prog)s describe weather.py forecast
   %(prog)s call weather.py forecast city=Rome days:=3
   %(prog)s call 'npx -y some-server' search query=@question.txt --json
   %(prog)s read notes.py note://today
@@ -49,6 +50,7 @@ examples:
 #: By name: what a command is for, and the words that it takes.
 _COMMANDS: Dict[str, Tuple[str, str]] = {
     "list": ("list a server's tools, resources and prompts", "TARGET"),
+    "describe": ("describe a server, or one tool, prompt, resource or template, with examples to paste", "TARGET [NAME]"),
     "call": ("call a tool", "TARGET TOOL [key=value ...]"),
     "read": ("read a resource", "TARGET URI"),
     "prompt": ("show a prompt with its arguments filled in", "TARGET PROMPT [key=value ...]"),
@@ -86,8 +88,9 @@ def check_words(words: List[str], command: str, configured: bool) -> None:
     names = form.partition(" [")[0].split()[1 if configured else 0:]
     if len(words) < len(names):
         raise UsageError(f"{command}: {names[len(words)]} is missing; write: {command} {form}")
-    if len(words) > len(names) and "..." not in form:
-        raise UsageError(f"{command}: {words[len(names)]!r} is one argument too many; write: {command} {form}")
+    most = len(names) + ("[NAME]" in form)
+    if len(words) > most and "..." not in form:
+        raise UsageError(f"{command}: {words[most]!r} is one argument too many; write: {command} {form}")
 
 
 def _parser(package: str, version: str) -> argparse.ArgumentParser:

@@ -27,13 +27,19 @@ def connected(words: List[str], options: argparse.Namespace) -> Iterator[Any]:
     """Connect a client for the length of the block.
 
     :param words: the words after the command; TARGET is removed from them.
-    :param options: gets ``bar``, the progress bar.
+    :param options: gets ``bar``, the progress bar, and ``target``, the words that name the server in an example.
     :raises UsageError: the options do not fit together.
     :raises MCPError, TypeError, ValueError: see :func:`connect`.
     """
     from ..client import connect
 
-    target = _configured(options) if options.config else words.pop(0)
+    target: Any
+    if options.config:
+        target = _configured(options)
+        options.target = ["--config", options.config, "--server", target.name]
+    else:
+        target = words.pop(0)
+        options.target = [target]
     options.bar = ProgressBar()
     asker = TerminalAsker(alone=options.bar.hidden)
     extra: Dict[str, Any] = {}

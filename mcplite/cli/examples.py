@@ -1,0 +1,100 @@
+"""Example commands that can be pasted: a call of a tool with its required arguments, the reading of a resource."""
+
+import json
+import shlex
+from typing import Any, Dict, List, Mapping
+
+from ..protocol.uritemplate import Template
+from .parameters import resolved
+
+__all__ = ["argument_words", "example_of", "example_uri", "pasted"]
+
+#: Texts of the formats that schemas name.
+_FORMATS = {"date": "2026-01-31", "date-time": "2026-01-31T12:00:00Z", "time": "12:00:00Z", "duration": "PT1H",
+            "email": "user@example.com", "uri": "https://example.com/", "hostname": "example.com", "ipv4": "192.0.2.1",
+            "ipv6": "2001:db8::1", "uuid": "123e4567-e89b-12d3-a456-426614174000"}
+#: Levels of lists and objects, and items or characters that a schema may demand.
+_DEPTH = 5
+_MOST = 20
+
+
+def pasted(*words: str) -> str:
+    """Return words as a command of this package that a shell takes."""
+    return f"python -m {__name__.rpartition('.cli.')[0]} {shlex.join(words)}"
+
+
+def argument_words(schema: Mapping[str, Any]) -> List[str]:
+    """Return an example of a tool's required arguments, as they are written on the command line."""
+    properties, required = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, Mapping) or not isinstance(required, list):
+        return []
+    values = {name: example_of(properties[name], schema) for name in required
+              if isinstance(name, str) and name in properties}
+    if any(not name or name[0] in "-{" or "=" in name or name.endswith(":") for name in values):
+        return [json.dumps(values, ensure_ascii=False)]
+    return [f"{name}={value}" if _is_plain(value, properties[name], schema)
+            else f"{name}:={json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
+
+
+def _is_plain(value: Any, schema: Any, root: Any) -> bool:
+    """Return whether ``name=value`` gives this text: a leading @ would name a file, and another type would be JSON."""
+    kind = resolved(schema, root).get("type", "string")
+    return isinstance(value, str) and not value.startswith("@") and kind == "string"
+
+
+def example_of(schema: Any, root: Any, depth: int = _DEPTH) -> Any:
+    """Return a value that the schema takes, as far as one can be made up: a pattern is not followed.
+
+    :param root: the whole schema, in which references are looked up.
+    """
+    found = resolved(schema, root)
+    own = schema if isinstance(schema, Mapping) else {}
+    for one in (own, found):
+        for key in ("examples", "enum"):
+            if isinstance(one.get(key), list) and one[key]:
+                return one[key][0]
+        for key in ("default", "const"):
+            if one.get(key) is not None:
+                return one[key]
+    kind = found.get("type")
+    kind = next((one for one in kind if one != "null"), None) if isinstance(kind, list) else kind
+    if kind in ("integer", "number"):
+        return _number(found)
+    if kind == "boolean":
+        return True
+    if kind == "array":
+        count = max(1, min(_MOST, _whole(found.get("minItems")))) if depth else 0
+        return [example_of(found.get("items"), root, depth - 1)] * count
+    if kind == "object" or "properties" in found:
+        return _object(found, root, depth)
+    text = _FORMATS.get(str(found.get("format")), "text")
+    return text + "t" * (min(_MOST, _whole(found.get("minLength"))) - len(text))
+
+
+def _object(schema: Mapping[str, Any], root: Any, depth: int) -> Dict[str, Any]:
+    properties, required = schema.get("properties"), schema.get("required")
+    if not depth or not isinstance(properties, Mapping):
+        return {}
+    names = required if isinstance(required, list) else []
+    return {name: example_of(one, root, depth - 1) for name, one in properties.items() if name in names}
+
+
+def _number(schema: Mapping[str, Any]) -> Any:
+    for key, step in (("minimum", 0), ("exclusiveMinimum", 1), ("multipleOf", 0), ("maximum", 0), ("exclusiveMaximum", -1)):
+        value = schema.get(key)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return value + step
+    return 1
+
+
+def _whole(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def example_uri(uri_template: str) -> str:
+    """Return a URI of a template, with the name of each variable as its value."""
+    try:
+        template = Template(uri_template)
+        return template.fill({name: name for name in template.names})
+    except ValueError:
+        return uri_template  # a template that this package cannot read is shown as it is
