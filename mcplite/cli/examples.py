@@ -10,7 +10,7 @@ from .parameters import resolved
 __all__ = ["argument_words", "example_of", "example_uri", "pasted"]
 
 #: Texts of the formats that schemas name.
-_FORMATS = {"date": "2026-01-31", "date-time": "2026-01-31T12:00:00Z", "time": "12:00:00Z", "duration": "PT1H",
+_FORMATS = {"date": "1999-12-31", "date-time": "1999-12-31T12:00:00Z", "time": "12:00:00Z", "duration": "PT1H",
             "email": "user@example.com", "uri": "https://example.com/", "hostname": "example.com", "ipv4": "192.0.2.1",
             "ipv6": "2001:db8::1", "uuid": "123e4567-e89b-12d3-a456-426614174000"}
 #: Levels of lists and objects, and items or characters that a schema may demand.
