@@ -12,6 +12,7 @@ from .cli import parser
 from .cli.arguments import UsageError
 from .cli.printing import clean, is_unread
 from .errors import MCPError, RemoteError, RequestTimeout, TransportError
+from .protocol.show import worded
 from .version import __version__
 
 __all__ = ["main"]
@@ -35,12 +36,12 @@ def main(arguments: Optional[List[str]] = None) -> int:
     except (MCPError, ValueError, TypeError) as error:
         if options.debug:
             logging.getLogger(__name__).exception("failed")
-        status = _status(error)
+        status, text = _status(error), worded(error, parser.NAMES)
         if getattr(options, "json", False):
-            print(json.dumps({"error": {"type": type(error).__name__, "message": str(error), "status": status,
+            print(json.dumps({"error": {"type": type(error).__name__, "message": text, "status": status,
                                         **_wire(error)}}), file=sys.stderr)
         else:
-            print(clean(str(error)), file=sys.stderr)
+            print(clean(text), file=sys.stderr)
         return status
     except OSError as error:  # behind the others: a RequestTimeout is a TimeoutError, and so an OSError
         if not is_unread(error):

@@ -54,6 +54,10 @@ def fail() -> str:
     raise mcplite.ToolError("it went\\x07 wrong")
 
 @mcp.tool()
+def broken() -> str:
+    raise KeyError("nope")
+
+@mcp.tool()
 def where() -> str:
     return f"{os.getcwd()} {os.environ.get('COLOR')}"
 
@@ -338,6 +342,46 @@ def test_log_level_shows_the_servers_messages_on_stderr(run, target):
     assert run("call", target, "log")[2] == ""
 
 
+@pytest.mark.parametrize("words, last", [(["call", "TARGET", "log"], "logged"), (["call", "TARGET", "log", "--json"], "}")])
+def test_log_messages_come_before_the_result_they_belong_to(target, words, last):
+    ran = process(*[target if word == "TARGET" else word for word in words], "--log-level", "warning",
+                  stderr=subprocess.STDOUT, env={**ENVIRONMENT, "PYTHONUNBUFFERED": "1"})
+    lines = ran.stdout.decode().splitlines()
+    assert lines[1] == "error server: plain" and lines[-1] == last
+
+
+def test_the_servers_stderr_comes_before_the_result_with_debug(target):
+    ran = process("call", target, "broken", "--debug", stderr=subprocess.STDOUT, env={**ENVIRONMENT, "PYTHONUNBUFFERED": "1"})
+    lines = ran.stdout.decode().splitlines()
+    assert lines[-1] == "KeyError: 'nope'" and any(line.startswith("Traceback") for line in lines)
+    assert "--debug" not in ran.stdout.decode()
+
+
+def test_a_logged_traceback_is_mentioned_where_debug_shows_one(run, target):
+    status, out, err = run("call", target, "broken")
+    assert (status, out) == (1, "")
+    assert err == "KeyError: 'nope'\nthe server logged a traceback; --debug shows it\n"
+    assert run("call", target, "fail")[2] == "it went\\x07 wrong\n"
+    far = mcplite.Server("far")
+
+    @far.tool
+    def broken() -> str:
+        raise KeyError("nope")
+
+    with mcplite.serve(far, port=0) as served:  # its log is not ours to show
+        assert run("call", served.url, "broken") == (1, "", "KeyError: 'nope'\n")
+
+
+@pytest.mark.parametrize("words, problem", [
+    (["ping", "no-such-program"], "or --env PATH=..."), (["ping", "TARGET", "--cwd", "/nowhere"], "correct --cwd"),
+])
+def test_errors_name_the_options_of_the_command_line(run, target, words, problem):
+    status, _, err = run(*[target if word == "TARGET" else word for word in words])
+    assert status == 4 and problem in err
+    told = json.loads(run(*[target if word == "TARGET" else word for word in words], "--json")[2])
+    assert problem in told["error"]["message"]
+
+
 def test_questions_are_declined_without_a_terminal(run, target, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     assert run("call", target, "ask") == (
@@ -416,7 +460,7 @@ def test_an_ambiguous_configuration(run, config, servers, options, problem):
     (["ping", "a.py", "--env", "COLOR"], "--env COLOR: there is no variable COLOR to pass on; write COLOR=VALUE to set it"),
     (["ping", "a.py", "--env", "=red"], "--env '=red': write KEY=VALUE"),
     (["ping", ""], "the command is empty"),
-    (["ping", "a.py", "--timeout", "0"], "timeout"),
+    (["ping", "a.py", "--timeout", "0"], "--timeout must be positive"),
     (["ping", "a.py", "--revision", "1999-01-01"], "1999-01-01"),
 ])
 def test_2_wrong_usage(run, tmp_path, monkeypatch, words, problem):

@@ -11,6 +11,9 @@ from .printing import as_json, clean, clean_line, first_binary, print_content, p
 
 __all__ = ["ACTIONS"]
 
+#: How Python begins one.
+_TRACEBACK = "Traceback (most recent call last):"
+
 
 def _wire(value: Any, client: Any) -> Any:
     from ..protocol import codec
@@ -64,17 +67,34 @@ def _call(client: Any, words: List[str], options: argparse.Namespace) -> int:
     name, *words = words
     schema = next((tool.input_schema for tool in client.list_tools() if tool.name == name), None)
     arguments = parse_arguments(words, schema)
+    before = client.stderr_tail.count(_TRACEBACK)
     try:
         result = client.call_tool(name, arguments, on_progress=options.bar)
     finally:
         options.bar.done()
     if not result.is_error:
         _save(result.content, options)
+    whole = _wire(result, client) if options.json else None
+    _settle(client, options, result.is_error)
     if options.json:
-        print(as_json(_wire(result, client)))
+        print(as_json(whole))
     elif result.is_error or not options.output:
         print_result(result, sys.stderr if result.is_error else sys.stdout)
+        if result.is_error and not options.debug and client.stderr_tail.count(_TRACEBACK) > before:
+            print("the server logged a traceback; --debug shows it", file=sys.stderr)
     return 1 if result.is_error else 0
+
+
+def _settle(client: Any, options: argparse.Namespace, failed: bool = False) -> None:
+    """Close the client before its result is printed, where lines of the server belong above it.
+
+    Log messages and the server's stderr are read by other threads; after the end all of them have come. Without them a
+    result is printed at once, as a server may take seconds to end.
+
+    :param failed: whether the server's stderr is looked at for a traceback.
+    """
+    if options.log_level or options.debug or failed:
+        client.close()
 
 
 def _save(items: List[Any], options: argparse.Namespace) -> None:
@@ -92,8 +112,10 @@ def _save(items: List[Any], options: argparse.Namespace) -> None:
 def _read(client: Any, words: List[str], options: argparse.Namespace) -> int:
     result = client.read_resource(words[0])
     _save(result.contents, options)
+    whole = _wire(result, client) if options.json else None
+    _settle(client, options)
     if options.json:
-        print(as_json(_wire(result, client)))
+        print(as_json(whole))
     elif not options.output:
         print_content(result.contents, sys.stdout)
     return 0
@@ -102,8 +124,10 @@ def _read(client: Any, words: List[str], options: argparse.Namespace) -> int:
 def _prompt(client: Any, words: List[str], options: argparse.Namespace) -> int:
     name, *words = words
     result = client.get_prompt(name, parse_arguments(words))
+    whole = _wire(result, client) if options.json else None
+    _settle(client, options)
     if options.json:
-        print(as_json(_wire(result, client)))
+        print(as_json(whole))
         return 0
     for message in result.messages:
         print(f"{clean_line(message.role)}:")

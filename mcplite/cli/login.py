@@ -10,9 +10,10 @@ from ..client.oauth.code_flow import OAuth
 from ..client.oauth.grant import find_authorization
 from ..client.oauth.token_endpoint import Credentials
 from ..errors import AuthError
-from ..protocol.show import shown
+from ..protocol.show import shown, worded
 from .arguments import UsageError
 from .credentials import Stored, choose_agent, how_to_log_in
+from .parser import NAMES
 from .printing import as_json, clean, clean_line
 
 __all__ = ["run"]
@@ -120,7 +121,7 @@ def _token(url: str, options: argparse.Namespace) -> int:
     try:
         grant.token(url)
     except AuthError as error:
-        raise AuthError(f"{error}\nTo log in again: {command}", error=error.error) from error
+        raise AuthError(f"{worded(error, NAMES)}\nTo log in again: {command}", error=error.error) from error
     credentials = stored.credentials  # read again: credentials that could not be renewed are kept
     if credentials is None or credentials.expired:
         raise AuthError(f"the login to {shown(url)} has expired; log in again with `{command}`")

@@ -5,7 +5,7 @@ from typing import Dict, List, Optional, Tuple
 
 from .arguments import UsageError
 
-__all__ = ["check_words", "parse"]
+__all__ = ["NAMES", "check_words", "parse"]
 
 _STATUS = """\
 exit status: 0 done, 1 the tool reported an error, 2 wrong usage, 3 the server answered with an
@@ -47,6 +47,12 @@ examples:
 
 """ + _STATUS
 
+#: How errors name the options of this command line, by the keywords in Python.
+NAMES = {
+    "auth": "--header 'Authorization: Bearer ...'", "client_id": "--client-id", "client_metadata_url": "--client-metadata-url",
+    "client_name": "--client-name", "client_secret": "--client-secret-env", "cwd": "--cwd", "env": "--env",
+    "issuer": "--issuer", "redirect_uri": "--redirect-uri", "revision": "--revision", "timeout": "--timeout",
+}
 #: By name: what a command is for, and the words that it takes.
 _COMMANDS: Dict[str, Tuple[str, str]] = {
     "list": ("list a server's tools, resources and prompts", "TARGET"),

@@ -177,14 +177,15 @@ class _Login:
 
     def explained(self, error: AuthError) -> str:
         """Return the text of an error, with the command that helps."""
-        from ..protocol.show import shown
+        from ..protocol.show import shown, worded
         from .credentials import how_to_log_in
+        from .parser import NAMES
 
-        command = how_to_log_in(self._url, __name__.rpartition(".cli.")[0])
+        command, text = how_to_log_in(self._url, __name__.rpartition(".cli.")[0]), worded(error, NAMES)
         if self.grant is not None:
-            return f"{error}\nTo log in again: {command}"
+            return f"{text}\nTo log in again: {command}"
         if error.error:  # a 403, whose text is complete
-            return str(error)
+            return text
         refused = f"{shown(self._url)} requires authorization (401)"
         if self._by_header:
             return f"{refused}, and refused the Authorization header that was sent"

@@ -1,13 +1,13 @@
-"""Cuts and cleans what a peer wrote, for a message, a log or a terminal.
+"""The texts of errors and logs: what a peer wrote, cut and cleaned, and options, named as the reader knows them.
 
 The one place that decides how much of a foreign text an error may repeat, and in which form.
 """
 
 import re
 import reprlib
-from typing import Any, Optional
+from typing import Any, List, Mapping, Optional, Tuple
 
-__all__ = ["abridged", "one_line", "printable", "quoted", "shown"]
+__all__ = ["Option", "OptionText", "abridged", "one_line", "printable", "quoted", "shown", "worded"]
 
 _UNPRINTABLE = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]"
 
@@ -42,3 +42,55 @@ def one_line(text: str, most: Optional[int] = None) -> str:
     :param most: characters of the result; None for any number.
     """
     return printable(" ".join(text.split()))[:most]
+
+
+class Option:
+    """An option that the text of an error names; Python and a command line spell it differently.
+
+    :param name: the keyword in Python, by which the table of a command line finds its own name.
+    :param python: how Python spells it here; by default ``name=``.
+    :param value: what stands behind the option on a command line; empty for nothing.
+    """
+
+    def __init__(self, name: str, python: Optional[str] = None, value: str = "") -> None:
+        self._name, self._python, self._value = name, f"{name}=" if python is None else python, value
+
+    def __str__(self) -> str:
+        return self._python
+
+    def on_command_line(self, names: Mapping[str, str]) -> str:
+        """Return how a command line spells it; as Python does, if the table *names* lacks it."""
+        return f"{names[self._name]} {self._value}".rstrip() if self._name in names else self._python
+
+
+class OptionText(str):
+    """The text of an error that names options: as a string it names them as Python does.
+
+    :param parts: in their order strings, each :class:`Option`, and other texts of this kind.
+    """
+
+    parts: Tuple[Any, ...]
+
+    def __new__(cls, *parts: Any) -> "OptionText":
+        flat: List[Any] = []
+        for part in parts:
+            flat.extend(part.parts if isinstance(part, OptionText) else [part])
+        text = super().__new__(cls, "".join(map(str, flat)))
+        text.parts = tuple(flat)
+        return text
+
+    def on_command_line(self, names: Mapping[str, str]) -> str:
+        """Return the text with the options as a command line spells them.
+
+        :param names: the command line's names, by keywords in Python.
+        """
+        return "".join(part.on_command_line(names) if isinstance(part, Option) else str(part) for part in self.parts)
+
+
+def worded(error: BaseException, names: Mapping[str, str]) -> str:
+    """Return the text of an error for a command line; one that names no options is as it is.
+
+    :param names: the command line's names of options, by keywords in Python.
+    """
+    text = error.args[0] if error.args else None
+    return text.on_command_line(names) if isinstance(text, OptionText) else str(error)

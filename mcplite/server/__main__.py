@@ -4,10 +4,12 @@ import argparse
 import logging
 import os
 import re
+import shlex
 import sys
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..errors import BackendError, RegistrationError
+from ..protocol.show import worded
 from ..version import __version__
 from .app import Server
 from .loading import LoadError, load
@@ -46,6 +48,10 @@ Logs are written to stderr. On stdin and stdout, everything that tools print als
 stops when its stdin is closed. Ctrl-C and SIGTERM stop it as well. MCPLITE_DEBUG=1 logs every message; with --http,
 --log-level info logs every request.
 """
+
+#: How errors name the options of this command line, by the keywords in Python.
+_NAMES = {"allowed_hosts": "--allow-host", "allowed_origins": "--allow-origin", "legacy_sse": "--legacy-sse",
+          "state_keys": "--state-keys-file"}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -131,13 +137,14 @@ def _share(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
         try:
             opened = open_shared_backend(options.backend, read_keys((), os.environ))
         except (RegistrationError, BackendError) as error:
-            parser.error(f"--backend: {error}")
+            parser.error(f"--backend: {worded(error, _NAMES)}")
         if opened is not None:
             opened.close()
 
 
 def _serve_stdio(options: argparse.Namespace) -> int:
     # Before the target is loaded: what it prints on import must not reach the client, either.
+    at_terminal = sys.stdin is not None and sys.stdin.isatty()
     with own_streams() as streams:
         server = None
         try:
@@ -148,8 +155,17 @@ def _serve_stdio(options: argparse.Namespace) -> int:
                     os.close(descriptor)
         if server is None:
             return 1
+        if at_terminal:
+            print(_how_to_try(server, options), file=sys.stderr, flush=True)
         serve_stdio(server.runtime, streams=streams)
     return 0
+
+
+def _how_to_try(server: Server, options: argparse.Namespace) -> str:
+    """Return the line for a person at a terminal, where no client is."""
+    package, target = (__package__ or "").rpartition(".")[0], shlex.quote(options.target)
+    return (f"{server.name} waits for an MCP client on stdin; to try it, run `python -m {package} list {target}`, or serve it"
+            " over HTTP with --http 8000 (Ctrl-C stops it)")
 
 
 def _serve_http(options: argparse.Namespace, given: Dict[str, Any]) -> int:
@@ -167,7 +183,7 @@ def _serve_http(options: argparse.Namespace, given: Dict[str, Any]) -> int:
     try:
         httpd = HTTPServer(server.runtime, host=host, port=port, **given)
     except (OSError, ValueError) as error:
-        print(f"cannot serve {options.target}: {error}", file=sys.stderr)
+        print(f"cannot serve {options.target}: {worded(error, _NAMES)}", file=sys.stderr)
         return 1
     warning = warning_of(server.runtime, host)
     if warning is not None and not logging.getLogger(__name__).isEnabledFor(logging.WARNING):

@@ -157,13 +157,14 @@ def test_a_damaged_file_is_reported_before_the_login(cli, auth, protected, place
     (["login", "URL", "--client-id", "mine", "--issuer", "https://a.example", "--client-secret-env", "NO_SUCH"],
      "--client-secret-env: the environment has no variable NO_SUCH"),
     (["login", "URL", "--client-id", "mine", "--client-metadata-url", "https://a.example/c"], "give one of them"),
-    (["login", "URL", "--client-metadata-url", "http://a.example/c"], "is at an https URL with a path"),
+    (["login", "URL", "--client-metadata-url", "http://a.example/c"],
+     "--client-metadata-url http://a.example/c: the document about a client is at an https URL with a path"),
     (["login", "URL", "--redirect-uri", "https://127.0.0.1:8765/back"], "write it as http://127.0.0.1:8765/callback"),
     (["login", "URL", "--redirect-uri", "http://a.example:80/back"], "not to 'a.example'"),
     (["login", "URL", "--redirect-uri", "http://127.0.0.1/back"], "with a loopback host and a port"),
     (["login", "URL", "--redirect-uri", "http://127.0.0.1:0/back"], "with a loopback host and a port"),
     (["login", "URL", "--redirect-uri", "http://127.0.0.1:99999/back"], "--redirect-uri http://127.0.0.1:99999/back: "),
-    (["login", "URL", "--timeout", "0"], "timeout must be positive"),
+    (["login", "URL", "--timeout", "0"], "--timeout must be positive"),
 ])
 def test_2_wrong_usage(cli, auth, protected, words, problem):
     status, out, err = cli(*[protected.url if word == "URL" else word for word in words])
@@ -181,7 +182,7 @@ def test_the_issuer_to_trust_must_be_given(cli):
 def test_another_authorization_server_than_the_trusted_one_is_not_asked(cli, auth, protected):
     status, out, err = cli("login", protected.url, "--issuer", "https://a.example")
     assert (status, out, auth.requests) == (4, "", [])
-    assert f"wants a token of {auth.issuer}, but issuer='https://a.example' was given" in err
+    assert f"wants a token of {auth.issuer}, but --issuer https://a.example was given" in err
 
 
 # --- without a browser -------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
+import pickle
+
 import pytest
 
-from mcplite.protocol.show import printable, shown
+from mcplite.protocol.show import Option, OptionText, printable, shown, worded
 
 
 @pytest.mark.parametrize("url, text", [
@@ -17,3 +19,14 @@ def test_urls_are_shown_without_secrets(url, text):
 ])
 def test_control_characters_are_spelled_out(text, cleaned):
     assert printable(text) == cleaned
+
+
+def test_options_are_named_as_python_and_as_a_command_line_spell_them():
+    inner = OptionText("see ", Option("redirect_uri"), " or ", Option("unknown"))
+    text = OptionText("give ", Option("issuer", "issuer='x'", "x"), ": ", inner)
+    assert text == str(text) == "give issuer='x': see redirect_uri= or unknown="
+    names = {"issuer": "--issuer", "redirect_uri": "--redirect-uri"}
+    assert text.on_command_line(names) == "give --issuer x: see --redirect-uri or unknown="
+    assert worded(ValueError(text), names) == "give --issuer x: see --redirect-uri or unknown="
+    assert worded(pickle.loads(pickle.dumps(ValueError(text))), {}) == str(text)
+    assert worded(ValueError("issuer= is bad"), names) == "issuer= is bad" and worded(ValueError(), names) == ""

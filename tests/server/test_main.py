@@ -119,6 +119,32 @@ def test_the_server_stops_at_the_end_of_stdin(folder):
     assert (ran.returncode, ran.stdout) == (0, b"")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals are there on POSIX only")
+def test_at_a_terminal_the_server_says_how_to_try_it(folder):
+    import pty
+
+    outside, inside = pty.openpty()
+    child = subprocess.Popen([sys.executable, "-m", "mcplite.server", "small_tools.py"], stdin=inside,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT, cwd=str(folder))
+    try:
+        said = child.stderr.readline().decode()
+        while "waits" not in said:
+            line = child.stderr.readline().decode()
+            assert line, said
+            said = line
+    finally:
+        child.kill()
+        child.communicate()
+        os.close(inside)
+        os.close(outside)
+    assert said == ("small_tools waits for an MCP client on stdin; to try it, run `python -m mcplite list small_tools.py`, or"
+                    " serve it over HTTP with --http 8000 (Ctrl-C stops it)\n")
+
+
+def test_without_a_terminal_the_server_says_nothing_about_it(folder):
+    assert b"waits for" not in serve("small_tools.py", cwd=str(folder)).stderr
+
+
 @pytest.mark.parametrize("which", STOPS)
 def test_the_server_stops_on_a_signal(folder, which):
     (folder / "weather_app.py").write_text(SERVER + "sys.stderr.write('loaded\\n')\n")
@@ -264,11 +290,11 @@ def test_debug_logs_messages_over_http(served):
 
 
 @pytest.mark.parametrize("words, status, problem", [
-    (["weather_app.py", "--http", "0.0.0.0:0"], 1, "allowed_hosts"),
-    (["weather_app.py", "--http", "[::]:0"], 1, "allowed_hosts"),
+    (["weather_app.py", "--http", "0.0.0.0:0"], 1, "clients use: --allow-host mcp.example.com (or --allow-host '*' for any"),
+    (["weather_app.py", "--http", "[::]:0"], 1, "clients use: --allow-host mcp.example.com"),
     (["weather_app.py", "--http", "0", "--path", "mcp"], 1, "must begin with a slash"),
-    (["weather_app.py", "--http", "0", "--allow-origin", "app.example"], 1, "'app.example' in allowed_origins"),
-    (["weather_app.py", "--http", "0", "--allow-host", "http://x"], 1, "'http://x' in allowed_hosts"),
+    (["weather_app.py", "--http", "0", "--allow-origin", "app.example"], 1, "'app.example' in --allow-origin is"),
+    (["weather_app.py", "--http", "0", "--allow-host", "http://x"], 1, "'http://x' in --allow-host is"),
     (["weather_app.py", "--http", "192.0.2.1:1", "--allow-host", "*"], 1, "cannot listen at 192.0.2.1:1"),
     (["missing.py", "--http", "0"], 1, "there is no file"),
     (["weather_app.py", "--http", "port"], 2, "'port' is not PORT or HOST:PORT"),
@@ -351,7 +377,7 @@ def test_processes_share_a_backend(served, folder, tmp_path):
 @pytest.mark.parametrize("arguments, status, text", [
     (["--state-keys-file", "nowhere"], 2, "--state-keys-file: "),
     (["--state-keys-file", "weather_app.py"], 2, "one key a line, without commas"),
-    (["--backend", "sqlite:///shared.db"], 2, "needs state_keys"),
+    (["--backend", "sqlite:///shared.db"], 2, "needs --state-keys-file FILE or MCPLITE_STATE_KEYS"),
     (["--backend", "mysql://host"], 2, "is the URL of no backend"),
 ])
 def test_a_backend_that_cannot_be_used_is_told(folder, arguments, status, text):

@@ -6,6 +6,7 @@ The layers of a session pass it on and replace single fields, in place of eight 
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from ...protocol import codec
+from ...protocol.show import Option, OptionText
 from ...rpc.cancel import CancelToken
 from ...types import Progress
 
@@ -90,4 +91,4 @@ def check_positive(name: str, value: Optional[float]) -> None:
     :raises ValueError: it is not; the text has its name.
     """
     if value is not None and not value > 0:
-        raise ValueError(f"{name} must be positive, not {value!r}")
+        raise ValueError(OptionText(Option(name, name), f" must be positive, not {value!r}"))

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit, urlunsplit
 from ...errors import AuthError
 from ...protocol.base64url import base64url_encode
 from ...protocol.http.wellknown import check_url, is_loopback
-from ...protocol.show import one_line
+from ...protocol.show import Option, OptionText, one_line
 from .discovery import OFFLINE_ACCESS, AuthorizationServer
 from .flow import TokenRequest
 from .grant import Grant
@@ -174,7 +174,7 @@ class OAuth(Grant):
         if callable(ask) and not hasattr(ask, "begin") and redirect_uri is None:
             raise ValueError("ask= as a callable needs redirect_uri=, where the authorization server sends the user back to")
         if not timeout > 0:
-            raise ValueError(f"timeout must be positive, not {timeout!r}")
+            raise ValueError(OptionText(Option("timeout", "timeout"), f" must be positive, not {timeout!r}"))
         self._client_id, self._client_secret = client_id, client_secret
         self._document_url = client_metadata_url
         self._name = client_name or __name__.partition(".")[0]

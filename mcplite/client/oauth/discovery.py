@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from ...errors import AuthError
 from ...protocol.http.challenges import Challenge
 from ...protocol.http.wellknown import base_of, canonical, check_url, covers, issuer_metadata_urls, resource_metadata_urls
-from ...protocol.show import shown
+from ...protocol.show import Option, OptionText, shown
 from .web import Web
 
 __all__ = ["OFFLINE_ACCESS", "AuthorizationServer", "ProtectedResource", "choose_issuer", "find_resource", "find_server"]
@@ -97,12 +97,15 @@ def choose_issuer(resource: ProtectedResource, wanted: Optional[str], known: Opt
     :raises AuthError: the server does not name the one that the caller trusts (AUC-34, AUTH-31).
     """
     if wanted is not None:
+        given = Option("issuer", f"issuer={wanted!r}", wanted)
         if resource.described and wanted not in resource.issuers:
-            raise AuthError(f"{shown(resource.resource)} wants a token of {' or '.join(resource.issuers)[:400]}, but"
-                            f" issuer={wanted!r} was given; credentials for one authorization server are never sent to another")
+            raise AuthError(OptionText(
+                f"{shown(resource.resource)} wants a token of {' or '.join(resource.issuers)[:400]}, but ", given, " was given;"
+                " credentials for one authorization server are never sent to another"))
         if not resource.described and wanted.rstrip("/") != resource.issuers[0]:
-            raise AuthError(f"{shown(resource.resource)} names no authorization server, so that it is taken for its own,"
-                            f" {resource.issuers[0]}; but issuer={wanted!r} was given")
+            raise AuthError(OptionText(
+                f"{shown(resource.resource)} names no authorization server, so that it is taken for its own,"
+                f" {resource.issuers[0]}; but ", given, " was given"))
         return wanted
     return known if known is not None and known in resource.issuers else resource.issuers[0]
 

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from ...errors import AuthError
 from ...protocol.http.wellknown import check_url, is_loopback
+from ...protocol.show import Option, OptionText
 from .discovery import AuthorizationServer
 from .stores.base import Store
 from .token_endpoint import ClientIdentity
@@ -34,9 +35,9 @@ def check_document_url(url: str) -> str:
     except ValueError:
         fits = False
     if not fits:
-        raise ValueError(f"client_metadata_url={url!r}: the document about a client is at an https URL with a path")
+        raise ValueError(OptionText(_document_option(url), ": the document about a client is at an https URL with a path"))
     if any(segment in (".", "..") for segment in parts.path.split("/")):
-        raise ValueError(f"client_metadata_url={url!r} has dots in its path")
+        raise ValueError(OptionText(_document_option(url), " has dots in its path"))
     return url
 
 
@@ -63,6 +64,10 @@ def client_metadata(client_name: str, redirect_uris: Sequence[str], *, url: Opti
     if scopes:
         document["scope"] = " ".join(scopes)
     return document if url is None else {"client_id": check_document_url(url), **document}
+
+
+def _document_option(url: str) -> Option:
+    return Option("client_metadata_url", f"client_metadata_url={url!r}", url)
 
 
 def choose_method(supported: Sequence[str], has_secret: bool, issuer: str) -> str:
@@ -110,18 +115,24 @@ def register(web: Web, server: AuthorizationServer, metadata: Dict[str, Any], st
     :raises AuthError: the server has no registration, or refused; then with its reason (AUC-31).
     """
     if server.registration_endpoint is None:
-        raise AuthError(f"{server.issuer} has no dynamic registration: register a client with it, and give client_id= (and"
-                        f" client_secret=) with issuer={server.issuer!r}")
+        raise AuthError(OptionText(
+            f"{server.issuer} has no dynamic registration: register a client with it, and give ", Option("client_id"), " (and ",
+            Option("client_secret"), ") with ", Option("issuer", f"issuer={server.issuer!r}", server.issuer)))
     answer = web.post_json(server.registration_endpoint, "the registration endpoint", metadata)
     if answer.status not in (200, 201) or answer.error:
-        by_hand = "; it may want a client that was registered by hand: client_id= with issuer="
+        by_hand = OptionText("; it may want a client that was registered by hand: ", Option("client_id"), " with ",
+                             Option("issuer"))
         if server.pkce is None:  # without metadata it may be no authorization server at all (AUM-11)
-            by_hand += "; or it issues no tokens itself: then ask its operator for one, and give it as auth='...'"
+            by_hand = OptionText(by_hand, "; or it issues no tokens itself: then ask its operator for one, and give it as ",
+                                 Option("auth", "auth='...'"))
         hint = {
-            "invalid_redirect_uri": f"; it was asked for {', '.join(metadata['redirect_uris'])}: see redirect_uri=",
-            "invalid_client_metadata": "; see client_name=, redirect_uri= and application_type=",
+            "invalid_redirect_uri": OptionText(f"; it was asked for {', '.join(metadata['redirect_uris'])}: see ",
+                                               Option("redirect_uri")),
+            "invalid_client_metadata": OptionText("; see ", Option("client_name"), ", ", Option("redirect_uri"),
+                                                  " and application_type="),
         }.get(answer.error, by_hand)
-        raise AuthError(f"{server.issuer} did not register this client: {answer.explain()}{hint}", error=answer.error)
+        raise AuthError(OptionText(f"{server.issuer} did not register this client: {answer.explain()}", hint),
+                        error=answer.error)
     client = _identity(answer.document, server.issuer, metadata)
     store.save(_key(server.issuer), client.record())
     return client

@@ -9,9 +9,10 @@ import re
 import subprocess
 import sys
 from importlib.util import find_spec
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import TransportError
+from ...protocol.show import Option, OptionText
 from . import windows
 
 __all__ = ["DEFAULT_ENVIRONMENT", "child_arguments", "child_environment", "label", "spawn"]
@@ -21,15 +22,19 @@ if sys.platform == "win32":
         "APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROCESSOR_ARCHITECTURE",
         "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE",
     )
+    _PROXIES: Tuple[str, ...] = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 else:
     _NAMES = (
         "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER",
     )
+    _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 
+#: The files with the certificates of those that a program trusts. Behind a proxy that opens TLS, npx and uvx need them.
+_CERTIFICATES = ("NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 #: The variables that each child inherits (STD-28, NS-32, SEC-61): those by which a program finds its files, its
-#: helpers and its encoding. All others, and so every credential in our own environment, reach a child only through
-#: ``env=``.
-DEFAULT_ENVIRONMENT = _NAMES
+#: helpers, its encoding and its way to the network. A proxy with a user name or a password is not inherited. All others,
+#: and so every credential in our own environment, reach a child only through ``env=``.
+DEFAULT_ENVIRONMENT = (*_NAMES, *_PROXIES, *_CERTIFICATES)
 
 #: Arguments that are not private, and stand before the one that names the server.
 _PLAIN_FLAGS = {"-m", "-u", "-y", "--yes"}
@@ -44,7 +49,8 @@ def child_environment(env: Optional[Mapping[str, str]] = None,
                       source: Optional[Mapping[str, str]] = None) -> Dict[str, str]:
     """Return the whole environment of a child.
 
-    Values that begin with ``()`` are shell functions and are not inherited.
+    Values that begin with ``()`` are shell functions and are not inherited. Neither is a proxy with an ``@``, which stands
+    behind a user name or a password, nor ``HTTP_PROXY`` in a CGI script, where a request's header of that name sets it.
 
     :param env: added to the defaults, which it overrides; ``os.environ`` passes all variables on.
     :param source: where the defaults come from; our own environment when None.
@@ -53,7 +59,10 @@ def child_environment(env: Optional[Mapping[str, str]] = None,
     """
     inherited = os.environ if source is None else source
     result = {name: inherited[name] for name in DEFAULT_ENVIRONMENT
-              if name in inherited and not inherited[name].startswith("()")}
+              if name in inherited and not inherited[name].startswith("()")
+              and not (name in _PROXIES and "@" in inherited[name])}
+    if "REQUEST_METHOD" in inherited:
+        result.pop("HTTP_PROXY", None)
     for name, value in ({} if env is None else env).items():
         # The value may be a secret: it is never part of a message.
         if not isinstance(name, str) or not isinstance(value, str):
@@ -128,14 +137,15 @@ def spawn(arguments: List[str], *, env: Dict[str, str], cwd: Optional[str], stdi
         return subprocess.Popen(arguments, stdin=stdin, stdout=stdout, stderr=stderr, bufsize=0, env=env, cwd=cwd,
                                 close_fds=True, **options)
     except (OSError, ValueError) as error:
-        raise TransportError(f"cannot start {label(arguments)}: {_reason(error, arguments[0], env, cwd)}") from error
+        reason = _reason(error, arguments[0], env, cwd)
+        raise TransportError(OptionText(f"cannot start {label(arguments)}: ", reason)) from error
 
 
 def _reason(error: Exception, program: str, env: Mapping[str, str], cwd: Optional[str]) -> str:
     """Return why the program did not start and what to do, with absolute paths (NS-33, NS-34)."""
     if cwd is not None and not os.path.isdir(cwd):
         there = "is not a directory" if os.path.exists(cwd) else "does not exist"
-        return f"the working directory {_absolute(cwd)} {there}; correct cwd"
+        return OptionText(f"the working directory {_absolute(cwd)} {there}; correct ", Option("cwd", "cwd"))
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.E2BIG:
         return "its arguments and environment are too long for this system; pass less"
@@ -155,8 +165,9 @@ def _reason(error: Exception, program: str, env: Mapping[str, str], cwd: Optiona
             return f"the interpreter that the '#!' line of {path} names does not exist; correct that line"
     elif number in (errno.ENOENT, errno.ENOTDIR):
         hint = f" (the Python that runs this program is {sys.executable})" if program.startswith("python") else ""
-        return (f"there is no program {program!r} on the child's PATH, which is {env.get('PATH', os.defpath)};"
-                f" install it, give its absolute path{hint}, or set PATH in env{_meant(program)}")
+        return OptionText(f"there is no program {program!r} on the child's PATH, which is {env.get('PATH', os.defpath)};"
+                          f" install it, give its absolute path{hint}, or ", Option("env", "set PATH in env", "PATH=..."),
+                          _meant(program))
     elif number in (errno.EACCES, errno.EPERM):
         return (f"{program!r} on the child's PATH, which is {env.get('PATH', os.defpath)}, is not executable,"
                 f" or a directory of that PATH may not be searched")

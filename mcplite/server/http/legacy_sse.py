@@ -11,6 +11,7 @@ from ...errors import SERVER_BUSY
 from ...protocol import jsonrpc
 from ...protocol.http.headers import accepts, media_type
 from ...protocol.http.sse import encode_event
+from ...protocol.show import Option, OptionText
 from ..handling.http_request import HTTPRequest
 from ..handling.session import RequestFacts
 from .decision import method_not_allowed, unread, unreadable
@@ -30,7 +31,8 @@ class LegacySSE:
 
     def __init__(self, endpoint: Endpoint) -> None:
         if not endpoint.runtime.catalog.speaks_legacy:
-            raise ValueError("legacy_sse=True is for clients that begin with a handshake, but the server has era='modern'")
+            raise ValueError(OptionText(Option("legacy_sse", "legacy_sse=True"), " is for clients that begin with a handshake,"
+                                        " but the server has era='modern'"))
         self._endpoint = endpoint
         # A table of its own: an id of one transport must not be valid for the other.
         self._sessions = endpoint.add_table()

@@ -10,6 +10,7 @@ from typing import List, Optional, Sequence, Tuple
 
 from ...protocol.http.headers import DEFAULT_PORTS, Headers, parse_host, parse_origin
 from ...protocol.http.wellknown import is_loopback
+from ...protocol.show import Option, OptionText
 from ..handling.http_request import HTTPRequest
 from .messages import Rejection
 
@@ -43,14 +44,16 @@ class OriginPolicy:
         for name in LOOPBACK if hosts is None else hosts:
             parsed = parse_host(name)
             if parsed is None and name != "*":
-                raise ValueError(f"{name!r} in allowed_hosts is not a host name; write 'example.com' or 'example.com:8443'")
+                raise ValueError(OptionText(f"{name!r} in ", Option("allowed_hosts", "allowed_hosts"), " is not a host name;"
+                                            " write 'example.com' or 'example.com:8443'"))
             if parsed is not None:
                 self._hosts.add(parsed)
         self._origins = set()
         for origin in origins:
             known = parse_origin(origin)
             if known is None:
-                raise ValueError(f"{origin!r} in allowed_origins is not an origin; write 'https://app.example'")
+                raise ValueError(OptionText(f"{origin!r} in ", Option("allowed_origins", "allowed_origins"),
+                                            " is not an origin; write 'https://app.example'"))
             self._origins.add(known)
 
     @property

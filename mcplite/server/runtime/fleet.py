@@ -5,6 +5,7 @@ import weakref
 from typing import TYPE_CHECKING, List, Mapping, Optional, Sequence, Union
 
 from ...errors import RegistrationError
+from ...protocol.show import Option, OptionText
 from ..catalog.checks import checked_key
 
 if TYPE_CHECKING:
@@ -54,8 +55,9 @@ def open_shared_backend(backend: "Union[str, Backend]", keys: Sequence[bytes]) -
         return None
     if not keys:
         opened.close()
-        raise RegistrationError("a shared backend needs state_keys=[...] or MCPLITE_STATE_KEYS: secrets that all processes"
-                                f" share, with which they seal what they store; {_MAKE_KEY}")
+        raise RegistrationError(OptionText(
+            "a shared backend needs ", Option("state_keys", "state_keys=[...]", "FILE"), " or MCPLITE_STATE_KEYS: secrets that"
+            f" all processes share, with which they seal what they store; {_MAKE_KEY}"))
     return SealedBackend(opened, keys)
 
 

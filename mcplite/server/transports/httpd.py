@@ -12,6 +12,7 @@ import socket
 from typing import Any, List, Mapping, Optional, Sequence, Set
 
 from ...protocol.http.wellknown import is_loopback
+from ...protocol.show import Option, OptionText
 from ...rpc.forks import close_socket, new_condition, new_event, on_fork, release_socket
 from ...rpc.tracing import FaultLog, RateLog
 from ..http import make_endpoint
@@ -267,9 +268,10 @@ def _names(host: str, allowed: Optional[Sequence[str]]) -> Sequence[str]:
     if allowed is not None:
         return allowed
     if not is_loopback(host):
-        raise ValueError(
-            f"a server at {host!r} can be reached from other machines, so it needs the host names that clients use:"
-            " allowed_hosts=['mcp.example.com'] (or ['*'] for any name, if a proxy in front checks it)")
+        raise ValueError(OptionText(
+            f"a server at {host!r} can be reached from other machines, so it needs the host names that clients use: ",
+            Option("allowed_hosts", "allowed_hosts=['mcp.example.com']", "mcp.example.com"), " (or ",
+            Option("allowed_hosts", "['*']", "'*'"), " for any name, if a proxy in front checks it)"))
     return sorted(LOOPBACK | {f"[{host}]" if ":" in host else host})
 
 

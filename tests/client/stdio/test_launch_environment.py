@@ -21,6 +21,25 @@ def test_the_default_set_has_nothing_that_could_be_a_credential():
     assert not [name for name in DEFAULT_ENVIRONMENT if "KEY" in name or "TOKEN" in name or "SECRET" in name]
 
 
+def test_the_way_to_the_network_is_inherited():
+    source = {"HTTPS_PROXY": "http://proxy.example:3128", "HTTP_PROXY": "proxy.example:3128", "NO_PROXY": "localhost",
+              "NODE_EXTRA_CA_CERTS": "/ca.pem", "SSL_CERT_FILE": "/ca.pem", "REQUESTS_CA_BUNDLE": "/ca.pem"}
+    if os.name != "nt":  # where names of variables have no case
+        source.update(https_proxy="http://[::1]:3128", http_proxy="http://p:1", no_proxy="*")
+    assert child_environment(None, source) == source
+
+
+@pytest.mark.parametrize("proxy", ["http://user:s3cret@proxy.example:3128", "user:s3cret@proxy.example:3128", "http://token@p"])
+def test_a_proxy_with_credentials_is_given_and_not_inherited(proxy):
+    assert child_environment(None, {"HTTPS_PROXY": proxy, "PATH": "/bin"}) == {"PATH": "/bin"}
+    assert child_environment({"HTTPS_PROXY": proxy}, {}) == {"HTTPS_PROXY": proxy}
+
+
+def test_a_proxy_that_the_header_of_a_request_sets_is_not_inherited():
+    source = {"REQUEST_METHOD": "GET", "HTTP_PROXY": "http://evil.example", "HTTPS_PROXY": "http://p:1"}
+    assert child_environment(None, source) == {"HTTPS_PROXY": "http://p:1"}
+
+
 def test_shell_functions_are_not_inherited():
     assert child_environment(None, {"TERM": "() { :; }; touch x", HOME: "/h"}) == {HOME: "/h"}
 
