@@ -292,6 +292,14 @@ def test_ping(run, target):
     assert (answer["server"]["name"], answer["protocolVersion"]) == ("wea\x1bther", JUNE_2025.name)
 
 
+def test_request_sends_any_method_and_prints_the_result(run, target):
+    status, out, err = run("request", target, "tools/call", "name=add", 'arguments:={"a": 2, "b": 3}')
+    assert (status, err, json.loads(out)["structuredContent"]) == (0, "", {"result": 5})
+    assert json.loads(run("request", target, "tools/list")[1])["tools"][0]["name"] == "add"
+    status, out, err = run("request", target, "no/such/method")
+    assert (status, out) == (3, "") and "code -32601" in err
+
+
 # --- options -----------------------------------------------------------------------------------------
 
 
@@ -452,6 +460,8 @@ def test_an_ambiguous_configuration(run, config, servers, options, problem):
     (["read", "a.py", "n://1", "n://2"], "read: 'n://2' is one argument too many"),
     (["prompt", "a.py"], "prompt: PROMPT is missing"),
     (["complete", "a.py", "p"], "complete: ARGUMENT is missing"),
+    (["request", "a.py"], "request: METHOD is missing; write: request TARGET METHOD [name:=json ...]"),
+    (["watch"], "watch: TARGET is missing; write: watch TARGET [URI ...]"),
     (["ping", "a.py", "more"], "ping: 'more' is one argument too many"),
     (["ping", "--config", "a.json", "more"], "ping: 'more' is one argument too many"),
     (["call", "--config", "a.json"], "call: TOOL is missing"),

@@ -8,6 +8,7 @@ from ..protocol.schema.words import arguments_of, result_of
 from .arguments import UsageError, parse_arguments, parse_strings
 from .describing import Found, chosen, described, examples_of, offered_by, server_record
 from .printing import as_json, clean, clean_line, first_binary, print_content, print_result, table
+from .watch import watch
 
 __all__ = ["ACTIONS"]
 
@@ -158,7 +159,16 @@ def _ping(client: Any, words: List[str], options: argparse.Namespace) -> int:
     return 0
 
 
+def _request(client: Any, words: List[str], options: argparse.Namespace) -> int:
+    method, *words = words
+    result = client.request(method, parse_arguments(words) or None)
+    _settle(client, options)
+    print(as_json(result))
+    return 0
+
+
 #: By command. An action takes the client, the words after TARGET and the options, and returns the exit status.
 ACTIONS: Dict[str, Callable[[Any, List[str], argparse.Namespace], int]] = {
     "list": _list, "describe": _describe, "call": _call, "read": _read, "prompt": _prompt, "complete": _complete, "ping": _ping,
+    "request": _request, "watch": watch,
 }

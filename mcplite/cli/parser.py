@@ -22,6 +22,8 @@ examples:
   %(prog)s call 'npx -y some-server' search query=@question.txt --json
   %(prog)s read notes.py note://today
   %(prog)s list https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
+  %(prog)s request notes.py resources/read uri=note://today
+  %(prog)s watch notes.py note://today --json
   %(prog)s login https://example.com/mcp
   %(prog)s list --config mcp.json --server git
 
@@ -63,6 +65,8 @@ _COMMANDS: Dict[str, Tuple[str, str]] = {
     "complete": ("complete an argument of a prompt or of a resource template",
                  "TARGET PROMPT_OR_TEMPLATE ARGUMENT [VALUE [key=value ...]]"),
     "ping": ("connect, and check that the server answers", "TARGET"),
+    "request": ("send any request, and print its result as JSON", "TARGET METHOD [name:=json ...]"),
+    "watch": ("print changes of the lists, and of the resources named, until Ctrl-C", "TARGET [URI ...]"),
     "login": ("log in to a server, and store the login", "URL"),
     "logout": ("delete a stored login, and revoke its tokens", "URL"),
     "token": ("print a valid access token, for curl and scripts", "URL"),
