@@ -6,12 +6,13 @@ import json
 import logging
 import os
 import sys
-from typing import Any, Dict, List, Optional
+from typing import List, Optional
 
 from .cli import parser
 from .cli.arguments import UsageError
+from .cli.failures import record_of, status_of
 from .cli.printing import clean, is_unread
-from .errors import MCPError, RemoteError, RequestTimeout, TransportError
+from .errors import MCPError
 from .protocol.show import worded
 from .version import __version__
 
@@ -36,13 +37,11 @@ def main(arguments: Optional[List[str]] = None) -> int:
     except (MCPError, ValueError, TypeError) as error:
         if options.debug:
             logging.getLogger(__name__).exception("failed")
-        status, text = _status(error), worded(error, parser.NAMES)
         if getattr(options, "json", False):
-            print(json.dumps({"error": {"type": type(error).__name__, "message": text, "status": status,
-                                        **_wire(error)}}), file=sys.stderr)
+            print(json.dumps({"error": record_of(error)}), file=sys.stderr)
         else:
-            print(clean(text), file=sys.stderr)
-        return status
+            print(clean(worded(error, parser.NAMES)), file=sys.stderr)
+        return status_of(error)
     except OSError as error:  # behind the others: a RequestTimeout is a TimeoutError, and so an OSError
         if not is_unread(error):
             raise
@@ -53,21 +52,6 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return 0
 
 
-def _status(error: Exception) -> int:
-    if isinstance(error, RequestTimeout):
-        return 5
-    if isinstance(error, TransportError):
-        return 4
-    return 3 if isinstance(error, MCPError) else 2
-
-
-def _wire(error: Exception) -> Dict[str, Any]:
-    """Return the code and the data of an error that came from the server."""
-    if not isinstance(error, RemoteError):
-        return {}
-    return {"code": error.code} if error.data is None else {"code": error.code, "data": error.data}
-
-
 def _run(options: argparse.Namespace) -> int:
     words = list(options.words)
     if options.command in ("login", "logout", "token"):
@@ -76,11 +60,16 @@ def _run(options: argparse.Namespace) -> int:
 
         return login.run(words[0], options)
     from .cli.actions import ACTIONS
+    from .cli.configuration import take_file
+    from .cli.overview import is_overview, show_all
     from .cli.target import connected
 
+    take_file(words, options)
     if options.server and not options.config:
         raise UsageError("--server names a server in a file: give the file with --config FILE")
     parser.check_words(words, options.command, bool(options.config))
+    if is_overview(words, options):
+        return show_all(options)
     with connected(words, options) as client:
         return ACTIONS[options.command](client, words, options)
 

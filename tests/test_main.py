@@ -16,7 +16,7 @@ import pytest
 import mcplite
 from mcplite import __main__ as command_line
 from mcplite.cli import actions
-from mcplite.cli.examples import pasted
+from mcplite.cli.description.examples import pasted
 from mcplite.errors import Cancelled, ConnectionClosed, InvalidParams, MCPError, NotSupported, RequestTimeout, TransportError
 from mcplite.revisions import JUNE_2025, NEWEST
 
@@ -227,6 +227,17 @@ def test_call_prints_the_content(run, target, words, printed):
     assert run("call", target, *words) == (0, printed, "")
 
 
+def test_call_prints_rows_as_a_table(run, tmp_path):
+    (tmp_path / "rows.py").write_text(
+        "from typing import Dict, List\nimport mcplite\nmcp = mcplite.Server('rows')\n@mcp.tool()\n"
+        "def rows() -> List[Dict[str, int]]:\n    return [{'a': 1, 'b': 22}, {'a': 300}]\n@mcp.tool()\n"
+        "def one() -> int:\n    return 1\n")
+    path = str(tmp_path / "rows.py")
+    assert run("call", path, "rows", "--table") == (0, "  a   b\n---  --\n  1  22\n300\n", "")
+    assert run("call", path, "one", "--table") == (0, "1\n", "--table: the result is not a list of flat objects\n")
+    assert run("call", path, "rows", "--table", "--json")[0] == 2
+
+
 def test_call_as_json(run, target):
     status, out, _ = run("call", target, "add", "a=2", "--json")
     assert (status, json.loads(out)["structuredContent"]) == (0, {"result": 3})
@@ -331,10 +342,48 @@ def test_with_json_an_error_is_one_line_of_json(run, target, words, status, erro
     assert told["status"] == status and told["message"] and {**told, **error} == told
 
 
-def test_a_configuration_is_no_target(run, config, target):
-    path = config(weather=entry(target))
-    status, out, err = run("list", path)
-    assert (status, out) == (4, "") and "is a configuration of servers" in err and f"--config {path}" in err
+def test_a_server_of_a_configuration_as_the_target(run, config, target):
+    path = config(weather=entry(target), other=entry("nothing.py"))
+    assert run("call", f"{path}:weather", "add", "a=1") == (0, "2\n", "")
+    assert run("call", path, "--server", "weather", "add", "a=1")[1] == "2\n"
+    status, out, err = run("call", path, "add", "a=1")
+    assert (status, out) == (2, "") and f"--server: weather, other; or give it as the target, {path}:weather" in err
+    example = run("describe", f"{path}:weather", "add")[1].rpartition("example: ")[2]
+    assert run(*shlex.split(example)[3:])[:2] == (0, "2\n")
+    status, out, err = run("call", f"{path}:weather", "--server", "other", "add")
+    assert (status, out) == (2, "") and "name two servers" in err
+
+
+def test_a_configuration_with_one_server_as_the_target(run, config, target):
+    assert run("call", config(weather=entry(target)), "add", "a=1") == (0, "2\n", "")
+
+
+def test_an_overview_of_all_servers(run, config, target):
+    path = config(first=entry(target), bad={}, gone={"command": "no-such-program"}, off=entry(target, disabled=True),
+                  last=entry(target))
+    status, out, err = run("ping", path)
+    answer = f"  wea\\x1bther 2.0 answers (protocol {NEWEST.name})\n\n"
+    assert status == 4
+    assert out == (f"first:\n{answer}gone:\n  failed, see the error\n\noff:\n  disabled in the file\n\n"
+                   f"last:\n{answer}bad:\n  failed, see the error\n\n")
+    assert "gone: cannot start no-such-program" in err and "server 'bad': needs a 'command'" in err
+    status, out, err = run("list", "--config", path, "--json")
+    servers = json.loads(out)["servers"]
+    assert (status, err) == (4, "")
+    assert servers["first"]["tools"] == servers["last"]["tools"] and servers["off"] == {"disabled": True}
+    assert servers["bad"]["error"]["status"] == 2 and servers["gone"]["error"]["type"] == "TransportError"
+
+
+def test_an_overview_of_servers_that_all_answer(run, config, target):
+    status, out, err = run("list", config(a=entry(target), b=entry(target)))
+    assert (status, err) == (0, "")
+    assert out.count("\n    add(a: int, b: int = 1) -> int") == 2 and out.startswith("a:\n  wea")
+
+
+def test_what_a_configuration_asks_for_needs_a_terminal(run, config, target):
+    path = config(weather=entry(target, args=["${input:key}"]))
+    status, out, err = run("call", path, "where")
+    assert (status, out) == (2, "") and "${input:key} would ask the user" in err
 
 
 def test_roots(run, target, tmp_path):
@@ -443,7 +492,7 @@ def test_warnings_about_a_configuration_are_printed(run, config, target, monkeyp
     ({"b": {}}, [], "server 'b': needs a 'command'"),
 ])
 def test_an_ambiguous_configuration(run, config, servers, options, problem):
-    status, out, err = run("list", "--config", config(**servers), *options)
+    status, out, err = run("call", "--config", config(**servers), *options, "add")
     assert (status, out) == (2, "")
     assert problem in err
 
@@ -465,6 +514,8 @@ def test_an_ambiguous_configuration(run, config, servers, options, problem):
     (["ping", "a.py", "more"], "ping: 'more' is one argument too many"),
     (["ping", "--config", "a.json", "more"], "ping: 'more' is one argument too many"),
     (["call", "--config", "a.json"], "call: TOOL is missing"),
+    (["ping", "missing.json"], "there is no configuration file"),
+    (["ping", "missing.json:git"], "there is no configuration file"),
     (["ping", "--config", "missing.json"], "there is no configuration file"),
     (["ping", "--server", "x", "a.py"], "--server names a server in a file: give the file with --config"),
     (["ping", "a.py", "--env", "COLOR"], "--env COLOR: there is no variable COLOR to pass on; write COLOR=VALUE to set it"),

@@ -45,6 +45,8 @@ TESTED_ELSEWHERE = {
     "backend/redis_changes": "tests/backend/test_interface_outages.py, through the backend",
     "backend/sqlite_wakeup": "tests/backend/test_sqlite.py, through the backend",
     "cli/actions": "tests/test_main.py runs every command",
+    "cli/failures": "tests/test_main.py, with every exit status",
+    "cli/overview": "tests/test_main.py, with files of several servers",
     "cli/parser": "tests/test_main.py runs every command",
     "client/http/endpoint": "tests/client/http/test_channel.py, through the channel",
     "client/http/get_stream": "tests/client/http/test_channel.py, through the channel",

@@ -1,13 +1,15 @@
 """The commands that use a server: each takes a connected client, and returns the exit status."""
 
 import argparse
+import shutil
 import sys
 from typing import Any, Callable, Dict, List
 
 from ..protocol.schema.words import arguments_of, result_of
 from .arguments import UsageError, parse_arguments, parse_strings
-from .describing import Found, chosen, described, examples_of, offered_by, server_record
+from .description.describing import Found, chosen, described, examples_of, offered_by, server_record
 from .printing import as_json, clean, clean_line, first_binary, print_content, print_result, table
+from .rows import row_table, rows_of
 from .watch import watch
 
 __all__ = ["ACTIONS"]
@@ -64,8 +66,20 @@ def _label(item: Any) -> str:
     return str(getattr(item, "uri", None) or item.uri_template)
 
 
+def _print(result: Any, options: argparse.Namespace) -> None:
+    rows = rows_of(result.data) if options.table else None
+    if rows is not None:
+        print(row_table(rows, shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else None))
+        return
+    print_result(result, sys.stdout)
+    if options.table:
+        print("--table: the result is not a list of flat objects", file=sys.stderr)
+
+
 def _call(client: Any, words: List[str], options: argparse.Namespace) -> int:
     name, *words = words
+    if options.table and options.json:
+        raise UsageError("--table and --json are two forms of the result; write one of them")
     schema = next((tool.input_schema for tool in client.list_tools() if tool.name == name), None)
     arguments = parse_arguments(words, schema)
     before = client.stderr_tail.count(_TRACEBACK)
@@ -79,10 +93,12 @@ def _call(client: Any, words: List[str], options: argparse.Namespace) -> int:
     _settle(client, options, result.is_error)
     if options.json:
         print(as_json(whole))
-    elif result.is_error or not options.output:
-        print_result(result, sys.stderr if result.is_error else sys.stdout)
-        if result.is_error and not options.debug and client.stderr_tail.count(_TRACEBACK) > before:
+    elif result.is_error:
+        print_result(result, sys.stderr)
+        if not options.debug and client.stderr_tail.count(_TRACEBACK) > before:
             print("the server logged a traceback; --debug shows it", file=sys.stderr)
+    elif not options.output:
+        _print(result, options)
     return 1 if result.is_error else 0
 
 

@@ -13,7 +13,8 @@ error, 4 no connection, it was lost, or no authorization, 5 no answer in time, 1
 """
 
 _EPILOG = """\
-TARGET is a Python file, module:name, a command in quotes or a URL; leave it out with --config.
+TARGET is a Python file, module:name, a command in quotes, a URL, or a configuration file: mcp.json:name
+is one of its servers, and list, describe and ping take mcp.json for all of them.
 
 examples:
   %(prog)s list weather.py
@@ -25,7 +26,8 @@ examples:
   %(prog)s request notes.py resources/read uri=note://today
   %(prog)s watch notes.py note://today --json
   %(prog)s login https://example.com/mcp
-  %(prog)s list --config mcp.json --server git
+  %(prog)s list mcp.json
+  %(prog)s call mcp.json:git git_status repo_path=.
 
 arguments: key=value is text (or the type in the tool's schema), key:=json is any JSON value,
 key=@file is the text of a file, '{...}' and - are a JSON object, in one word or on stdin.
@@ -118,6 +120,8 @@ def _parser(package: str, version: str) -> argparse.ArgumentParser:
             description=text[0].upper() + text[1:] + ".", epilog=epilog.replace("%(prog)s", program),
             formatter_class=argparse.RawDescriptionHelpFormatter)
         one.add_argument("words", nargs="*", help=argparse.SUPPRESS)  # the usage names them
+        if name == "call":
+            one.add_argument("--table", action="store_true", help="print a list of flat objects as a table")
         if name in ("call", "read"):
             one.add_argument("--output", metavar="FILE", help="save the first binary content, or the text")
         elif name == "login":
@@ -134,7 +138,7 @@ def _using() -> argparse.ArgumentParser:
     using = argparse.ArgumentParser(add_help=False)
     using.add_argument("--json", action="store_true",
                        help="print the whole result as JSON, and an error as one line of JSON on stderr")
-    using.add_argument("--config", metavar="FILE", help="a file with mcpServers, in place of TARGET")
+    using.add_argument("--config", metavar="FILE", help="a file with mcpServers, whatever its name, in place of TARGET")
     using.add_argument("--server", metavar="NAME", help="the server to use in --config; not needed if it has only one")
     using.add_argument("--revision", metavar="DATE", help="the only protocol revision to accept")
     using.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="timeout of each request; default 60")

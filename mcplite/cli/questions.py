@@ -4,6 +4,7 @@ A client of the command line has one as its elicitation handlers.
 """
 
 import contextlib
+import getpass
 import json
 import os
 import select
@@ -11,8 +12,10 @@ import sys
 import threading
 from typing import Any, Callable, ContextManager, Dict, Iterator, List, Mapping, Optional, TextIO, Tuple
 
+from ..client.config.inputs import ConfigInput
 from ..protocol import forms
 from ..types import ElicitRequest, ElicitResult, Implementation, accept, cancel, decline
+from .arguments import UsageError
 from .printing import clean, clean_line
 
 __all__ = ["TerminalAsker"]
@@ -53,6 +56,32 @@ class TerminalAsker:
         with self._turn, self._alone():
             yield
 
+    @property
+    def has_terminal(self) -> bool:
+        """Whether there is a terminal to ask on."""
+        return self._source is not None and self._source.isatty()
+
+    def setting(self, wanted: ConfigInput) -> str:
+        """Ask for the value of an input of a configuration file; a secret one is not shown while it is typed.
+
+        :raises UsageError: the user declines, cancels or closes the terminal.
+        """
+        label = clean_line(wanted.description or wanted.id)
+        with self.alone():
+            for number, (_, title) in enumerate(wanted.options, 1):
+                self._say(f"    {number}. {clean_line(title)}")
+            default = f" (Enter for {clean_line(wanted.default)})" if wanted.default and not wanted.password else ""
+            try:
+                while True:
+                    text = (getpass.getpass(f"{label}: ", self._out) if wanted.password
+                            else self._read(f"{label}{default}: ")) or wanted.default
+                    text = str(_choice(text, wanted.options))
+                    if text and (not wanted.options or text in [value for value, _ in wanted.options]):
+                        return text
+                    self._say("    choose one of these" if wanted.options else "    a value is required")
+            except (_Stop, EOFError) as error:
+                raise UsageError(f"no value for ${{input:{wanted.id}}} was given") from error
+
     def form(self, request: ElicitRequest) -> ElicitResult:
         """Ask for each field of a form, and at the end whether to send or change the answers (ELIC-20)."""
         return self._asked(request, self._form)
@@ -67,7 +96,7 @@ class TerminalAsker:
         # Further lines are indented, so that they cannot pass for a question of another server.
         message = f"{name} asks: " + request.message.strip().replace("\n", "\n  ")
         with self.alone():
-            if self._source is None or not self._source.isatty():
+            if not self.has_terminal:
                 self._say(f"{message}\n(declined: there is no terminal to ask on)")
                 return decline()
             self._say(f"\n{message}\n(type !decline to decline, !cancel to cancel)")

@@ -33,15 +33,19 @@ def connected(words: List[str], options: argparse.Namespace) -> Iterator[Any]:
     """
     from ..client import connect
 
+    options.bar = ProgressBar()
+    asker = TerminalAsker(alone=options.bar.hidden)
     target: Any
     if options.config:
-        target = _configured(options)
+        from .configuration import configured_server
+
+        target = configured_server(options, asker.setting if asker.has_terminal else None)
         options.target = ["--config", options.config, "--server", target.name]
+        for warning in target.warnings:
+            _warn(warning)
     else:
         target = words.pop(0)
         options.target = [target]
-    options.bar = ProgressBar()
-    asker = TerminalAsker(alone=options.bar.hidden)
     extra: Dict[str, Any] = {}
     if options.root:
         extra["roots"] = options.root
@@ -71,24 +75,6 @@ def _logged(message: LogMessage, options: argparse.Namespace) -> None:
 def _note(text: str, options: argparse.Namespace) -> None:
     with options.bar.hidden():
         print(clean(text), file=sys.stderr)
-
-
-def _configured(options: argparse.Namespace) -> Any:
-    from ..client.config.files import load_config
-
-    try:
-        config = load_config(options.config)
-    except TransportError as error:
-        raise UsageError(str(error)) from error
-    names = [name for name, server in config.servers.items() if not server.disabled] + list(config.errors)
-    name = options.server or (names[0] if len(names) == 1 else None)
-    if name in config.errors:
-        raise UsageError(str(config.errors[name]))
-    if name not in config.servers:
-        raise UsageError(f"{options.config}: choose a server with --server: {', '.join(names) or 'the file has none'}")
-    for warning in config.warnings + config.servers[name].warnings:
-        _warn(warning)
-    return config.servers[name]
 
 
 def _warn(text: str) -> None:

@@ -5,9 +5,11 @@ import re
 import shlex
 import sys
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Union
 
 from ...errors import TransportError
+from .envfile import read_env_file
+from .inputs import ConfigInput, InputValues
 from .jsonc import parse
 from .placeholders import Placeholders
 
@@ -68,15 +70,19 @@ class Config:
 
 
 def load_config(source: "Union[str, os.PathLike[str], Mapping[str, Any], Config]", *,
-                environ: Optional[Mapping[str, str]] = None) -> Config:
+                environ: Optional[Mapping[str, str]] = None, ask: Optional[Callable[[ConfigInput], str]] = None,
+                names: Optional[Collection[str]] = None) -> Config:
     """Read a host's configuration, without starting a server.
 
     Understands ``{"mcpServers": {...}}`` and the ``{"servers": {...}}`` of ``.vscode/mcp.json``, both with comments and
     trailing commas. Strings may contain ``${VAR}``, ``${VAR:-default}``, ``${env:VAR}``,
-    ``${workspaceFolder}`` and ``${userHome}``.
+    ``${workspaceFolder}`` and ``${userHome}``; with *ask* also ``${input:id}``. ``envFile`` names a file of variables, whose
+    relative path begins at the workspace folder; ``env`` counts before it.
 
     :param source: a path, or the loaded document; a Config is returned as it is.
     :param environ: the variables; by default the environment of this process.
+    :param ask: returns the user's value for an input of the file; called once for each input that an entry has.
+    :param names: the entries to read; None for all.
     :returns: usable entries in ``servers``, reasons for the others in ``errors``.
     :raises TransportError: the file cannot be read, is not JSON or has no servers at all.
     """
@@ -91,10 +97,13 @@ def load_config(source: "Union[str, os.PathLike[str], Mapping[str, Any], Config]
             folder = os.path.dirname(folder)
         document, twice = parse(_read(where), where)
         config.warnings += [f"{where}: {name!r} is there twice; the last one counts" for name in twice]
-    placeholders = Placeholders(os.environ if environ is None else environ, folder)
+    placeholders = Placeholders(os.environ if environ is None else environ, folder,
+                                None if ask is None else InputValues(document, ask).value)
     for name, raw in _entries(document, where).items():
+        if names is not None and name not in names:
+            continue
         try:
-            config.servers[name] = _Entry(name, raw, placeholders).read()
+            config.servers[name] = _Entry(name, raw, placeholders, folder).read()
         except TransportError as error:
             config.errors[name] = TransportError(f"{where}: server {name!r}: {error}")
     return config
@@ -135,8 +144,9 @@ def _kind(value: Any) -> str:
 class _Entry:
     """One entry of a file on its way to a :class:`ServerConfig`."""
 
-    def __init__(self, name: str, raw: Any, placeholders: Placeholders) -> None:
+    def __init__(self, name: str, raw: Any, placeholders: Placeholders, folder: Optional[str]) -> None:
         self._name = name
+        self._folder = folder
         if not isinstance(raw, Mapping):
             raise TransportError(f"must be an object, not {_kind(raw)}")
         self._raw = dict(raw)
@@ -153,6 +163,9 @@ class _Entry:
             if not result.command:
                 raise TransportError("'command' is missing; a server of type stdio needs one")
             result.url, result.headers = None, {}
+            path = self._text("envFile")
+            if path is not None:
+                result.env = {**self._variables(path), **result.env}
             result.warnings = _doubts(result)
         else:
             if not result.url:
@@ -204,6 +217,12 @@ class _Entry:
             raise TransportError(f"'{member}' must be an object of strings, not {_kind(value)}")
         return {name: self._fill(f"{member}.{name}", item) for name, item in value.items()}
 
+    def _variables(self, path: str) -> Dict[str, str]:
+        try:
+            return read_env_file(os.path.join(self._folder or "", os.path.expanduser(path)))
+        except TransportError as error:
+            raise TransportError(f"'envFile': {error}") from error
+
     def _flag(self, member: str, default: bool) -> bool:
         value = self._raw.pop(member, default)
         if not isinstance(value, bool):
@@ -227,8 +246,6 @@ def _doubts(server: ServerConfig) -> List[str]:
                   f" started; write an absolute one, or set 'cwd'"
                   for argument in server.args
                   if _SCRIPT.search(argument) and not os.path.isabs(argument) and not argument.startswith("-")]
-    if "envFile" in server.extra:
-        found.append("'envFile' is not read; put the variables into 'env'")
     return found
 
 

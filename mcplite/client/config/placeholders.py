@@ -2,7 +2,7 @@
 
 import os
 import re
-from typing import Mapping, Optional
+from typing import Callable, Mapping, Optional
 
 from ...errors import TransportError
 
@@ -17,11 +17,14 @@ class Placeholders:
 
     :param environ: the variables.
     :param folder: the value of ``${workspaceFolder}``; None if the configuration is not in a file.
+    :param ask: returns the value of ``${input:id}`` for an id; without it such a placeholder is an error.
     """
 
-    def __init__(self, environ: Mapping[str, str], folder: Optional[str]) -> None:
+    def __init__(self, environ: Mapping[str, str], folder: Optional[str],
+                 ask: Optional[Callable[[str], str]] = None) -> None:
         self._environ = environ
         self._folder = folder
+        self._ask = ask
 
     def fill(self, text: str) -> str:
         """Return *text* with all placeholders replaced, once; placeholders in the replacements stay.
@@ -39,6 +42,8 @@ class Placeholders:
             return os.path.expanduser("~")
         kind, colon, rest = inside.partition(":")
         if kind == "input" and colon:
+            if self._ask is not None:
+                return self._ask(rest)
             raise TransportError(f"${{{inside}}} would ask the user in an editor, which is not supported here;"
                                  f" write ${{VARIABLE}} and set that variable")
         if kind == "env" and colon:

@@ -166,7 +166,6 @@ def test_a_server_with_a_url_has_no_command():
     ({"command": "uv", "args": ["--directory", "sub", "run", "server.py"]}, "argument 'server.py' looks like a relative path"),
     ({"command": "uv", "args": ["--project", "/srv", "run", "server.py"]}, "argument 'server.py' looks like a relative path"),
     ({"command": "npx -y thing"}, "has spaces and is taken for one program"),
-    ({"command": "x", "envFile": ".env"}, "'envFile' is not read"),
 ])
 def test_warnings(raw, warning):
     (found,) = one(raw).warnings
@@ -277,3 +276,22 @@ def test_entries_can_be_written_and_loaded(made):
     assert server.url == made.get("url")
     assert server.env == made.get("env", {})
     assert server.command is None or os.path.isabs(server.command)
+
+
+def test_variables_of_a_file_count_behind_those_of_the_entry(tmp_path):
+    (tmp_path / "secrets.env").write_text("A=1\nB=2\n")
+    entries = {name: {"command": "x", "envFile": path, "env": {"B": "own"}} for name, path in (
+        ("relative", "secrets.env"), ("filled", "${workspaceFolder}/secrets.env"), ("missing", "no.env"))}
+    config = load_config(write(tmp_path / "mcp.json", {"servers": entries}))
+    assert [config.servers[name].env for name in ("relative", "filled")] == 2 * [{"A": "1", "B": "own"}]
+    assert config.servers["filled"].warnings == [] and config.servers["filled"].extra == {}
+    assert str(config.errors["missing"]).endswith(f"server 'missing': 'envFile': there is no file {tmp_path / 'no.env'}")
+
+
+def test_inputs_are_asked_for_once_and_only_for_the_entries_that_are_read():
+    asked = []
+    document = {"inputs": [{"id": "key"}, {"id": "unused"}],
+                "servers": {"a": {"command": "${input:key}", "args": ["${input:key}"]}, "b": {"command": "${input:unused}"}}}
+    config = load_config(document, ask=lambda one: asked.append(one.id) or "value", names=["a"])
+    assert asked == ["key"] and list(config.servers) == ["a"] and not config.errors
+    assert config.servers["a"].argv == ["value", "value"]

@@ -1,12 +1,12 @@
 """The members of a JSON Schema in words, for people who are about to call a tool: type, default, limits, description.
 
-``describe`` prints them. For one line per tool, :mod:`~..protocol.schema.words` is enough.
+``describe`` prints them. For one line per tool, :mod:`~...protocol.schema.words` is enough.
 """
 
 import json
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
-from ..protocol.schema.words import arguments_of
+from ...protocol.schema.words import arguments_of
 
 __all__ = ["limits_of", "members_of", "resolved"]
 

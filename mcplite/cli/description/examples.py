@@ -4,7 +4,7 @@ import json
 import shlex
 from typing import Any, Dict, List, Mapping
 
-from ..protocol.uritemplate import Template
+from ...protocol.uritemplate import Template
 from .parameters import resolved
 
 __all__ = ["argument_words", "example_of", "example_uri", "pasted"]

@@ -6,7 +6,7 @@ import jsonschema
 import pytest
 
 from mcplite.cli.arguments import parse_arguments
-from mcplite.cli.examples import argument_words, example_of, example_uri, pasted
+from mcplite.cli.description.examples import argument_words, example_of, example_uri, pasted
 
 POINT = {"type": "object", "properties": {"x": {"type": "number", "exclusiveMinimum": 0}}, "required": ["x"]}
 

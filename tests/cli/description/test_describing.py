@@ -5,7 +5,7 @@ import types
 import pytest
 
 from mcplite.cli.arguments import UsageError
-from mcplite.cli.describing import chosen, described
+from mcplite.cli.description.describing import chosen, described
 from mcplite.types import Prompt, PromptArgument, Resource, Tool, ToolAnnotations
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcplite.cli.parameters import limits_of, members_of, resolved
+from mcplite.cli.description.parameters import limits_of, members_of, resolved
 
 
 @pytest.mark.parametrize("schema, words", [

@@ -9,11 +9,11 @@ import shutil
 import textwrap
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from ..protocol.schema.words import result_of
-from .arguments import UsageError
+from ...protocol.schema.words import result_of
+from ..arguments import UsageError
+from ..printing import clean, clean_line, table
 from .examples import argument_words, example_uri, pasted
 from .parameters import members_of
-from .printing import clean, clean_line, table
 
 __all__ = ["Found", "chosen", "described", "examples_of", "offered_by", "server_record"]
 

@@ -1,0 +1,1 @@
+"""The command ``describe``: definitions in words, and examples of commands."""

@@ -1,0 +1,28 @@
+"""Errors of the command line: the exit status of each, and its record for ``--json``."""
+
+from typing import Any, Dict
+
+from ..errors import MCPError, RemoteError, RequestTimeout, TransportError
+from ..protocol.show import worded
+from .parser import NAMES
+
+__all__ = ["record_of", "status_of"]
+
+
+def status_of(error: Exception) -> int:
+    """Return the exit status for an error."""
+    if isinstance(error, RequestTimeout):
+        return 5
+    if isinstance(error, TransportError):
+        return 4
+    return 3 if isinstance(error, MCPError) else 2
+
+
+def record_of(error: Exception) -> Dict[str, Any]:
+    """Return an error for JSON, with the code and the data of one that came from the server."""
+    record: Dict[str, Any] = {"type": type(error).__name__, "message": worded(error, NAMES), "status": status_of(error)}
+    if isinstance(error, RemoteError):
+        record["code"] = error.code
+        if error.data is not None:
+            record["data"] = error.data
+    return record

@@ -1,0 +1,66 @@
+"""Rows of a tool's result as a table of text, for ``call --table``."""
+
+import json
+import textwrap
+from typing import Any, Dict, List, Optional
+
+from .printing import clean_line
+
+__all__ = ["row_table", "rows_of"]
+
+#: The narrowest that a column becomes on a terminal.
+_NARROW = 8
+
+
+def rows_of(value: Any) -> Optional[List[Dict[str, Any]]]:
+    """Return the rows of a value: a list of flat objects, its JSON, or an object with nothing but that list."""
+    if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    if isinstance(value, dict) and len(value) == 1:
+        value = next(iter(value.values()))
+    if not isinstance(value, list) or not value:
+        return None
+    return value if all(isinstance(row, dict) and row and not any(isinstance(cell, (dict, list)) for cell in row.values())
+                        for row in value) else None
+
+
+def row_table(rows: List[Dict[str, Any]], width: Optional[int]) -> str:
+    """Return rows as a table with a line of names; numbers are at the right, and a missing value or null is empty.
+
+    :param width: columns of the terminal, in which long cells are wrapped; None for one line a row.
+    """
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [[clean_line(name) for name in names], *([_cell(row.get(name)) for name in names] for row in rows)]
+    widths = [max(1, *(len(line[column]) for line in cells)) for column in range(len(names))]
+    while width is not None and sum(widths) + 2 * (len(widths) - 1) > width and max(widths) > _NARROW:
+        widths[widths.index(max(widths))] -= 1
+    right = [all(row.get(name) is None or _is_number(row[name]) for row in rows) for name in names]
+    lines: List[str] = []
+    for number, line in enumerate(cells):
+        lines += _wrapped(line, widths, right)
+        if number == 0:
+            lines.append("  ".join("-" * one for one in widths))
+    return "\n".join(lines)
+
+
+def _wrapped(cells: List[str], widths: List[int], right: List[bool]) -> List[str]:
+    parts = [textwrap.wrap(cell, width) or [""] for cell, width in zip(cells, widths)]
+    lines = []
+    for number in range(max(map(len, parts))):
+        line = [part[number] if number < len(part) else "" for part in parts]
+        lines.append("  ".join(text.rjust(width) if at_right else text.ljust(width)
+                               for text, width, at_right in zip(line, widths, right)).rstrip())
+    return lines
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return clean_line(value) if isinstance(value, str) else json.dumps(value)

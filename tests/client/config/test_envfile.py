@@ -1,0 +1,42 @@
+"""Files of variables."""
+
+import pytest
+
+from mcplite.client.config.envfile import read_env_file
+from mcplite.errors import TransportError
+
+
+def test_lines_that_are_understood(tmp_path):
+    (tmp_path / "e").write_text("""\
+# a comment
+
+A=1
+ export B = two words  # a comment
+C='single # \\n'
+D="double \\"quoted\\"\\nline" # a comment
+E=
+F=a#b=c
+G=first
+G=second
+""", encoding="utf-8")
+    assert read_env_file(str(tmp_path / "e")) == {
+        "A": "1", "B": "two words", "C": "single # \\n", "D": 'double "quoted"\nline', "E": "", "F": "a#b=c", "G": "second"}
+
+
+@pytest.mark.parametrize("text, problem", [
+    ("A=1\nhush", "line 2: write NAME=value"), ("A='hush", "line 1: the quote does not end"),
+    ('A="hush" b', "line 1: the quote"),
+])
+def test_other_lines_are_errors_without_their_text(tmp_path, text, problem):
+    (tmp_path / "e").write_text(text)
+    with pytest.raises(TransportError, match=problem) as caught:
+        read_env_file(str(tmp_path / "e"))
+    assert "hush" not in str(caught.value)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    (tmp_path / "e").write_bytes(b"A=\xff")
+    for path, problem in ((tmp_path / "none", "there is no file"), (tmp_path, "cannot read|Permission"),
+                          (tmp_path / "e", "UTF-8")):
+        with pytest.raises(TransportError, match=problem):
+            read_env_file(str(path))
