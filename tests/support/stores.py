@@ -1,5 +1,6 @@
 """Real Redis and PostgreSQL servers for tests, each on a port and a folder of its own."""
 
+import contextlib
 import glob
 import os
 import pwd
@@ -72,21 +73,22 @@ class StoreServer:
         self.end(signal.SIGKILL)
 
     def freeze(self):
-        for process in self._processes():
-            process.suspend()
+        self._each(psutil.Process.suspend)
 
     def resume(self):
-        for process in self._processes():
-            process.resume()
+        self._each(psutil.Process.resume)
 
-    def _processes(self):
+    def _each(self, action):
+        """Do something to the server's processes, of which one may end meanwhile."""
         own = psutil.Process(self._process.pid)
-        return [own, *own.children(recursive=True)]
+        for process in [own, *own.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                action(process)
 
     def close(self):
         if self._process is not None and self._process.poll() is None:
-            self.resume()
-            self.kill()
+            self._each(psutil.Process.kill)  # also those that are suspended
+            self._process.wait(PATIENCE)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
