@@ -65,9 +65,11 @@ class StoreServer:
         return {}
 
     def end(self, number):
-        """Send a signal, and wait for the end."""
+        """Send a signal, and wait for the end of all its processes: PostgreSQL starts again only without the former ones."""
+        children = psutil.Process(self._process.pid).children(recursive=True)
         self._process.send_signal(number)
         self._process.wait(PATIENCE)
+        psutil.wait_procs(children, PATIENCE)
 
     def kill(self):
         self.end(signal.SIGKILL)
