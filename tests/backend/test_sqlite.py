@@ -11,9 +11,7 @@ import pytest
 
 from mcplite.backend.sqlite import SQLiteBackend
 from mcplite.errors import BackendError
-from tests.support.forks import Forked
-
-posix = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
+from tests.support.forks import POSIX_ONLY, Forked
 
 
 @pytest.fixture
@@ -28,7 +26,7 @@ def backend(path):
     backend.close()
 
 
-@posix
+@POSIX_ONLY
 def test_only_the_owner_can_read_the_file(backend, path):
     backend.put("a", b"1", 60)
     assert {stat.S_IMODE(os.stat(name).st_mode) for name in (path, path + "-wal", path + "-shm")} == {0o600}
@@ -90,7 +88,7 @@ def test_a_short_lock_is_waited_for(backend, path):
     assert backend.get("a") == b"1"
 
 
-@posix
+@POSIX_ONLY
 def test_a_file_that_was_deleted_is_made_again(path, monkeypatch):
     monkeypatch.setattr("mcplite.backend.sqlite._LOOK_SECONDS", 0.0)
     backend = SQLiteBackend(path)
@@ -116,7 +114,6 @@ def test_a_missing_folder_is_named(tmp_path):
         SQLiteBackend(str(tmp_path / "nowhere" / "store.db"))
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="it takes root to be another user")
 def test_a_read_only_file_can_be_read(path):
     backend = SQLiteBackend(path)
     backend.put("a", b"1", 600)
@@ -158,7 +155,7 @@ def test_what_has_expired_is_removed_from_the_file(path, monkeypatch):
     backend.close()
 
 
-@posix
+@POSIX_ONLY
 def test_a_forked_process_has_a_connection_of_its_own(backend):
     backend.put("a", b"parent", 60)
     backend.wait({"log": 0}, 0.01)
@@ -174,7 +171,7 @@ def test_a_forked_process_has_a_connection_of_its_own(backend):
     assert backend.wait({"log": 0}, 60) == {"log"}
 
 
-@posix
+@POSIX_ONLY
 def test_a_fork_while_other_threads_write(backend):
     """SQLite's own locks would stay locked in the forked process if a thread were inside at the fork."""
     ended = threading.Event()
@@ -195,7 +192,7 @@ def test_a_fork_while_other_threads_write(backend):
     assert numbers == list(range(1, 21))
 
 
-@posix
+@POSIX_ONLY
 def test_the_socket_of_a_killed_process_is_removed(backend, path):
     program = ("import sys, os, signal; from mcplite.backend.sqlite import SQLiteBackend; backend = SQLiteBackend(sys.argv[1]);"
                "backend.wait({'log': 0}, 0.01); os.kill(os.getpid(), signal.SIGKILL)")
@@ -205,7 +202,7 @@ def test_the_socket_of_a_killed_process_is_removed(backend, path):
     assert os.listdir(path + ".wake") == []
 
 
-@posix
+@POSIX_ONLY
 def test_a_path_that_is_too_long_for_a_socket_is_looked_at_instead(tmp_path):
     folder = tmp_path / ("d" * 100)
     folder.mkdir()

@@ -2,15 +2,13 @@
 
 import os
 from types import TracebackType
-from typing import TYPE_CHECKING, Optional, Sequence, Type, Union
+from typing import Optional, Sequence, Type, Union
 
+from ...backend.interface import Backend
 from ...errors import RegistrationError
 from ...protocol.methods import RESOURCE_UPDATED
 from .fleet import open_shared_backend, read_keys
 from .news import append_news
-
-if TYPE_CHECKING:
-    from ...backend.interface import Backend
 
 __all__ = ["Publisher", "publisher"]
 
@@ -22,7 +20,7 @@ class Publisher:
     it on to their clients.
     """
 
-    def __init__(self, backend: "Backend", server: Optional[str], owned: bool) -> None:
+    def __init__(self, backend: Backend, server: Optional[str], owned: bool) -> None:
         self._backend = backend
         self._server = server
         self._owned = owned
@@ -65,7 +63,7 @@ class Publisher:
         self.close()
 
 
-def publisher(backend: "Union[str, Backend]", *, state_keys: Sequence[Union[str, bytes]] = (),
+def publisher(backend: Union[str, Backend], *, state_keys: Sequence[Union[str, bytes]] = (),
               server: Optional[str] = None) -> Publisher:
     """Return what tells the clients of a server of changes, from any process.
 
