@@ -89,6 +89,10 @@ class Revision:
     input_requests: FrozenSet[str] = field(repr=False, default=frozenset())
     #: The requests that a server may answer with ``inputRequests`` (MRTR-02, MRTR-03).
     asking_methods: FrozenSet[str] = field(repr=False, default=frozenset())
+    #: Requests about tasks, which clients send, and in November 2025 servers as well.
+    task_requests: FrozenSet[str] = field(repr=False, default=frozenset())
+    #: The notification of a task's status; empty in revisions without tasks.
+    task_notification: str = ""
     #: A missing capability of the client is an error of the protocol, not of a tool (MRTR-11).
     capability_errors: bool = False
     #: The HTTP status of JSON-RPC codes, where the revision fixes one, for errors found before a handler runs.
@@ -152,6 +156,8 @@ NOVEMBER_2025 = Revision(
     client_notifications=_LEGACY_CLIENT_NOTIFICATIONS,
     server_requests=_SERVER_REQUESTS | {"elicitation/create"},
     server_notifications=_SERVER_NOTIFICATIONS | {"notifications/elicitation/complete"},
+    task_requests=frozenset({"tasks/get", "tasks/result", "tasks/list", "tasks/cancel"}),
+    task_notification="notifications/tasks/status",
 )
 JULY_2026 = Revision(
     name="2026-07-28", rank=4, modern=True, batches=False,
@@ -166,6 +172,8 @@ JULY_2026 = Revision(
     server_notifications=_SERVER_NOTIFICATIONS | {"notifications/subscriptions/acknowledged"},
     input_requests=frozenset({"elicitation/create", "sampling/createMessage", "roots/list"}),
     asking_methods=frozenset({"tools/call", "prompts/get", "resources/read"}),
+    task_requests=frozenset({"tasks/get", "tasks/update", "tasks/cancel"}),
+    task_notification="notifications/tasks",
     capability_errors=True,
     http_status={HEADER_MISMATCH: 400, MISSING_CAPABILITY: 400, UNSUPPORTED_VERSION: 400, METHOD_NOT_FOUND: 404},
 )

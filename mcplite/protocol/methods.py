@@ -11,7 +11,7 @@ __all__ = ["Change", "LIST_CHANGES", "REPEATABLE", "RESOURCE_SUBSCRIPTIONS", "RE
 REPEATABLE = frozenset({
     "ping", "tools/list", "resources/list", "resources/templates/list", "resources/read", "prompts/list", "prompts/get",
     "completion/complete", "server/discover", "subscriptions/listen", "logging/setLevel", "resources/subscribe",
-    "resources/unsubscribe",
+    "resources/unsubscribe", "tasks/get", "tasks/result", "tasks/list", "tasks/update",
 })
 
 

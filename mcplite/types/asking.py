@@ -35,6 +35,8 @@ class ElicitRequest(Model):
     requested_schema: Optional[Dict[str, Any]] = None
     url: Optional[str] = wire(since=NOVEMBER_2025)
     elicitation_id: Optional[str] = wire(since=NOVEMBER_2025, until=NOVEMBER_2025)
+    #: Asks for a task: ``{"ttl": milliseconds}``, or an empty object.
+    task: Optional[Dict[str, Any]] = wire(since=NOVEMBER_2025, until=NOVEMBER_2025)
     meta: Optional[Dict[str, Any]] = wire("_meta", until=NOVEMBER_2025)
 
     @property
@@ -171,6 +173,8 @@ class CreateMessageRequest(Model):
     model_preferences: Optional[ModelPreferences] = None
     tools: Optional[List[Tool]] = wire(since=NOVEMBER_2025)
     tool_choice: Optional[ToolChoice] = wire(since=NOVEMBER_2025)
+    #: Asks for a task: ``{"ttl": milliseconds}``, or an empty object.
+    task: Optional[Dict[str, Any]] = wire(since=NOVEMBER_2025, until=NOVEMBER_2025)
     meta: Optional[Dict[str, Any]] = wire("_meta", until=NOVEMBER_2025)
 
 

@@ -56,6 +56,7 @@ class ClientCapabilities(Model):
     roots: Flags = None
     sampling: Flags = None
     elicitation: Flags = wire(since=JUNE_2025)
+    tasks: Flags = wire(since=NOVEMBER_2025, until=NOVEMBER_2025)
     #: In the schema from July 2026 on; extensions are negotiated in each revision (SEP-2133).
     extensions: Flags = None
 
@@ -70,6 +71,7 @@ class ServerCapabilities(Model):
     prompts: Flags = None
     resources: Flags = None
     tools: Flags = None
+    tasks: Flags = wire(since=NOVEMBER_2025, until=NOVEMBER_2025)
     #: As for the client.
     extensions: Flags = None
 

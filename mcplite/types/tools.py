@@ -56,12 +56,20 @@ class Tool(Model):
     annotations: Optional[ToolAnnotations] = wire(since=MARCH_2025)
     output_schema: Optional[Dict[str, Any]] = wire(since=JUNE_2025)
     icons: Optional[List[Icon]] = wire(since=NOVEMBER_2025)
+    #: Whether it may be called as a task: ``{"taskSupport": "forbidden" | "optional" | "required"}``.
+    execution: Optional[Dict[str, Any]] = wire(since=NOVEMBER_2025, until=NOVEMBER_2025)
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
     @property
     def display_name(self) -> str:
         """The name to display: the title, the annotations' title, or the name (TOOL-17)."""
         return self.title or (self.annotations.title if self.annotations else None) or self.name
+
+    @property
+    def task_support(self) -> str:
+        """Whether it may be called as a task, in November 2025: "forbidden", "optional" or "required" (TSK-06)."""
+        support = (self.execution or {}).get("taskSupport")
+        return support if support in ("optional", "required") else "forbidden"
 
 
 @dataclass(eq=False, repr=False)

@@ -37,11 +37,6 @@ DEFINITIONS = {
 }
 #: Members of the schemas that the classes do without, and why.
 WITHOUT = {
-    types.Tool: {"execution"},  # the tasks experiment of November 2025
-    types.CreateMessageRequest: {"task"},
-    types.ElicitRequest: {"task"},
-    types.ClientCapabilities: {"tasks"},
-    types.ServerCapabilities: {"tasks"},
     types.Progress: {"progressToken", "_meta"},  # notifications are the engine's; what else they say is in extra
     types.LogMessage: {"_meta"},
 }
@@ -133,6 +128,7 @@ def test_the_table_has_the_methods_of_the_schema(revision, direction, kind):
     listed = set(schemas.methods(revision, direction, kind))
     tasks = {method for method in listed if method.startswith(("tasks/", "notifications/tasks"))}
     assert not tasks or revision is NOVEMBER_2025
+    assert tasks <= revision.task_requests | {revision.task_notification}
     assert getattr(revision, f"{direction}_{kind}s") == listed - tasks
 
 
@@ -174,7 +170,7 @@ BLOB_CONTENTS = BlobResourceContents(uri="file:///a.bin", blob="AAEC", mime_type
 HINTS = ToolAnnotations(title="T", read_only_hint=True, destructive_hint=True, idempotent_hint=True,
                         open_world_hint=True)
 TOOL = Tool(name="t", input_schema=SCHEMA, description="d", title="T", annotations=HINTS, output_schema=SCHEMA,
-            icons=ICONS, meta=META)
+            icons=ICONS, execution={"taskSupport": "optional"}, meta=META)
 LINK = ResourceLink(uri="file:///a.txt", name="a", title="A", description="d", mime_type="text/plain", size=3,
                     annotations=NOTES, icons=ICONS, meta=META)
 RESOURCE = Resource(uri="file:///a.txt", name="a", description="d", mime_type="text/plain", size=3, annotations=NOTES,
@@ -189,9 +185,10 @@ PREFERENCES = ModelPreferences(hints=[ModelHint(name="m")], cost_priority=0.0, s
                                intelligence_priority=1)
 IMPLEMENTATION = Implementation(name="n", version="1", title="N", description="d", website_url="https://example.com",
                                 icons=ICONS)
+TASKS = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 SERVER = ServerCapabilities(experimental={"x": {}}, logging={}, completions={}, prompts={"listChanged": True},
                             resources={"subscribe": True, "listChanged": True}, tools={"listChanged": False},
-                            extensions={"com.example/x": {}})
+                            tasks=TASKS, extensions={"com.example/x": {}})
 ROOT = Root(uri="file:///home", name="home", meta=META)
 COMPLETION = Completion(values=["a"], total=2, has_more=True)
 PAGE = {"next_cursor": "c", "meta": META, "result_type": "complete", "ttl_ms": 5, "cache_scope": "public"}
@@ -215,17 +212,18 @@ SAMPLES = [
                        cache_scope="private"),
     GetPromptResult(messages=[MESSAGE], description="d", meta=META, result_type="complete"),
     CompleteResult(completion=COMPLETION, meta=META, result_type="complete"),
-    ElicitRequest(message="m", mode="form", requested_schema=SCHEMA, meta=META),
-    ElicitRequest(message="m", mode="url", url="https://example.com", elicitation_id="e", meta=META),
+    ElicitRequest(message="m", mode="form", requested_schema=SCHEMA, task={"ttl": 5}, meta=META),
+    ElicitRequest(message="m", mode="url", url="https://example.com", elicitation_id="e", task={}, meta=META),
     ElicitResult(action="accept", content={"city": "Rome"}, meta=META),
     ToolChoice(mode="auto"),
     CreateMessageRequest(messages=[SAID], max_tokens=5, system_prompt="s", include_context="none", temperature=0.5,
                          stop_sequences=["x"], metadata={"k": 1}, model_preferences=PREFERENCES, tools=[TOOL],
-                         tool_choice=ToolChoice(mode="none"), meta=META),
+                         tool_choice=ToolChoice(mode="none"), task={"ttl": 5}, meta=META),
     CreateMessageResult(role="assistant", content=[ANY_TEXT], model="m", stop_reason="endTurn", meta=META),
     ListRootsResult(roots=[ROOT], meta=META),
     ClientCapabilities(experimental={"x": {}}, roots={"listChanged": True}, sampling={"tools": {}, "context": {}},
-                       elicitation={"form": {}, "url": {}}, extensions={"com.example/x": {}}),
+                       elicitation={"form": {}, "url": {}}, tasks={"requests": {"elicitation": {"create": {}}}},
+                       extensions={"com.example/x": {}}),
     InitializeResult(protocol_version="x", capabilities=SERVER, server_info=IMPLEMENTATION, instructions="i",
                      meta=META),
     DiscoverResult(supported_versions=["x"], capabilities=SERVER, instructions="i", meta=META, result_type="complete",
@@ -458,7 +456,7 @@ def test_the_shapes_of_capabilities_follow_the_revision():
     assert [shapes[revision]["roots"] for revision in REVISIONS] == [{"listChanged": True}] * 4 + [{}]
     oldest = set(codec.encode(SERVER, NOVEMBER_2024))
     assert [sorted(set(codec.encode(SERVER, revision)) - oldest) for revision in REVISIONS] == [
-        [], ["completions"], ["completions"], ["completions"], ["completions"]]
+        [], ["completions"], ["completions"], ["completions", "tasks"], ["completions"]]
 
 
 def test_the_rows_are_the_ones_of_the_folder():

@@ -19,7 +19,8 @@ __all__ = ["MARK", "Mark", "check_parameters", "check_standard", "decode_value",
 MARK = "x-mcp-header"
 _PARAM = "Mcp-Param-"
 #: The member of the params that ``Mcp-Name`` repeats, by method.
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri", "tasks/get": "taskId", "tasks/update": "taskId",
+          "tasks/cancel": "taskId"}
 _TOKEN = re.compile(TOKEN)
 _PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _INTEGER = re.compile(r"(-?[0-9]{1,30})(?:\.0+)?")
