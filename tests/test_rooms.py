@@ -138,7 +138,8 @@ MOST_ENTRIES = 15
 MOST_PARAMETERS = 8
 PUBLIC_SIGNATURES = {
     ("client.connect", "connect"), ("client.group", "connect_all"), ("client.handlers", "__init__"),
-    *(("client.features.methods", call) for call in ("request", "call_tool", "read_resource", "get_prompt", "complete")),
+    ("client.features.requests", "request"), ("client.features.tool_calls", "call_tool"),
+    *(("client.features.methods", call) for call in ("read_resource", "get_prompt", "complete")),
     *(("client.group", call) for call in ("call_tool", "read_resource", "get_prompt")),
     ("client.oauth.code_flow", "__init__"), ("client.oauth.unattended", "__init__"),
     ("server.app", "__init__"), ("server.app", "add_tool"), ("server.app", "tool"), ("server.app", "add_resource"),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequen
 from ..revisions import Revision
 from ..types import Implementation, LogMessage
 from .client import Client
-from .features.methods import Middleware
+from .features.requests import Middleware
 from .handlers import Elicitation, Handlers, Roots, Sampling
 from .options import ClientOptions
 from .targets import LINE_LIMIT, TransportOptions, transport

@@ -48,8 +48,8 @@ from .client import Client
 from .config.files import Config, ServerConfig, load_config
 from .connect import connect
 from .features.call import DEFAULT, OnProgress
-from .features.methods import Middleware
 from .features.observer import ClientObserver
+from .features.requests import Middleware
 from .handlers import Elicitation, Roots, Sampling
 from .targets import LINE_LIMIT
 

@@ -10,7 +10,7 @@ from ..protocol.envelope import check_extension
 from ..revisions import Revision, find_revision
 from ..types import Implementation
 from .features.call import check_positive
-from .features.methods import Middleware
+from .features.requests import Middleware
 
 __all__ = ["ClientOptions"]
 

@@ -7,12 +7,12 @@ read without the threads.
 from collections import Counter, deque
 from typing import Callable, Collection, Deque, Dict, Hashable, List, Optional, Tuple
 
-__all__ = ["EVERYONE", "FairQueue", "IDLE_CONNECTIONS", "IDLE_SENDERS", "Task"]
+__all__ = ["EVERYONE", "FairQueue", "IDLE_CONNECTIONS", "IDLE_SENDERS", "QueuedTask"]
 
 EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS = range(3)
 
 
-class Task:
+class QueuedTask:
     """A task of a pool."""
 
     __slots__ = ()
@@ -41,7 +41,7 @@ class Task:
 Line = Tuple[str, Hashable]
 
 
-def _line_of(task: Task) -> Line:
+def _line_of(task: QueuedTask) -> Line:
     return task.sender, task.connection
 
 
@@ -58,7 +58,7 @@ class FairQueue:
         self._most = most
         self._most_bytes = most_bytes
         #: The connection served last comes last.
-        self._lines: Dict[Line, Deque[Task]] = {}
+        self._lines: Dict[Line, Deque[QueuedTask]] = {}
         #: How many wait; an attribute, since the pool asks with each task.
         self.count = 0
         self._bytes = 0
@@ -66,7 +66,7 @@ class FairQueue:
     def __len__(self) -> int:
         return self.count
 
-    def add(self, task: Task, first: bool = False) -> None:
+    def add(self, task: QueuedTask, first: bool = False) -> None:
         """Add a task; call :meth:`excess` when those that can be started are.
 
         :param first: whether it has been taken before, and goes to the front.
@@ -79,7 +79,7 @@ class FairQueue:
         self.count += 1
         self._bytes += task.size
 
-    def discard(self, task: Task) -> bool:
+    def discard(self, task: QueuedTask) -> bool:
         """Remove a task; False if it does not wait."""
         line = self._lines.get(_line_of(task), ())
         if not isinstance(line, deque) or task not in line:
@@ -93,12 +93,12 @@ class FairQueue:
         self._lines.clear()
         self.count = self._bytes = 0
 
-    def excess(self, newest: Task) -> List[Task]:
+    def excess(self, newest: QueuedTask) -> List[QueuedTask]:
         """Remove and return the tasks that are too many: the newest one if its sender has most, else the last of who has.
 
         :param newest: the task that was added last.
         """
-        gone: List[Task] = []
+        gone: List[QueuedTask] = []
         while self.count > self._most or (self._most_bytes is not None and self._bytes > self._most_bytes):
             by_bytes = self.count <= self._most
             loads: Dict[str, int] = {}
@@ -115,7 +115,7 @@ class FairQueue:
                 break
         return gone
 
-    def take(self, running: Collection[Task], open_to: int, fits: Callable[[Task], bool]) -> Optional[Task]:
+    def take(self, running: Collection[QueuedTask], open_to: int, fits: Callable[[QueuedTask], bool]) -> Optional[QueuedTask]:
         """Remove and return the next task that may run; None if none may.
 
         :param running: the tasks that run.
@@ -136,12 +136,13 @@ class FairQueue:
             self._lines[key] = self._lines.pop(key)
         return task
 
-    def _choose(self, running: Collection[Task], open_to: int, fits: Callable[[Task], bool]) -> Optional[Task]:
+    def _choose(self, running: Collection[QueuedTask], open_to: int, fits: Callable[[QueuedTask], bool]
+                ) -> Optional[QueuedTask]:
         connections = Counter(_line_of(task) for task in running)
         senders: Dict[str, int] = Counter()
         for (sender, _), count in connections.items():
             senders[sender] += count
-        best: Optional[Task] = None
+        best: Optional[QueuedTask] = None
         least = 0, 0
         for key, line in self._lines.items():
             load = senders.get(key[0], 0), connections.get(key, 0)
@@ -153,7 +154,7 @@ class FairQueue:
                     best, least = task, load
         return best
 
-    def _removed(self, task: Task, line: Deque[Task]) -> None:
+    def _removed(self, task: QueuedTask, line: Deque[QueuedTask]) -> None:
         self.count -= 1
         self._bytes -= task.size
         if not line:

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Hashable, List, Optional
 from ..errors import INTERNAL_ERROR, SERVER_BUSY, Cancelled, RemoteError, RequestTimeout, TransportError
 from ..protocol import jsonrpc
 from .cancel import CancelToken
-from .fair_queue import Task
+from .fair_queue import QueuedTask
 from .forks import end_process
 from .interfaces import MessageSink, Outlet
 
@@ -56,7 +56,7 @@ class MessageFacts:
     sender: str
 
 
-class Incoming(Task):
+class Incoming(QueuedTask):
     """A request in progress. It is answered exactly once, or not at all if it was cancelled.
 
     :param peer: sends its messages.

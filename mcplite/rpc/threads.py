@@ -16,7 +16,7 @@ from typing import Callable, Deque, Dict, Hashable, Iterator, List, Optional, Se
 
 from ..errors import TransportError
 from .deadline import Deadline
-from .fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, Task
+from .fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, QueuedTask
 from .forks import new_condition, new_lock, on_fork
 from .tracing import FaultLog
 
@@ -32,7 +32,7 @@ _IDLE_SECONDS = 30.0
 _END_POLL_SECONDS = 0.001
 
 
-class _PlainTask(Task):
+class _PlainTask(QueuedTask):
     __slots__ = ("execute", "size")
 
     def __init__(self, run: _Run) -> None:
@@ -121,7 +121,7 @@ class Workers:
         self._stopped = False
         self._draining = False
         #: The running tasks, by the thread's identity; by themselves until their thread has begun.
-        self._busy: Dict[Hashable, Task] = {}
+        self._busy: Dict[Hashable, QueuedTask] = {}
         #: What idle threads sleep on: each item is a task to run; None ends a thread.
         self._handoff: "SimpleQueue[Optional[_Run]]" = SimpleQueue()
         #: The threads that have not ended.
@@ -136,7 +136,7 @@ class Workers:
         self._busy.clear()
         self._running = self._suspended = self._returning = self._idle = 0
 
-    def reserve_place(self, task: Optional[Task] = None) -> bool:
+    def reserve_place(self, task: Optional[QueuedTask] = None) -> bool:
         """Reserve a place for the current thread; False if none is free or other tasks wait for it.
 
         :param task: what the thread will run there.
@@ -163,7 +163,7 @@ class Workers:
         """Run a function on a thread of the pool as soon as there is a place; see :meth:`enqueue`."""
         return self.enqueue(_PlainTask(run))
 
-    def enqueue(self, task: Task) -> bool:
+    def enqueue(self, task: QueuedTask) -> bool:
         """Execute *task* on a thread of the pool as soon as there is a place.
 
         If the queue is full, the sender with the most waiting tasks loses one: its latest, which is refused.
@@ -187,7 +187,7 @@ class Workers:
                 other.refuse()
         return task not in refused
 
-    def discard(self, task: Task) -> bool:
+    def discard(self, task: QueuedTask) -> bool:
         """Remove a task that waits for a place; False if it does not, or not any more."""
         with self._lock:
             return self._queue.discard(task)
@@ -276,7 +276,7 @@ class Workers:
         if not self._running and self._draining:
             self._changed.notify_all()
 
-    def _begin(self, task: Task) -> bool:
+    def _begin(self, task: QueuedTask) -> bool:
         """Start a task; False if the system has no thread for it. Called with the lock held."""
         self._running += 1
         self._bytes += task.size
@@ -291,7 +291,7 @@ class Workers:
             self._bytes -= self._busy.pop(task).size
             return False
 
-    def _next(self) -> Optional[Task]:
+    def _next(self) -> Optional[QueuedTask]:
         """Take the next task that may run from the queue, if any; called with the lock held."""
         open_to = EVERYONE
         if self._running >= self._places:
@@ -303,7 +303,7 @@ class Workers:
             return None
         return self._queue.take(self._busy.values(), open_to, self._fits)
 
-    def _fits(self, task: Task) -> bool:
+    def _fits(self, task: QueuedTask) -> bool:
         """Whether the task's memory may be in use besides that of the running ones; called with the lock held."""
         size, most = task.size, self._most_bytes
         if not size or most is None or not self._bytes or self._bytes + size <= most:
@@ -312,7 +312,7 @@ class Workers:
         return self._bytes + size <= most + most // 4 and not any(
             other.size and other.sender == task.sender for other in self._busy.values())
 
-    def _start(self, task: Task) -> None:
+    def _start(self, task: QueuedTask) -> None:
         # Called with the lock held; the task's place is reserved already.
         def placed() -> None:
             with self._lock:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from mcplite.rpc.fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, Task
+from mcplite.rpc.fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, QueuedTask
 
 
-class Named(Task):
+class Named(QueuedTask):
     """A task of a sender and a connection that its name begins with, such as ``a1.first``."""
 
     def __init__(self, name, size=0):

@@ -5,13 +5,13 @@ import threading
 import pytest
 
 from mcplite.rpc.deadline import Deadline
-from mcplite.rpc.fair_queue import Task
+from mcplite.rpc.fair_queue import QueuedTask
 from mcplite.rpc.threads import Workers
 
 LIMIT = 30
 
 
-class Call(Task):
+class Call(QueuedTask):
     """A task that runs until it is let go."""
 
     def __init__(self, sender, connection=1, size=0):

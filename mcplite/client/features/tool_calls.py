@@ -1,0 +1,139 @@
+"""ToolCalls: the tools of a server: their list, calls, and the tasks that calls become.
+
+:class:`~.methods.Features` inherits it, for the other features of a server.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
+
+from ...errors import ProtocolError
+from ...protocol import codec
+from ...revisions import Revision
+from ...rpc.cancel import CancelToken
+from ...types import CallToolResult, ListToolsResult, Tool
+from .call import DEFAULT, Call, OnProgress, RequestOptions
+from .output_schemas import OutputSchemas
+from .requests import Middleware, Requests, unreadable
+
+if TYPE_CHECKING:
+    from .tools import Tools
+
+__all__ = ["ToolCalls"]
+
+_log = logging.getLogger(__name__)
+
+
+class ToolCalls(Requests):
+    """The calls of a client that are about tools and tasks.
+
+    :param timeout, max_timeout, middleware: as for :class:`~.requests.Requests`.
+    :param validate: whether structured results are checked against the declared schema.
+    :param raise_for_error: whether ``call_tool`` raises when a tool fails.
+    """
+
+    def __init__(self, timeout: Optional[float], max_timeout: Optional[float], middleware: Sequence[Middleware],
+                 validate: bool, raise_for_error: bool) -> None:
+        super().__init__(timeout, max_timeout, middleware)
+        self._output_schemas = OutputSchemas(validate)
+        self._raise_for_error, self._texts_are_json = raise_for_error, False
+        #: Whether results of tools take one more step, :meth:`_finish`.
+        self._finishes = raise_for_error
+        self._tools: "Optional[Tools]" = None
+
+    def list_tools(self, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                   cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                   meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> List[Tool]:
+        """Return all tools, from all pages; the keywords are those of :meth:`request`."""
+        options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh)
+        return self._walk(self._tools_page, "tools", options)
+
+    def list_tools_page(self, cursor: Optional[str] = None, *,
+                        timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                        cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                        meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> ListToolsResult:
+        """Return one page of tools; ``next_cursor`` is None on the last."""
+        return self._tools_page(cursor, RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh))
+
+    def _tools_page(self, cursor: Optional[str], options: RequestOptions) -> ListToolsResult:
+        epoch = self._output_schemas.epoch
+        session = self._require("tools", "tools/list")
+        page = self._page(session, "tools/list", ListToolsResult, cursor, options)
+        page.tools = session.usable_tools(page.tools)
+        if session.revision.structured_output:
+            self._output_schemas.learn(page.tools, epoch)
+        return page
+
+    def call_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *,
+                  timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
+                  cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
+                  meta: Optional[Dict[str, Any]] = None, fresh: bool = False, rounds: bool = True,
+                  input_responses: Optional[Mapping[str, Any]] = None,
+                  request_state: Optional[str] = None) -> CallToolResult:
+        """Call a tool.
+
+        The result of a tool that fails has ``is_error``; ``result.raise_for_error()`` turns it into an exception, and so
+        does ``connect(raise_for_error=True)`` for all calls.
+        Structured content is checked against the tool's declared schema if its definition has been listed (TOOL-38).
+
+        :param name: the tool's name.
+        :param arguments: JSON values by name.
+        :param timeout, max_timeout, cancel, on_progress, meta, fresh: as for :meth:`request`.
+        :param rounds, input_responses, request_state: as for :meth:`request`.
+        :raises InvalidParams: there is no such tool, or, before November 2025, the arguments do not fit.
+        :raises ProtocolError: the structured content does not fit the tool's schema.
+        :raises ToolError: the tool failed, and the client was made with ``raise_for_error=True``.
+        :raises TypeError, ValueError: the arguments are not JSON; nothing was sent.
+        """
+        session = self._open_session()
+        if session.capabilities.tools is None:
+            self._require("tools", "tools/call")
+        if _log.isEnabledFor(logging.INFO):
+            _log.info("%s: calling the tool %.200r", session.name, name)  # TOOL-50
+        if arguments is None:
+            arguments = {}
+        elif type(arguments) is not dict:
+            if not isinstance(arguments, Mapping):
+                raise TypeError(f"the arguments of the tool {name!r} must be a dict, not {type(arguments).__name__}")
+            arguments = dict(arguments)
+        params = {"name": name, "arguments": arguments}
+        if (timeout is DEFAULT and max_timeout is DEFAULT and on_progress is None and meta is None and rounds and not fresh
+                and input_responses is None and request_state is None and not self._middleware):
+            # As _request() has it without options.
+            answer = session.request(Call("tools/call", params, *self._default_limits, cancel))
+        else:
+            answer = self._request(session, "tools/call", params, RequestOptions(
+                timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state))
+        try:
+            result = codec.decode(CallToolResult, answer)
+        except ProtocolError as error:
+            raise unreadable(error, session, "tools/call") from error
+        schema = self._output_schemas.listed.found.get(name)
+        if schema is not None:
+            schema.check(result, session.name, "structuredContent" in answer)
+        if self._finishes:
+            self._finish(result)
+        return result
+
+    def _set_revision(self, revision: Revision) -> None:
+        """Note the revision that was agreed on, before the first call."""
+        self._texts_are_json = not revision.structured_output
+        self._finishes = self._raise_for_error or self._texts_are_json
+
+    def _finish(self, result: CallToolResult) -> None:
+        if self._texts_are_json:
+            result.take_texts_as_json()
+        if self._raise_for_error:
+            result.raise_for_error()
+
+    @property
+    def tools(self) -> "Tools":
+        """The tools as functions: ``client.tools.add(a=1, b=2).data``; completed in notebooks.
+
+        A tool whose name is no identifier is ``client.tools["weather.forecast"]``. The call takes the tool's arguments as
+        keywords and returns its result; it raises :class:`ToolError` when the tool fails.
+        """
+        if self._tools is None:
+            from .tools import Tools  # for programs that use it
+
+            self._tools = Tools(self.list_tools, self.call_tool, lambda: self._output_schemas.epoch)
+        return self._tools
