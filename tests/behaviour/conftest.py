@@ -1,15 +1,18 @@
 """The servers of the behaviour tests: real processes, one of each kind for the whole run."""
 
 import contextlib
+import functools
 import importlib.util
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 import mcplite
 from mcplite.revisions import NEWEST, NEWEST_LEGACY, REVISIONS
+from tests.support.fleets import KINDS, running_fleet, running_store
 from tests.support.processes import serving
 
 HERE = Path(__file__).resolve().parent
@@ -34,10 +37,17 @@ class Host:
 
     def __init__(self, name, target, revisions):
         self.name, self.target, self.revisions = name, target, revisions
+        #: Whether requests come through WSGI.
+        self.wsgi = name in ("waitress", "gunicorn") or name.startswith("fleet")
+        #: The workers, where there are several.
+        self.fleet = target if name.startswith("fleet") else None
 
     def connect(self, **options):
         if self.name == "stdio":
             options["env"] = ENVIRONMENT
+        if self.fleet is not None:
+            oldest = options.get("revision") == OLDEST
+            return mcplite.connect(self.fleet.url.replace("/mcp", "/sse") if oldest else self.fleet.url, **options)
         return mcplite.connect(self.target, **options)
 
 
@@ -77,21 +87,33 @@ def gunicorn():
                    "--graceful-timeout=5", "server:application")
 
 
+@contextlib.contextmanager
+def fleet(kind):
+    """Four workers over a store; each request comes on a connection of its own, to any of them."""
+    with tempfile.TemporaryDirectory(prefix="mcplite-fleet-") as folder, running_store(kind, folder) as (backend, _):
+        with running_fleet("server:crowd", HERE, folder, backend, threads=24, spread=True, preload=True) as workers:
+            yield workers
+
+
 #: A process takes seconds to start under Wine, and each test of stdio starts one; what depends on the system shows in two.
 STDIO_NAMES = NAMES if os.name == "posix" else [NEWEST_LEGACY.name, NEWEST.name]
 HOSTS = {"memory": (memory, NAMES), "stdio": (stdio, STDIO_NAMES), "http": (http, STREAMABLE), "sse": (sse, [OLDEST]),
          "waitress": (waitress, STREAMABLE)}
 if os.name == "posix":
     HOSTS["gunicorn"] = gunicorn, STREAMABLE
+    HOSTS.update({f"fleet-{kind}": (functools.partial(fleet, kind), [NEWEST.name]) for kind in KINDS})
 
 
 def pytest_generate_tests(metafunc):
     """Run a test over each transport, with each revision that it supports."""
+    # What users rely on holds for several workers as for one; the rest is about one process.
+    fleets = metafunc.module.__name__.endswith("test_behaviour")
+    hosts = {name: revisions for name, (_, revisions) in HOSTS.items() if fleets or not name.startswith("fleet")}
     if "revision" in metafunc.fixturenames:
-        pairs = [(name, revision) for name, (_, revisions) in HOSTS.items() for revision in revisions]
+        pairs = [(name, revision) for name, revisions in hosts.items() for revision in revisions]
         metafunc.parametrize(("host", "revision"), pairs, indirect=True)
     elif "host" in metafunc.fixturenames:
-        metafunc.parametrize("host", list(HOSTS), indirect=True)
+        metafunc.parametrize("host", list(hosts), indirect=True)
 
 
 @pytest.fixture(scope="session")

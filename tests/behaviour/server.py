@@ -1,25 +1,25 @@
 """The server of the behaviour tests: the same object behind every transport.
 
-As a program it serves over stdio; ``application`` is the WSGI application.
+As a program it serves over stdio; ``application`` is the WSGI application, and ``crowd`` that of several workers.
 """
 
 import collections
 import contextvars
 import dataclasses
 import threading
-from typing import Annotated, Any, Counter, Dict, List
+from typing import Annotated, Any, Dict, List
 
 import mcplite
+from tests.support.marks import counted, create_marks
 
 mcp = mcplite.Server("behaviour", version="1.0", instructions="Use it for tests.",
                      extensions={"com.example/units": {"system": "metric"}},
                      on_subscribe=lambda uri, subscriptions: subscribed(uri, subscriptions),
                      limits=mcplite.Limits(running=128, connections=512, running_per_session=128))
-#: How often each effect has happened, and which calls were cancelled.
-effects: "Counter[str]" = collections.Counter()
+#: How often each effect has happened, and which calls were cancelled; for several processes in a folder.
+marks = create_marks("FLEET_FOLDER")
 #: Set by the middleware of WSGI hosts, as tracing and tenants' libraries do.
 brought_by: "contextvars.ContextVar[str]" = contextvars.ContextVar("brought_by", default="-")
-stopped: Dict[str, threading.Event] = collections.defaultdict(threading.Event)
 
 
 #: The number of subscriptions to each URI, as the hook was told.
@@ -31,12 +31,6 @@ def subscribed(uri: str, number: int) -> None:
     with told:
         subscriptions[uri] = number
         told.notify_all()
-
-
-def hit(key: str) -> int:
-    """Have an effect, and return how often it has happened."""
-    effects[key] += 1
-    return effects[key]
 
 
 @dataclasses.dataclass
@@ -132,14 +126,14 @@ def book(key: str, ctx: mcplite.Context) -> str:
     where = ctx.elicit("Where to?", Trip)
     if not where.accepted:
         return f"no trip: {where.action}"
-    hit(key)
+    marks.add(key)
     sure = ctx.elicit(f"Sure about {where.data.city}?")
     return f"{where.data.city} for {where.data.nights}, {sure.action}"
 
 
 @mcp.tool()
 def effects_of(key: str) -> int:
-    return effects[key]
+    return marks.count(key)
 
 
 @mcp.tool()
@@ -155,7 +149,7 @@ def folders(ctx: mcplite.Context) -> List[str]:
 @mcp.tool()
 def reserve(key: str, trip: Annotated[Trip, mcplite.Elicit("Where to, and for how long?")], ctx: mcplite.Context) -> str:
     """Run after a declared question, and count how often."""
-    number = ctx.once("number", lambda: hit(key))
+    number = ctx.once("number", lambda: marks.add(key))
     extras = ctx.ask({"meal": mcplite.Elicit("A meal?"), "window": mcplite.Elicit("At the window?")})
     return f"{number}: {trip.city}, {extras['meal'].action}, {extras['window'].action}"
 
@@ -188,14 +182,14 @@ def block(key: str, ctx: mcplite.Context) -> str:
         ctx.report_progress(0)
         ctx.sleep(60)
     except mcplite.Cancelled:
-        stopped[key].set()
+        marks.add(f"{key} stopped")
         raise
     return "not cancelled"
 
 
 @mcp.tool()
 def was_stopped(key: str) -> bool:
-    return stopped[key].wait(20)
+    return marks.wait(f"{key} stopped", 20)
 
 
 @mcp.tool()
@@ -256,6 +250,9 @@ def application(environ, start_response):
         return served(environ, start_response)
     finally:
         brought_by.reset(token)
+
+
+crowd = counted(application)
 
 
 if __name__ == "__main__":
