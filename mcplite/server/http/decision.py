@@ -103,7 +103,8 @@ class ResumeStream:
     """Resume a stream after an event."""
 
     session: HTTPSession
-    stream: int
+    #: The name of the stream, and the number of the event in it.
+    stream: str
     event: int
 
 
@@ -206,10 +207,10 @@ def decide(request: HTTPRequest, rules: Rules) -> Decision:
     if last is None:
         return OpenGetStream(session)
     stream, separator, event = last.partition("-")
-    if not separator or not (_is_number(stream) and _is_number(event)):
+    if not separator or not (all(map(_is_number, stream.split(".", 1))) and _is_number(event)):
         # Not 404, which would tell the client that its session has ended.
         return Rejection(400, "Last-Event-ID is not an event of this session")
-    return ResumeStream(session, int(stream), int(event))
+    return ResumeStream(session, stream, int(event))
 
 
 def _is_number(text: str) -> bool:

@@ -5,7 +5,6 @@ scopes). The transports, our own HTTP server and WSGI, call :meth:`Endpoint.hand
 """
 
 import logging
-import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import INTERNAL_ERROR, MISSING_CAPABILITY, SERVER_BUSY
@@ -21,7 +20,6 @@ from ..handling.session import RequestFacts
 from ..runtime.runtime import Runtime
 from ..sessions.modern import SessionlessClient
 from ..sessions.opening import create_sessionless_peer
-from ..shares import Shares
 from .authorization import Authorization
 from .decision import (
     AcceptMessage,
@@ -37,7 +35,8 @@ from .decision import (
     decide,
 )
 from .event_store import EventStore, MemoryEventStore
-from .messages import HTTPResponse, Rejection, do_nothing, names_modern
+from .get_streams import GetStreams, end_at_expiry
+from .messages import EVENTS, HTTPResponse, Rejection, names_modern
 from .origins import OriginPolicy
 from .session_ids import ClientDescription, SessionIds
 from .sessions import HTTPSession, SessionTable, StreamsChannel, create_session_for_one_message, open_session
@@ -49,11 +48,8 @@ _log = logging.getLogger(__name__)
 #: Answers a plain request: returns the status, the media type and the body.
 Route = Callable[[HTTPRequest], Tuple[int, str, bytes]]
 _JSON = ("Content-Type", "application/json")
-_EVENTS = [("Content-Type", "text/event-stream"), ("Cache-Control", "no-store, no-transform"),
-           ("X-Accel-Buffering", "no")]
 _BUSY = [("Retry-After", "1")]
 _QUEUED_TOO_LONG = "Server busy: the request was queued for too long; try again later"
-_EVENT_NOT_KEPT = "Last-Event-ID is not an event that is still kept"
 #: Seconds between two checks whether the client of an unanswered request has disconnected, if that cancels the call.
 _PROBE_SECONDS = 0.25
 
@@ -107,8 +103,7 @@ class Endpoint:
         #: The peer of all sessionless clients; created for the first request.
         self._sessionless_peer: Optional[Peer] = None
         self._sessionless_streams = StreamSet("", None, limits, unread=runtime.unread)
-        #: The open GET streams.
-        self._open_streams: Shares[EventBody] = Shares(limits.streams)
+        self.get_streams = GetStreams(limits, self.error_response)
         #: Held while the lifespan is entered, so that no request is served before.
         self._entering = new_lock()
         self._entered = False
@@ -177,9 +172,9 @@ class Endpoint:
             self._peer().receive(decision.data, decision.message)
             return HTTPResponse(202)
         if isinstance(decision, OpenGetStream):
-            return self._open_get_stream(request, decision)
+            return self.get_streams.open_common(request, decision.session)
         if isinstance(decision, ResumeStream):
-            return self._resume_stream(request, decision)
+            return self.get_streams.resume(request, decision.session, decision.stream, decision.event)
         if isinstance(decision, EndSession):
             self.sessions.end(decision.session, "the client has ended the session")
             return HTTPResponse(204)
@@ -210,7 +205,7 @@ class Endpoint:
         persistent = self._rules.sessions
         opened = (open_session(self.runtime, self._store, request.principal, self.sessions.now, request.sender)
                   if persistent else create_session_for_one_message(self.runtime, None, request.sender))
-        stream = EventStream(opened.streams)
+        stream = opened.streams.new_stream(decision.message)
         opened.peer.receive(decision.data, decision.message, stream,
                             facts=RequestFacts(request, None, request.sender))
         revision = opened.session.agreed
@@ -230,7 +225,7 @@ class Endpoint:
         return self._answered(stream, headers)
 
     def _start_over(self, request: HTTPRequest, decision: StartSession, session: HTTPSession) -> HTTPResponse:
-        stream = EventStream(session.streams)
+        stream = session.streams.new_stream(decision.message)
         session.peer.receive(decision.data, decision.message, stream,
                              facts=RequestFacts(request, None, request.sender))
         session.streams.priming = session.session.revision.priming_event
@@ -256,7 +251,7 @@ class Endpoint:
 
     def _serve_on_stream(self, request: HTTPRequest, session: HTTPSession, decision: ServeInSession) -> HTTPResponse:
         limits, message, peer = self.limits, decision.message, session.peer
-        stream = EventStream(session.streams)
+        stream = session.streams.new_stream(message)
         inline = request.inline and decision.target is not None and decision.target.may_run_inline
         peer.receive(decision.data, message, stream, inline,
                      facts=RequestFacts(request, decision.target, _sender_of(request)))
@@ -288,7 +283,7 @@ class Endpoint:
         stream.on_hang_up = lambda: peer.drop_incoming(id, client, "the client has closed the connection")
         if message.method == "subscriptions/listen" and stream.first is not None:
             stream.first.lasting = True
-            _end_at_expiry(stream.first, request, lambda: self.runtime.subscriptions.end(peer, client))
+            end_at_expiry(stream.first, request, lambda: self.runtime.subscriptions.end(peer, client))
         inline = request.inline and decision.target.may_run_inline
         peer.receive(decision.data, message, stream, inline, facts=client)
         waited = 0.0
@@ -309,7 +304,7 @@ class Endpoint:
             assert body is not None
             if request is not None:
                 body.disconnected = request.disconnected
-            return HTTPResponse(200, [*_EVENTS, *headers], body, streaming=True)
+            return HTTPResponse(200, [*EVENTS, *headers], body, streaming=True)
         if stream.answer is None:
             return HTTPResponse(202, headers)  # the request was cancelled, and has no response
         if stream.code is None:
@@ -330,52 +325,6 @@ class Endpoint:
             temporary.peer.receive(decision.data, decision.message)
             temporary.end("the message has been handled")
         return HTTPResponse(202)
-
-    # --- GET --------------------------------------------------------------------------------------------
-
-    def _open_get_stream(self, request: HTTPRequest, decision: OpenGetStream) -> HTTPResponse:
-        common = decision.session.streams.common
-        reader = common.reader
-        if reader is not None:
-            if not reader.disconnected():
-                # Each of two readers would miss the other's messages (HTTP-31, SEC-55).
-                return self.error_response(Rejection(409, "this session has a GET stream already"))
-            common.detach(reader)
-        return self.open_stream(request, common.attach)
-
-    def _resume_stream(self, request: HTTPRequest, decision: ResumeStream) -> HTTPResponse:
-        stream = decision.session.streams.find(decision.stream)
-        if stream is None:
-            return self.error_response(Rejection(400, _EVENT_NOT_KEPT))
-        if stream.is_over(decision.event):
-            # A cancelled call has no response. After an empty stream clients would reconnect again and again; status 204
-            # tells an event source to stop reconnecting.
-            return HTTPResponse(204)
-        resumed = stream
-        return self.open_stream(request, lambda: resumed.attach(decision.event))
-
-    def open_stream(self, request: HTTPRequest, attach: Callable[[], Optional[EventBody]],
-                    on_close: Callable[[], object] = do_nothing) -> HTTPResponse:
-        """Return the response to a GET: an event stream. If too many are open, the oldest one ends.
-
-        :param attach: returns the body; None if its events are not kept any more.
-        :param on_close: called when the response has ended.
-        """
-        body = attach()
-        if body is None:
-            return self.error_response(Rejection(400, _EVENT_NOT_KEPT))
-        for old in self._open_streams.add(body, request.sender) or ():
-            old.stop()
-        open_streams, stream = self._open_streams, body
-        body.disconnected, body.lasting = request.disconnected, True
-        _end_at_expiry(body, request)
-
-        def closed() -> None:
-            open_streams.remove(stream)
-            on_close()
-
-        body.on_close = closed
-        return HTTPResponse(200, list(_EVENTS), body, streaming=True)
 
     # --- life -----------------------------------------------------------------------------------------
 
@@ -437,12 +386,6 @@ class Endpoint:
         if not workers.drain(Deadline(seconds), waiting=True):
             workers.log_stuck(_log)
         self.runtime.leave()
-
-
-def _end_at_expiry(body: Optional[EventBody], request: HTTPRequest, end: Callable[[], object] = do_nothing) -> None:
-    """End a long-lived stream when the token of its request expires (AUS-31)."""
-    if body is not None and request.principal is not None and request.principal.expires_at is not None:
-        body.end_after(request.principal.expires_at - time.time(), end)
 
 
 def _sender_of(request: HTTPRequest) -> str:

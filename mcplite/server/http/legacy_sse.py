@@ -57,11 +57,8 @@ class LegacySSE:
                                                      SERVER_BUSY, headers=[("Retry-After", "1")]))
         path = f"{request.mount}{self._post_path}?session_id={session.id}"
         session.streams.common.send_event(encode_event(path.encode("ascii"), event="endpoint"))  # LSSE-02
-        response = endpoint.open_stream(request, session.streams.common.attach,
-                                        lambda: table.end(session, "the client has closed its stream"))
-        if not response.streaming:
-            table.end(session, "too many streams are open")
-        return response
+        return endpoint.get_streams.open(request, session.streams.common.attach(),
+                                         lambda: table.end(session, "the client has closed its stream"))
 
     def _post(self, request: HTTPRequest) -> HTTPResponse:
         endpoint = self._endpoint

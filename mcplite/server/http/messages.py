@@ -4,20 +4,31 @@ The hosts are :mod:`mcplite.server.transports`: our own HTTP server and WSGI. Re
 :mod:`mcplite.server.handling.http_request`, since handlers see them.
 """
 
+import time
 from dataclasses import dataclass, field
-from typing import Iterable, Iterator, List, Optional, Tuple
+from typing import Callable, Iterable, Iterator, List, Optional, Tuple
 
 from ...errors import INVALID_REQUEST
 from ...protocol import jsonrpc
 from ...protocol.http.headers import Headers
 from ...revisions import find_revision
+from ..handling.http_request import never_disconnected
+from ..limits import Limits
 
 __all__ = [
-    "HTTPResponse", "Rejection", "SESSION", "StreamingBody", "UnreadableBody", "VERSION", "do_nothing", "names_modern",
+    "EVENTS", "EndingBody", "HTTPResponse", "KEEP_ALIVE", "OPENING", "PROBE_SECONDS", "Rejection", "SESSION", "StreamingBody",
+    "UnreadableBody", "VERSION", "do_nothing", "names_modern", "priming_event",
 ]
 
 SESSION = "mcp-session-id"
 VERSION = "mcp-protocol-version"
+#: The headers of an event stream.
+EVENTS = [("Content-Type", "text/event-stream"), ("Cache-Control", "no-store, no-transform"), ("X-Accel-Buffering", "no")]
+#: Comments of an event stream.
+KEEP_ALIVE = b": keep-alive\n\n"
+OPENING = b": open\n\n"
+#: Seconds between two checks whether the client of a waiting body has disconnected.
+PROBE_SECONDS = 5.0
 
 
 class UnreadableBody(Exception):
@@ -63,6 +74,41 @@ class StreamingBody:
         raise NotImplementedError
 
 
+class EndingBody(StreamingBody):
+    """The body of an event stream, which ends with the stream, with its client, or at a certain time."""
+
+    def __init__(self) -> None:
+        #: Set to end this body after the messages that are there.
+        self.ending = False
+        #: When the body must end, by the monotonic clock.
+        self._due: Optional[float] = None
+        #: Called at that time.
+        self.on_due: Callable[[], object] = do_nothing
+        self.last = False
+        #: Returns whether the client has disconnected, as far as the host can tell.
+        self.disconnected: Callable[[], bool] = never_disconnected
+        #: Called once when the response has ended.
+        self.on_close: Optional[Callable[[], object]] = None
+
+    def end_after(self, seconds: float, end: Callable[[], object]) -> None:
+        """End the body after a time; called before it is iterated.
+
+        :param end: called at that time; messages that it sends are still delivered.
+        """
+        self._due, self.on_due = time.monotonic() + seconds, end
+
+    @property
+    def left(self) -> Optional[float]:
+        """The seconds until the body must end; None for no limit."""
+        return None if self._due is None or self.ending else self._due - time.monotonic()
+
+    def closed(self) -> None:
+        """Call :attr:`on_close`, the first time."""
+        callback, self.on_close = self.on_close, None
+        if callback is not None:
+            callback()
+
+
 @dataclass
 class HTTPResponse:
     """One response; the host that sends it calls :meth:`close` in any case."""
@@ -106,3 +152,8 @@ def names_modern(headers: Headers) -> bool:
     version = headers.get(VERSION)
     named = None if version is None else find_revision(version)
     return named is not None and named.modern
+
+
+def priming_event(id: str, limits: Limits) -> bytes:
+    """Return the empty event at the beginning of a stream, after which it can be resumed (HTTP-15)."""
+    return b"id: %s\nretry: %d\ndata:\n\n" % (id.encode("ascii"), round(limits.retry_seconds * 1000))

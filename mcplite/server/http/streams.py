@@ -10,20 +10,16 @@ import time
 from collections import deque
 from typing import Callable, Deque, Dict, List, Optional
 
+from ...protocol import jsonrpc
 from ...protocol.http.sse import encode_event
 from ...rpc.interfaces import Outlet
-from ..handling.http_request import never_disconnected
 from ..limits import Limits
 from ..shares import ByteBudget
 from .event_store import EventStore
-from .messages import StreamingBody, do_nothing
+from .messages import KEEP_ALIVE, OPENING, PROBE_SECONDS, EndingBody, priming_event
 
 __all__ = ["EventBody", "EventStream", "StreamSet"]
 
-_KEEP_ALIVE = b": keep-alive\n\n"
-_OPENING = b": open\n\n"
-#: Seconds between two checks whether the client of a waiting body has disconnected.
-_PROBE_SECONDS = 5.0
 #: The same if the disconnection cancels a call.
 _SOON_SECONDS = 0.5
 #: Finished streams of one session that can still be resumed; beyond that the oldest is dropped.
@@ -59,6 +55,10 @@ class StreamSet:
         self._count = 0
         self.common = EventStream(self, common=True)
         self._streams[0] = self.common
+
+    def new_stream(self, message: jsonrpc.Message) -> "EventStream":
+        """Return the stream for the responses to a message."""
+        return EventStream(self)
 
     def add(self, stream: "EventStream") -> int:
         """Add a stream that has messages before its response, and return its number."""
@@ -177,14 +177,14 @@ class EventStream(Outlet):
                 return
             if self._number is None:
                 self.answer, self.code = data, code
-            elif data is not None:
-                self._put(data)
+            else:
+                self._put_last(data)
             self._finish()
 
     def close_connection(self, retry: Optional[float]) -> bool:
         """Tell the client when to reconnect, and end the body that reads the stream (HTTP-14, HTTP-16)."""
         with self._changed:
-            if self._finished or not self._streams.priming or self._streams.store is None:
+            if self._finished or not self._streams.priming or not self.resumable:
                 return False
             self._open()
             body = self._body
@@ -235,32 +235,42 @@ class EventStream(Outlet):
             self._changed.notify_all()
 
     def _prime(self) -> None:
-        if self._streams.priming and self._streams.store is not None:
-            retry = round(self._streams.limits.retry_seconds * 1000)
-            self._queue.append(b"id: %s\nretry: %d\ndata:\n\n" % (self._id().encode("ascii"), retry))
+        if self._streams.priming and self.resumable:
+            self._queue.append(priming_event(self._id(), self._streams.limits))
 
     def _begin_body(self) -> None:
         # Many WSGI hosts send the headers of a response with the first bytes of its body.
         if not self._queue:
-            self._queue.append(_OPENING)
+            self._queue.append(OPENING)
 
     def _id(self) -> str:
         return f"{self._number}-{self._event}"
 
     def _put(self, data: bytes) -> bool:
         self._make_room(len(data))
-        store = self._streams.store
         self._event += 1
-        event = encode_event(data, None if store is None else self._id())
-        if store is not None:
-            store.append_for(self._streams.sender, self._streams.name(self._number or 0), self._event, event)
+        event = self._keep(data)
         if self._body is not None or self._common:
             self._queue.append(event)
             self._queued += len(event)
             self._count_unread()
             self._changed.notify_all()
             return True
-        return store is not None
+        return self.resumable
+
+    def _put_last(self, data: Optional[bytes]) -> None:
+        """Put the response; None if there is none."""
+        if data is not None:
+            self._put(data)
+
+    def _keep(self, data: bytes) -> bytes:
+        """Keep a message for resumption, if that is possible, and return its event."""
+        store = self._streams.store
+        if store is None:
+            return encode_event(data, None)
+        event = encode_event(data, self._id())
+        store.append_for(self._streams.sender, self._streams.name(self._number or 0), self._event, event)
+        return event
 
     def _make_room(self, size: int) -> None:
         limits = self._streams.limits
@@ -318,6 +328,11 @@ class EventStream(Outlet):
             self._open()
             self._begin_body()
             return True
+
+    @property
+    def resumable(self) -> bool:
+        """Whether the messages are kept, so that their events have ids."""
+        return self._streams.store is not None
 
     @property
     def finished(self) -> bool:
@@ -397,10 +412,10 @@ class EventStream(Outlet):
                     return None
                 left = quiet_until - time.monotonic()
                 if left <= 0:
-                    return _KEEP_ALIVE
+                    return KEEP_ALIVE
                 if due is not None:
                     left = min(left, due)
-                probe = _PROBE_SECONDS if self.on_hang_up is None else _SOON_SECONDS
+                probe = PROBE_SECONDS if self.on_hang_up is None else _SOON_SECONDS
                 if not self._changed.wait(min(left, probe)) and body.disconnected():
                     break
         self.detach(body)
@@ -421,42 +436,21 @@ class EventStream(Outlet):
             self.on_hang_up()
 
 
-class EventBody(StreamingBody):
+class EventBody(EndingBody):
     """The body of one response: the messages of a stream from now on, and keep-alive comments."""
 
     def __init__(self, stream: EventStream) -> None:
+        super().__init__()
         self._stream = stream
-        #: Set by the stream to end this body after the queued messages.
-        self.ending = False
-        #: When the body must end, by the monotonic clock, and what is called before.
-        self._due: Optional[float] = None
-        self._on_due: Callable[[], object] = do_nothing
-        self.last = False
-        #: Returns whether the client has disconnected, as far as the host can tell.
-        self.disconnected: Callable[[], bool] = never_disconnected
-        #: Called once when the response has ended.
-        self.on_close: Optional[Callable[[], object]] = None
 
     def __iter__(self) -> "EventBody":
         return self
-
-    def end_after(self, seconds: float, end: Callable[[], object]) -> None:
-        """End the body after a time; called before it is iterated.
-
-        :param end: called at that time; messages that it sends are still delivered.
-        """
-        self._due, self._on_due = time.monotonic() + seconds, end
-
-    @property
-    def left(self) -> Optional[float]:
-        """The seconds until the body must end; None for no limit."""
-        return None if self._due is None or self.ending else self._due - time.monotonic()
 
     def __next__(self) -> bytes:
         data = self._stream.take(self)
         if data is None and self.left is not None and self.left <= 0:
             self.ending = True
-            self._on_due()
+            self.on_due()
             data = self._stream.take(self)
         if data is None:
             raise StopIteration
@@ -471,7 +465,4 @@ class EventBody(StreamingBody):
 
     def close(self) -> None:
         self._stream.detach(self)
-        callback, self.on_close = self.on_close, None
-        if callback is not None:
-            callback()
-
+        self.closed()

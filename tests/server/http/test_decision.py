@@ -127,7 +127,7 @@ def test_a_session_is_read_and_ended():
     opened, ended = decide("GET", IN_SESSION), decide("DELETE", IN_SESSION)
     assert isinstance(opened, OpenGetStream) and isinstance(ended, EndSession)
     resumed = decide("GET", {**IN_SESSION, "Last-Event-ID": "3-14"})
-    assert isinstance(resumed, ResumeStream) and (resumed.stream, resumed.event) == (3, 14)
+    assert isinstance(resumed, ResumeStream) and (resumed.stream, resumed.event) == ("3", 14)
     assert all(decided.session.id == "known" for decided in (opened, ended, resumed))
 
 

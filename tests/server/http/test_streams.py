@@ -116,7 +116,7 @@ def test_notifications_do_not_wait_for_a_reader():
 
 
 def test_a_body_ends_when_its_client_has_disconnected(monkeypatch):
-    monkeypatch.setattr("mcplite.server.http.streams._PROBE_SECONDS", 0.01)
+    monkeypatch.setattr("mcplite.server.http.streams.PROBE_SECONDS", 0.01)
     stream = EventStream(home())
     stream.commit()
     read(stream.first)

@@ -514,7 +514,7 @@ def test_the_streams_of_one_client_do_not_end_those_of_another(served):
 
 def test_two_hundred_open_streams(served, monkeypatch):
     # HTTP-44, REL-36
-    monkeypatch.setattr(streams, "_PROBE_SECONDS", 600)  # the listener sees them leave
+    monkeypatch.setattr(streams, "PROBE_SECONDS", 600)  # the listener sees them leave
     made = served(connections=300, streams=250)
     before = threading.active_count()
     with made.wire() as control, contextlib.ExitStack() as stack:
@@ -584,7 +584,7 @@ def test_slow_clients_do_not_hold_up_the_others(served):
 @pytest.mark.parametrize("how", ["close", "reset", "finish"])
 def test_a_stream_ends_when_its_client_disconnects(served, monkeypatch, how):
     # HTTP-28, HTTP-44: also when the stream is silent.
-    monkeypatch.setattr(streams, "_PROBE_SECONDS", 600)
+    monkeypatch.setattr(streams, "PROBE_SECONDS", 600)
     made = served()
     with made.wire() as control:
         session = begin(control)
@@ -653,7 +653,7 @@ def test_a_second_reader_is_refused(served):
 
 def test_disconnecting_does_not_cancel_a_call_of_a_session(served, monkeypatch):
     # HTTP-20, REL-32
-    monkeypatch.setattr(streams, "_PROBE_SECONDS", 600)
+    monkeypatch.setattr(streams, "PROBE_SECONDS", 600)
     made = served()
     with made.wire() as control:
         session = begin(control)

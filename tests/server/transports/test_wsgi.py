@@ -288,11 +288,11 @@ def test_a_stream_that_the_host_drops_is_not_counted_any_more(app):
     stream = open_stream(app, one)
     assert stream.status == 200
     newer = open_stream(app, two)
-    assert newer.status == 200 and len(app.endpoint._open_streams) == 1
+    assert newer.status == 200 and len(app.endpoint.get_streams) == 1
     stream.close()
-    assert len(app.endpoint._open_streams) == 1
+    assert len(app.endpoint.get_streams) == 1
     newer.close()
-    assert len(app.endpoint._open_streams) == 0
+    assert len(app.endpoint.get_streams) == 0
 
 
 def test_a_host_that_cannot_start_gets_no_stream(app):
@@ -314,7 +314,7 @@ def test_a_host_that_cannot_start_gets_no_stream(app):
 
 @pytest.mark.parametrize("host", ["waitress", "gunicorn", "closed"])
 def test_a_disconnect_is_noticed_where_the_host_supports_it(app, monkeypatch, host):
-    monkeypatch.setattr(streams, "_PROBE_SECONDS", 0.02)
+    monkeypatch.setattr(streams, "PROBE_SECONDS", 0.02)
     app = app()
     session = start(app)
     ours, theirs = socket.socketpair()
