@@ -22,9 +22,12 @@ from .observer import ServerObserver
 from .subscriptions import ListenRequests
 
 if TYPE_CHECKING:
+    from ...backend.interface import Backend
     from ..auth.bearer import BearerAuth
     from ..catalog.watcher import Watcher
     from .fleet import Fleet
+    from .leases import Leases
+    from .letters import Letters
     from .news import News
     from .states import States
     from .subscribers import Subscribers
@@ -107,15 +110,28 @@ class Runtime:
         self.lifespan_value: Any = None
         #: Counts the subscriptions for the user's hook; None without a hook.
         self.subscribers: "Optional[Subscribers]" = None
-        #: Tells other processes of changes, and learns of theirs; None without a shared backend.
+        #: The number of this process, what it tells other processes and hears of them, and the changes among that; None
+        #: without a shared backend.
+        self.leases: "Optional[Leases]" = None
+        self.letters: "Optional[Letters]" = None
         self._news: "Optional[News]" = None
         if fleet is not None and fleet.backend is not None:
-            from .news import News
-
-            self._news = News(fleet.backend, catalog.name, self._deliver, self._everything_changed, self.log)
+            self._join(fleet.backend)
         #: The ``subscriptions/listen`` requests that are open.
         self.subscriptions = self._create_subscriptions()
         on_fork(self, Runtime._let_go)
+
+    def _join(self, backend: "Backend") -> None:
+        """Make what this process needs to talk to others; nothing is read or stored yet."""
+        from .leases import Leases
+        from .letters import Letters
+        from .news import News
+        from .outage import Outage
+
+        outage = Outage()
+        self.leases = Leases(backend, outage)
+        self.letters = Letters(backend, self.leases, self.catalog.name, outage, self.log)
+        self._news = News(backend, self.letters, self.catalog.name, self._deliver, self._everything_changed, self.log)
 
     def _create_subscriptions(self) -> ListenRequests:
         return ListenRequests(self.catalog, self.limits, lambda task: self.workers.spawn(task), self.subscribers)
@@ -184,14 +200,15 @@ class Runtime:
         """Begin to look for changes of files and in other processes, since there is a client to tell."""
         for watcher in self._watchers.values():
             watcher.start()
-        if self._news is not None:
-            self._news.start()
+        if self.letters is not None:
+            self.letters.start()
 
     def _stop_listening(self) -> None:
         for watcher in self._watchers.values():
             watcher.stop()
-        if self._news is not None:
-            self._news.stop()
+        if self.letters is not None and self.leases is not None:
+            self.letters.stop()
+            self.leases.stop()
 
     def leave(self) -> None:
         """Count one user less; the last leaves the lifespan and ends the workers."""

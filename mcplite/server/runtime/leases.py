@@ -1,0 +1,201 @@
+"""Tells which processes of a fleet are running: each holds a number for as long as it renews its lease.
+
+Other modules name a process by its number: in ids of requests and streams, and in states. A module of its own so that the
+one question "has that process ended?" is answered in one way.
+"""
+
+import contextlib
+import logging
+import secrets
+import threading
+import time
+from typing import Callable, Dict, List, Optional
+
+from ...backend.interface import Backend
+from ...errors import BackendError
+from ...rpc.forks import new_lock, on_fork
+from .outage import Outage
+
+__all__ = ["LEASE_SECONDS", "Leases"]
+
+_log = logging.getLogger(__name__)
+#: A number has 20 bits, so that it fits beside a counter into an integer that JSON carries exactly.
+_NUMBERS = 1 << 20
+#: Seconds for which a lease lasts; it is renewed three times in that time.
+LEASE_SECONDS = 6.0
+#: Seconds between two attempts to renew it while the store is away.
+_RETRY_SECONDS = 0.5
+#: Seconds for which a process is known to run after its lease was seen.
+_SEEN_SECONDS = 1.0
+#: The part of this time for which a process must have held its own lease before it takes the lack of another one for an
+#: end: after an outage of the store all leases may have expired, and each process renews its own first.
+_STEADY = 0.45
+#: The value in the place of the lease of a process that has ended, and the seconds for which it stays: as long as the
+#: logs of the process go on counting, so that the number is not used again before.
+_ENDED = b"ended"
+_ENDED_SECONDS = 7200.0
+#: Numbers that are remembered as running.
+_MOST_SEEN = 4096
+
+
+class Leases:
+    """The number of this process, and whether processes of other numbers are running.
+
+    A forked process has a number of its own.
+
+    :param backend: sealed.
+    :param outage: is told when the backend fails.
+    :param seconds: for which a lease lasts.
+    """
+
+    def __init__(self, backend: Backend, outage: Outage, seconds: float = LEASE_SECONDS) -> None:
+        self._backend = backend
+        self._outage = outage
+        self._seconds = seconds
+        self._on_lost: List[Callable[[int], object]] = []
+        #: Guards the taking and the giving back of the lease, and the start of its thread; held for one operation of the
+        #: backend.
+        self._lock = new_lock()
+        self._begin()
+        on_fork(self, Leases._begin)
+
+    def _begin(self, owner: int = 0) -> None:
+        #: The number that this process has, or will have when it first needs one.
+        self.candidate = _random_number()
+        #: Tells this lease from others of the same number; None without a lease.
+        self._token: Optional[bytes] = None
+        #: Set when the present thread shall end.
+        self._ended = threading.Event()
+        #: Since when the lease was renewed without a gap, and when it was renewed last.
+        self._steady = self._renewed = float("-inf")
+        #: When the lease of another process was seen, by its number.
+        self._seen: Dict[int, float] = {}
+
+    # --- the own lease --------------------------------------------------------------------------------
+
+    @property
+    def number(self) -> int:
+        """The number of this process, from 1 to 2**20 - 1, which no other running process has; taken on the first use.
+
+        It changes only when the lease was lost, see :meth:`on_lost`.
+
+        :raises BackendError: there is no number yet, and the store failed.
+        """
+        if self._token is None:
+            self._take()
+        return self.candidate
+
+    def _take(self) -> None:
+        with self._lock:
+            while self._token is None:
+                token = secrets.token_bytes(8)
+                if not self._backend.swap(_key(self.candidate), None, token, self._seconds):
+                    self.candidate = _random_number()
+                    continue
+                self._steady = self._renewed = time.monotonic()
+                ended = self._ended = threading.Event()
+                # It ends in stop(), when the lease is lost, or with the process. It blocks on the backend for one operation.
+                threading.Thread(target=self._keep, args=(token, ended), name="mcplite lease", daemon=True).start()
+                self._token = token
+
+    def on_lost(self, callback: Callable[[int], object]) -> None:
+        """Call *callback* with the old number when other processes have taken this one for ended, since it was paused for too
+        long. It runs on the lease's thread and must not block. What waits under the old number cannot be reached any more.
+        """
+        self._on_lost.append(callback)
+
+    def _keep(self, token: bytes, ended: threading.Event) -> None:
+        pause = self._seconds / 3
+        while not ended.wait(pause):
+            try:
+                if not self._renew(token):
+                    return
+            except BackendError as error:
+                self._steady = time.monotonic()
+                if not ended.is_set():
+                    self._outage.found(error)
+                pause = _RETRY_SECONDS
+            else:
+                self._outage.passed()
+                pause = self._seconds / 3
+
+    def _renew(self, token: bytes) -> bool:
+        """Renew the lease; False if it is lost."""
+        number = self.candidate
+        with self._lock:
+            if self._token != token:
+                return False  # it was given back at this moment
+            held = self._backend.swap(_key(number), token, token, self._seconds)
+            if not held:
+                # It has expired, since the store or this process stood still for a time, or the store has lost it. The
+                # number stays if no other process has noticed.
+                held = self._backend.swap(_key(number), None, token, self._seconds)
+                self._steady = time.monotonic()
+            if held:
+                self._renewed = time.monotonic()
+                return True
+            self._token, self.candidate = None, _random_number()
+        _log.warning("this process was paused for more than %g s, and other processes have taken it for ended: the calls that"
+                     " wait in it for clients fail", self._seconds)
+        for callback in list(self._on_lost):
+            try:
+                callback(number)
+            except Exception:
+                _log.exception("the loss of a lease could not be handled")
+        return False
+
+    def stop(self) -> None:
+        """Give the number back: other processes find at once that this one has ended. The next use takes a new one."""
+        with self._lock:
+            token, number = self._token, self.candidate
+            if token is None:
+                return
+            self._token, self.candidate = None, _random_number()
+            self._ended.set()
+            if not self._outage:
+                with contextlib.suppress(BackendError):  # then it expires
+                    self._backend.swap(_key(number), token, _ENDED, _ENDED_SECONDS)
+
+    # --- those of others --------------------------------------------------------------------------------
+
+    def alive(self, number: int) -> bool:
+        """Whether a process is running, or was a second ago. A process that was killed is found ended within ten seconds.
+
+        Once this is False, it stays so for all processes: one that was only paused finds its lease lost. *number* must be
+        from data that this server has sealed or stored, since a number without a lease is noted as that of an ended process.
+
+        :raises BackendError: the store failed.
+        """
+        if self._token is not None and number == self.candidate:
+            return True
+        seen = self._seen.get(number)
+        if seen is not None and time.monotonic() - seen < _SEEN_SECONDS:
+            return True
+        if self._token is None:
+            self._take()  # with its own lease a process notices when all leases have expired
+        found = self._backend.get(_key(number))
+        if found is None and self._is_steady():
+            if self._backend.swap(_key(number), None, _ENDED, _ENDED_SECONDS):
+                return False
+            found = self._backend.get(_key(number))
+        if found == _ENDED:
+            self._seen.pop(number, None)
+            return False
+        if len(self._seen) >= _MOST_SEEN:
+            self._seen.clear()
+        self._seen[number] = time.monotonic()
+        return True
+
+    def _is_steady(self) -> bool:
+        now = time.monotonic()
+        if self._backend.get(_key(self.candidate)) is None:
+            self._steady = now  # the store has lost all leases a moment ago
+        return now - self._steady >= _STEADY * self._seconds and now - self._renewed < self._seconds
+
+
+def _key(number: int) -> str:
+    return f"lease-{number}/process"
+
+
+def _random_number() -> int:
+    return 1 + secrets.randbelow(_NUMBERS - 1)

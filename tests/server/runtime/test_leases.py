@@ -1,0 +1,249 @@
+"""The numbers of processes, and how the others learn that one has ended."""
+
+import contextlib
+import logging
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from mcplite.backend.memory import MemoryBackend
+from mcplite.backend.opening import open_backend
+from mcplite.errors import BackendError
+from mcplite.server.runtime.leases import Leases
+from mcplite.server.runtime.outage import Outage
+from tests.support.forks import POSIX_ONLY, Forked
+
+PATIENCE = 60
+
+
+class Shared(MemoryBackend):
+    """A memory that two objects of this process share as two processes would; its operations can be held up or fail."""
+
+    shared = True
+
+    def __init__(self, clock=time.monotonic):
+        super().__init__(clock)
+        self.broken = False
+        #: The key whose operations wait until the event is set.
+        self.paused, self.resume = None, threading.Event()
+        self.swaps = 0
+        self.swapped = threading.Condition()
+
+    def swap(self, key, old, new, seconds):
+        if key == self.paused:
+            assert self.resume.wait(PATIENCE)
+        if self.broken:
+            raise BackendError("the backend is away")
+        done = super().swap(key, old, new, seconds)
+        with self.swapped:
+            self.swaps += 1
+            self.swapped.notify_all()
+        return done
+
+    def get(self, key):
+        if self.broken:
+            raise BackendError("the backend is away")
+        return super().get(key)
+
+    def wait_swaps(self, count):
+        with self.swapped:
+            until = self.swaps + count
+            assert self.swapped.wait_for(lambda: self.swaps >= until, PATIENCE)
+
+
+@pytest.fixture
+def create():
+    """A function that makes the leases of one more process; all are given back after the test."""
+    made = []
+
+    def create(backend, seconds=6.0):
+        made.append(Leases(backend, Outage(), seconds))
+        return made[-1]
+
+    yield create
+    for leases in made:
+        leases.stop()
+
+
+@pytest.fixture
+def sqlite(tmp_path):
+    with contextlib.closing(open_backend(f"sqlite:///{tmp_path / 'shop.db'}")) as backend:
+        yield backend
+
+
+def wait_until(condition):
+    until = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_each_process_has_a_number_from_its_first_use_on(create):
+    backend = Shared()
+    one, other = create(backend), create(backend)
+    assert backend.swaps == 0, "a server that needs no number takes none"
+    assert one.number == one.number != other.number
+    assert 0 < one.number < 2**20
+    assert one.alive(one.number) and one.alive(other.number) and other.alive(one.number)
+
+
+def test_a_number_that_is_taken_is_not_taken_again(create, monkeypatch):
+    backend = Shared()
+    numbers = iter([7, 7, 7, 8])
+    monkeypatch.setattr("mcplite.server.runtime.leases._random_number", lambda: next(numbers))
+    one, other = create(backend), create(backend)
+    assert (one.number, other.number) == (7, 8)
+    monkeypatch.setattr("mcplite.server.runtime.leases._random_number", lambda: 1 + secrets.randbelow(1000))
+
+
+def test_a_process_that_stops_has_ended_at_once_and_can_begin_again(create):
+    backend = Shared()
+    one, other = create(backend), create(backend)
+    before = one.number
+    one.stop()
+    assert not other.alive(before)
+    assert one.number != before and other.alive(one.number)
+
+
+def test_a_lease_is_renewed(create):
+    backend = Shared()
+    one, other = create(backend, 1.5), create(backend, 1.5)
+    number = one.number
+    backend.wait_swaps(6)
+    assert other.alive(number) and one.number == number
+
+
+_CHILD = """
+import sys
+from mcplite.backend.opening import open_backend
+from mcplite.server.runtime.leases import Leases
+from mcplite.server.runtime.outage import Outage
+
+leases = Leases(open_backend(sys.argv[1]), Outage())
+leases.on_lost(lambda number: print("lost", number, flush=True))
+print(leases.number, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def child(sqlite, tmp_path):
+    """A process with a number."""
+    process = subprocess.Popen([sys.executable, "-c", _CHILD, f"sqlite:///{tmp_path / 'shop.db'}"], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_process_that_was_killed_is_found_ended(create, sqlite, child):
+    leases, number = create(sqlite), int(child.stdout.readline())
+    assert leases.alive(number)
+    child.kill()
+    began = time.monotonic()
+    wait_until(lambda: not leases.alive(number))
+    assert not create(sqlite).alive(number), "for all others as well"
+    logging.getLogger(__name__).info("found after %.1f s", time.monotonic() - began)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="POSIX only")
+def test_a_process_that_was_paused_and_taken_for_ended_learns_of_it(create, sqlite, child):
+    leases, number = create(sqlite), int(child.stdout.readline())
+    child.send_signal(signal.SIGSTOP)
+    wait_until(lambda: not leases.alive(number))
+    child.send_signal(signal.SIGCONT)
+    assert child.stdout.readline() == f"lost {number}\n"
+
+
+def test_a_process_that_lost_its_number_takes_another(create):
+    backend = Shared()
+    slow, other = create(backend, 2.0), create(backend, 2.0)
+    lost = []
+    found = threading.Event()
+    slow.on_lost(lambda number: (lost.append(number), found.set()))
+    number = slow.number
+    backend.paused = f"lease-{number}/process"
+    # The other one ends the number with the same operation that holds up the paused process.
+    with contextlib.closing(_Unpaused(backend, other)) as judge:
+        wait_until(lambda: not judge.alive(number))
+    backend.paused = None
+    backend.resume.set()
+    assert found.wait(PATIENCE)
+    assert lost == [number] and slow.number != number
+    assert other.alive(slow.number)
+
+
+class _Unpaused:
+    """The leases of a process whose operations are not held up."""
+
+    def __init__(self, backend, leases):
+        self._backend, self._leases = backend, leases
+        self._swap, leases._backend = backend.swap, self
+
+    def get(self, key):
+        return self._backend.get(key)
+
+    def swap(self, key, old, new, seconds):
+        return MemoryBackend.swap(self._backend, key, old, new, seconds)
+
+    def alive(self, number):
+        return self._leases.alive(number)
+
+    def close(self):
+        self._leases._backend = self._backend
+
+
+def test_after_a_store_has_lost_all_leases_no_process_is_taken_for_ended(create):
+    shift = [0.0]
+    backend = Shared(lambda: time.monotonic() + shift[0])
+    one, other = create(backend), create(backend)
+    lost = []
+    one.on_lost(lost.append)
+    other.on_lost(lost.append)
+    numbers = one.number, other.number
+    time.sleep(2.8)  # both would be sure of what they find
+    shift[0] = 1000.0
+    until = time.monotonic() + PATIENCE
+    while backend.get(f"lease-{other.number}/process") is None:
+        assert one.alive(other.number) and time.monotonic() < until
+    backend.wait_swaps(4)
+    assert one.alive(other.number) and other.alive(one.number)
+    assert (one.number, other.number) == numbers and not lost
+
+
+def test_an_outage_fails_with_its_reason_and_is_one_warning(create, caplog):
+    backend = Shared()
+    one, other = create(backend, 2.0), create(backend, 2.0)
+    number = other.number
+    assert one.number != number
+    with caplog.at_level(logging.INFO):
+        backend.broken = True
+        wait_until(lambda: caplog.text.count("is away; what needs it") == 2)  # one for each
+        with pytest.raises(BackendError, match="the backend is away"):
+            create(backend).number  # noqa: B018
+        with pytest.raises(BackendError, match="the backend is away"):
+            create(backend).alive(number)
+        time.sleep(1.2)  # further attempts
+        backend.broken = False
+        wait_until(lambda: caplog.text.count("is back") == 2)
+        assert caplog.text.count("is away; what needs it") == 2
+    assert one.alive(number) and other.number == number
+
+
+@POSIX_ONLY
+def test_a_forked_process_has_a_number_of_its_own(create, sqlite):
+    leases = create(sqlite)
+    number = leases.number
+
+    def child():
+        own = leases.number
+        return own, leases.alive(number), leases.alive(own)
+
+    own, parent_alive, own_alive = Forked(child).result()
+    assert own != number and parent_alive and own_alive
+    assert leases.number == number
