@@ -13,7 +13,8 @@ PACKAGE = Path(mcplite.__file__).resolve().parent
 TESTS = Path(__file__).resolve().parent
 
 #: Folders with tests of the package as a whole, and with what tests use.
-ACROSS = {"behaviour", "browser", "chaos", "conformance", "frameworks", "fuzz", "interop", "migration", "support", "torture"}
+ACROSS = {"behaviour", "browser", "chaos", "conformance", "fleet", "frameworks", "fuzz", "interop", "migration", "support",
+          "torture"}
 #: Test files that belong to no single module, and what they test.
 WITHOUT_A_MODULE = {
     "benchmarks": "the benchmarks",

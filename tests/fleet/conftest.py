@@ -1,0 +1,17 @@
+"""The fleets of these tests: four workers on each store, started once for the whole run."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.fleets import KINDS, running_fleet, running_store
+
+HERE = Path(__file__).resolve().parent
+
+
+@pytest.fixture(scope="session", params=KINDS)
+def fleet(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fleet")
+    with running_store(request.param, folder) as (backend, _):
+        with running_fleet("server:application", HERE, folder, backend, spread=True, preload=True) as fleet:
+            yield fleet
