@@ -18,6 +18,7 @@ ACROSS = {"behaviour", "browser", "chaos", "conformance", "fleet", "frameworks",
 #: Test files that belong to no single module, and what they test.
 WITHOUT_A_MODULE = {
     "benchmarks": "the benchmarks",
+    "ci": "the repetition of failed tests, of .ci/rerun",
     "conftest": "the checks after every test, of tests/conftest.py",
     "docs": "the pages of docs/",
     "examples": "the examples",

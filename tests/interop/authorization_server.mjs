@@ -8,7 +8,7 @@
 //
 //     FORMAT     jwt (default) or opaque: of access tokens
 //     SECONDS    that an access token lives; default 3600
-//     FIRST      the same for those that come for a code, so that only refreshed ones live long
+//     FIRST      the same for the first that comes for a code: the later ones live long, however slow their client is
 //     OFFLINE    "asked": a refresh token only with offline_access, which it grants with prompt=consent alone, as it
 //                does by itself; else each client gets one that has registered for the grant
 //     CLIENTS    a list of clients that it knows, as in a registration
@@ -36,6 +36,8 @@ const clients = JSON.parse(process.env.CLIENTS ?? "[]");
 const documents = JSON.parse(process.env.DOCUMENTS ?? "{}");
 
 const say = (event, what = {}) => console.log(JSON.stringify({ event, ...what }));
+
+let isFirst = true; // until a token was given for a code
 
 const secrets = new Set();
 
@@ -86,7 +88,7 @@ const provider = new Provider(issuer, {
             getResourceServerInfo: async (ctx, resource) => ({
                 scope: "mcp:read mcp:write", audience: resource, accessTokenFormat: FORMAT,
                 jwt: { sign: { alg: "RS256" } },
-                accessTokenTTL: Number(ctx.oidc.params?.grant_type === "authorization_code" ? FIRST : SECONDS) }),
+                accessTokenTTL: Number(isFirst && ctx.oidc.params?.grant_type === "authorization_code" ? FIRST : SECONDS) }),
         },
     },
     fetch: async (url) => {
@@ -130,6 +132,7 @@ provider.use(async (ctx, next) => {
         keep(new URL(location).searchParams.get("code"));
     }
     if (where === "/token") {
+        isFirst &&= ctx.status !== 200 || asked.grant_type !== "authorization_code";
         say("token", { grant: asked.grant_type, status: ctx.status, error: body?.error, why: body?.error_description,
             client: oidc?.client?.clientId, method: oidc?.client?.clientAuthMethod, resource: asked.resource,
             asked: asked.scope, scope: body?.scope, type: body?.token_type,
