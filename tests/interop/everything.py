@@ -20,13 +20,15 @@ sys.path.insert(0, str(ROOT))
 
 import mcplite  # noqa: E402
 from mcplite import types  # noqa: E402
+from tests.support import marks as support  # noqa: E402
 
 #: The smallest PNG and the shortest WAV: one pixel, no sample.
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000a49444154789c63000100"
                     "000500010d0a2db40000000049454e44ae426082")
 WAV = bytes.fromhex("524946462400000057415645666d74201000000001000100401f0000803e0000020010006461746100000000")
 
-roots_changed = threading.Event()
+#: What has happened, for handlers that wait for it; in a folder where there are several processes.
+marks = support.create_marks("FLEET_FOLDER")
 
 #: The only era that is served; None for both.
 ERA = sys.argv[2] if sys.argv[2:] in (["legacy"], ["modern"]) else None
@@ -37,7 +39,7 @@ mcp = mcplite.Server(
     icons=[{"src": "https://example.com/icon.png", "mimeType": "image/png", "sizes": ["48x48"]}],
     page_size=7, experimental={"example.com/extra": {"level": 3}}, era=ERA,
     cache_lists={"tools": mcplite.CacheHint(60, "public"), "discover": mcplite.CacheHint(30)},
-    on_roots_changed=lambda session: roots_changed.set())
+    on_roots_changed=lambda session: marks.add("roots changed"))
 
 # --- results of all kinds -------------------------------------------------------------------------
 
@@ -179,7 +181,6 @@ def write_log(ctx: mcplite.Context) -> str:
     return "logged"
 
 
-cancelled = threading.Event()
 reasons: List[Optional[str]] = []
 
 
@@ -191,7 +192,7 @@ def wait_to_be_cancelled(ctx: mcplite.Context) -> str:
         ctx.sleep(60)
     except mcplite.Cancelled as error:
         reasons.append(error.reason)
-        cancelled.set()
+        marks.add("cancelled")
         raise
     return "nobody cancelled"
 
@@ -199,7 +200,7 @@ def wait_to_be_cancelled(ctx: mcplite.Context) -> str:
 @mcp.tool()
 def was_cancelled() -> Dict[str, Any]:
     """Tell whether a call was cancelled, and why."""
-    return {"cancelled": cancelled.wait(20), "reasons": reasons}
+    return {"cancelled": marks.wait("cancelled", 20), "reasons": reasons}
 
 
 @mcp.tool()
@@ -231,14 +232,11 @@ def interrupted(ctx: mcplite.Context) -> str:
     return "went on"
 
 
-released = threading.Event()
-
-
 @mcp.tool()
 def work_on(ctx: mcplite.Context) -> str:
     """Work until the release, whatever becomes of the client."""
     ctx.report_progress(1, 2)
-    released.wait(60)
+    marks.wait("released", 60)
     ctx.report_progress(2, 2)
     return "worked on"
 
@@ -246,7 +244,7 @@ def work_on(ctx: mcplite.Context) -> str:
 @mcp.tool()
 def release() -> None:
     """Release."""
-    released.set()
+    marks.add("released")
 
 
 # --- questions ----------------------------------------------------------------------------------------
@@ -381,7 +379,7 @@ def list_roots(ctx: mcplite.Context) -> List[str]:
 @mcp.tool()
 def roots_have_changed() -> bool:
     """Wait for the client to say that its roots have changed."""
-    return roots_changed.wait(20)
+    return marks.wait("roots changed", 20)
 
 
 @mcp.tool()
@@ -512,6 +510,11 @@ def shrink() -> str:
     mcp.remove_resource("new://resource")
     mcp.remove_prompt("new_prompt")
     return "shrunk"
+
+
+def crowd() -> Any:
+    """Return the WSGI application of several workers; the tests count how many of them served."""
+    return support.counted(mcp.wsgi(path="/mcp", legacy_sse=True))
 
 
 def serve_http(stateless: bool) -> None:
