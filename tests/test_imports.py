@@ -19,11 +19,11 @@ FRONT_DOOR = {
     "itertools", "keyword", "ntpath", "operator", "os", "posixpath", "re", "reprlib", "sre_compile",
     "sre_constants", "sre_parse", "stat", "types", "typing", "warnings",
 }
-#: Both sides: ``dataclasses`` and what they import, threads, logging, JSON.
+#: Both sides: ``dataclasses`` and what they import, threads, JSON.
 COMMON = FRONT_DOOR | {
     "ast", "atexit", "base64", "binascii", "bisect", "contextvars", "copy", "dataclasses", "dis", "errno", "hashlib",
-    "inspect", "json", "linecache", "logging", "math", "opcode", "queue", "random", "select", "signal", "string",
-    "struct", "textwrap", "threading", "time", "token", "tokenize", "traceback", "weakref",
+    "inspect", "json", "linecache", "math", "opcode", "queue", "random", "select",
+    "struct", "threading", "time", "token", "tokenize", "weakref",
 }
 #: The types that annotations may name, and what they import on any Python.
 ANNOTATIONS = {
@@ -117,3 +117,40 @@ def test_every_error_is_at_the_front_door():
 def test_the_changes_have_a_section_for_this_version():
     with open(ROOT / "CHANGELOG.md", encoding="utf-8") as file:
         assert any(line.split()[:2] == ["##", mcplite.__version__] for line in file)
+
+
+#: What neither a started server on stdio nor the client of one needs, until something is logged, asked or refused.
+LEFT_OUT = {"asyncio", "email", "http", "logging", "random", "string", "textwrap", "traceback", "typing_extensions", "uuid"}
+LOADED = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+import mcplite
+
+mcp = mcplite.Server("small")
+
+@mcp.tool(structured_output=False)
+def loaded(word: str, times: int = 1) -> str:
+    \"\"\"Return the names of the modules that this process has loaded.\"\"\"
+    return " ".join(sys.modules)
+
+mcp.run()
+"""
+CALL = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+import mcplite
+
+with mcplite.connect([sys.executable, "-I", "-S", sys.argv[1]]) as client:
+    client.list_tools()
+    print(client.call_tool("loaded", {{"word": "a"}}).text)
+print(" ".join(sys.modules))
+"""
+
+
+def test_a_program_that_calls_a_tool_over_stdio_loads_no_more_than_that(tmp_path):
+    server, client = tmp_path / "server.py", tmp_path / "client.py"
+    server.write_text(LOADED, "utf-8")
+    client.write_text(CALL, "utf-8")
+    ran = subprocess.run([sys.executable, "-I", "-S", str(client), str(server)], stdout=subprocess.PIPE, timeout=60, check=True)
+    for side, names in zip(("server", "client"), ran.stdout.decode().splitlines()):
+        assert not LEFT_OUT & set(names.split()), side

@@ -4,7 +4,6 @@ Each operation is one statement, so it takes one round trip and is atomic. New e
 """
 
 import contextlib
-import logging
 import os
 import select
 import socket
@@ -14,13 +13,14 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, 
 
 from ..errors import BackendError, RegistrationError
 from ..rpc.forks import new_lock, on_fork
+from ..rpc.tracing import get_logger
 from .addresses import without_password
 from .interface import NUMBERS_SECONDS, Backend, Entry
 from .watch import LogWatch
 
 __all__ = ["PostgresBackend"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS mcplite_stored (key text PRIMARY KEY, value bytea NOT NULL, until timestamptz NOT NULL);

@@ -1,7 +1,6 @@
 """The subscriptions of one process to the channels of Redis on which new entries of logs are told."""
 
 import contextlib
-import logging
 import secrets
 import threading
 from typing import Any, Callable, List, Sequence, Set, Tuple, Type
@@ -9,10 +8,11 @@ from typing import Any, Callable, List, Sequence, Set, Tuple, Type
 from ..errors import BackendError
 from ..rpc.deadline import Deadline
 from ..rpc.forks import new_condition, on_fork
+from ..rpc.tracing import get_logger
 
 __all__ = ["RedisChanges"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: Seconds for which the thread waits for a message before it checks its connection.
 _LISTEN_SECONDS = 5.0
 #: Seconds between two attempts to reach the server again, at first and at most.

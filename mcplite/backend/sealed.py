@@ -1,15 +1,14 @@
 """Seals what a server writes into a backend that other programs can reach, and refuses what it did not write."""
 
-import logging
 from typing import List, Mapping, Optional, Sequence, Set
 
 from ..protocol.state import open_bytes, seal_bytes
-from ..rpc.tracing import PeerLog
+from ..rpc.tracing import WARNING, PeerLog, get_logger
 from .interface import Backend, Entry
 
 __all__ = ["SealedBackend"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class SealedBackend(Backend):
@@ -74,6 +73,6 @@ class SealedBackend(Backend):
             return None
         opened = open_bytes(value, self._keys, f"{kind} {name}")
         if opened is None:
-            self._peer_log.log(_log, logging.WARNING, "%r holds a %s at %.100r that was not sealed with one of the"
+            self._peer_log.log(_log, WARNING, "%r holds a %s at %.100r that was not sealed with one of the"
                                " state_keys; it is ignored", self._backend, kind, name)
         return opened

@@ -5,7 +5,6 @@ each of them. Where there are no such sockets (Windows, a path that is too long)
 """
 
 import contextlib
-import logging
 import os
 import secrets
 import socket
@@ -15,10 +14,11 @@ from typing import Callable, List, Optional
 
 from ..errors import BackendError
 from ..rpc.forks import new_lock, on_fork, release_socket
+from ..rpc.tracing import get_logger
 
 __all__ = ["Wakeup"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: Bytes of the path of a Unix socket, on the system that takes the fewest.
 _MAX_PATH = 100
 #: Seconds between two looks without a datagram, in case that one was lost.

@@ -6,7 +6,6 @@ large.
 
 import copy
 import functools
-import logging
 import os
 import threading
 from types import TracebackType
@@ -18,7 +17,7 @@ from ..rpc.cancel import CancelToken
 from ..rpc.deadline import wait_interruptibly
 from ..rpc.forks import foreign_error, new_event, new_lock, on_fork
 from ..rpc.interfaces import Channel
-from ..rpc.tracing import Counters, trace_for
+from ..rpc.tracing import Counters, get_logger, trace_for
 from ..types import Implementation, InitializeResult, Root, ServerCapabilities
 from ..version import __version__
 from .features.cache import Cache
@@ -38,7 +37,7 @@ from .subscriptions.subscription import Subscription
 
 __all__ = ["Client"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class Client(Features):

@@ -5,7 +5,6 @@ It uses the public methods of :class:`~.client.Client` alone.
 
 import copy
 import functools
-import logging
 import os
 import re
 import threading
@@ -33,6 +32,7 @@ from ..revisions import Revision
 from ..rpc.cancel import CancelToken
 from ..rpc.deadline import wait_interruptibly
 from ..rpc.forks import new_lock
+from ..rpc.tracing import get_logger
 from ..types import (
     CallToolResult,
     GetPromptResult,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Group", "connect_all"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: What of a server's name is not taken into the name of a file.
 _NO_FILE_NAME = re.compile(r"[^\w.-]|^\.+")
 T = TypeVar("T")

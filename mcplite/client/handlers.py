@@ -4,7 +4,6 @@ A handler *is* the capability: what has a handler is declared. One set serves ev
 on which thread a handler runs.
 """
 
-import logging
 import os
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union, get_args
 
@@ -15,6 +14,7 @@ from ..protocol.paths import check_root_uri, file_uri
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
 from ..rpc.forks import new_lock
+from ..rpc.tracing import get_logger
 from ..types import (
     AudioContent,
     ClientCapabilities,
@@ -35,7 +35,7 @@ from ..types import (
 
 __all__ = ["AskedElicitation", "AskedSampling", "Elicitation", "Handlers", "Roots", "Sampling", "checked_roots"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 Roots = Union[Sequence[Union[str, "os.PathLike[str]", Root]], Callable[[], Sequence[Union[str, "os.PathLike[str]", Root]]]]
 #: URL questions that the server may still report as completed; the oldest are forgotten first.
 _MAX_EXPECTED = 1000

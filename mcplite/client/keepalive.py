@@ -3,17 +3,16 @@
 A client with ``ping_interval`` starts one; it ends with the client.
 """
 
-import logging
 import threading
 from typing import Callable, Optional
 
 from ..errors import ConnectionClosed, MCPError, RemoteError, RequestTimeout
 from ..rpc.threads import start_thread
-from ..rpc.tracing import FaultLog
+from ..rpc.tracing import FaultLog, get_logger
 
 __all__ = ["KeepAlive"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class KeepAlive:

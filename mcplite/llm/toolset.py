@@ -6,7 +6,6 @@ answer that the model can read.
 
 import difflib
 import json
-import logging
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Pattern, Set, Union
 
@@ -15,6 +14,7 @@ from ..errors import Cancelled, ConnectionClosed, MCPError, ToolError, Transport
 from ..protocol.show import one_line
 from ..rpc.cancel import CancelToken
 from ..rpc.forks import new_lock
+from ..rpc.tracing import get_logger
 from ..types import CallToolResult, TextContent, Tool
 from .content import FAILED, Part, parts_of
 from .names import PARAMETERS, TOOLS, NameMap
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT", "Choice", "Entry", "CallOptions", "Outcome", "Source", "ToolUse", "Toolset"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: Which tools: their names as ``list_tools()`` has them, or a function of the tool.
 Choice = Union[None, Iterable[str], Callable[[Tool], bool]]
 #: Whose tools.

@@ -3,17 +3,16 @@
 Callers pass one to a call; handlers find theirs in the context.
 """
 
-import logging
 from typing import Callable, Dict, Optional
 
 from ..errors import Cancelled
 from .deadline import wait_interruptibly
 from .forks import new_event, new_lock
-from .tracing import PeerLog
+from .tracing import PeerLog, get_logger
 
 __all__ = ["CancelToken"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class CancelToken:

@@ -7,20 +7,20 @@ process, and every lock that outlives one request is made here. ``docs/threads.r
 
 import contextlib
 import functools
-import logging
 import os
-import signal
 import sys
 import threading
 import weakref
-from typing import Any, Callable, Collection, Iterator, List, NoReturn, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Collection, Iterator, List, NoReturn, Optional, TypeVar
 
 from ..errors import ConnectionClosed
+
+if TYPE_CHECKING:
+    import logging
 
 __all__ = ["close_socket", "end_process", "foreign_error", "new_awaited_lock", "new_condition", "new_event", "new_lock",
            "new_rlock", "on_fork", "release", "release_socket", "renew", "signals_held"]
 
-_log = logging.getLogger(__name__)
 T = TypeVar("T")
 #: Seconds for which a fork waits for a lock at most.
 _FORK_SECONDS = 5.0
@@ -52,6 +52,8 @@ class _Actions:
     def _hold(self) -> None:
         self._thread.taken = [lock for lock in list(self.awaited) if lock.acquire(timeout=_FORK_SECONDS)]
         if self.held and sys.platform != "win32":
+            import signal  # for processes that fork while they serve
+
             self._thread.mask = signal.pthread_sigmask(signal.SIG_BLOCK, set().union(*self.held))
 
     def _forked(self) -> None:
@@ -62,6 +64,8 @@ class _Actions:
     def _deliver(self) -> None:
         mask, self._thread.mask = getattr(self._thread, "mask", None), None
         if mask is not None and sys.platform != "win32":
+            import signal
+
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def _run(self) -> None:
@@ -71,8 +75,14 @@ class _Actions:
             try:
                 action(thing, owner)
             except Exception:
-                _log.exception("%r could not be let go after a fork", type(thing))
+                _log().exception("%r could not be let go after a fork", type(thing))
         self._deliver()
+
+
+def _log() -> "logging.Logger":
+    import logging  # most processes never log
+
+    return logging.getLogger(__name__)
 
 
 @functools.lru_cache(maxsize=None)
@@ -125,8 +135,8 @@ def end_process(what: str, error: Optional[BaseException]) -> NoReturn:
     if isinstance(error, SystemExit):
         status = 0 if error.code is None else error.code if isinstance(error.code, int) else 1
     else:
-        _log.error("%s has returned in process %d, which it had forked; that process is ended (end it with os._exit())",
-                   what, os.getpid(), exc_info=error)
+        _log().error("%s has returned in process %d, which it had forked; that process is ended (end it with os._exit())",
+                     what, os.getpid(), exc_info=error)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):  # there is none, or it is closed
             stream.flush()

@@ -4,7 +4,6 @@ The peer creates an :class:`Incoming` for each request; the handlers of both sid
 :mod:`.peer` can be read without the races between a response, its notifications and a cancellation.
 """
 
-import logging
 import threading
 from typing import Any, Callable, Dict, Hashable, List, Optional
 
@@ -14,10 +13,11 @@ from .cancel import CancelToken
 from .fair_queue import QueuedTask
 from .forks import end_process
 from .interfaces import MessageSink, Outlet
+from .tracing import ERROR, INFO, get_logger
 
 __all__ = ["BatchResponses", "Incoming", "MessageFacts", "MessageHandler"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _NO_PARAMS: Dict[str, Any] = {}
 
 
@@ -155,7 +155,7 @@ class Incoming(QueuedTask):
                 return
             self._cancelled, self._reason = True, reason
             token = self._token
-        self.peer.log.log(_log, logging.INFO, "request %r (id %r) was cancelled: %.200r", self.method, self.id, reason)
+        self.peer.log.log(_log, INFO, "request %r (id %r) was cancelled: %.200r", self.method, self.id, reason)
         if token is not None:
             token.cancel(reason)
 
@@ -188,7 +188,7 @@ class Incoming(QueuedTask):
         try:
             data = jsonrpc.dump_result(self.id, result)
         except (TypeError, ValueError) as error:
-            self.peer.log.log(_log, logging.ERROR, "the result of %r cannot be sent: %s", self.method, error)
+            self.peer.log.log(_log, ERROR, "the result of %r cannot be sent: %s", self.method, error)
             self.fail(INTERNAL_ERROR, "Internal error: the result is not valid JSON")
             return
         self._answer(data, None)
@@ -198,7 +198,7 @@ class Incoming(QueuedTask):
         try:
             answer = jsonrpc.dump(jsonrpc.Failure(self.id, code, message, data))
         except (TypeError, ValueError) as error:
-            self.peer.log.log(_log, logging.ERROR, "the error data of %r cannot be sent: %s", self.method, error)
+            self.peer.log.log(_log, ERROR, "the error data of %r cannot be sent: %s", self.method, error)
             answer = jsonrpc.dump(jsonrpc.Failure(self.id, code, message, None))
         self._answer(answer, code)
 

@@ -6,7 +6,6 @@
 import contextlib
 import copy
 import itertools
-import logging
 import threading
 import time
 from typing import Any, Callable, Dict, Iterator, Optional, Union
@@ -18,11 +17,11 @@ from .deadline import Deadline
 from .incoming import MessageHandler
 from .interfaces import Channel, Delivery, Outlet, Reading
 from .pending import Clock, Pending
-from .tracing import Counters, Trace
+from .tracing import Counters, Trace, get_logger
 
 __all__ = ["Caller"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _DIRECT = Delivery()
 #: Seconds between two looks at callbacks that still run when the connection is closed.
 _CALLBACK_POLL_SECONDS = 0.005

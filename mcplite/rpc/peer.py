@@ -4,7 +4,6 @@ Both sides use it; the calls that this side makes are in :mod:`.outgoing`. A pee
 gives messages their meaning.
 """
 
-import logging
 import threading
 from typing import Any, ContextManager, Dict, List, Optional, Union
 
@@ -17,11 +16,11 @@ from .interfaces import Channel, MessageSink, Outlet, Reading
 from .outgoing import Caller
 from .reading import CallerReading, LeaderFollowerReading
 from .threads import Workers
-from .tracing import PeerLog, Trace
+from .tracing import WARNING, PeerLog, Trace, get_logger
 
 __all__ = ["Peer"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: Bytes of a message that does not count as small: what it takes in memory is estimated.
 _MUCH = 16_384
 #: Seconds for a small answer of a client to a server that does not read, and its bytes: larger ones are sent by workers only.
@@ -188,7 +187,7 @@ class Peer(Caller, MessageSink):
             _log.debug("%s sent a response to a call that was given up: %s", self.name, jsonrpc.describe(message))
         else:
             self.counters.refused += 1
-            self.log.log(_log, logging.WARNING, "%s sent a response to no pending call: %s", self.name,
+            self.log.log(_log, WARNING, "%s sent a response to no pending call: %s", self.name,
                          jsonrpc.describe(message))
 
     def _on_request(self, request: jsonrpc.Request, batch: Optional[BatchResponses], outlet: Optional[Outlet],
@@ -229,7 +228,7 @@ class Peer(Caller, MessageSink):
                 pending.complete(ProtocolError(f"{self.name} answered {pending.method!r} with something that is not a"
                                                f" JSON-RPC response: {invalid.message}"))
                 return
-        self.log.log(_log, logging.WARNING, "%s sent something that is not a message: %s", self.name, invalid.message)
+        self.log.log(_log, WARNING, "%s sent something that is not a message: %s", self.name, invalid.message)
         # A client does not answer noise on a server's stdout (STD-25); a server says what was wrong.
         if invalid.answers or (invalid.code == PARSE_ERROR and not self._serving) or not self._handler.answers_invalid_input():
             return

@@ -4,17 +4,17 @@ The thread that reads the channel completes it; the thread that made the call wa
 while a handler of this side answers a question of the peer, since a person may be typing.
 """
 
-import logging
 import threading
 import time
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Optional, Tuple
 
 from .forks import new_lock
+from .tracing import get_logger
 
 __all__ = ["Clock", "Pending"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: Progress notifications, and their bytes, that are kept for a slow callback; beyond it the newest takes the place of the
 #: one before it (SEC-38). One is kept whatever its size.
 _MOST_PROGRESS = 1000

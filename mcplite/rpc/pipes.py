@@ -17,7 +17,6 @@ A socket object keeps the rule by itself but for an instant inside its calls: it
 
 import copy
 import errno
-import logging
 import os
 import queue
 import select
@@ -30,11 +29,12 @@ from ..errors import ConnectionClosed, ProtocolError, RequestTimeout, TransportE
 from ..protocol.framing import LineBuffer
 from .forks import foreign_error, new_event, new_lock, new_rlock, on_fork, release
 from .interfaces import Channel, Network
+from .tracing import get_logger
 
 __all__ = ["PIPE_CLOSED", "PipeChannel", "PipeReader", "cancel_read", "has_input", "make_pipe", "set_nonblocking",
            "write_piece"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: Bytes to read at once: a pipe holds 64 KiB, and a larger buffer only costs more to allocate.
 _CHUNK_BYTES = 65536
 #: Seconds after which a writer that waits for a full pipe checks whether the channel was closed.

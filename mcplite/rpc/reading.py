@@ -6,7 +6,6 @@ A transport that hands each message to the peer, as the HTTP server does, needs 
 (:class:`PushedReading`). The HTTP client has a strategy of its own.
 """
 
-import logging
 import threading
 from typing import Callable, ContextManager, Dict, List, Optional
 
@@ -16,12 +15,12 @@ from .forks import new_event, new_lock
 from .interfaces import Channel, Reading
 from .pending import Pending
 from .threads import Workers, start_thread, wait_for_end
-from .tracing import FaultLog
+from .tracing import FaultLog, get_logger
 from .watchdog import Watchdog
 
 __all__ = ["CallerReading", "LeaderFollowerReading", "PushedReading"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: Seconds for which no caller must have read before the daemon reads.
 _PAUSE_SECONDS = 0.02
 #: Progress notifications that a caller collects, while more messages are buffered, before it runs the callbacks.

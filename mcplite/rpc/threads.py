@@ -5,25 +5,26 @@ All their threads are daemons, so a handler that hangs never delays the end of t
 """
 
 import contextlib
-import logging
 import sys
 import threading
 import time
-import traceback
 from collections import deque
 from queue import Empty, SimpleQueue
-from typing import Callable, Deque, Dict, Hashable, Iterator, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Callable, Deque, Dict, Hashable, Iterator, List, Optional, Set, Tuple
 
 from ..errors import TransportError
 from .deadline import Deadline
 from .fair_queue import EVERYONE, IDLE_CONNECTIONS, IDLE_SENDERS, FairQueue, QueuedTask
 from .forks import new_condition, new_lock, on_fork
-from .tracing import FaultLog
+from .tracing import FaultLog, get_logger
+
+if TYPE_CHECKING:
+    import logging
 
 __all__ = ["Mailbox", "Workers", "start_thread", "wait_for_end"]
 
 _Run = Callable[[], object]
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: One place for so many is kept besides, for senders of whom no task runs while others occupy all places.
 _PER_SPARE_PLACE = 8
 #: Seconds for which an idle thread of a pool is kept.
@@ -251,13 +252,15 @@ class Workers:
 
     def stuck(self) -> List[str]:
         """Return, for each task that still runs, its thread's name and stack."""
+        import traceback  # for the few servers that end with tasks
+
         with self._lock:
             busy = set(self._busy)
         frames = sys._current_frames()
         return [f"{thread.name}:\n{''.join(traceback.format_stack(frames[thread.ident]))}"
                 for thread in threading.enumerate() if thread.ident in busy and thread.ident in frames]
 
-    def log_stuck(self, logger: logging.Logger) -> None:
+    def log_stuck(self, logger: "logging.Logger") -> None:
         """Log a warning for each task that still runs, with its stack: the server ends without it."""
         for where in self.stuck():
             logger.warning("a handler is still running at the end, in %s", where)

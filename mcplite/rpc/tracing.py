@@ -1,23 +1,27 @@
-"""The records of a connection: a trace of every message, counters, warnings and faults at a bounded rate.
+"""The records of a connection: loggers, a trace of every message, counters, warnings and faults at a bounded rate.
 
 The trace shows time, direction, size and text, with secrets masked (NS-31).
 """
 
 import contextlib
 import json
-import logging
 import os
 import re
 import sys
 import time
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, Hashable, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Hashable, Optional, Tuple, Union, cast
 
 from .forks import new_lock
 
-__all__ = ["Counters", "FaultLog", "PeerLog", "RateLog", "Trace", "mask", "trace_for"]
+if TYPE_CHECKING:
+    import logging
 
-_log = logging.getLogger(__name__)
+__all__ = [
+    "Counters", "ERROR", "FaultLog", "INFO", "PeerLog", "RateLog", "Trace", "WARNING", "get_logger", "mask", "trace_for",
+]
+
+#: The levels of the standard library.
+INFO, WARNING, ERROR = 20, 30, 40
 _WORDS = "authorization|token|password|passwd|passphrase|secret|api_?-?key|private_?-?key|credential|cookie"
 #: Names that only look like secrets.
 _HARMLESS = frozenset({"progresstoken", "maxtokens", "inputtokens", "outputtokens"})
@@ -43,16 +47,64 @@ _CALM_SECONDS = 5.0
 _LINE_SECONDS = 10.0
 
 
-@dataclass
+class _Logger:
+    """Stands for a logger of the standard library, which is loaded with the first line that is written."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._loaded: "Optional[logging.Logger]" = None
+
+    def isEnabledFor(self, level: int) -> bool:
+        # A program that has not loaded the library has set no level: lines below WARNING are not written.
+        return self.__getattr__("isEnabledFor")(level) if "logging" in sys.modules else level >= WARNING
+
+    def __getattr__(self, name: str) -> Any:
+        if self._loaded is None:
+            if name in ("debug", "info") and "logging" not in sys.modules:
+                return _write_nothing
+            try:
+                import logging
+            except (ImportError, OSError):
+                return _write_to_stderr  # no descriptor is left to read the library with
+            self._loaded = logging.getLogger(self.name)
+        return getattr(self._loaded, name)
+
+
+def _write_nothing(*line: object, **options: object) -> None:
+    """Drop a line whose level is below WARNING."""
+
+
+def _write_to_stderr(*line: object, **options: object) -> None:
+    print(*line, file=sys.stderr)
+
+
+def get_logger(name: str) -> "logging.Logger":
+    """Return the logger of this name, as ``logging.getLogger`` does, but without loading the library before it has a line.
+
+    Most processes never log, and the library is a twentieth of what a server imports.
+    """
+    return cast("logging.Logger", _Logger(name))
+
+
+_log = get_logger(__name__)
+
+
 class Counters:
     """What has passed over one connection since it was opened."""
 
-    messages_sent: int = 0
-    messages_received: int = 0
-    bytes_sent: int = 0
-    bytes_received: int = 0
-    #: Input that was not a message, responses to no call, duplicate ids.
-    refused: int = 0
+    def __init__(self) -> None:
+        self.messages_sent = 0
+        self.messages_received = 0
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        #: Input that was not a message, responses to no call, duplicate ids.
+        self.refused = 0
+
+    def __eq__(self, other: object) -> bool:
+        return vars(self) == vars(other) if isinstance(other, Counters) else NotImplemented
+
+    def __repr__(self) -> str:
+        return f"Counters({', '.join(f'{name}={count}' for name, count in vars(self).items())})"
 
 
 class RateLog:
@@ -65,7 +117,7 @@ class RateLog:
     :param seconds: the period; default 1.
     """
 
-    def __init__(self, logger: logging.Logger, most: int = 10, seconds: float = 1.0) -> None:
+    def __init__(self, logger: "logging.Logger", most: int = 10, seconds: float = 1.0) -> None:
         self._logger = logger
         self._most = most
         self._seconds = seconds
@@ -77,11 +129,11 @@ class RateLog:
 
     def warning(self, message: str, *arguments: object) -> None:
         """Log one line as a warning, or count it as held back."""
-        self._write(logging.WARNING, message, arguments)
+        self._write(WARNING, message, arguments)
 
     def error(self, message: str, *arguments: object) -> None:
         """Log one line as an error, or count it as held back."""
-        self._write(logging.ERROR, message, arguments)
+        self._write(ERROR, message, arguments)
 
     def _write(self, level: int, message: str, arguments: Tuple[object, ...]) -> None:
         held_back = self.take()
@@ -117,7 +169,7 @@ class PeerLog:
         self._lock = new_lock()
         self._rates: Dict[Hashable, RateLog] = {}
 
-    def log(self, logger: logging.Logger, level: int, message: str, *arguments: object) -> None:
+    def log(self, logger: "logging.Logger", level: int, message: str, *arguments: object) -> None:
         """Write one line, or count it as held back: ten lines of one cause are written in ten seconds."""
         if not logger.isEnabledFor(level):
             return
@@ -127,7 +179,7 @@ class PeerLog:
                 logger.log(level, "%d more lines like the next were held back", held_back)
             logger.log(level, message, *arguments)
 
-    def failure(self, logger: logging.Logger, message: str, *arguments: object) -> None:
+    def failure(self, logger: "logging.Logger", message: str, *arguments: object) -> None:
         """Write a line about the exception that is being handled.
 
         With a traceback it is written five times a minute for each place where such an exception is raised; beyond that,
@@ -144,9 +196,9 @@ class PeerLog:
             text = f"{type(error).__name__}: {str(error)[:200]}"
         except Exception:
             text = type(error).__name__  # its own __str__ fails
-        self.log(logger, logging.ERROR, message + ": %s", *arguments, text)
+        self.log(logger, ERROR, message + ": %s", *arguments, text)
 
-    def _rate(self, cause: Hashable, logger: logging.Logger, most: int, seconds: float) -> RateLog:
+    def _rate(self, cause: Hashable, logger: "logging.Logger", most: int, seconds: float) -> RateLog:
         with self._lock:
             rate = self._rates.get(cause)
             if rate is None:
@@ -167,7 +219,7 @@ class FaultLog:
     :param pause: waits for so many seconds; an event's ``wait`` ends the pause when the loop is to end.
     """
 
-    def __init__(self, logger: logging.Logger, pause: Callable[[float], object] = time.sleep) -> None:
+    def __init__(self, logger: "logging.Logger", pause: Callable[[float], object] = time.sleep) -> None:
         self._logger = logger
         self._pause = pause
         #: Guards the fields below; held for assignments only.
@@ -310,10 +362,12 @@ def trace_for(debug: Union[None, bool, str], name: str) -> Optional[Trace]:
         return None
     if isinstance(debug, str):
         return Trace(name, _File(debug).write)
+    import logging  # which shows the trace
+
     logger = logging.getLogger(__name__.rpartition(".rpc.")[0] + ".wire")
     if not logger.hasHandlers():
         logger.addHandler(logging.StreamHandler())
         logger.propagate = False
-    if not logger.isEnabledFor(logging.INFO):
-        logger.setLevel(logging.INFO)
+    if not logger.isEnabledFor(INFO):
+        logger.setLevel(INFO)
     return Trace(name, logger.info)

@@ -4,18 +4,17 @@ The leader-follower reading of pipes and the HTTP server's poller each have one:
 is solved once.
 """
 
-import logging
 import threading
 import time
 from typing import Callable
 
 from .forks import new_event
 from .threads import start_thread
-from .tracing import FaultLog
+from .tracing import FaultLog, get_logger
 
 __all__ = ["Watchdog"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 #: Seconds without a task after which the watchdog sleeps until the next one.
 _QUIET_SECONDS = 0.1

@@ -1,7 +1,6 @@
 """Server: register, configure, serve. A facade over the catalog and the runtime; nothing below imports it."""
 
 import functools
-import logging
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -43,6 +42,8 @@ from .sessions.legacy import LegacySession
 from .sessions.opening import serve_channel
 
 if TYPE_CHECKING:
+    import logging
+
     from ..backend.interface import Backend
     from .auth.bearer import BearerAuth, Verifier
     from .auth.principals import Principal
@@ -487,7 +488,7 @@ class Server:
         """
         self.registry.add_notification(method, handler)
 
-    def logging_handler(self, level: int = logging.NOTSET) -> logging.Handler:
+    def logging_handler(self, level: int = 0) -> "logging.Handler":
         """Return a ``logging.Handler`` that forwards Python log records to the client.
 
         A record made while a handler serves a request goes to that request's client. Any other record goes to all clients

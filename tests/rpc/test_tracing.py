@@ -1,13 +1,19 @@
 import json
 import logging
 import re
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
+import mcplite
 from mcplite.rpc import tracing
 from mcplite.rpc.tracing import Trace, mask, trace_for
+
+ROOT = Path(mcplite.__file__).resolve().parent.parent
 
 LOGGER = "mcplite.wire"
 SECRET = "s3cr3t-value"
@@ -177,3 +183,45 @@ def test_the_environment_variable_may_name_a_file(tmp_path, monkeypatch):
     monkeypatch.setenv("MCPLITE_DEBUG", str(tmp_path / "wire.log"))
     trace_for(None, "it")("->", b"{}")
     assert (tmp_path / "wire.log").exists()
+
+
+def in_a_new_process(code):
+    return subprocess.run([sys.executable, "-c", f"import sys\nfrom mcplite.rpc.tracing import *\n{code}"], cwd=ROOT,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=True, encoding="utf-8")
+
+
+def test_a_logger_loads_the_library_with_its_first_line():
+    ran = in_a_new_process("""
+log = get_logger("mcplite.here")
+log.debug("dropped")
+log.info("dropped")
+assert not log.isEnabledFor(INFO) and log.isEnabledFor(WARNING)
+assert "logging" not in sys.modules
+log.warning("written %d", 1)
+assert "logging" in sys.modules
+""")
+    assert ran.stderr == "written 1\n"
+
+
+def test_a_logger_follows_the_levels_of_a_program_that_uses_the_library():
+    ran = in_a_new_process("""
+log = get_logger("mcplite.here")
+import logging
+logging.basicConfig(level=logging.INFO, format="%(name)s %(funcName)s %(message)s")
+def function():
+    log.debug("dropped")
+    log.info("written")
+function()
+assert log.isEnabledFor(INFO) and not log.isEnabledFor(10)
+""")
+    assert ran.stderr == "mcplite.here function written\n"
+
+
+def test_a_line_goes_to_stderr_when_the_library_cannot_be_loaded():
+    # A process without a free descriptor cannot open the library's files.
+    ran = in_a_new_process("""
+log = get_logger("mcplite.here")
+sys.modules["logging"] = None
+log.warning("the handler of %s failed", "a call")
+""")
+    assert ran.stderr == "the handler of %s failed a call\n"

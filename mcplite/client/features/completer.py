@@ -1,16 +1,16 @@
 """Completer: completion for an input field; debounces, drops outdated requests and caches the answers."""
 
-import logging
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from ...errors import Cancelled, RemoteError, RequestTimeout
 from ...rpc.cancel import CancelToken
 from ...rpc.forks import new_lock
+from ...rpc.tracing import get_logger
 from .methods import Features
 
 __all__ = ["Completer"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: Characters of the values of one answer; an answer with more is not cached.
 _MOST_CHARACTERS = 65_536
 

@@ -3,11 +3,11 @@
 Listing tools fills it, and ``call_tool`` checks results by it. The validator loads with the first schema that is used.
 """
 
-import logging
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from ...errors import ProtocolError, RegistrationError
 from ...rpc.forks import new_lock
+from ...rpc.tracing import get_logger
 from ...types import NULL, CallToolResult, Tool
 from .listed import Listed, sizes_of
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OutputSchema", "OutputSchemas"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class OutputSchema:

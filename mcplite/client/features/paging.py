@@ -3,12 +3,12 @@
 The list methods of :class:`~.methods.Features` use it.
 """
 
-import logging
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Type, TypeVar
 
 from ...errors import ProtocolError
 from ...protocol import codec
 from ...protocol.jsonio import memory_size
+from ...rpc.tracing import get_logger
 from ...types import (
     ListPromptsResult,
     ListResourcesResult,
@@ -23,7 +23,7 @@ from ...types import (
 
 __all__ = ["read_page", "walk"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 P = TypeVar("P", bound=Model)
 _MAX_PAGES = 1000
 _MAX_ITEMS = 10_000

@@ -3,13 +3,13 @@
 :class:`~.methods.Features` inherits it, for the other features of a server.
 """
 
-import logging
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
 from ...errors import ProtocolError
 from ...protocol import codec
 from ...revisions import Revision
 from ...rpc.cancel import CancelToken
+from ...rpc.tracing import INFO, get_logger
 from ...types import CallToolResult, ListToolsResult, Tool
 from .call import DEFAULT, Call, OnProgress, RequestOptions
 from .output_schemas import OutputSchemas
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ToolCalls"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class ToolCalls(Requests):
@@ -87,7 +87,7 @@ class ToolCalls(Requests):
         session = self._open_session()
         if session.capabilities.tools is None:
             self._require("tools", "tools/call")
-        if _log.isEnabledFor(logging.INFO):
+        if _log.isEnabledFor(INFO):
             _log.info("%s: calling the tool %.200r", session.name, name)  # TOOL-50
         if arguments is None:
             arguments = {}

@@ -4,7 +4,6 @@
 """
 
 import contextlib
-import logging
 from typing import Any, Callable, Iterator, Mapping, Optional, Set
 
 from ...errors import ConnectionClosed, HTTPStatusError, RequestTimeout, TransportError
@@ -14,13 +13,14 @@ from ...rpc.deadline import Deadline
 from ...rpc.forks import new_lock, on_fork
 from ...rpc.interfaces import Channel, Network
 from ...rpc.threads import Workers
+from ...rpc.tracing import get_logger
 from .endpoint import HTTPEndpoint, network_of
 from .get_stream import GetStream
 from .reading import HTTPReading
 
 __all__ = ["HTTPChannel"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: Seconds for a message that must not be waited for, such as the end of the session.
 _SOON_SECONDS = 2.0
 #: Seconds that a read or write blocks at most before it checks whether the channel was closed.

@@ -3,7 +3,6 @@
 The channel starts one for each session of the legacy era.
 """
 
-import logging
 import threading
 import time
 from typing import Callable, Optional
@@ -12,13 +11,13 @@ from ...errors import AuthError, MCPError, SessionLost, TransportError
 from ...net.exchange import Exchange, Stopped
 from ...net.reply import Reply
 from ...rpc.threads import start_thread
-from ...rpc.tracing import FaultLog
+from ...rpc.tracing import FaultLog, get_logger
 from .endpoint import HTTPEndpoint
 from .resumption import ResumableStream
 
 __all__ = ["GetStream"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: Seconds that a read blocks at most before it checks whether to stop.
 _SLICE_SECONDS = 1.0
 #: Seconds without a byte, not even a comment, after which the server is taken for gone; servers send something far

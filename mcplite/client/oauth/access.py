@@ -6,7 +6,6 @@ token, to obtain another or to give up.
 """
 
 import contextlib
-import logging
 from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Optional, Set, Tuple
 
@@ -19,6 +18,7 @@ from ...protocol.http.challenges import Challenge, find_challenge, parse_challen
 from ...protocol.http.wellknown import canonical, check_url
 from ...protocol.show import shown
 from ...revisions import NEWEST_LEGACY
+from ...rpc.tracing import get_logger
 from .discovery import AuthorizationServer, choose_issuer, find_resource, find_server
 from .flow import TokenFlow, TokenRequest
 from .keys import Proofs, SigningKey
@@ -29,7 +29,7 @@ from .web import Web
 
 __all__ = ["ServerTokens", "TokenRecovery", "TokenRefusal"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: Error codes by which an authorization server says that a refresh token, or the client, is not known any more.
 _REFRESH_REFUSED = frozenset({"invalid_grant", "invalid_client", "unauthorized_client"})
 #: How often one request is sent again because another thread has obtained a token, or for a nonce.

@@ -5,7 +5,6 @@ URLs; then the metadata of the authorization server, by RFC 8414 or OpenID; and 
 metadata of their own, the authorization server at the root of their host.
 """
 
-import logging
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 from urllib.parse import urlsplit
@@ -14,11 +13,12 @@ from ...errors import AuthError
 from ...protocol.http.challenges import Challenge
 from ...protocol.http.wellknown import base_of, canonical, check_url, covers, issuer_metadata_urls, resource_metadata_urls
 from ...protocol.show import Option, OptionText, shown
+from ...rpc.tracing import get_logger
 from .web import Web
 
 __all__ = ["OFFLINE_ACCESS", "AuthorizationServer", "ProtectedResource", "choose_issuer", "find_resource", "find_server"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: The scope by which a client asks for a refresh token, if the server has it (AUC-47).
 OFFLINE_ACCESS = "offline_access"
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint")

@@ -3,7 +3,6 @@
 ``SessionOpener`` creates one for each channel; when the process is started again, it creates another.
 """
 
-import logging
 import threading
 from typing import Any, Callable, Dict, Optional
 
@@ -16,12 +15,12 @@ from ...rpc.incoming import Incoming, MessageHandler
 from ...rpc.interfaces import Channel
 from ...rpc.peer import Peer
 from ...rpc.threads import Mailbox, Workers, start_thread, wait_for_end
-from ...rpc.tracing import Trace
+from ...rpc.tracing import Trace, get_logger
 from ..handlers import Handlers
 
 __all__ = ["ConnectionHandler", "ServerConnection"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: Loose, since the size of a server's lists is the server's decision. Half a million keys and items take some 100 MiB.
 _LIMITS = jsonrpc.JSONLimits(elements=500_000, duplicate_keys=True)
 #: Bytes of a message up to which its memory is not counted; the number of messages bounds those.

@@ -5,7 +5,6 @@ answers.
 """
 
 import contextvars
-import logging
 import queue
 import threading
 from collections import deque
@@ -25,13 +24,14 @@ from ...errors import (
 from ...revisions import Revision
 from ...rpc.cancel import CancelToken
 from ...rpc.deadline import wait_interruptibly
+from ...rpc.tracing import get_logger
 from ..features.call import Call
 from .connection import ServerConnection
 from .rate_limit import RateLimit
 
 __all__ = ["InputRounds"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: The most rounds of one request (MRTR-29).
 _MOST_ROUNDS = 10
 #: Seconds before a request is sent again after a round without questions; doubled each time (MRTR-23).

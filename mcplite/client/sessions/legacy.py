@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import logging
 import threading
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
@@ -27,6 +26,7 @@ from ...rpc.forks import new_event, new_lock
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
 from ...rpc.peer import Peer
+from ...rpc.tracing import get_logger
 from ...types import InitializeResult
 from ..features.call import Call
 from ..features.observer import observed_question
@@ -36,7 +36,7 @@ from .rate_limit import RateLimit
 
 __all__ = ["LegacySession", "ServerState"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: How often in a minute a lost session is replaced, before the error is passed on (REL-47).
 _RENEWALS = 3
 #: The requests that change the state of a session.

@@ -1,6 +1,5 @@
 """ModernSession: talks to a server without a handshake; each request identifies the client and stands for itself."""
 
-import logging
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ...errors import (
@@ -22,6 +21,7 @@ from ...rpc.cancel import CancelToken
 from ...rpc.forks import new_lock
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
+from ...rpc.tracing import get_logger
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities, Tool
 from ..features.cache import CACHEABLE, Cache
 from ..features.call import Call
@@ -37,7 +37,7 @@ __all__ = ["MODERN_ERRORS", "ModernSession", "choose"]
 #: Errors that only servers of this era send (ERA-03); they may come without a request id.
 MODERN_ERRORS = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION})
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _DIRECT = Delivery()
 _WITHOUT_NOTICE = Delivery(cancel_notice=False)
 

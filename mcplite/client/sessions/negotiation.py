@@ -4,7 +4,6 @@
 """
 
 import contextlib
-import logging
 import queue
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Union
 
@@ -26,6 +25,7 @@ from ...revisions import LEGACY, NEWEST_LEGACY, REVISIONS, Revision, find_revisi
 from ...rpc.cancel import CancelToken
 from ...rpc.deadline import wait_interruptibly
 from ...rpc.threads import Workers
+from ...rpc.tracing import get_logger
 from ...types import DiscoverResult, Implementation, ServerCapabilities
 from .base import ClientSession, SessionOptions
 from .connection import ServerConnection
@@ -34,7 +34,7 @@ from .modern import MODERN_ERRORS, ModernSession, choose
 
 __all__ = ["Negotiation", "NegotiationOptions", "prior_of"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: HTTP statuses with which servers of the handshake era refuse an unknown request (ERA-11, ERA-13).
 _LEGACY_STATUSES = frozenset({400, 404, 405, 406, 415, 422})
 #: The same, for servers that fail at an unknown request; only with an error in JSON-RPC, which no gateway writes.

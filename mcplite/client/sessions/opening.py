@@ -4,13 +4,13 @@ A module of its own, so that the client is about its callers, and a session abou
 """
 
 import copy
-import logging
 import time
 from typing import Callable, Optional
 
 from ...errors import AuthError, ConnectionClosed, TransportError
 from ...rpc.forks import new_lock
 from ...rpc.interfaces import Channel
+from ...rpc.tracing import get_logger
 from .base import ClientSession, SessionOptions
 from .connection import ServerConnection
 from .negotiation import Negotiation, NegotiationOptions, prior_of
@@ -18,7 +18,7 @@ from .rate_limit import RateLimit
 
 __all__ = ["SessionOpener"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: How often in a minute a server's process that has ended is started again.
 _RESTARTS = 3
 #: Seconds before the second restart; the third waits twice as long.

@@ -4,7 +4,6 @@ The stdio channel has one. A module of its own, since signals, groups and exit c
 """
 
 import contextlib
-import logging
 import os
 import select
 import signal
@@ -17,14 +16,14 @@ from ...errors import TransportError
 from ...rpc.forks import new_event
 from ...rpc.pipes import PIPE_CLOSED, make_pipe
 from ...rpc.threads import start_thread
-from ...rpc.tracing import FaultLog
+from ...rpc.tracing import FaultLog, get_logger
 from . import windows
 from .launch import child_arguments, child_environment, label, spawn
 from .stderr import StderrPump, StderrTarget, open_sink
 
 __all__ = ["Child", "describe_exit"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 #: Seconds between two checks for the exit of a child, on a system without pidfd.
 _POLL_SECONDS = 0.25

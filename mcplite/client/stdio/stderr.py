@@ -6,12 +6,11 @@ So the child never blocks on a full pipe, whatever takes the lines.
 import codecs
 import functools
 import io
-import logging
 import os
 import select
 import sys
 import threading
-from typing import IO, Any, Callable, NamedTuple, Optional, Union, cast
+from typing import IO, TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Union, cast
 
 from ...errors import TransportError
 from ...protocol.show import printable
@@ -19,22 +18,25 @@ from ...rpc.deadline import Deadline
 from ...rpc.forks import new_event, new_lock, release
 from ...rpc.pipes import cancel_read, has_input
 from ...rpc.threads import start_thread, wait_for_end
-from ...rpc.tracing import FaultLog
+from ...rpc.tracing import FaultLog, get_logger
+
+if TYPE_CHECKING:
+    import logging
 
 __all__ = ["Labelled", "StderrPump", "StderrTarget", "open_sink"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class Labelled(NamedTuple):
     """A place for the lines of one of several servers, each of which begins with the server's name."""
 
-    target: Union[str, "os.PathLike[str]", Callable[[str], object], IO[Any], logging.Logger]
+    target: Union[str, "os.PathLike[str]", Callable[[str], object], IO[Any], "logging.Logger"]
     label: str
 
 
 #: Where a child's stderr goes, besides the tail that is always kept.
-StderrTarget = Union[None, str, "os.PathLike[str]", Callable[[str], object], IO[Any], logging.Logger, Labelled]
+StderrTarget = Union[None, str, "os.PathLike[str]", Callable[[str], object], IO[Any], "logging.Logger", Labelled]
 
 #: Bytes of the tail.
 _TAIL_BYTES = 64 << 10
@@ -80,9 +82,6 @@ def open_sink(target: StderrTarget) -> Sink:
         sink, label = open_sink(target.target), printable(target.label)
         write = sink.write
         return Sink(None if write is None else functools.partial(_write_labelled, write, label), sink.close)
-    if isinstance(target, logging.Logger):
-        logger = target
-        return Sink(lambda line: logger.info("%s", printable(line)))
     if isinstance(target, (str, os.PathLike)):
         path = os.path.abspath(os.fspath(target))
         try:
@@ -94,6 +93,11 @@ def open_sink(target: StderrTarget) -> Sink:
         return Sink(_writer(cast(IO[Any], target)))
     if callable(target):
         return Sink(target)
+    import logging  # which the caller has loaded if it is a logger
+
+    if isinstance(target, logging.Logger):
+        logger = target
+        return Sink(lambda line: logger.info("%s", printable(line)))
     raise TypeError(f"stderr must be a callable, a logger, a file, a path, 'inherit' or None,"
                     f" not {type(target).__name__}")
 

@@ -3,11 +3,11 @@
 The client has one and passes each change on to it.
 """
 
-import logging
 from typing import Any, Callable, Dict, List, Optional
 
 from ...errors import ConnectionClosed, MCPError
 from ...rpc.forks import new_lock
+from ...rpc.tracing import get_logger
 from ..handlers import Handlers
 from ..sessions.base import ClientSession
 from .events import Event, Filter
@@ -15,7 +15,7 @@ from .subscription import Subscription
 
 __all__ = ["Subscriptions"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: Seconds for the acknowledgement of a subscription that handlers need.
 _ACKNOWLEDGED_SECONDS = 5.0
 

@@ -1,7 +1,5 @@
 """Subscription: yields events of changes at a server, in either era, and resumes after an interruption."""
 
-import logging
-import random
 import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional
@@ -12,13 +10,14 @@ from ...rpc.cancel import CancelToken
 from ...rpc.deadline import wait_interruptibly
 from ...rpc.forks import new_condition
 from ...rpc.threads import start_thread
+from ...rpc.tracing import get_logger
 from ..sessions.base import ClientSession, Subscriber
 from ..sessions.connection import ServerConnection
 from .events import Event, Filter, event_of
 
 __all__ = ["Subscription"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: Failed attempts in a row after which the subscription ends.
 _ATTEMPTS = 8
 _LONGEST_PAUSE_SECONDS = 30.0
@@ -221,6 +220,8 @@ class Subscription(Subscriber):
                 return
             _log.info("the subscription to %s has ended (%s); it is opened again", self._connection.name, error)
             self._token = CancelToken()
+            import random  # for subscriptions that are interrupted
+
             pause = min(0.1 * 2.0 ** failures, _LONGEST_PAUSE_SECONDS) * random.uniform(0.75, 1.25)
             with self._changed:
                 self._changed.wait_for(lambda: self._closed, pause)

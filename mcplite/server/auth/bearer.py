@@ -4,7 +4,6 @@ A verifier returns the principal of a token. :class:`BearerAuth` checks the audi
 that no verifier can forget them (AUTH-03, AUTH-05).
 """
 
-import logging
 import re
 import time
 import traceback
@@ -12,12 +11,12 @@ from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, T
 from urllib.parse import quote, urlsplit
 
 from ...protocol.http.wellknown import canonical, check_url
-from ...rpc.tracing import PeerLog, RateLog
+from ...rpc.tracing import INFO, WARNING, PeerLog, RateLog, get_logger
 from .principals import ISSUED_HERE, Principal, all_scopes, checked_scopes
 
 __all__ = ["BearerAuth", "Refused", "Verifier", "bearer_token", "is_token"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 Verifier = Callable[[str], Optional[Principal]]
 #: A token after "Bearer" (RFC 6750, section 2.1), with the spaces before it.
 _TOKEN = re.compile(r" +([A-Za-z0-9\-._~+/]+=*)")
@@ -137,7 +136,7 @@ class BearerAuth:
         principal = self._verified(token)
         self._check_audience(principal, resource)
         if self.issuers and principal.issuer and principal.issuer not in self.issuers:
-            self._log.log(_log, logging.INFO, "a token of the issuer %.200r was refused; known are %s", principal.issuer,
+            self._log.log(_log, INFO, "a token of the issuer %.200r was refused; known are %s", principal.issuer,
                           list(self.issuers))
             raise _invalid("the token was issued by another authorization server")
         if principal.expires_at is not None and principal.expires_at <= self._clock():
@@ -154,7 +153,7 @@ class BearerAuth:
         except Exception as error:
             # A failing verifier admits no request (AUTH-17), and its error can quote the token (AUTH-19).
             if isinstance(error, OSError):
-                self._log.log(_log, logging.WARNING, "a token could not be verified: %s",
+                self._log.log(_log, WARNING, "a token could not be verified: %s",
                               _masked(token, f"{type(error).__name__}: {error}"))
                 raise Refused(503, "", "the token cannot be verified at present; try again later") from None
             self._failures.error("a token could not be verified:\n%s", _masked(token, traceback.format_exc()))
@@ -171,7 +170,7 @@ class BearerAuth:
         if principal.audience is ISSUED_HERE:
             return
         if not principal.audience:
-            self._log.log(_log, logging.WARNING, "a token without an audience was refused, since it may be meant for any"
+            self._log.log(_log, WARNING, "a token without an audience was refused, since it may be meant for any"
                           " server; have the authorization server issue tokens for %s, or use ISSUED_HERE as the audience of"
                           " tokens that this server issues itself", resource or self._audiences or "this server")
             raise _invalid("the token has no audience")
@@ -179,10 +178,10 @@ class BearerAuth:
         if any(one in self._audiences or ours is not None and _canonical(one) == ours for one in principal.audience):
             return
         if ours is None and not self._audiences:
-            self._log.log(_log, logging.WARNING, "a token for %.300s was refused, since this server does not know its own"
+            self._log.log(_log, WARNING, "a token for %.300s was refused, since this server does not know its own"
                           " URL; give BearerAuth(..., resource='https://...') or audience=", list(principal.audience))
         else:
-            self._log.log(_log, logging.INFO, "a token for %.300s was refused; this server is %s", list(principal.audience),
+            self._log.log(_log, INFO, "a token for %.300s was refused; this server is %s", list(principal.audience),
                           [*self._audiences, *filter(None, [resource])])
         raise _invalid("the token is for another server")
 

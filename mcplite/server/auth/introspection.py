@@ -1,7 +1,6 @@
 """Verifies opaque access tokens by token introspection: the authorization server is asked about each (RFC 7662)."""
 
 import hashlib
-import logging
 import time
 from collections import OrderedDict
 from typing import Any, Callable, Mapping, Optional, Tuple
@@ -10,13 +9,13 @@ from urllib.parse import quote_plus
 from ...protocol.http.wellknown import check_url
 from ...protocol.show import shown
 from ...rpc.forks import new_lock
-from ...rpc.tracing import PeerLog
+from ...rpc.tracing import INFO, WARNING, PeerLog, get_logger
 from .fetch import FetchError, fetch_json
 from .principals import Principal
 
 __all__ = ["Introspection"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _MOST_SECONDS = 60.0
 #: Cached tokens; beyond that the oldest entry is dropped.
 _MOST_CACHED = 10_000
@@ -93,7 +92,7 @@ class Introspection:
                              f" client_secret (status {status})")
         if status == 400:
             # RFC 7662 names no error for a token that the server cannot look up, such as a self-contained one.
-            self._log.log(_log, logging.WARNING, "a token was refused, since the introspection endpoint at %s answered 400",
+            self._log.log(_log, WARNING, "a token was refused, since the introspection endpoint at %s answered 400",
                           shown(self._url))
             return {"active": False}
         if status != 200 or not isinstance(answer, dict):
@@ -105,7 +104,7 @@ class Introspection:
         if answer.get("active") is not True:
             return None
         if "cnf" in answer or isinstance(kind, str) and kind.lower() not in ("bearer", "access_token"):
-            self._log.log(_log, logging.INFO, "a token was refused: it is bound to a key, or of the type %.50r, and not a"
+            self._log.log(_log, INFO, "a token was refused: it is bound to a key, or of the type %.50r, and not a"
                           " bearer token", kind)
             return None
         subject = next((answer[name] for name in ("sub", "username", "client_id") if answer.get(name)), "")
@@ -117,6 +116,6 @@ class Introspection:
                              scopes=scopes if isinstance(scopes, (str, list)) else (), expires_at=answer.get("exp"),
                              claims=answer)
         except (TypeError, ValueError) as error:
-            self._log.log(_log, logging.WARNING, "a token was refused, since the introspection endpoint's answer is not valid:"
+            self._log.log(_log, WARNING, "a token was refused, since the introspection endpoint's answer is not valid:"
                           " %s", error)
             return None

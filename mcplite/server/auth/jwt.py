@@ -4,18 +4,17 @@ Needs the package PyJWT; only servers that use :class:`JWTVerifier` load it.
 """
 
 import json
-import logging
 import time
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple, Union
 
 from ...protocol.http.wellknown import check_url
-from ...rpc.tracing import PeerLog
+from ...rpc.tracing import INFO, PeerLog, get_logger
 from .keysets import ALGORITHMS, Key, KeySet, fitting, metadata_keys_url, read_keys
 from .principals import Principal
 
 __all__ = ["JWTVerifier"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: The most seconds of leeway for clocks that differ (AUTH-04).
 _MAX_LEEWAY_SECONDS = 60.0
 #: Times from the year 5138 on are not valid.
@@ -105,7 +104,7 @@ class JWTVerifier:
         try:
             return self._principal(self._claims(token))
         except _Invalid as error:
-            self._log.log(_log, logging.INFO, "a token was refused: " + error.why, *error.values)
+            self._log.log(_log, INFO, "a token was refused: " + error.why, *error.values)
             return None
 
     # --- the signature ----------------------------------------------------------------------------------------

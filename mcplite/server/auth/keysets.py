@@ -1,18 +1,18 @@
 """The public keys of an authorization server: read from the given form, or fetched and kept up to date."""
 
 import json
-import logging
 import time
 from typing import Any, Callable, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...protocol.http.wellknown import check_url, issuer_metadata_urls
 from ...protocol.show import shown
 from ...rpc.forks import new_condition, on_fork
+from ...rpc.tracing import get_logger
 from .fetch import FetchError, deadline, fetch_json
 
 __all__ = ["ALGORITHMS", "Key", "KeySet", "fitting", "metadata_keys_url", "read_keys"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _RSA = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 #: The supported signature algorithms. Those with a shared secret are not: a verifier of such tokens could also issue them.

@@ -3,12 +3,12 @@
 A module of its own so that the server's facade shows what is registered, and not how it is checked.
 """
 
-import logging
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...errors import RegistrationError
 from ...protocol import codec
 from ...protocol.envelope import check_extension
+from ...rpc.tracing import get_logger
 from ...types import Icon
 from ..auth.principals import checked_scopes
 from ..functions.function import Function
@@ -24,7 +24,7 @@ __all__ = [
     "registered_scopes",
 ]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 def check_options(page_size: int, era: Optional[str], on_duplicate: str) -> None:

@@ -3,15 +3,15 @@
 The registry asks it. A module of its own for the rule of interactive sessions, where a notebook's cell is run again.
 """
 
-import logging
 import sys
 from typing import Any
 
 from ...errors import RegistrationError
+from ...rpc.tracing import get_logger
 
 __all__ = ["POLICIES", "check_duplicate"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: The values of ``Server(on_duplicate=)``.
 POLICIES = ("error", "replace", "warn")
 

@@ -4,7 +4,6 @@ Registering and removing work from any thread at any time: readers take a snapsh
 """
 
 import dataclasses
-import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -12,6 +11,7 @@ from ...errors import RegistrationError
 from ...protocol.envelope import check_meta
 from ...revisions import Revision
 from ...rpc.forks import new_lock
+from ...rpc.tracing import get_logger
 from ...types import Prompt, Resource, ResourceTemplate, Tool
 from ..functions.function import Function
 from .duplicates import check_duplicate
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "PromptEntry", "Registry", "ResourceEntry", "TemplateEntry", "ToolEntry"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: What completers are registered for, by the kind of the entry.
 _COMPLETED = {"prompts": "prompt", "templates": "resource"}
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")

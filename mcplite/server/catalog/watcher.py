@@ -3,18 +3,18 @@
 ``Server.add_directory(watch=)`` loads it. By polling, which every system and every file system has.
 """
 
-import logging
 import threading
 from typing import Callable, Optional, Set
 
 from ...errors import TransportError
 from ...rpc.forks import new_lock, on_fork
 from ...rpc.threads import start_thread
+from ...rpc.tracing import get_logger
 from .directory import Directory, differences
 
 __all__ = ["Watcher"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class Watcher:

@@ -7,7 +7,6 @@ request then uses :meth:`Function.bind` and calls ``Function.function``.
 import collections.abc
 import dataclasses
 import inspect
-import logging
 import typing
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Tuple
 
@@ -15,6 +14,7 @@ from ...errors import RegistrationError
 from ...protocol.jsonio import load
 from ...protocol.schema.patterns import UNSAFE_SUBJECT
 from ...protocol.schema.validation import Validator, check_schema
+from ...rpc.tracing import get_logger
 from .docstrings import Documentation, parse
 from .members import NOTHING, with_metadata
 from .nodes import Mismatch, Node, kinds_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BadArguments", "Function", "compile_function", "textual"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: Types of defaults that are no ``Field(...)`` and no objects of another library; MISSING is a type itself.
 _PLAIN_DEFAULTS = frozenset({type, type(None), bool, int, float, str, tuple, list, dict})
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}

@@ -4,13 +4,12 @@ The ways: ``BackChannelAsker`` (legacy clients), ``WaitingAsker`` (one process) 
 """
 
 import copy
-import logging
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 
 from ...errors import InternalError, InvalidParams, MissingCapability, ProtocolError
 from ...protocol import codec, forms
 from ...revisions import Revision
-from ...rpc.tracing import PeerLog
+from ...rpc.tracing import ERROR, WARNING, PeerLog, get_logger
 from ...types import (
     CreateMessageRequest,
     CreateMessageResult,
@@ -27,7 +26,7 @@ from .session import Session
 
 __all__ = ["ABILITIES", "Asker", "EncodedQuestion", "InvalidAnswer", "NoAsker", "input_required", "read_answers"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: What a client must be able to do, for its user to read.
 ABILITIES = {"elicitation/create": "ask its user", "sampling/createMessage": "ask its language model",
               "roots/list": "list its roots"}
@@ -133,7 +132,7 @@ class Asker:
                 data={"requiredCapabilities": capability})
 
     def _warn(self, message: str, *arguments: object) -> None:
-        self.session.runtime.log.log(_log, logging.WARNING, message, *arguments)
+        self.session.runtime.log.log(_log, WARNING, message, *arguments)
 
     def _elicit(self, question: Elicit) -> EncodedQuestion:
         self._require("elicitation/create", {"elicitation": {"form": {}} if self._revision.elicitation_modes else {}},
@@ -220,7 +219,7 @@ def read_answers(asked: Mapping[str, EncodedQuestion], responses: Mapping[str, A
             try:
                 answers[key] = question.read(responses[key])
             except InvalidAnswer as error:
-                log.log(_log, logging.WARNING, "the client's answer to %.100r is asked for again: %s", key, error)
+                log.log(_log, WARNING, "the client's answer to %.100r is asked for again: %s", key, error)
             except ProtocolError as error:
                 raise InvalidParams(f"params.inputResponses[{key[:100]!r}]: {error}") from error
     return answers
@@ -241,7 +240,7 @@ class NoAsker(Asker):
         return False
 
     def ask(self, questions: Mapping[str, Question], named: bool = True) -> Dict[str, Any]:
-        self.session.runtime.log.log(_log, logging.ERROR, "a handler asked a client that cannot be asked: %s", self._why)
+        self.session.runtime.log.log(_log, ERROR, "a handler asked a client that cannot be asked: %s", self._why)
         raise InternalError(f"the client cannot be asked: {self._why}")
 
 

@@ -7,12 +7,12 @@ thread that received the request.
 import contextvars
 import copy
 import functools
-import logging
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from ...errors import Cancelled, InternalError, InvalidParams, MissingCapability, RemoteError, ResourceNotFound
 from ...protocol import codec
 from ...protocol.jsonrpc import Encoded
+from ...rpc.tracing import INFO, get_logger
 from ...types import CompleteResult, Completion, GetPromptResult, ReadResourceResult
 from ..catalog.registry import suggestions
 from ..catalog.targets import Target
@@ -26,7 +26,7 @@ from .tools import UNASKABLE, call_until_complete, run_tool
 
 __all__ = ["answer_request", "dispatch"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 Result = Dict[str, Any]
 
 
@@ -142,7 +142,7 @@ def _guarded(context: RequestContext, what: str, run: Callable[[], Any]) -> Any:
             log.failure(_log, "%s failed", what)
             raise InternalError("Internal error") from error
         if isinstance(error, MissingCapability):
-            log.log(_log, logging.INFO, UNASKABLE, what, error)
+            log.log(_log, INFO, UNASKABLE, what, error)
         raise
     except Exception as error:
         context.session.runtime.log.failure(_log, "%s failed", what)

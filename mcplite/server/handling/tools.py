@@ -3,12 +3,12 @@
 The dispatcher calls it for ``tools/call``. It also uses :func:`call_until_complete` for prompts and resources.
 """
 
-import logging
 from typing import Any, Dict, Optional
 
 from ...errors import Cancelled, InternalError, InvalidParams, MissingCapability, RemoteError, ToolError, UrlElicitationRequired
 from ...protocol import codec, jsonrpc
 from ...revisions import Revision
+from ...rpc.tracing import ERROR, INFO, WARNING, get_logger
 from ...types import CallToolResult, TextContent
 from ..catalog.registry import ToolEntry, suggestions
 from ..catalog.targets import Target
@@ -21,7 +21,7 @@ from .timeout import Timeout
 
 __all__ = ["UNASKABLE", "call_until_complete", "run_tool"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _ROUNDS = 10
 #: The line of the log for a handler that asked a client which cannot be asked.
 UNASKABLE = ("%s was not answered: %s; a handler that can do without asks ctx.can_elicit, ctx.can_sample or ctx.can_list_roots"
@@ -63,7 +63,7 @@ def run_tool(context: RequestContext, target: Target) -> Any:
     text = f"Tool {name} did not finish within {entry.timeout:g} s"
 
     def respond() -> None:
-        context.session.runtime.log.log(_log, logging.WARNING, "tool %r ran for more than its timeout of %g s", name,
+        context.session.runtime.log.log(_log, WARNING, "tool %r ran for more than its timeout of %g s", name,
                                         entry.timeout)
         context.respond(_error(context, text))
 
@@ -120,7 +120,7 @@ def _run(context: RequestContext, name: str, function: Function, kwargs: Dict[st
             log.failure(_log, "tool %r failed", name)
             return _failed(context, name, error)
         if isinstance(error, MissingCapability):
-            log.log(_log, logging.INFO, UNASKABLE, f"tool {name!r}", error)
+            log.log(_log, INFO, UNASKABLE, f"tool {name!r}", error)
             if not context.session.revision.capability_errors:
                 return _error(context, error.message)
         raise  # raised on purpose, for the client to read
@@ -128,7 +128,7 @@ def _run(context: RequestContext, name: str, function: Function, kwargs: Dict[st
         return _tool_error(context, name, error)
     except BadOutput as error:
         # TOOL-37: an invalid result is never sent as a valid one.
-        log.log(_log, logging.ERROR, "tool %r returned what its output schema does not allow: %s", name, error)
+        log.log(_log, ERROR, "tool %r returned what its output schema does not allow: %s", name, error)
         return _error(context, f"Tool {name} returned an invalid result: {error}")
     except Exception as error:
         log.failure(_log, "tool %r failed", name)

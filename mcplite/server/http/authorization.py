@@ -5,7 +5,6 @@ scopes once it is known what it asks for; only the metadata is public.
 """
 
 import json
-import logging
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Tuple
 from urllib.parse import urlsplit
 
@@ -14,7 +13,7 @@ from ...protocol import jsonrpc
 from ...protocol.http.challenges import write_challenge
 from ...protocol.http.headers import parse_host
 from ...protocol.http.wellknown import PROTECTED_RESOURCE, base_of
-from ...rpc.tracing import RateLog
+from ...rpc.tracing import INFO, RateLog, get_logger
 from ..auth.principals import Principal, all_scopes, least_scopes
 from ..catalog.targets import Target
 from ..handling.http_request import HTTPRequest
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Authorization"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _METADATA_METHODS = "GET, HEAD, OPTIONS"
 
 
@@ -117,7 +116,7 @@ class Authorization:
             self._warn.error("a request that requires the scopes %s was refused, since requests are not authenticated: give the"
                              " server auth=, or use a host that authenticates", " ".join(needed))
             return Rejection(403, text, id=id)
-        self._log.log(_log, logging.INFO, "a request of %.200r was refused: it requires the scopes %s, and has %.1000s",
+        self._log.log(_log, INFO, "a request of %.200r was refused: it requires the scopes %s, and has %.1000s",
                       principal.subject, " ".join(needed), " ".join(sorted(principal.scopes)) or "none")
         challenge = self._challenge(auth, self._resource(request), "insufficient_scope", text,
                                     [*needed, *self._granted(principal, request)])

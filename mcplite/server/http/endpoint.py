@@ -4,7 +4,6 @@ A request passes four steps: the origin policy, authentication, the decision wha
 scopes). The transports, our own HTTP server and WSGI, call :meth:`Endpoint.handle` for each request.
 """
 
-import logging
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import INTERNAL_ERROR, MISSING_CAPABILITY, SERVER_BUSY
@@ -14,7 +13,7 @@ from ...revisions import Revision
 from ...rpc.deadline import Deadline
 from ...rpc.forks import new_lock
 from ...rpc.peer import Peer
-from ...rpc.tracing import FaultLog, RateLog
+from ...rpc.tracing import FaultLog, RateLog, get_logger
 from ..handling.http_request import HTTPRequest
 from ..handling.session import RequestFacts
 from ..runtime.runtime import Runtime
@@ -44,7 +43,7 @@ from .streams import EventBody, EventStream, StreamSet
 
 __all__ = ["Endpoint", "Route"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: Answers a plain request: returns the status, the media type and the body.
 Route = Callable[[HTTPRequest], Tuple[int, str, bytes]]
 _JSON = ("Content-Type", "application/json")

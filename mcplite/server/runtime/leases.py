@@ -5,7 +5,6 @@ one question "has that process ended?" is answered in one way.
 """
 
 import contextlib
-import logging
 import secrets
 import threading
 import time
@@ -14,11 +13,12 @@ from typing import Callable, Dict, List, Optional
 from ...backend.interface import Backend
 from ...errors import BackendError
 from ...rpc.forks import new_lock, on_fork
+from ...rpc.tracing import get_logger
 from .outage import Outage
 
 __all__ = ["LEASE_SECONDS", "Leases"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: A number has 20 bits, so that it fits beside a counter into an integer that JSON carries exactly.
 _NUMBERS = 1 << 20
 #: Seconds for which a lease lasts; it is renewed three times in that time.

@@ -5,7 +5,6 @@ written by a process with the keys.
 """
 
 import json
-import logging
 import secrets
 import threading
 import time
@@ -14,13 +13,13 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 from ...backend.interface import Backend, Entry
 from ...errors import BackendError
 from ...rpc.forks import new_lock, on_fork
-from ...rpc.tracing import PeerLog
+from ...rpc.tracing import WARNING, PeerLog, get_logger
 from .leases import Leases
 from .outage import Outage
 
 __all__ = ["Letters"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _ALL = "letters-all/in"
 #: Seconds for which a letter is kept, and how many are.
 _SECONDS = 60.0
@@ -201,7 +200,7 @@ class Letters:
             receive(letter["body"])
 
     def _missed(self) -> None:
-        self._peer_log.log(_log, logging.WARNING, "letters of other processes were lost: the store was emptied, or this process"
+        self._peer_log.log(_log, WARNING, "letters of other processes were lost: the store was emptied, or this process"
                            " was paused for too long")
 
 

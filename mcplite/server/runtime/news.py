@@ -1,18 +1,17 @@
 """Change notifications between the processes of a fleet: each appends them to one log, and reads those of the others."""
 
 import json
-import logging
 import secrets
 from typing import Callable, Optional
 
 from ...backend.interface import Backend
 from ...errors import BackendError
-from ...rpc.tracing import PeerLog
+from ...rpc.tracing import WARNING, PeerLog, get_logger
 from .letters import Letters
 
 __all__ = ["LOG", "News", "append_news"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: The log of all processes.
 LOG = "news/changes"
 #: Seconds for which a notification is kept, and how many are: as long as a process may need to read them.
@@ -58,7 +57,7 @@ class News:
         try:
             append_news(self._backend, self._server, method, uri, self._sender)
         except BackendError as error:
-            self._peer_log.log(_log, logging.WARNING, "the clients of other processes were not told of a change: %s", error)
+            self._peer_log.log(_log, WARNING, "the clients of other processes were not told of a change: %s", error)
 
     def let_go(self) -> None:
         """Be another sender than the process that this one was forked from."""

@@ -1,13 +1,13 @@
 """Whether the backend can be reached, as all threads of one process find: one line in the log for each outage."""
 
-import logging
 
 from ...errors import BackendError
 from ...rpc.forks import new_lock
+from ...rpc.tracing import get_logger
 
 __all__ = ["Outage"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class Outage:

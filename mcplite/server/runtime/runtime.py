@@ -4,7 +4,6 @@ Sessions, endpoints and transports share it; a module of its own so that none of
 """
 
 import contextlib
-import logging
 from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, Set, Union
 
 from ...protocol import jsonrpc
@@ -13,7 +12,7 @@ from ...revisions import Revision
 from ...rpc.forks import new_rlock, on_fork
 from ...rpc.peer import Peer
 from ...rpc.threads import Workers
-from ...rpc.tracing import PeerLog
+from ...rpc.tracing import PeerLog, get_logger
 from ..auth.principals import Principal
 from ..catalog.catalog import Catalog
 from ..limits import Limits
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenSession", "Runtime"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class OpenSession:

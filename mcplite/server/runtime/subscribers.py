@@ -3,17 +3,17 @@
 Sessions and the open ``subscriptions/listen`` requests report here what begins and what ends.
 """
 
-import logging
 from collections import Counter, deque
 from typing import Callable, Deque, Iterable, Tuple
 
 from ...errors import TransportError
 from ...rpc.forks import new_lock, on_fork
 from ...rpc.threads import start_thread
+from ...rpc.tracing import get_logger
 
 __all__ = ["Subscribers"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class Subscribers:

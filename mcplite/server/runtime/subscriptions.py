@@ -3,7 +3,6 @@
 The runtime publishes changes here, besides to its open sessions.
 """
 
-import logging
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
@@ -14,6 +13,7 @@ from ...protocol.methods import LIST_CHANGES, RESOURCE_SUBSCRIPTIONS, RESOURCE_U
 from ...revisions import Revision
 from ...rpc.forks import new_lock
 from ...rpc.incoming import Incoming
+from ...rpc.tracing import get_logger
 from ..catalog.catalog import Catalog
 from ..catalog.targets import MOST_URIS
 from ..limits import Limits
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ListenRequests"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class _ListenRequest:

@@ -4,7 +4,6 @@ It is the message handler of its connection; on a pipe, opening.py passes its me
 """
 
 import functools
-import logging
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Iterable, Optional, Set
 
@@ -14,6 +13,7 @@ from ...protocol.envelope import bounded_capabilities, bounded_info
 from ...protocol.jsonio import memory_size
 from ...revisions import NEWEST_LEGACY, Revision, find_revision
 from ...rpc.incoming import Incoming, MessageHandler
+from ...rpc.tracing import INFO, get_logger
 from ...types import ClientCapabilities, Implementation
 from ..auth.principals import Principal
 from ..handling.context import LEVELS, log_params, rank
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LegacySession"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _DEFAULT_LEVEL = "info"
 #: Methods that change state of the session.
 _STATEFUL_METHODS = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
@@ -274,7 +274,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         self._declare(revision)
         result = self._catalog.describe(revision, self.persistent)
         self.revision = self.agreed = revision
-        self.runtime.log.log(_log, logging.INFO, "client %.200r speaks %s", info.name, revision)
+        self.runtime.log.log(_log, INFO, "client %.200r speaks %s", info.name, revision)
         incoming.respond(result)
 
     def _start_over(self) -> None:
@@ -290,7 +290,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
             self._subscriptions, self._subscribed_bytes = {}, 0
         self._tell_subscribers()
         self._roots.forget()
-        self.runtime.log.log(_log, logging.INFO, "a client begins the session again")
+        self.runtime.log.log(_log, INFO, "a client begins the session again")
 
     def _declare(self, revision: Revision) -> None:
         self._declared = {kind for kind in ("tools", "resources", "prompts") if self._catalog.offers(kind)}

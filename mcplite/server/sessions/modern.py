@@ -3,7 +3,6 @@
 opening.py creates one for each request; the HTTP endpoint passes the :class:`SessionlessClient` along with the request.
 """
 
-import logging
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional
 
 from ...errors import (
@@ -19,6 +18,7 @@ from ...errors import (
 from ...protocol.envelope import Envelope, bounded_capabilities, bounded_info
 from ...revisions import Revision
 from ...rpc.peer import Peer
+from ...rpc.tracing import ERROR, WARNING, get_logger
 from ...types import ClientCapabilities, Implementation
 from ..catalog.targets import Target
 from ..handling.context import rank
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ModernSession", "SessionlessClient"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _NOTHING: Dict[str, Any] = {}
 #: Error codes that are reserved for the specification.
 _RESERVED = range(-32099, -32019)
@@ -139,10 +139,10 @@ class ModernSession(Session):
             return error
         if code in _RESERVED:
             # ERR-01, ERR-02, ERR-06: clients would take it for an error of the protocol.
-            self.runtime.log.log(_log, logging.ERROR, "a handler raised the code %d, which is the protocol's own; use one"
+            self.runtime.log.log(_log, ERROR, "a handler raised the code %d, which is the protocol's own; use one"
                                  " outside of -32768 to -32000", code)
             return InternalError(error.message, data=error.data)
         if code not in _OPEN and -32768 <= code <= -32000:
-            self.runtime.log.log(_log, logging.WARNING, "a handler raised the code %d; those from -32768 to -32000 are"
+            self.runtime.log.log(_log, WARNING, "a handler raised the code %d; those from -32768 to -32000 are"
                                  " JSON-RPC's to define", code)  # ERR-04
         return error

@@ -3,7 +3,6 @@
 :mod:`.connection` writes responses to it, and :mod:`.request_body` reads from it.
 """
 
-import logging
 import select
 import socket
 import sys
@@ -11,11 +10,12 @@ import threading
 from typing import Callable, Optional
 
 from ...rpc.forks import close_socket
+from ...rpc.tracing import get_logger
 from ..http.messages import do_nothing
 
 __all__ = ["ClientGone", "ClientSocket"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: Bytes that every socket takes at once when its send buffer is empty.
 _SMALL_BYTES = 4096
 

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from ...protocol.http.http1 import BadRequest, HeadLimits, RequestHead, body_plan, find_head, parse_head
-from ...rpc.tracing import FaultLog
+from ...rpc.tracing import FaultLog, get_logger
 from ..handling.http_request import HTTPRequest
 from ..http.messages import HTTPResponse, StreamingBody, do_nothing
 from ..limits import Limits
@@ -23,8 +23,8 @@ from .request_body import BodyBudget, RequestBody
 
 __all__ = ["Connection"]
 
-_log = logging.getLogger(__name__)
-#: The access log: one line for each request, at INFO.
+_log = get_logger(__name__)
+#: The access log: one line for each request, at INFO. Asked for each of them, so it is the library's own.
 _access = logging.getLogger(__name__.rpartition(".server.")[0] + ".access")
 _PIECE = 65_536
 #: Lingering close: what the client still sends is read for so long, since the kernel would otherwise reset the

@@ -6,7 +6,6 @@ reverse proxy with TLS in front.
 
 import atexit
 import contextlib
-import logging
 import os
 import socket
 from typing import Any, List, Mapping, Optional, Sequence, Set
@@ -14,7 +13,7 @@ from typing import Any, List, Mapping, Optional, Sequence, Set
 from ...protocol.http.wellknown import is_loopback
 from ...protocol.show import Option, OptionText
 from ...rpc.forks import close_socket, new_condition, new_event, on_fork, release_socket
-from ...rpc.tracing import FaultLog, RateLog
+from ...rpc.tracing import FaultLog, RateLog, get_logger
 from ..http import make_endpoint
 from ..http.endpoint import Route
 from ..http.event_store import EventStore
@@ -28,7 +27,7 @@ from .signals import StopRequest, stop_signals
 
 __all__ = ["HTTPServer", "warning_of"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _FULL = (b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: text/plain\r\nContent-Length: 26\r\n"
          b"Connection: close\r\n\r\ntoo many open connections\n")
 #: Seconds that connections get to send the rest of their responses when the server stops, after the handlers' grace.

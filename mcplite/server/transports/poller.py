@@ -13,7 +13,6 @@ connection that it struck.
 
 import contextlib
 import functools
-import logging
 import selectors
 import socket
 import time
@@ -22,14 +21,14 @@ from typing import Callable, Dict, List, Optional, Set
 from ...errors import TransportError
 from ...rpc.forks import new_event, new_lock, release_socket
 from ...rpc.threads import Workers
-from ...rpc.tracing import FaultLog
+from ...rpc.tracing import FaultLog, get_logger
 from ...rpc.watchdog import Watchdog
 from ..http.messages import do_nothing
 from .connection import Connection
 
 __all__ = ["Poller"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: Seconds that a request may take before another thread leads. The check takes the interpreter from the leader for a
 #: moment, so a shorter time costs throughput: two milliseconds would cost a tenth.
 _TICK_SECONDS = 0.005

@@ -6,7 +6,6 @@ for the end, so that signals are not delayed by a handler.
 """
 
 import contextlib
-import logging
 import os
 import sys
 import threading
@@ -17,13 +16,14 @@ from ...rpc.deadline import Deadline
 from ...rpc.forks import on_fork, release
 from ...rpc.pipes import PipeChannel
 from ...rpc.threads import start_thread
+from ...rpc.tracing import get_logger
 from ..runtime.runtime import Runtime
 from ..sessions.opening import serve_channel
 from .signals import StopRequest, stop_signals
 
 __all__ = ["own_streams", "serve_stdio"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: Held by the server that uses descriptors 0 and 1, which exist once in a process.
 _CLAIM = threading.Lock()
 
