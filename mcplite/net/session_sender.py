@@ -48,11 +48,30 @@ class _AttemptLimit(Timeout):
 
     def clone(self) -> Timeout:
         self._call.check()
-        return Timeout(connect=self._seconds, read=None)
+        return _StartedLimit(self._seconds, self._call)
 
     def __iter__(self) -> Iterator[Optional[float]]:
         """Let an adapter of the user's take it apart, as the pair that ``requests`` documents."""
         return iter((self._seconds, None))
+
+
+class _StartedLimit(Timeout):
+    """The limit of one attempt, whose response is not waited for if the caller has left while it connected.
+
+    Until there is a connection, nothing is found that could be ended: :func:`~.session_body.break_connection`.
+    """
+
+    def __init__(self, connect: float, call: ThreadedCall) -> None:
+        super().__init__(connect=connect, read=None)
+        self._seconds, self._call = connect, call
+
+    def clone(self) -> Timeout:
+        return _StartedLimit(self._seconds, self._call)
+
+    @property
+    def read_timeout(self) -> Any:
+        self._call.check()
+        return super().read_timeout
 
 
 class SessionSender:

@@ -8,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests
+import urllib3
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
 import mcplite
-from mcplite.net.exchange import Exchange
+from mcplite.net.exchange import Exchange, Stopped
 from mcplite.net.origin_client import OriginClient
 from mcplite.net.session_sender import SessionSender
 from mcplite.net.settings import HTTPSettings
@@ -26,7 +27,11 @@ def no_warnings_of_retries(caplog):
     # Those that are caught keep the error, by which it keeps the connections, which the test would find.
     caplog.set_level(logging.ERROR, "urllib3")
     yield
-    # A request that its caller has left may still end, on its own thread, with such a warning.
+    # A request that its caller has left may still end with such a warning.
+    wait_for_left_requests()
+
+
+def wait_for_left_requests():
     for thread in threading.enumerate():
         if thread.name == "mcplite session":
             thread.join(LIMIT)
@@ -431,6 +436,30 @@ def test_a_retry_does_not_send_once_its_call_is_over(script, session):
         client.ping()
         script.wait_for("ping")
     assert len(script.wait_for("tools/call")) == 1
+
+
+def test_the_response_of_a_call_that_was_left_while_it_connected_is_not_waited_for(script, session, monkeypatch):
+    real, connecting, go, ended = urllib3.util.connection.create_connection, *(threading.Event() for _ in range(3))
+
+    def create_connection(*arguments, **options):
+        connecting.set()
+        assert go.wait(LIMIT)
+        return real(*arguments, **options)
+
+    script.on_ping = lambda request, answer: ended.wait(2 * LIMIT) and answer.cut()
+    client = OriginClient(script.url, HTTPSettings(session=session))
+    exchange = Exchange(lambda: float(LIMIT))
+    with monkeypatch.context() as patch:
+        patch.setattr(urllib3.util.connection, "create_connection", create_connection)
+        threading.Thread(target=lambda: (connecting.wait(LIMIT), exchange.interrupt())).start()
+        with pytest.raises(Stopped):
+            client.send(exchange, "POST", None, {}, b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}')
+        client.close()
+        go.set()
+        try:
+            wait_for_left_requests()
+        finally:
+            ended.set()
 
 
 def test_context_variables_are_the_callers(script, session):
