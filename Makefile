@@ -4,7 +4,7 @@ PYTHON ?= python3
 
 SECONDS ?= 60
 
-.PHONY: test cover fuzz mutants lint types map docs bench costs attacks soak chaos torture vendor-check build release clean
+.PHONY: test cover fuzz mutants lint types map docs bench costs attacks soak chaos torture fleet vendor-check build release clean
 
 test:
 	$(PYTHON) -m pytest
@@ -63,6 +63,11 @@ chaos:
 # Each call of the system fails once, in turn; the tests fail a sample. On Linux.
 torture:
 	MCPLITE_TORTURE=whole $(PYTHON) -m pytest -s tests/torture
+
+# Four workers of gunicorn on SQLite, Redis and PostgreSQL, killed, replaced and cut off under load, for about twenty minutes.
+# Parts need root. ARGUMENTS are those of tests/fleet/__main__.py.
+fleet:
+	$(PYTHON) -m tests.fleet $(ARGUMENTS)
 
 vendor-check:
 	$(PYTHON) -m pytest tests/test_vendored.py tests/test_imports.py tests/test_rooms.py

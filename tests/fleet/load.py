@@ -2,6 +2,7 @@
 
 import collections
 import itertools
+import secrets
 import threading
 import time
 
@@ -48,7 +49,7 @@ class Load:
     """
 
     def __init__(self, url, clients, jobs, pause=0.0):
-        self._url, self._jobs, self._pause = url, jobs, pause
+        self._url, self._jobs, self._pause, self._name = url, jobs, pause, secrets.token_hex(4)
         #: Answers by job; wrong ones as texts; failures as (job, client, type, text); the keys of all calls.
         self.right, self.wrong, self.failed, self.keys = collections.Counter(), [], [], []
         #: Seconds of the longest call that was answered, and of the longest that failed.
@@ -94,7 +95,7 @@ class Load:
             if self._stop.is_set():
                 break
             job = self._jobs[(count + number) % len(self._jobs)]
-            key, begun = f"c{number}x{count}", time.monotonic()
+            key, begun = f"{self._name}c{number}x{count}", time.monotonic()
             try:
                 if client is None or client.state == "closed":
                     client = self._connect(number)

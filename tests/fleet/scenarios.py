@@ -1,6 +1,7 @@
 """What a fleet has to survive: each function does it to one fleet, checks what must hold, and returns figures."""
 
 import collections
+import contextlib
 import os
 import random
 import re
@@ -9,9 +10,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import mcplite
+from tests.fleet.conversation import Conversation
 from tests.fleet.load import REVISIONS, Load, act, answer, book, expected, linger, read, reverse, tools
 from tests.support.callers import wait_until
 from tests.support.marks import SharedMarks
+from tests.support.rawhttp import call
 
 #: Seconds for what ends by an event.
 LIMIT = 90
@@ -91,3 +94,34 @@ def restarts(fleet, clients, times):
         return failure[0] == "reverse"
 
     return {"restarts": times, "clients": clients, **judge(load, fleet, allowed)}
+
+
+def stored_bytes(kind, fleet, server):
+    """How many bytes a store takes by its own account."""
+    if kind == "redis":
+        import redis
+
+        with contextlib.closing(redis.Redis(port=server.port)) as client:
+            return client.info("memory")["used_memory"]
+    if kind == "postgres":
+        import psycopg
+
+        with psycopg.connect(server.url) as connection:
+            return connection.execute("SELECT pg_database_size(current_database())").fetchone()[0]
+    path = fleet.backend[len("sqlite:///"):]
+    return sum(os.stat(path + suffix).st_size for suffix in ("", "-wal") if os.path.exists(path + suffix))
+
+
+def sessions(fleet, number, kind, server):
+    """Hold so many sessions, and use each through whichever worker; tell what one costs the store."""
+    before, begun = stored_bytes(kind, fleet, server), time.monotonic()
+    with ThreadPoolExecutor(16) as pool:
+        held = list(pool.map(lambda count: Conversation(fleet), range(number)))
+        opened = time.monotonic()
+        after = stored_bytes(kind, fleet, server)
+        statuses = collections.Counter(pool.map(lambda session: session.post(call("reverse", text="abc")).status, held))
+    assert statuses == {200: number}, statuses
+    used = time.monotonic()
+    return {"sessions": number, "opened": f"{number / (opened - begun):.0f} a second",
+            "calls": f"{number / (used - opened):.0f} a second",
+            "bytes of the store for each": f"{(after - before) / number:.0f}", "workers that served": len(fleet.served())}

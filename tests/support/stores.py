@@ -95,16 +95,19 @@ class StoreServer:
 
 
 class RedisServer(StoreServer):
-    """A Redis server that keeps its data in a file of appended commands."""
+    """A Redis server that keeps its data in a file of appended commands.
 
-    def __init__(self):
-        self._program = find_program("redis-server")
+    :param host: the address at which it listens, besides to this machine.
+    """
+
+    def __init__(self, host="127.0.0.1"):
+        self._program, self._host = find_program("redis-server"), host
         super().__init__("mcplite-redis-")
         self.url = f"redis://127.0.0.1:{self.port}/0"
 
     def _command(self):
-        return [self._program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder, "--save", "",
-                "--appendonly", "yes", "--appendfsync", "always"]
+        return [self._program, "--port", str(self.port), "--bind", self._host, "--dir", self.folder, "--save", "",
+                "--protected-mode", "no", "--appendonly", "yes", "--appendfsync", "always"]
 
     def _answers(self):
         try:
