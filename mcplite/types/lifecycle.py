@@ -1,10 +1,9 @@
 """The two sides, their names and capabilities; progress and log messages."""
 
-from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
 from ..revisions import JULY_2026, JUNE_2025, MARCH_2025, NOVEMBER_2025, Revision
-from .base import Model
+from .base import Model, model
 from .content import Icon
 from .marks import wire
 
@@ -30,7 +29,7 @@ def _finish_capabilities(revision: Revision, state: Dict[str, Any], out: Dict[st
         out["roots"] = {}
 
 
-@dataclass(eq=False, repr=False)
+@model
 class Implementation(Model):
     """The name and version of a program."""
 
@@ -47,7 +46,7 @@ class Implementation(Model):
         return self.title or self.name
 
 
-@dataclass(eq=False, repr=False)
+@model
 class ClientCapabilities(Model):
     """The capabilities of a client; each is an object, or None if it is absent."""
 
@@ -61,7 +60,7 @@ class ClientCapabilities(Model):
     extensions: Flags = None
 
 
-@dataclass(eq=False, repr=False)
+@model
 class ServerCapabilities(Model):
     """The capabilities of a server; each is an object, or None if it is absent."""
 
@@ -76,7 +75,7 @@ class ServerCapabilities(Model):
     extensions: Flags = None
 
 
-@dataclass(eq=False, repr=False)
+@model
 class InitializeResult(Model):
     """A server's half of the handshake."""
 
@@ -87,7 +86,7 @@ class InitializeResult(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
 
-@dataclass(eq=False, repr=False)
+@model
 class DiscoverResult(Model):
     """A server's description of itself, for clients without a handshake (DISC-03)."""
 
@@ -100,7 +99,7 @@ class DiscoverResult(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
 
-@dataclass(eq=False, repr=False)
+@model
 class Progress(Model):
     """The progress of a request: ``progress`` rises, up to ``total`` if that is known."""
 
@@ -109,7 +108,7 @@ class Progress(Model):
     message: Optional[str] = wire(since=MARCH_2025)
 
 
-@dataclass(eq=False, repr=False)
+@model
 class LogMessage(Model):
     """A log message of a server: one of eight syslog levels, and any JSON value."""
 
