@@ -52,7 +52,8 @@ CLIENT = {
 }
 #: What some of these rooms may import besides: the door to HTTP, and the version of the package.
 BESIDES = {
-    "server.auth": "net", "server.catalog": "version", "server.runtime": "backend", "server.transports": "version",
+    "server.auth": "net", "server.catalog": "version", "server.runtime": "backend", "server.sessions": "backend",
+    "server.http": "backend", "server.transports": "version",
     "server.app": "version backend",
     "client.config": "net", "client.http": "net", "client.oauth": "net", "client.sessions": "version",
     "client.targets": "net", "client.client": "version", "client.connect": "net", "client.group": "net",

@@ -50,7 +50,7 @@ class Caller:
         self._given_up: Dict[int, None] = {}
         self._error: Optional[Exception] = None
         #: The ids, from 1 on; taking one is one step in C.
-        self._ids = itertools.count(1)
+        self._ids: Iterator[int] = itertools.count(1)
         self._clock = Clock()
         self._silenced = False
         #: When the last invalid input came, and why it was refused: a hint for calls that get no response.
@@ -84,6 +84,18 @@ class Caller:
     def new_id(self) -> int:
         """Return an id that this connection has not used (RPC-05)."""
         return next(self._ids)
+
+    def number_calls(self, ids: Iterator[int]) -> None:
+        """Take the ids of calls from an iterator, which several threads may use at once; before the first call."""
+        self._ids = ids
+
+    def abandon_calls(self, chosen: Callable[[int], bool], error: Exception) -> None:
+        """Make the calls that wait with one of the chosen ids raise *error*."""
+        with self._lock:
+            waiting = list(self._pending.copy().values())
+        for pending in waiting:
+            if chosen(pending.id):
+                pending.complete(error)
 
     def call(self, method: str, params: Union[None, Dict[str, Any], jsonrpc.Encoded] = None, *, id: Optional[int] = None,
              timeout: Optional[float] = None, max_timeout: Optional[float] = None,

@@ -88,12 +88,12 @@ class Server:
     :param on_roots_changed: called with the session when a client announces that its roots have changed.
     :param fleet: several processes serve this name together over HTTP, and a client's requests reach any of them. The
         state of a client travels with it, signed. A handler that asks is called again with each answer (see
-        :meth:`Context.once`), and cannot ask clients that begin with a handshake.
+        :meth:`Context.once`), and without a backend it cannot ask clients that begin with a handshake.
     :param state_keys: secrets of at least 16 bytes that all processes share; the first signs, all verify, so that a
         key can be replaced without an interruption. By default those of MCPLITE_STATE_KEYS, with commas between them.
     :param state_store: stores the states of a fleet's unfinished calls, which travel by default; see :class:`StoredState`.
     :param backend: what the processes share besides the keys, as a URL (see :func:`open_backend`) or a backend; by default the
-        variable MCPLITE_BACKEND. It implies a fleet, keeps the states of calls, and tells the processes of changes.
+        variable MCPLITE_BACKEND. It implies a fleet, keeps sessions and states of calls, and tells the processes of changes.
     :param era: "legacy" serves only clients that begin with a handshake, "modern" only the others, None serves both.
     :param cache: how long clients may keep lists and resources; by default not at all.
     :param cache_lists: the same for "tools", "prompts", "resources", "templates" or "discover" alone.

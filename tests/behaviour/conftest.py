@@ -101,7 +101,8 @@ HOSTS = {"memory": (memory, NAMES), "stdio": (stdio, STDIO_NAMES), "http": (http
          "waitress": (waitress, STREAMABLE)}
 if os.name == "posix":
     HOSTS["gunicorn"] = gunicorn, STREAMABLE
-    HOSTS.update({f"fleet-{kind}": (functools.partial(fleet, kind), [NEWEST.name]) for kind in KINDS})
+    HOSTS.update({f"fleet-{kind}": (functools.partial(fleet, kind),
+                                    STREAMABLE if kind == "sqlite" else [NEWEST_LEGACY.name, NEWEST.name]) for kind in KINDS})
 
 
 def pytest_generate_tests(metafunc):

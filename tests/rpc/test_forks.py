@@ -162,6 +162,7 @@ PLAIN_LOCKS = {
     "net/exchange.py": "of one request", "server/handling/context.py": "of one request",
     "server/handling/wait.py": "of one request", "server/handling/session.py": "of one request",
     "server/http/streams.py": "of a session, which belongs to the other process",
+    "server/http/log_bodies.py": "of one request",
     "server/sessions/legacy.py": "of a session, which belongs to the other process",
     "server/runtime/subscriptions.py": "of one request",
     "server/transports/client_socket.py": "of a connection, which is let go",

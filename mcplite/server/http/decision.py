@@ -131,8 +131,9 @@ class Rules:
     :param json: the limits of the JSON in it.
     :param find: returns the session with an id, if it belongs to an owner.
     :param read_id: reads a self-contained session id, for an owner.
-    :param mode: how clients that begin with a handshake are served: "sessions" (stored in this process),
-        "self-contained" (the session id holds all facts, any process can serve it) or "stateless" (no session id).
+    :param mode: how clients that begin with a handshake are served: "sessions" (stored in this process), "shared" (stored
+        in a backend, any process can serve them), "self-contained" (the session id holds all facts) or "stateless" (no
+        session id).
     :param revisions: the supported revisions, oldest first.
     :param resolve: returns what a request is about, by its method and params.
     :param modern_methods: methods that only clients without a handshake use.
@@ -153,8 +154,8 @@ class Rules:
         self.legacy = not self.revisions[0].modern
         #: Whether sessionless clients are served.
         self.modern = self.revisions[-1].modern
-        #: Whether this process stores sessions, with their streams.
-        self.sessions = self.mode == "sessions" and self.legacy
+        #: Whether there are sessions that are stored, with their streams.
+        self.sessions = self.mode in ("sessions", "shared") and self.legacy
 
     @property
     def methods(self) -> str:

@@ -4,7 +4,7 @@ A request passes four steps: the origin policy, authentication, the decision wha
 scopes). The transports, our own HTTP server and WSGI, call :meth:`Endpoint.handle` for each request.
 """
 
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import INTERNAL_ERROR, MISSING_CAPABILITY, SERVER_BUSY
 from ...protocol import jsonrpc
@@ -40,6 +40,9 @@ from .origins import OriginPolicy
 from .session_ids import ClientDescription, SessionIds
 from .sessions import HTTPSession, SessionTable, StreamsChannel, create_session_for_one_message, open_session
 from .streams import EventBody, EventStream, StreamSet
+
+if TYPE_CHECKING:
+    from .shared_sessions import SharedSessions
 
 __all__ = ["Endpoint", "Route"]
 
@@ -82,12 +85,14 @@ class Endpoint:
         self._warn, self._faults = RateLog(_log, 1), FaultLog(_log)
         self._store = event_store or MemoryEventStore(limits)
         self._tables: List[SessionTable] = []
-        self.sessions = self.add_table()
         self._session_ids: Optional[SessionIds] = None
-        mode = "sessions"
+        #: The sessions in a shared backend; None without one.
+        self._shared = None if stateless else self.shared_table("session")
+        self.sessions: SessionTable = self.add_table() if self._shared is None else self._shared
+        mode = "sessions" if self._shared is None else "shared"
         if stateless:
             mode = "stateless"
-        elif runtime.fleet is not None:
+        elif runtime.fleet is not None and self._shared is None:
             mode = "self-contained"
             self._session_ids = SessionIds(runtime.fleet.keys, catalog.name, limits.session_seconds)
         self._rules = Rules(self.origins, limits.message_bytes, runtime.json_limits, self.sessions.find, self._read_id, mode,
@@ -160,7 +165,7 @@ class Endpoint:
         if type(decision) is ServeInSession:
             return self._serve_in_session(request, decision)
         if type(decision) is AcceptMessage:
-            return self._accept_message(decision)
+            return self._accept_message(request, decision)
         if isinstance(decision, Rejection):
             return self.error_response(decision, request)
         if type(decision) is ServeSessionless:
@@ -171,11 +176,15 @@ class Endpoint:
             self._peer().receive(decision.data, decision.message)
             return HTTPResponse(202)
         if isinstance(decision, OpenGetStream):
+            if self._shared is not None:
+                return self._shared.open_common(request, decision.session, self.get_streams)
             return self.get_streams.open_common(request, decision.session)
         if isinstance(decision, ResumeStream):
+            if self._shared is not None:
+                return self._shared.resume(request, decision, self.get_streams)
             return self.get_streams.resume(request, decision.session, decision.stream, decision.event)
         if isinstance(decision, EndSession):
-            self.sessions.end(decision.session, "the client has ended the session")
+            self.sessions.delete(decision.session)
             return HTTPResponse(204)
         assert isinstance(decision, Preflight)
         return HTTPResponse(204, decision.headers)
@@ -201,6 +210,8 @@ class Endpoint:
         self.enter()
         self.sweep()
         headers: List[Tuple[str, str]] = []
+        if self._shared is not None:
+            return self._start_shared(request, decision, self._shared)
         persistent = self._rules.sessions
         opened = (open_session(self.runtime, self._store, request.principal, self.sessions.now, request.sender)
                   if persistent else create_session_for_one_message(self.runtime, None, request.sender))
@@ -223,11 +234,29 @@ class Endpoint:
             opened.end("the session was for one message")  # a refused initialize leaves no session behind (SEC-53)
         return self._answered(stream, headers)
 
+    def _start_shared(self, request: HTTPRequest, decision: StartSession, table: "SharedSessions") -> HTTPResponse:
+        opened = table.open(request.principal, request.sender)
+        stream, why = opened.streams.new_stream(decision.message), "the handshake was refused"
+        try:
+            opened.peer.receive(decision.data, decision.message, stream, facts=RequestFacts(request, None, request.sender))
+            if opened.session.agreed is None:
+                return self._answered(stream, [])
+            if table.store(opened):
+                why = ""
+                return self._answered(stream, [("Mcp-Session-Id", opened.id)])
+            why = "all sessions are in use"
+            return self.error_response(_busy(decision.message, "too many sessions are in use"))
+        finally:
+            if why:
+                opened.end(why)
+
     def _start_over(self, request: HTTPRequest, decision: StartSession, session: HTTPSession) -> HTTPResponse:
         stream = session.streams.new_stream(decision.message)
         session.peer.receive(decision.data, decision.message, stream,
                              facts=RequestFacts(request, None, request.sender))
         session.streams.priming = session.session.revision.priming_event
+        if self._shared is not None:
+            self._shared.start_over(session)
         return self._answered(stream, [("Mcp-Session-Id", session.id)])
 
     def _serve_in_session(self, request: HTTPRequest, decision: ServeInSession) -> HTTPResponse:
@@ -315,9 +344,11 @@ class Endpoint:
         status = revision.http_status.get(stream.code, 200) if revision is not None and fixed else 200
         return HTTPResponse(status, [_JSON, *headers], [stream.answer])
 
-    def _accept_message(self, decision: AcceptMessage) -> HTTPResponse:
+    def _accept_message(self, request: HTTPRequest, decision: AcceptMessage) -> HTTPResponse:
         session = decision.session
-        if session is not None:
+        if self._shared is not None and session is not None:
+            self._shared.accept(session, decision.data, decision.message)
+        elif session is not None:
             session.peer.receive(decision.data, decision.message)
         elif type(decision.message) in (jsonrpc.Notification, jsonrpc.Batch):
             temporary = create_session_for_one_message(self.runtime, decision.client)
@@ -333,6 +364,17 @@ class Endpoint:
     def add_table(self) -> SessionTable:
         """Return a new table of sessions, which is closed with the endpoint."""
         table = SessionTable(self.limits)
+        self._tables.append(table)
+        return table
+
+    def shared_table(self, kind: str) -> "Optional[SharedSessions]":
+        """Return a new table of sessions in the shared backend, which is closed with the endpoint; None without a backend."""
+        fleet = self.runtime.fleet
+        if fleet is None or fleet.backend is None:
+            return None
+        from .shared_sessions import SharedSessions  # for servers with a shared backend
+
+        table = SharedSessions(self.runtime, fleet.backend, kind, self.enter)
         self._tables.append(table)
         return table
 

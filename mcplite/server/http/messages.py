@@ -77,18 +77,16 @@ class StreamingBody:
 class EndingBody(StreamingBody):
     """The body of an event stream, which ends with the stream, with its client, or at a certain time."""
 
-    def __init__(self) -> None:
-        #: Set to end this body after the messages that are there.
-        self.ending = False
-        #: When the body must end, by the monotonic clock.
-        self._due: Optional[float] = None
-        #: Called at that time.
-        self.on_due: Callable[[], object] = do_nothing
-        self.last = False
-        #: Returns whether the client has disconnected, as far as the host can tell.
-        self.disconnected: Callable[[], bool] = never_disconnected
-        #: Called once when the response has ended.
-        self.on_close: Optional[Callable[[], object]] = None
+    #: Set to end this body after the messages that are there.
+    ending = False
+    #: When the body must end, by the monotonic clock.
+    _due: Optional[float] = None
+    #: Called at that time.
+    on_due: Callable[[], object] = staticmethod(do_nothing)
+    #: Returns whether the client has disconnected, as far as the host can tell.
+    disconnected: Callable[[], bool] = staticmethod(never_disconnected)
+    #: Called once when the response has ended.
+    on_close: Optional[Callable[[], object]] = None
 
     def end_after(self, seconds: float, end: Callable[[], object]) -> None:
         """End the body after a time; called before it is iterated.

@@ -20,10 +20,10 @@ from .event_store import EventStore
 from .session_ids import ClientDescription
 from .streams import StreamSet
 
-__all__ = ["HTTPSession", "SessionTable", "StreamsChannel", "create_session_for_one_message", "open_session"]
+__all__ = ["SESSION_BYTES", "HTTPSession", "SessionTable", "StreamsChannel", "create_session_for_one_message", "open_session"]
 
 #: Bytes that a session takes besides, roughly.
-_SESSION_BYTES = 10_000
+SESSION_BYTES = 10_000
 #: Seconds between two searches for sessions that have expired.
 _SWEEP_SECONDS = 1.0
 #: Seconds after a use of a session was noted in which further ones are not.
@@ -90,9 +90,9 @@ class HTTPSession:
         return self.peer.in_flight > 0 or self.streams.common.reader is not None
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         """The bytes of memory that it takes, roughly: what it subscribes to, and what its client has not read."""
-        return _SESSION_BYTES + self.session.subscribed_bytes + self.streams.common.unread_bytes
+        return SESSION_BYTES + self.session.subscribed_bytes + self.streams.common.unread_bytes
 
     def end(self, why: str) -> None:
         """End the session: cancel its calls, end its streams, drop its events (SESS-12)."""
@@ -141,7 +141,7 @@ class SessionTable:
         self.sweep()
         with self._lock:
             self._sessions[session.id] = session  # before it can be chosen to make room for another one
-        going = self._shares.add(session, session.session.sender, session.bytes)
+        going = self._shares.add(session, session.session.sender, session.size)
         if going is None:
             with self._lock:
                 del self._sessions[session.id]
@@ -169,7 +169,7 @@ class SessionTable:
 
     def _weigh(self, session: HTTPSession) -> None:
         """Note what a session has grown to, and end those that make room for it, if they are too large together."""
-        for old in self._shares.resize(session, session.bytes):
+        for old in self._shares.resize(session, session.size):
             self.end(old, "the sessions of all clients together were too large")
 
     def find(self, id: str, owner: Optional[str]) -> Optional[HTTPSession]:
@@ -188,10 +188,13 @@ class SessionTable:
             self.end(session, _EXPIRED)
             return None
         session.touched = now
+        self._note_use(session, now)
+        return session
+
+    def _note_use(self, session: HTTPSession, now: float) -> None:
         if not session.used or now - session.noted >= _NOTE_SECONDS:
             session.used, session.noted = True, now
             self._shares.use(session)
-        return session
 
     def end(self, session: HTTPSession, why: str) -> None:
         """Remove a session and end it."""
@@ -200,6 +203,10 @@ class SessionTable:
                 return
         self._shares.remove(session)
         session.end(why)
+
+    def delete(self, session: HTTPSession) -> None:
+        """End a session as its client asks."""
+        self.end(session, "the client has ended the session")
 
     def close(self, why: str) -> None:
         """End all sessions."""

@@ -440,7 +440,6 @@ class EventBody(EndingBody):
     """The body of one response: the messages of a stream from now on, and keep-alive comments."""
 
     def __init__(self, stream: EventStream) -> None:
-        super().__init__()
         self._stream = stream
 
     def __iter__(self) -> "EventBody":

@@ -166,6 +166,18 @@ class LegacySession(Session, OpenSession, MessageHandler):
         """Set the least urgent level that this client wants."""
         self._level = level
 
+    def wants_change(self, uri: Optional[str], capability: str) -> bool:
+        """Whether the client has declared to take changes of a list, or subscribed to the resource that has changed.
+
+        :param uri: of the resource; None for a list.
+        :param capability: "tools", "resources" or "prompts".
+        """
+        return self._ready and capability in self._declared and (uri is None or uri in self._subscriptions)
+
+    def forget_roots(self) -> None:
+        """Discard the cached roots, since the client has announced a change."""
+        self._roots.forget()
+
     def publish(self, method: str, params: Optional[Dict[str, Any]], capability: str) -> None:
         """Send a change notification, if the client declared or subscribed to it.
 
@@ -173,9 +185,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         :param params: of the notification; with a ``uri``, only subscribers of that URI get it (RSRC-13).
         :param capability: "tools", "resources" or "prompts"; sent only if it was declared to the client.
         """
-        if not self._ready or capability not in self._declared:
-            return
-        if params is not None and params.get("uri") not in self._subscriptions:
+        if not self.wants_change(None if params is None else params["uri"], capability):
             return
         try:
             self.peer.notify(method, params)

@@ -5,7 +5,7 @@ decides which session it belongs to.
 """
 
 import functools
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple, Type
 
 from ...errors import METHOD_NOT_FOUND, InvalidParams, RemoteError
 from ...protocol import envelope as envelopes, jsonrpc
@@ -41,16 +41,18 @@ def serve_channel(runtime: Runtime, channel: Channel, on_close: Optional[Callabl
 
 
 def create_session(runtime: Runtime, channel: Channel, on_close: Optional[Callable[[], object]] = None,
-                   persistent: bool = True, may_be_sessionless: bool = True) -> Tuple[LegacySession, Peer]:
+                   persistent: bool = True, may_be_sessionless: bool = True,
+                   kind: Type[LegacySession] = LegacySession) -> Tuple[LegacySession, Peer]:
     """Return the session of one client, and its peer; the peer is not started.
 
     :param persistent: whether the session outlives one message, so that its client gets notifications.
     :param may_be_sessionless: whether the channel may carry sessionless requests, too.
+    :param kind: the class of the session.
     """
     if persistent:
         runtime.enter()  # first: the last user of the runtime, who may leave at this moment, ends its threads
     try:
-        session = LegacySession(runtime, on_close, persistent)
+        session = kind(runtime, on_close, persistent)
         handler = PipeHandler(runtime, session) if may_be_sessionless or not runtime.catalog.speaks_legacy else session
         peer = _peer(runtime, channel, handler)
         session.peer = handler.peer = peer

@@ -168,6 +168,6 @@ def test_sessions_have_a_budget_in_bytes():
             session.session.subscribe(f"x:{number}{'x' * 850}")
     clock.now += 1
     table.sweep()
-    assert one.peer.closed and not two.peer.closed and two.bytes > 90_000 and len(table) == 1
+    assert one.peer.closed and not two.peer.closed and two.size > 90_000 and len(table) == 1
     table.close("the end")
     app.close()

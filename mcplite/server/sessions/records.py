@@ -1,0 +1,145 @@
+"""The records of handshake sessions in a shared backend: what any process needs to serve a session.
+
+:mod:`mcplite.server.http.shared_sessions` makes sessions of them. The names of a session's values and logs are here too.
+"""
+
+import json
+import re
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, Optional, Tuple
+
+from ...backend.interface import Backend
+from ...protocol import codec
+from ...revisions import Revision, find_revision
+from ...types import ClientCapabilities, Implementation
+from ..limits import Limits
+
+__all__ = ["SessionRecord", "SessionRecords"]
+
+#: The ids that a server issues.
+_ID = re.compile(r"[A-Za-z0-9_-]{32}")
+#: The lifetime of a record is renewed when this part of it has passed.
+_RENEWED = 0.25
+
+
+@dataclass(frozen=True)
+class SessionRecord:
+    """One session, as its processes store it.
+
+    :param owner: the key of the principal that opened it; None without authentication.
+    :param sender: whose share it counts to.
+    :param opened: when it began, in seconds since 1970.
+    :param news: the number of the last change notification before it began.
+    :param reader: the number of the process whose response is the stream of a client of the transport with two endpoints;
+        the session ends with it. 0 for others.
+    :param roots: how often the client has announced that its roots have changed.
+    :param version: counts the changes of the record.
+    """
+
+    revision: Revision
+    owner: Optional[str]
+    sender: str
+    opened: float
+    news: int
+    reader: int = 0
+    info: Optional[Implementation] = None
+    capabilities: ClientCapabilities = field(default_factory=ClientCapabilities)
+    level: str = ""
+    uris: Tuple[str, ...] = ()
+    ready: bool = False
+    roots: int = 0
+    version: int = 1
+
+    def dump(self) -> bytes:
+        """Return the bytes that are stored."""
+        content = {
+            "revision": self.revision.name, "owner": self.owner, "sender": self.sender, "opened": self.opened,
+            "news": self.news, "reader": self.reader, "level": self.level, "uris": self.uris, "ready": self.ready,
+            "roots": self.roots, "version": self.version, "capabilities": codec.encode(self.capabilities, self.revision),
+            "info": None if self.info is None else codec.encode(self.info, self.revision)}
+        return json.dumps(content, separators=(",", ":")).encode("ascii")
+
+    @classmethod
+    def load(cls, data: bytes) -> "Optional[SessionRecord]":
+        """Return the record of stored bytes; None if its revision is not known to this version of the package."""
+        content = json.loads(data)
+        revision = find_revision(content["revision"])
+        if revision is None:
+            return None
+        info, capabilities, uris = content.pop("info"), content.pop("capabilities"), content.pop("uris")
+        return cls(**{**content, "revision": revision}, uris=tuple(uris),
+                   info=None if info is None else codec.decode(Implementation, info),
+                   capabilities=codec.decode(ClientCapabilities, capabilities))
+
+    def changed(self, **changes: Any) -> "SessionRecord":
+        """Return the next version of the record."""
+        return replace(self, version=self.version + 1, **changes)
+
+
+class SessionRecords:
+    """The stored sessions of one kind.
+
+    :param backend: sealed.
+    :param kind: begins the names of what is stored: an id of one transport is not valid for the other.
+    :param clock: returns seconds since 1970, since other processes read the time.
+    """
+
+    def __init__(self, backend: Backend, limits: Limits, kind: str = "session", clock: Callable[[], float] = time.time) -> None:
+        self.backend = backend
+        self.limits = limits
+        self._kind = kind
+        self._clock = clock
+        #: Seconds after which a process that uses a session renews its lifetime.
+        self.renew_seconds = limits.session_idle_seconds * _RENEWED
+
+    @property
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return self._clock()
+
+    def name(self, id: str, part: str) -> str:
+        """Return the name of a value or log of a session."""
+        return f"{self._kind}-{id}/{part}"
+
+    def get(self, id: str) -> Optional[bytes]:
+        """Return a stored record; None if the session is unknown, or has ended.
+
+        :raises BackendError: the store failed.
+        """
+        return self.backend.get(self.name(id, "record")) if _ID.fullmatch(id) else None
+
+    def put(self, id: str, record: SessionRecord) -> bytes:
+        """Store the record of a session whose client has to confirm it, and return its bytes.
+
+        :raises BackendError: the store failed.
+        """
+        data = record.dump()
+        self.backend.put(self.name(id, "record"), data, self.limits.session_start_seconds)
+        return data
+
+    def swap(self, id: str, old: bytes, new: SessionRecord) -> Optional[bytes]:
+        """Store a record in the place of *old*; return its bytes, or None if *old* is not the stored one any more.
+
+        :raises BackendError: the store failed.
+        """
+        data = new.dump()
+        return data if self.backend.swap(self.name(id, "record"), old, data, self._seconds(new)) else None
+
+    def renew(self, id: str, data: bytes, record: SessionRecord) -> bool:
+        """Have the session last for the idle time from now on; False if its record has changed, or is gone.
+
+        :raises BackendError: the store failed.
+        """
+        return self.backend.swap(self.name(id, "record"), data, data, self._seconds(record))
+
+    def _seconds(self, record: SessionRecord) -> float:
+        left = record.opened + self.limits.session_seconds - self.now
+        return max(min(self.limits.session_idle_seconds, left), 0.001)
+
+    def remove(self, id: str) -> bool:
+        """Remove a record; False if another process has done so.
+
+        :raises BackendError: the store failed.
+        """
+        return self.backend.take(self.name(id, "record")) is not None

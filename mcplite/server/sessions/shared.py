@@ -1,0 +1,84 @@
+"""The session of a client with a handshake whose requests reach any process of a fleet.
+
+Its state is the record that all processes share; this object has a copy.
+"""
+
+from typing import Any, Callable, Dict, Optional
+
+from ...protocol.jsonio import memory_size
+from ..runtime.runtime import Runtime
+from .legacy import LegacySession
+from .records import SessionRecord
+
+__all__ = ["SharedLegacySession"]
+
+
+class SharedLegacySession(LegacySession):
+    """The session of a client whose requests any process serves; what changes is stored.
+
+    Change notifications reach the client from the process that serves its GET stream, see :mod:`.common_stream`.
+    """
+
+    #: Called with a function that changes this object; stores what it has changed.
+    share: Callable[[Callable[[], object]], object]
+
+    def __init__(self, runtime: Runtime, on_close: Optional[Callable[[], object]] = None, persistent: bool = True) -> None:
+        super().__init__(runtime, on_close, persistent)
+        #: The version of the record that this object has the state of, and how often the roots had changed by then.
+        self._version = self._roots_changed = 0
+
+    def publish(self, method: str, params: Optional[Dict[str, Any]], capability: str) -> None:
+        return
+
+    def subscribe(self, uri: str) -> None:
+        self.share(lambda: super(SharedLegacySession, self).subscribe(uri))
+
+    def unsubscribe(self, uri: str) -> None:
+        self.share(lambda: super(SharedLegacySession, self).unsubscribe(uri))
+
+    def set_level(self, level: str) -> None:
+        self.share(lambda: super(SharedLegacySession, self).set_level(level))
+
+    def confirm(self) -> None:
+        """Note that the client has confirmed the handshake."""
+        self._ready = self.agreed is not None
+
+    def change_roots(self) -> None:
+        """Note that the client has announced a change of its roots."""
+        self._roots_changed += 1
+
+    def restore(self, record: SessionRecord) -> None:
+        """Take the state over that any process has stored, unless this object has a newer one."""
+        with self._lock:
+            if record.version <= self._version or self._closed:
+                return
+            self._version = record.version
+            declared = self.agreed, self.client_info, self.client_capabilities
+            if declared != (record.revision, record.info, record.capabilities):
+                self.client_info, self.client_capabilities = record.info, record.capabilities
+                self._declare(record.revision)
+                self.revision = self.agreed = record.revision
+            self._level, self._ready = record.level, record.ready
+            uris, known = set(record.uris), set(self._subscriptions)
+            if uris != known:
+                most = self.limits.subscription_bytes
+                self._report(uris - known, known - uris)
+                self._subscriptions = {uri: memory_size(uri, most) for uri in record.uris}
+                self._subscribed_bytes = sum(self._subscriptions.values())
+            changed, self._roots_changed = record.roots != self._roots_changed, record.roots
+        if changed:
+            self._roots.forget()
+        self._tell_subscribers()
+
+    def store(self, record: SessionRecord) -> SessionRecord:
+        """Return the record that has the state of this object, as the next version of another one."""
+        with self._lock:
+            assert self.agreed is not None
+            return record.changed(
+                revision=self.agreed, info=self.client_info, capabilities=self.client_capabilities, level=self._level,
+                uris=tuple(self._subscriptions), ready=self._ready, roots=self._roots_changed)
+
+    def stored(self, record: SessionRecord) -> None:
+        """Note that this object has the state of a record."""
+        with self._lock:
+            self._version = max(self._version, record.version)

@@ -1,0 +1,31 @@
+"""Processes that share a store: in memory, or in a file."""
+
+import pytest
+
+from mcplite.backend.sqlite import SQLiteBackend
+from tests.support.sharing import Shared, running
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request, tmp_path):
+    """Return what opens the store for one more process."""
+    if request.param == "memory":
+        backend = Shared()
+        yield lambda: backend
+        backend.close()
+        return
+    opened = []
+
+    def make():
+        opened.append(SQLiteBackend(str(tmp_path / "fleet.db")))
+        return opened[-1]
+
+    yield make
+    for backend in opened:
+        backend.close()
+
+
+@pytest.fixture
+def fleet(store):
+    with running(store) as processes:
+        yield processes

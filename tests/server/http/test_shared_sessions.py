@@ -1,0 +1,146 @@
+"""Sessions with a handshake over several processes with one backend: each request may land on another one."""
+
+import threading
+
+import pytest
+
+from tests.server.http.test_endpoint import ask_tool, body, call, events, header, opening, request
+from tests.support.children import wait_until
+from tests.support.sharing import LIMIT, STREAMABLE, Client, Reading, Shared, running
+
+
+def test_any_process_serves_a_session(fleet):
+    for version in STREAMABLE:
+        client = Client(fleet, version)
+        for number in range(6):
+            answer = client.send(ask_tool("add", {"a": number, "b": 1}))
+            assert answer.status == 200 and header(answer, "Content-Type") == "application/json"
+            assert body(answer)["result"]["content"][0]["text"] == str(number + 1)
+        assert client.send(method="DELETE").status == 204
+        assert [client.send(call("ping")).status for _ in fleet] == [404] * 3
+
+
+def test_a_session_goes_on_without_the_process_that_began_it(store):
+    with running(store, 1) as first:
+        client = Client(first)
+    with running(store, 1) as client.processes:
+        assert body(client.send(ask_tool("add", {"a": 1, "b": 1})))["result"]["content"][0]["text"] == "2"
+
+
+def test_a_session_belongs_to_its_opener_in_all_processes(fleet):
+    # SESS-15
+    client = Client(fleet, principal="ada")
+    assert client.send(call("ping")).status == 200
+    for other in (None, "bob"):
+        assert [process.endpoint.handle(request("POST", call("ping"), principal=other, **client.headers)).status
+                for process in fleet] == [404] * 3
+
+
+def test_a_refused_handshake_and_a_foreign_id(fleet):
+    answer = fleet[0].endpoint.handle(request("POST", call("initialize", {"protocolVersion": 1})))
+    assert "error" in body(answer) and header(answer, "Mcp-Session-Id") is None and len(fleet[0].endpoint.sessions) == 0
+    for id in ("unknown", "x" * 600, "a/b", "A" * 32):
+        assert fleet[0].endpoint.handle(request("POST", call("ping"), mcp_session_id=id)).status == 404
+
+
+def test_a_plain_call_costs_one_round_trip():
+    backend = Shared()
+    with running(lambda: backend, 2) as fleet:
+        client = Client(fleet)
+        for _ in fleet:
+            client.send(ask_tool("add", {"a": 1, "b": 1}))
+        del backend.trips[:]
+        for _ in range(4):
+            client.send(ask_tool("add", {"a": 1, "b": 1}))
+        trips = [(kind, key.split("/")[1]) for kind, key in backend.trips if not key.startswith("lease")]
+        assert trips == [("get", "record")] * 4
+
+
+def test_the_log_level_holds_in_all_processes(fleet):
+    client = Client(fleet)
+    assert "result" in body(client.send(call("logging/setLevel", {"level": "error"})))
+    for process in fleet:
+        assert not client.send(ask_tool("say", {"level": "info"}), process=process).streaming
+        said = client.send(ask_tool("say", {"level": "error"}), process=process)
+        assert [message.get("method") for _, message in events(said) if message] == ["notifications/message", None]
+        said.close()
+
+
+def test_an_expired_session_is_unknown_to_all(store):
+    with running(store, 2, session_idle_seconds=0.05) as fleet:
+        client = Client(fleet)
+        threading.Event().wait(0.2)
+        assert [client.send(call("ping")).status for _ in fleet] == [404] * 2
+
+
+def test_a_second_handshake_begins_the_session_again(fleet):
+    client = Client(fleet, "2025-06-18", elicitation={})
+    assert body(client.send(call("resources/subscribe", {"uri": "demo://one"})))["result"] == {}
+    answer = client.send(opening("2025-03-26"), mcp_protocol_version=None)
+    assert body(answer)["result"]["protocolVersion"] == "2025-03-26"
+    client.headers.pop("mcp_protocol_version")
+    for process in fleet:
+        session = process.endpoint.sessions.find(client.headers["mcp_session_id"], None).session
+        assert (session.revision.name, session.followed, session.initialized) == ("2025-03-26", set(), False)
+        assert session.client_capabilities.elicitation is None
+
+
+# --- questions ------------------------------------------------------------------------------------------------
+
+
+def accepted(question, action="accept"):
+    return {"jsonrpc": "2.0", "id": question["id"], "result": {"action": action, "content": {}}}
+
+
+@pytest.mark.parametrize("version", STREAMABLE)
+def test_an_answer_finds_the_handler_from_any_process(fleet, version):
+    client = Client(fleet, version, elicitation={})
+    for asked in fleet:
+        for answered in fleet:
+            if version not in ("2025-06-18", "2025-11-25"):
+                continue  # without elicitation
+            stream = Reading(client.send(ask_tool("ask"), process=asked))
+            _, question = stream.wait(lambda message: message.get("method") == "elicitation/create")
+            assert question["id"] < 2 ** 53
+            assert client.send(accepted(question), process=answered).status == 202
+            _, answer = stream.wait(lambda message: "result" in message)
+            assert answer["result"]["content"][0]["text"] == "accept"
+            stream.wait_over()
+
+
+def test_roots_are_asked_for_again_once_they_have_changed(fleet):
+    # ROOT-14, ROOT-15
+    client = Client(fleet, roots={"listChanged": True})
+    for count in range(2):
+        for process in fleet:
+            stream = Reading(client.send(ask_tool("roots"), process=process))
+            _, question = stream.wait(lambda message: message.get("method") == "roots/list")
+            roots = [{"uri": f"file:///{number}"} for number in range(count)]
+            client.send({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": roots}})
+            stream.wait_over()
+            kept = client.send(ask_tool("roots"), process=process)
+            assert not kept.streaming and body(kept)["result"]["content"][0]["text"] == str(count)
+        assert client.send({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}).status == 202
+    assert wait_until(lambda: sum(len(process.told) for process in fleet) == 2)
+
+
+def test_a_call_is_cancelled_from_any_process(fleet):
+    client = Client(fleet)
+    for id, process in enumerate(fleet, 10):
+        stream = Reading(client.send(ask_tool("hold", id=id, token=id), process=fleet[0]))
+        assert fleet[0].entered.wait(LIMIT)
+        client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}, process=process)
+        assert fleet[0].left.wait(LIMIT)
+        stream.wait_over()
+        assert not any("result" in message or "error" in message for message in stream.messages())
+        fleet[0].entered.clear()
+        fleet[0].left.clear()
+
+
+def test_the_end_of_a_session_cancels_its_calls_in_all_processes(fleet):
+    client = Client(fleet)
+    stream = Reading(client.send(ask_tool("hold", token=1), process=fleet[0]))
+    assert fleet[0].entered.wait(LIMIT)
+    assert client.send(method="DELETE", process=fleet[1]).status == 204
+    assert fleet[0].left.wait(LIMIT)
+    stream.wait_over()
