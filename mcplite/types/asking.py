@@ -1,10 +1,11 @@
 """Questions of servers to clients: elicitation, sampling, roots."""
 
 import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Optional, Union
 
 from ..revisions import JUNE_2025, NOVEMBER_2025, Revision
-from .base import Model, model
+from .base import Model
 from .content import Content, TextContent
 from .marks import wire
 from .tools import Tool
@@ -20,7 +21,7 @@ def _finish_elicitation(revision: Revision, state: Dict[str, Any], out: Dict[str
         raise ValueError(f"a client of {revision} can be asked by form only, not by {state['mode']!r}")
 
 
-@model
+@dataclass(eq=False, repr=False)
 class ElicitRequest(Model):
     """A question to the user: a form to fill in (``mode`` "form") or a page to visit ("url").
 
@@ -48,7 +49,7 @@ class ElicitRequest(Model):
         return rest.split("/", 1)[0].split("?", 1)[0].split("#", 1)[0].rsplit("@", 1)[-1]
 
 
-@model
+@dataclass(eq=False, repr=False)
 class ElicitResult(Model):
     """The user's answer: ``action`` is "accept", "decline" or "cancel"."""
 
@@ -73,14 +74,14 @@ def cancel() -> ElicitResult:
     return ElicitResult("cancel")
 
 
-@model
+@dataclass(eq=False, repr=False)
 class ModelHint(Model):
     """A part of the name of a model that the server prefers."""
 
     name: Optional[str] = None
 
 
-@model
+@dataclass(eq=False, repr=False)
 class ModelPreferences(Model):
     """The server's preferences for a model: hints in order, then priorities from 0 to 1."""
 
@@ -90,7 +91,7 @@ class ModelPreferences(Model):
     intelligence_priority: Optional[float] = None
 
 
-@model
+@dataclass(eq=False, repr=False)
 class ToolChoice(Model):
     """Whether the model may ("auto"), must ("required") or must not ("none") use tools."""
 
@@ -141,7 +142,7 @@ class _Blocks(Model):
         return "\n".join(item.text for item in self.content if isinstance(item, TextContent))
 
 
-@model
+@dataclass(eq=False, repr=False)
 class SamplingMessage(_Blocks):
     """One message of a sampling conversation.
 
@@ -158,7 +159,7 @@ class SamplingMessage(_Blocks):
                      meta: Optional[Dict[str, Any]] = None) -> None: ...
 
 
-@model
+@dataclass(eq=False, repr=False)
 class CreateMessageRequest(Model):
     """A request to the client's language model."""
 
@@ -177,7 +178,7 @@ class CreateMessageRequest(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta", until=NOVEMBER_2025)
 
 
-@model
+@dataclass(eq=False, repr=False)
 class CreateMessageResult(_Blocks):
     """The answer of the client's language model.
 
@@ -196,7 +197,7 @@ class CreateMessageResult(_Blocks):
                      stop_reason: Optional[str] = None, meta: Optional[Dict[str, Any]] = None) -> None: ...
 
 
-@model
+@dataclass(eq=False, repr=False)
 class Root(Model):
     """A directory or file that a server may work in; the URI is always a ``file://`` one (ROOT-04)."""
 
@@ -205,7 +206,7 @@ class Root(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
 
 
-@model
+@dataclass(eq=False, repr=False)
 class ListRootsResult(Model):
     """The client's roots."""
 

@@ -1,14 +1,13 @@
 """Model: the base class of the vocabulary, whose classes are plain dataclasses, the superset of all revisions."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Dict, Type, TypeVar, Union
+from typing import Any, Dict, Type, TypeVar, Union
 
 from ..revisions import NEWEST, Revision, find_revision
 from .codec import decode, encode
 from .display import short
 from .marks import Marked
 
-__all__ = ["Model", "model"]
+__all__ = ["Model"]
 
 M = TypeVar("M", bound="Model")
 
@@ -60,32 +59,3 @@ class Model(Marked):
             names the class and the member.
         """
         return decode(cls, wire)
-
-
-class _InitOnFirstUse:
-    """Stands for the ``__init__`` of a class until an object is made, or the signature is asked for.
-
-    To compile it for all classes of the vocabulary took a tenth of the instructions of an import, and most processes
-    make objects of few of them.
-    """
-
-    def __init__(self, cls: Type[Model]) -> None:
-        self._cls = cls
-
-    def __get__(self, instance: object, owner: object = None) -> Callable[..., None]:
-        cls = self._cls
-        # A subclass that is made only for the method; threads that do this at once make equal ones.
-        members = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
-        init: Any = dataclass(eq=False, repr=False)(type(cls.__name__, (cls,), members)).__dict__["__init__"]
-        cls.__init__ = init  # type: ignore[method-assign]
-        return init if instance is None else init.__get__(instance)  # type: ignore[no-any-return]
-
-
-if TYPE_CHECKING:
-    from dataclasses import dataclass as model  # which type checkers know
-else:
-    def model(cls: Type[M]) -> Type[M]:
-        """Make a class of the vocabulary a dataclass, whose ``__init__`` is compiled on its first use."""
-        cls = dataclass(init=False, eq=False, repr=False)(cls)
-        cls.__init__ = _InitOnFirstUse(cls)
-        return cls

@@ -1,11 +1,11 @@
 """Content: text, images, audio, resources and links to them, tool uses and their results; annotations, icons."""
 
 import base64
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Dict, List, Optional, Type, Union
 
 from ..revisions import JUNE_2025, NOVEMBER_2025
-from .base import Model, model
+from .base import Model
 from .codec import decoder, missing, wrong
 from .display import Displayed
 from .marks import wire
@@ -50,7 +50,7 @@ def _check_base64(owner: object, data: object, raw: str) -> None:
                         " call decode('ascii')")
 
 
-@model
+@dataclass(eq=False, repr=False)
 class Annotations(Model):
     """Hints about content: for whom (``"user"``, ``"assistant"``), how important (0 to 1), how old."""
 
@@ -60,7 +60,7 @@ class Annotations(Model):
     last_modified: Optional[str] = wire(since=JUNE_2025)
 
 
-@model
+@dataclass(eq=False, repr=False)
 class Icon(Model):
     """An icon; ``src`` is an https or data URI, which this library never fetches (ICON-05)."""
 
@@ -75,7 +75,7 @@ class Icon(Model):
         return self.src[:8].lower() == "https://" or self.src[:5].lower() == "data:"
 
 
-@model
+@dataclass(eq=False, repr=False)
 class TextResourceContents(Displayed, Model):
     """A resource's contents, as text."""
 
@@ -87,7 +87,7 @@ class TextResourceContents(Displayed, Model):
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
 
-@model
+@dataclass(eq=False, repr=False)
 class BlobResourceContents(Displayed, Model):
     """A resource's contents, as base64."""
 
@@ -111,7 +111,7 @@ class BlobResourceContents(Displayed, Model):
 ResourceContents = Union[TextResourceContents, BlobResourceContents]
 
 
-@model
+@dataclass(eq=False, repr=False)
 class TextContent(Displayed, Model):
     """Text."""
 
@@ -122,7 +122,7 @@ class TextContent(Displayed, Model):
     meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
 
 
-@model
+@dataclass(eq=False, repr=False)
 class ImageContent(Displayed, Model):
     """An image, as base64."""
 
@@ -144,7 +144,7 @@ class ImageContent(Displayed, Model):
         return _decoded(self.data)
 
 
-@model
+@dataclass(eq=False, repr=False)
 class AudioContent(Displayed, Model):
     """Sound, as base64 (from March 2025 on)."""
 
@@ -166,7 +166,7 @@ class AudioContent(Displayed, Model):
         return _decoded(self.data)
 
 
-@model
+@dataclass(eq=False, repr=False)
 class ResourceLink(Model):
     """A link to a resource, which need not be listed (from June 2025 on)."""
 
@@ -182,7 +182,7 @@ class ResourceLink(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
 
-@model
+@dataclass(eq=False, repr=False)
 class EmbeddedResource(Displayed, Model):
     """A resource's contents within other content."""
 
@@ -192,7 +192,7 @@ class EmbeddedResource(Displayed, Model):
     meta: Optional[Dict[str, Any]] = wire("_meta", since=JUNE_2025)
 
 
-@model
+@dataclass(eq=False, repr=False)
 class ToolUseContent(Model):
     """A model's request to use a tool, in sampling (from November 2025 on)."""
 
@@ -203,7 +203,7 @@ class ToolUseContent(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
 
-@model
+@dataclass(eq=False, repr=False)
 class ToolResultContent(Model):
     """The result of a :class:`ToolUseContent`, in sampling (from November 2025 on)."""
 
@@ -216,7 +216,7 @@ class ToolResultContent(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
 
-@model
+@dataclass(eq=False, repr=False)
 class UnknownContent(Model):
     """Content of an unknown kind, kept unchanged (TOOL-24)."""
 

@@ -1,9 +1,10 @@
 """Prompts, their messages, and completion."""
 
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Protocol, Union
 
 from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
-from .base import Model, model
+from .base import Model
 from .content import AudioContent, Content, Icon, ImageContent, TextContent
 from .display import Displayed, plain_text
 from .marks import wire
@@ -14,7 +15,7 @@ __all__ = [
 ]
 
 
-@model
+@dataclass(eq=False, repr=False)
 class PromptArgument(Model):
     """One argument of a prompt; its value is always a string."""
 
@@ -24,7 +25,7 @@ class PromptArgument(Model):
     title: Optional[str] = wire(since=JUNE_2025)
 
 
-@model
+@dataclass(eq=False, repr=False)
 class Prompt(Model):
     """A prompt's definition."""
 
@@ -41,7 +42,7 @@ class Prompt(Model):
         return self.title or self.name
 
 
-@model
+@dataclass(eq=False, repr=False)
 class PromptMessage(Model):
     """One message of a prompt: a role and one content."""
 
@@ -49,7 +50,7 @@ class PromptMessage(Model):
     content: Content
 
 
-@model
+@dataclass(eq=False, repr=False)
 class GetPromptResult(Displayed, Model):
     """The messages of a prompt with its arguments filled in."""
 
@@ -62,7 +63,7 @@ class GetPromptResult(Displayed, Model):
         return {"text/plain": "\n".join(f"{item.role}: {plain_text(item.content)}" for item in self.messages)}
 
 
-@model
+@dataclass(eq=False, repr=False)
 class ListPromptsResult(Model):
     """One page of prompts."""
 
@@ -74,7 +75,7 @@ class ListPromptsResult(Model):
     cache_scope: Optional[str] = wire(since=JULY_2026)
 
 
-@model
+@dataclass(eq=False, repr=False)
 class Completion(Model):
     """Values that complete an argument, best first; at most a hundred."""
 
@@ -83,7 +84,7 @@ class Completion(Model):
     has_more: Optional[bool] = None
 
 
-@model
+@dataclass(eq=False, repr=False)
 class CompleteResult(Model):
     """The answer to a completion request."""
 

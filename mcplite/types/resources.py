@@ -1,9 +1,10 @@
 """Resources, templates and contents."""
 
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
 from ..revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
-from .base import Model, model
+from .base import Model
 from .content import Annotations, BlobResourceContents, Icon, ResourceContents, TextResourceContents
 from .display import Displayed, bundle_of
 from .marks import wire
@@ -13,7 +14,7 @@ __all__ = [
 ]
 
 
-@model
+@dataclass(eq=False, repr=False)
 class Resource(Model):
     """A resource at one URI."""
 
@@ -34,7 +35,7 @@ class Resource(Model):
         return self.title or self.name
 
 
-@model
+@dataclass(eq=False, repr=False)
 class ResourceTemplate(Model):
     """Resources at every URI that a template (RFC 6570) expands to."""
 
@@ -54,7 +55,7 @@ class ResourceTemplate(Model):
         return self.title or self.name
 
 
-@model
+@dataclass(eq=False, repr=False)
 class ListResourcesResult(Model):
     """One page of resources."""
 
@@ -66,7 +67,7 @@ class ListResourcesResult(Model):
     cache_scope: Optional[str] = wire(since=JULY_2026)
 
 
-@model
+@dataclass(eq=False, repr=False)
 class ListResourceTemplatesResult(Model):
     """One page of templates."""
 
@@ -78,7 +79,7 @@ class ListResourceTemplatesResult(Model):
     cache_scope: Optional[str] = wire(since=JULY_2026)
 
 
-@model
+@dataclass(eq=False, repr=False)
 class ReadResourceResult(Displayed, Model):
     """The contents of a resource: usually one, several for a directory."""
 

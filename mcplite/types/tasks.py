@@ -6,11 +6,11 @@ servers. The classes have the names of July 2026, and the codec writes and reads
 Not among the names of ``mcplite.types``, since most programs have no tasks.
 """
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional
 
 from ..revisions import JULY_2026, Revision
-from .base import Model, model
+from .base import Model
 from .marks import wire
 
 __all__ = [
@@ -57,7 +57,7 @@ def _adapt_task(wire: Dict[str, Any]) -> Dict[str, Any]:
             for name, value in wire.items()}
 
 
-@model
+@dataclass(eq=False, repr=False)
 class DetailedTask(Model):
     """The state of a task: the result of ``tasks/get``, and the params of the notifications about it.
 
@@ -108,7 +108,7 @@ def _adapt_creation(wire: Dict[str, Any]) -> Dict[str, Any]:
     return {name: value for name, value in (("task", members), ("_meta", wire.get("_meta"))) if value is not None}
 
 
-@model
+@dataclass(eq=False, repr=False)
 class CreateTaskResult(Model):
     """The response to a request that became a task; the result of the request comes later.
 
@@ -126,7 +126,7 @@ class CreateTaskResult(Model):
         return isinstance(result, dict) and (result.get("resultType") == "task" or "task" in result and "content" not in result)
 
 
-@model
+@dataclass(eq=False, repr=False)
 class ListTasksResult(Model):
     """One page of tasks (TSK-34); November 2025 alone has the list."""
 
@@ -135,7 +135,7 @@ class ListTasksResult(Model):
     meta: Optional[Dict[str, Any]] = wire("_meta")
 
 
-@model
+@dataclass(eq=False, repr=False)
 class TaskParams(Model):
     """The params of ``tasks/get``, ``tasks/update``, ``tasks/cancel`` and ``tasks/result``.
 

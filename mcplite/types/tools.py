@@ -1,11 +1,11 @@
 """Tools, their hints and their results."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional
 
 from ..errors import ToolError
 from ..revisions import JULY_2026, JUNE_2025, MARCH_2025, NOVEMBER_2025
-from .base import Model, model
+from .base import Model
 from .content import Content, Icon, TextContent
 from .display import Displayed, bundle_of
 from .marks import NULL, wire
@@ -14,7 +14,7 @@ from .values import value_of
 __all__ = ["CallToolResult", "ListToolsResult", "Tool", "ToolAnnotations"]
 
 
-@model
+@dataclass(eq=False, repr=False)
 class ToolAnnotations(Model):
     """A server's hints about a tool; those of an untrusted server prove nothing (TOOL-19)."""
 
@@ -45,7 +45,7 @@ class ToolAnnotations(Model):
         return self.open_world_hint is not False
 
 
-@model
+@dataclass(eq=False, repr=False)
 class Tool(Model):
     """A tool's definition."""
 
@@ -72,7 +72,7 @@ class Tool(Model):
         return support if support in ("optional", "required") else "forbidden"
 
 
-@model
+@dataclass(eq=False, repr=False)
 class ListToolsResult(Model):
     """One page of tools."""
 
@@ -84,7 +84,7 @@ class ListToolsResult(Model):
     cache_scope: Optional[str] = wire(since=JULY_2026)
 
 
-@model
+@dataclass(eq=False, repr=False)
 class CallToolResult(Displayed, Model):
     """The result of a tool: content for people and models, and structured content for programs."""
 

@@ -1,9 +1,6 @@
 import copy
 import dataclasses
-import inspect
 import json
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Optional
 
@@ -13,7 +10,7 @@ import mcplite.types
 from mcplite import types
 from mcplite.errors import ProtocolError
 from mcplite.revisions import JUNE_2025, NOVEMBER_2025
-from mcplite.types.base import Model, model
+from mcplite.types.base import Model
 from mcplite.types.marks import NULL, Null, wire
 
 
@@ -109,44 +106,3 @@ def test_a_repr_has_neither_what_is_absent_nor_long_values_in_full():
     assert len(result) < 300 and "... 994 more" in result and result.endswith("is_error=True)")
     big = repr(types.Tool("add", {"properties": {str(n): {"type": "string"} for n in range(1000)}}))
     assert len(big) < 300
-
-
-def test_a_class_of_the_vocabulary_has_the_signature_of_a_dataclass():
-    parameters = inspect.signature(types.Root).parameters
-    assert list(parameters) == ["uri", "name", "meta"]
-    assert parameters["uri"].annotation is str and parameters["name"].default is None
-    with pytest.raises(TypeError, match=r"__init__\(\) missing 1 required positional argument: 'uri'"):
-        types.Root()
-
-
-def test_subclasses_of_users_make_objects_with_and_without_fields_of_their_own():
-    class Plain(types.Root):
-        def __init__(self, path):
-            super().__init__("file://" + path, name=path)
-
-    @dataclass
-    class Wider(types.Root):
-        owner: str = "all"
-
-    for _ in range(2):  # the first object of a class compiles its __init__
-        assert vars(Plain("/a")) == {"uri": "file:///a", "name": "/a", "meta": None}
-        assert vars(Wider("file:///b", owner="me"))["owner"] == "me"
-    assert dataclasses.replace(Wider("file:///b"), name="b").name == "b"
-    assert type(Plain("/a")).__subclasses__() == []
-
-
-def test_threads_that_make_the_first_object_at_once_all_get_one():
-    @model
-    class Fresh(Model):
-        first: str
-        second: int = 2
-
-    gate = threading.Barrier(8)
-
-    def make(number):
-        gate.wait(60)
-        return Fresh(str(number))
-
-    with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(make, range(8)))
-    assert [(item.first, item.second) for item in made] == [(str(number), 2) for number in range(8)]
