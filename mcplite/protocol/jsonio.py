@@ -8,7 +8,6 @@ import json
 import json.encoder
 import re
 import sys
-from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Tuple
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR
@@ -19,25 +18,28 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
 class JSONLimits:
-    """Bounds on one JSON text and on the JSON-RPC members in it."""
+    """Bounds on one JSON text and on the JSON-RPC members in it.
 
-    #: Depth of arrays and objects.
-    nesting: int = 64
-    #: Keys and items in all.
-    elements: int = 100_000
-    #: Digits of one integer; the bound of newer versions of Python.
-    digits: int = 4300
-    #: Characters of a request id.
-    id_length: int = 256
-    #: Characters of a method.
-    method_length: int = 256
-    #: Messages of one batch.
-    batch: int = 50
-    #: Whether a key may come twice in an object; the last one counts. A server refuses such objects, so that a
-    #: proxy in front of it cannot have read another value (SEC-24).
-    duplicate_keys: bool = False
+    :param nesting: depth of arrays and objects.
+    :param elements: keys and items in all.
+    :param digits: of one integer; by default the bound of newer versions of Python.
+    :param id_length: characters of a request id.
+    :param method_length: characters of a method.
+    :param batch: messages of one batch.
+    :param duplicate_keys: whether a key may come twice in an object; the last one counts. A server refuses such objects, so
+        that a proxy in front of it cannot have read another value (SEC-24).
+    """
+
+    def __init__(self, nesting: int = 64, elements: int = 100_000, digits: int = 4300, id_length: int = 256,
+                 method_length: int = 256, batch: int = 50, duplicate_keys: bool = False) -> None:
+        self.nesting = nesting
+        self.elements = elements
+        self.digits = digits
+        self.id_length = id_length
+        self.method_length = method_length
+        self.batch = batch
+        self.duplicate_keys = duplicate_keys
 
 
 DEFAULT_LIMITS = JSONLimits()
@@ -63,7 +65,7 @@ class DuplicateKey(ValueError):
         self.key = key
 
 
-_STRING = re.compile(rb'"[^"]*"?')
+_STRING = rb'"[^"]*"?'
 _STRUCTURE = b'"[]{},:'
 _NOT_STRUCTURE = bytes(set(range(256)) - set(_STRUCTURE))
 _SQUARE = bytes.maketrans(b"{}", b"[]")
@@ -78,7 +80,7 @@ def _scan(data: bytes, limits: JSONLimits) -> None:
     bare = data.translate(_SQUARE, _NOT_STRUCTURE).replace(b'""', b"")
     if bare.count(b'"') > 4 * limits.elements:
         raise _too_many(limits)  # JSON has at most two strings for each element
-    bare = _STRING.sub(b"", bare)
+    bare = re.sub(_STRING, b"", bare)
     # Each round removes the innermost pairs, one level. A text with more brackets than this has too many elements,
     # or closes more than it opened, which is not JSON.
     brackets = bare.translate(None, b",:")[:2 * limits.elements]

@@ -3,8 +3,8 @@
 ``parse`` never raises: bytes that are not a message become an :class:`Invalid`, which holds the error to answer with.
 """
 
+import copy
 import re
-from dataclasses import replace
 from typing import Any, Dict, List, Optional, Union
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR
@@ -157,9 +157,9 @@ def parse(data: bytes, limits: JSONLimits = DEFAULT_LIMITS) -> Message:
 
 
 #: An answer's id in front of its result or behind it, where libraries write it.
-_ID_IN_FRONT = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,\s*'
-                          rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"\s*:')
-_ID_BEHIND = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+_ID_IN_FRONT = (rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\s*,\s*'
+                rb'(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"\s*:')
+_ID_BEHIND = rb'"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$'
 _HEAD = 256
 
 
@@ -169,15 +169,17 @@ def answered_id(data: bytes) -> Optional[int]:
     A client uses it to end the call at once: the text is too large, or is not JSON.
     """
     head, tail = data[:_HEAD], data[-_HEAD:]
-    found = _ID_IN_FRONT.match(head)
+    found = re.match(_ID_IN_FRONT, head)
     if found is None and re.match(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"(?:result|error)"\s*:', head):
-        found = _ID_BEHIND.search(tail)
+        found = re.search(_ID_BEHIND, tail)
     return None if found is None else int(found.group(1))
 
 
 def _ambiguous(data: bytes, limits: JSONLimits, error: DuplicateKey) -> Invalid:
     """Return the error for a text with a duplicate key, with the id of the request if that is certain (RPC-11)."""
-    message = parse(data, replace(limits, duplicate_keys=True))
+    limits = copy.copy(limits)
+    limits.duplicate_keys = True
+    message = parse(data, limits)
     if isinstance(message, Invalid) and message.code == PARSE_ERROR:
         return message
     id = None if error.key == "id" else getattr(message, "id", None)

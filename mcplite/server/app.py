@@ -28,7 +28,6 @@ from .catalog.capabilities import read_capabilities
 from .catalog.catalog import Catalog, Description
 from .catalog.checks import bearer_auth, check_options, checked_extensions, checked_hints, decoded_icons
 from .catalog.entries import completer, directory_entries, prompt_arguments, prompt_entry, resource_entry, tool_entry
-from .catalog.hints import CacheHint
 from .catalog.registry import Registry, TemplateEntry, check_name
 from .functions.function import compile_function
 from .functions.returns import StructuredOutput
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from ..backend.interface import Backend
     from .auth.bearer import BearerAuth, Verifier
     from .auth.principals import Principal
+    from .catalog.hints import CacheHint
     from .http.endpoint import Route
     from .http.event_store import EventStore
     from .runtime.states import StoredState
@@ -125,8 +125,8 @@ class Server:
                  on_roots_changed: Optional[Callable[[LegacySession], object]] = None,
                  fleet: bool = False, state_keys: Sequence[Union[str, bytes]] = (),
                  state_store: "Optional[StoredState]" = None, backend: "Union[None, str, Backend]" = None,
-                 era: Optional[str] = None, cache: Optional[CacheHint] = None,
-                 cache_lists: Optional[Mapping[str, CacheHint]] = None, extensions: Optional[Dict[str, Any]] = None,
+                 era: Optional[str] = None, cache: "Optional[CacheHint]" = None,
+                 cache_lists: "Optional[Mapping[str, CacheHint]]" = None, extensions: Optional[Dict[str, Any]] = None,
                  auth: "Union[None, BearerAuth, Verifier]" = None, trusted_patterns: bool = False,
                  debug: Union[None, bool, str] = None, on_duplicate: str = "error",
                  capabilities: Optional[Mapping[str, Any]] = None,
@@ -279,7 +279,7 @@ class Server:
     def resource(self, uri: str, *, name: Optional[str] = None, title: Optional[str] = None, description: Optional[str] = None,
                  mime_type: Optional[str] = None, size: Optional[int] = None,
                  annotations: Union[None, Annotations, Dict[str, Any]] = None, icons: Icons = None, meta: Meta = None,
-                 cache: Optional[CacheHint] = None, scopes: Scopes = ()) -> Callable[[F], F]:
+                 cache: "Optional[CacheHint]" = None, scopes: Scopes = ()) -> Callable[[F], F]:
         """Register the decorated function as the reader of *uri*; takes the keywords of :meth:`add_resource`."""
         if not isinstance(uri, str):
             raise RegistrationError("@resource needs a URI: write @mcp.resource('config://settings')")
@@ -295,7 +295,7 @@ class Server:
                      title: Optional[str] = None, description: Optional[str] = None, mime_type: Optional[str] = None,
                      size: Optional[int] = None, annotations: Union[None, Annotations, Dict[str, Any]] = None,
                      icons: Icons = None,
-                     meta: Meta = None, cache: Optional[CacheHint] = None,
+                     meta: Meta = None, cache: "Optional[CacheHint]" = None,
                      scopes: Scopes = ()) -> None:
         """Register *function* as the reader of a URI, or of every URI that a template matches.
 

@@ -32,3 +32,10 @@ def test_only_the_message_rate_can_be_none(name):
 def test_limits_are_immutable():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Limits().running = 5
+
+
+def test_limits_are_compared_hashed_and_shown_by_their_values():
+    assert Limits(running=8) == Limits(running=8) != Limits(running=9)
+    assert hash(Limits(running=8)) == hash(Limits(running=8)) and Limits() != "limits"
+    assert repr(Limits(running=8)).startswith("Limits(message_bytes=4194304, ") and "running=8, " in repr(Limits(running=8))
+    assert dataclasses.replace(Limits(running=8), queued=2) == Limits(running=8, queued=2)

@@ -18,7 +18,7 @@ _NOTES = frozenset({"title", "description", "default", "examples", "$comment", "
 #: Keywords that matter for the whole schema only.
 _TOP_NOTES = frozenset({"$schema", "$id"})
 _MEMBERS = frozenset({"properties", "required", "additionalProperties"})
-_REFERENCE = re.compile(r"#/(\$defs|definitions)/([^/~%]+)")
+_REFERENCE = r"#/(\$defs|definitions)/([^/~%]+)"
 _MAX_DEPTH = 20
 #: Steps of one verdict: far more than any message needs, and far fewer than nested alternatives could
 #: take (SEC-76).
@@ -97,7 +97,7 @@ class _Compiler:
         return ask if make is None else make(argument)
 
     def _reference(self, argument: Any, depth: int) -> Part:
-        found = _REFERENCE.fullmatch(argument) if isinstance(argument, str) else None
+        found = re.fullmatch(_REFERENCE, argument) if isinstance(argument, str) else None
         place = self.root.get(found.group(1)) if found is not None else None
         if found is None or not isinstance(place, Mapping) or found.group(2) not in place:
             return ask

@@ -4,7 +4,7 @@ Sessions, the HTTP endpoint and the dispatcher use it; :class:`mcplite.Server` f
 """
 
 import copy
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...protocol import codec, jsonrpc, paging
 from ...protocol.envelope import SERVER_INFO
@@ -13,9 +13,11 @@ from ...revisions import REVISIONS, Revision
 from ...rpc.forks import new_lock
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
 from .capabilities import CapabilityFlags
-from .hints import CacheHint
 from .registry import Found, Registry
 from .targets import Scopes, Target, completion_scopes, listen_scopes
+
+if TYPE_CHECKING:
+    from .hints import CacheHint
 
 __all__ = ["Catalog", "Description"]
 
@@ -53,7 +55,7 @@ class Catalog:
 
     def __init__(self, registry: Registry, description: Description, revisions: Sequence[Revision], page_size: int = 1000,
                  longest_uri: int = 65_536, middleware: Sequence[Callable[..., Dict[str, Any]]] = (),
-                 cache: Optional[CacheHint] = None, cache_lists: Optional[Mapping[str, CacheHint]] = None) -> None:
+                 cache: "Optional[CacheHint]" = None, cache_lists: "Optional[Mapping[str, CacheHint]]" = None) -> None:
         self.registry = registry
         self.description = description
         self.revisions: Tuple[Revision, ...] = tuple(revisions)
@@ -66,7 +68,7 @@ class Catalog:
         self.forwards_logs = False
         self._page_size = page_size
         self._longest_uri = longest_uri
-        self._cache = cache or CacheHint()
+        self._cache = cache
         self._cache_lists = dict(cache_lists or {})
         #: Guards the replacement of the two dictionaries below; readers need no lock.
         self._lock = new_lock()
@@ -150,11 +152,16 @@ class Catalog:
     # --- lists and hints --------------------------------------------------------------------------------
 
     def _hint(self, kind: str) -> Dict[str, Any]:
-        return self._cache_lists.get(kind, self._cache).members()
+        return self.hint_for(self._cache_lists.get(kind)).members()
 
-    def hint_for(self, own: Optional[CacheHint]) -> CacheHint:
-        """Return a resource's own hint, or the server's."""
-        return own or self._cache
+    def hint_for(self, own: "Optional[CacheHint]") -> "CacheHint":
+        """Return a list's or a resource's own hint, or the server's."""
+        hint = own or self._cache
+        if hint is None:
+            from .hints import CacheHint  # the clients of older revisions know no hints
+
+            hint = self._cache = CacheHint()
+        return hint
 
     def listing(self, kind: str, key: str, cursor: Optional[str], revision: Revision) -> Any:
         """Return one page of a list; encoded pages are cached until the registry changes.

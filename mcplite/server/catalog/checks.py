@@ -10,14 +10,13 @@ from ...protocol import codec
 from ...protocol.envelope import check_extension
 from ...rpc.tracing import get_logger
 from ...types import Icon
-from ..auth.principals import checked_scopes
 from ..functions.function import Function
 from .duplicates import POLICIES
-from .hints import CacheHint
 
 if TYPE_CHECKING:
     from ...protocol.http.routing_headers import Mark
     from ..auth.bearer import BearerAuth, Verifier
+    from .hints import CacheHint
 
 __all__ = [
     "bearer_auth", "check_options", "checked_extensions", "checked_hints", "checked_key", "decoded_icons", "find_marks",
@@ -77,11 +76,15 @@ def find_marks(function: Function, what: str) -> "Sequence[Mark]":
     return found
 
 
-def checked_hints(given: Mapping[str, CacheHint]) -> Dict[str, CacheHint]:
+def checked_hints(given: "Mapping[str, CacheHint]") -> "Dict[str, CacheHint]":
     """Return the hints of ``cache_lists``.
 
     :raises RegistrationError: a value is not a hint, or there is no such list.
     """
+    if not given:
+        return {}
+    from .hints import CacheHint  # for servers that have hints
+
     for kind, hint in given.items():
         if kind not in ("tools", "prompts", "resources", "templates", "discover"):
             raise RegistrationError(f"cache_lists[{kind!r}]: there are hints for 'tools', 'prompts', 'resources', 'templates'"
@@ -128,6 +131,10 @@ def registered_scopes(scopes: Union[str, Iterable[str]], what: str) -> Tuple[str
 
     :raises RegistrationError: one is not a scope.
     """
+    if not scopes:
+        return ()
+    from ..auth.principals import checked_scopes  # for entries that require scopes
+
     try:
         return checked_scopes(scopes, what)
     except (TypeError, ValueError) as error:

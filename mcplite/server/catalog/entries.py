@@ -10,12 +10,12 @@ from ...protocol import codec
 from ...types import Annotations, Prompt, PromptArgument, Resource, ResourceTemplate, Tool, ToolAnnotations
 from ..functions.function import Function, compile_function
 from .checks import decoded_icons, find_marks, registered_scopes
-from .hints import CacheHint
 from .registry import PromptEntry, ResourceEntry, TemplateEntry, ToolEntry, check_name, checked_meta
 
 if TYPE_CHECKING:
     from ...protocol.uritemplate import Template
     from .directory import Directory
+    from .hints import CacheHint
 
 __all__ = ["completer", "directory_entries", "prompt_arguments", "prompt_entry", "resource_entry", "tool_entry"]
 
@@ -37,7 +37,7 @@ def tool_entry(function: Function, tool: Tool, timeout: Optional[float], scopes:
     return ToolEntry(tool, function, timeout, find_marks(function, what), registered_scopes(scopes, what))
 
 
-def resource_entry(function: Function, resource: Resource, cache: Optional[CacheHint], scopes: Scopes
+def resource_entry(function: Function, resource: Resource, cache: "Optional[CacheHint]", scopes: Scopes
                    ) -> Union[ResourceEntry, TemplateEntry]:
     """Return the entry of a resource, or of a template if its URI has variables.
 

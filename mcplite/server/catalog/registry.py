@@ -4,7 +4,6 @@ Registering and removing work from any thread at any time: readers take a snapsh
 """
 
 import dataclasses
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...errors import RegistrationError
@@ -15,11 +14,11 @@ from ...rpc.tracing import get_logger
 from ...types import Prompt, Resource, ResourceTemplate, Tool
 from ..functions.function import Function
 from .duplicates import check_duplicate
-from .hints import CacheHint
 
 if TYPE_CHECKING:
     from ...protocol.http.routing_headers import Mark
     from ...protocol.uritemplate import Template
+    from .hints import CacheHint
 
 __all__ = ["Found", "PromptEntry", "Registry", "ResourceEntry", "TemplateEntry", "ToolEntry"]
 
@@ -29,22 +28,23 @@ _COMPLETED = {"prompts": "prompt", "templates": "resource"}
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 
 
-@dataclass(eq=False, repr=False)
 class ToolEntry:
-    """A tool: how it is listed and how it is called."""
+    """A tool: how it is listed and how it is called.
 
-    tool: Tool
-    function: Function
-    #: Seconds that one call may run; None for no limit.
-    timeout: Optional[float] = None
-    #: The parameters that also travel in headers (MHDR-11).
-    marks: "Sequence[Mark]" = ()
-    #: Required of callers over HTTP.
-    scopes: Tuple[str, ...] = ()
+    :param timeout: seconds that one call may run; None for no limit.
+    :param marks: the parameters that also travel in headers (MHDR-11).
+    :param scopes: required of callers over HTTP.
+    """
 
-    def __post_init__(self) -> None:
+    def __init__(self, tool: Tool, function: Function, timeout: Optional[float] = None, marks: "Sequence[Mark]" = (),
+                 scopes: Tuple[str, ...] = ()) -> None:
+        self.tool = tool
+        self.function = function
+        self.timeout = timeout
+        self.marks = marks
+        self.scopes = scopes
         #: Whether it may run on the thread of an HTTP request: it can neither send nor ask anything before it returns.
-        self.may_run_inline = self.timeout is None and not _sends(self.function)
+        self.may_run_inline = timeout is None and not _sends(function)
         #: The target of its calls, which the catalog makes for the first of them.
         self.target: Any = None
 
@@ -55,48 +55,56 @@ class ToolEntry:
                                    output_schema=function.output.schema_for(revision))
 
 
-@dataclass(eq=False, repr=False)
 class ResourceEntry:
-    """A resource at one URI."""
+    """A resource at one URI.
 
-    resource: Resource
-    function: Function
-    #: How long clients may keep it; None for the server's hint.
-    cache: Optional[CacheHint] = None
-    scopes: Tuple[str, ...] = ()
-    #: Whether it can be read and is not in the list: another spelling of one that is.
-    unlisted: bool = False
+    :param cache: how long clients may keep it; None for the server's hint.
+    :param scopes: required of callers over HTTP.
+    :param unlisted: whether it can be read and is not in the list: another spelling of one that is.
+    """
+
+    def __init__(self, resource: Resource, function: Function, cache: "Optional[CacheHint]" = None,
+                 scopes: Tuple[str, ...] = (), unlisted: bool = False) -> None:
+        self.resource = resource
+        self.function = function
+        self.cache = cache
+        self.scopes = scopes
+        self.unlisted = unlisted
 
     def listed(self, revision: Revision) -> Resource:
         return self.resource
 
 
-@dataclass(eq=False, repr=False)
 class TemplateEntry:
-    """Resources at every URI that a template matches."""
+    """Resources at every URI that a template matches.
 
-    template: ResourceTemplate
-    pattern: "Template"
-    function: Function
-    cache: Optional[CacheHint] = None
-    scopes: Tuple[str, ...] = ()
-    #: Returns the resources that the template stands for, to be listed; None if they are not known.
-    resources: Optional[Callable[[], List[Resource]]] = None
+    :param cache: how long clients may keep them; None for the server's hint.
+    :param scopes: required of callers over HTTP.
+    :param resources: returns the resources that the template stands for, to be listed; None if they are not known.
+    """
+
+    def __init__(self, template: ResourceTemplate, pattern: "Template", function: Function,
+                 cache: "Optional[CacheHint]" = None, scopes: Tuple[str, ...] = (),
+                 resources: Optional[Callable[[], List[Resource]]] = None) -> None:
+        self.template = template
+        self.pattern = pattern
+        self.function = function
+        self.cache = cache
+        self.scopes = scopes
+        self.resources = resources
 
     def listed(self, revision: Revision) -> ResourceTemplate:
         return self.template
 
 
-@dataclass(eq=False, repr=False)
 class PromptEntry:
-    """A prompt."""
+    """A prompt; *scopes* are required of callers over HTTP."""
 
-    prompt: Prompt
-    function: Function
-    scopes: Tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        self.may_run_inline = not _sends(self.function)
+    def __init__(self, prompt: Prompt, function: Function, scopes: Tuple[str, ...] = ()) -> None:
+        self.prompt = prompt
+        self.function = function
+        self.scopes = scopes
+        self.may_run_inline = not _sends(function)
         self.marks = ()
         self.target: Any = None
 
@@ -115,18 +123,18 @@ class Found(NamedTuple):
     function: Function
     values: Mapping[str, Any]
     mime_type: Optional[str]
-    cache: CacheHint
+    cache: "CacheHint"
     scopes: Tuple[str, ...]
 
 
-@dataclass(eq=False, repr=False)
 class _Kind:
     """All entries of one kind by name, as an immutable snapshot, with a version."""
 
-    entries: Mapping[str, Any] = field(default_factory=dict)
-    version: int = 0
-    #: Stays true after the first entry: a declared capability is not withdrawn.
-    declared: bool = False
+    def __init__(self) -> None:
+        self.entries: Mapping[str, Any] = {}
+        self.version = 0
+        #: Stays true after the first entry: a declared capability is not withdrawn.
+        self.declared = False
 
 
 class Registry:

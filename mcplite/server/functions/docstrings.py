@@ -9,11 +9,11 @@ _SECTIONS = ("args", "arguments", "parameters", "params", "keyword args", "keywo
              "attributes")
 #: Sections that are left out, since they do not describe how to call the function.
 _ENDS = ("returns", "return", "yields", "yield", "raises", "raise", "except", "exceptions")
-_GOOGLE_ITEM = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*)|$)")
-_NUMPY_ITEM = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
-_REST_ITEM = re.compile(r":(?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)")
+_GOOGLE_ITEM = r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*)|$)"
+_NUMPY_ITEM = r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$"
+_REST_ITEM = r":(?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)"
 #: Does not match a role, such as :class:`X`, which is part of the text.
-_REST_FIELD = re.compile(r":\w+[^:`]*:(?=\s|$)")
+_REST_FIELD = r":\w+[^:`]*:(?=\s|$)"
 
 
 class Documentation(NamedTuple):
@@ -39,9 +39,9 @@ def parse(docstring: Optional[str]) -> Documentation:
             body, at = _section(lines, at + (2 if underlined else 1), underlined)
             if title in _SECTIONS:
                 parameters.update(_numpy(body) if underlined else _google(body))
-        elif _REST_FIELD.match(line):
+        elif line.startswith(":") and re.match(_REST_FIELD, line):
             field, at = _field(lines, at)
-            match = _REST_ITEM.match(field)
+            match = re.match(_REST_ITEM, field)
             if match:
                 parameters[match.group(1)] = match.group(2).strip()
         else:
@@ -79,7 +79,7 @@ def _google(body: List[str]) -> Dict[str, str]:
     found: Dict[str, List[str]] = {}
     current: Optional[List[str]] = None
     for line in body:
-        match = _GOOGLE_ITEM.match(line[margin:]) if line[margin:margin + 1].strip() else None
+        match = re.match(_GOOGLE_ITEM, line[margin:]) if line[margin:margin + 1].strip() else None
         if match:
             current = found[match.group(1)] = [(match.group(2) or "").strip()]
         elif current is not None and line.strip():
@@ -92,7 +92,7 @@ def _numpy(body: List[str]) -> Dict[str, str]:
     current: Optional[List[str]] = None
     for line in body:
         if line and line == line.lstrip():
-            match = _NUMPY_ITEM.match(line)
+            match = re.match(_NUMPY_ITEM, line)
             current = []
             for name in match.group(1).split(",") if match else ():
                 found[name.strip(" *")] = current

@@ -22,14 +22,14 @@ from ...types import (
     Tool,
     ToolChoice,
 )
-from ..auth.principals import Principal
-from .http_request import HTTPRequest
 from .questions import Elicit, Elicited, ListRoots, Question, Sample
 from .session import RequestFacts, Session, Throttle
 from .timeout import Timeout
 
 if TYPE_CHECKING:
+    from ..auth.principals import Principal
     from .asker import Asker  # it loads forms and sampling, which only handlers that ask need
+    from .http_request import HTTPRequest
 
 __all__ = ["CURRENT", "Context", "LEVELS"]
 
@@ -112,12 +112,12 @@ class Context:
         return self.session.revision.name
 
     @property
-    def principal(self) -> Optional[Principal]:
+    def principal(self) -> "Optional[Principal]":
         """The authenticated sender of this request, by its token or the host; None without authentication, as on stdio."""
         return self.session.principal_of(self.incoming)
 
     @property
-    def http(self) -> Optional[HTTPRequest]:
+    def http(self) -> "Optional[HTTPRequest]":
         """The HTTP request that brought this one; None on stdio and in memory.
 
         ``method``, ``path``, ``query``, ``headers`` (by name without regard to case), ``remote`` (the peer's address) and,

@@ -7,7 +7,7 @@ thread that received the request.
 import contextvars
 import copy
 import functools
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 
 from ...errors import Cancelled, InternalError, InvalidParams, MissingCapability, RemoteError, ResourceNotFound
 from ...protocol import codec
@@ -19,10 +19,12 @@ from ..catalog.targets import Target
 from ..functions.function import BadArguments
 from ..functions.results import prompt_messages, resource_contents
 from .context import CURRENT, LEVELS
-from .http_request import Around
 from .request_context import RequestContext
 from .session import RequestFacts
 from .tools import UNASKABLE, call_until_complete, run_tool
+
+if TYPE_CHECKING:
+    from .http_request import Around
 
 __all__ = ["answer_request", "dispatch"]
 
@@ -47,7 +49,7 @@ def answer_request(context: RequestContext, target: Target) -> None:
     variables.run(_answer_in_context, context, target, around)
 
 
-def _answer_in_context(context: RequestContext, target: Target, around: Optional[Around]) -> None:
+def _answer_in_context(context: RequestContext, target: Target, around: "Optional[Around]") -> None:
     CURRENT.set(context)
     result = _result(context, target) if around is None else around(functools.partial(_result, context, target))
     # If the handler has waited for an answer, this is another request than before.

@@ -5,7 +5,7 @@ A module of its own so that the code which runs handlers need not know the eras,
 
 import threading
 import time
-from typing import Any, Callable, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, List, Optional
 
 from ...errors import METHOD_NOT_FOUND, RemoteError
 from ...protocol.jsonio import memory_size
@@ -13,11 +13,13 @@ from ...revisions import Revision
 from ...rpc.incoming import Incoming, MessageFacts
 from ...rpc.peer import Peer
 from ...types import ClientCapabilities, Implementation, Root
-from ..auth.principals import Principal
 from ..catalog.targets import Target
 from ..limits import Limits
 from ..runtime.runtime import Runtime
-from .http_request import HTTPRequest
+
+if TYPE_CHECKING:
+    from ..auth.principals import Principal
+    from .http_request import HTTPRequest
 
 __all__ = ["KnownRoots", "RequestFacts", "Session", "Throttle"]
 
@@ -62,8 +64,8 @@ class RequestFacts(MessageFacts):
 
     __slots__ = ("http", "principal", "target", "sender")
 
-    def __init__(self, http: HTTPRequest, target: Optional[Target], sender: str) -> None:
-        self.http: Optional[HTTPRequest] = http
+    def __init__(self, http: "HTTPRequest", target: Optional[Target], sender: str) -> None:
+        self.http: "Optional[HTTPRequest]" = http
         self.principal = http.principal
         self.target = target
         self.sender = sender
@@ -83,7 +85,7 @@ class Session:
     client_info: Optional[Implementation]
     client_capabilities: ClientCapabilities
     #: The authenticated client that started the session, over HTTP with authentication; else None.
-    principal: Optional[Principal] = None
+    principal: "Optional[Principal]" = None
     #: Whose share the session counts to (:mod:`mcplite.server.shares`): over HTTP its principal's key, else the remote
     #: address of its first request; empty on a pipe, which has one client.
     sender = ""
@@ -102,7 +104,7 @@ class Session:
         """The key of the principal, to which sessions, states and waiting calls are bound; None without authentication."""
         return None if self.principal is None else self.principal.key
 
-    def principal_of(self, incoming: Incoming) -> Optional[Principal]:
+    def principal_of(self, incoming: Incoming) -> "Optional[Principal]":
         """Return the authenticated sender of a request."""
         return self.principal
 

@@ -13,7 +13,6 @@ from ...rpc.forks import new_rlock, on_fork
 from ...rpc.peer import Peer
 from ...rpc.threads import Workers
 from ...rpc.tracing import PeerLog, get_logger
-from ..auth.principals import Principal
 from ..catalog.catalog import Catalog
 from ..limits import Limits
 from ..shares import ByteBudget
@@ -23,6 +22,7 @@ from .subscriptions import ListenRequests
 if TYPE_CHECKING:
     from ...backend.interface import Backend
     from ..auth.bearer import BearerAuth
+    from ..auth.principals import Principal
     from ..catalog.watcher import Watcher
     from .fleet import Fleet
     from .leases import Leases
@@ -42,7 +42,7 @@ class OpenSession:
 
     peer: Peer
     revision: Revision
-    principal: Optional[Principal]
+    principal: "Optional[Principal]"
 
     @property
     def followed(self) -> Set[str]:

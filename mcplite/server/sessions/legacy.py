@@ -15,7 +15,6 @@ from ...revisions import NEWEST_LEGACY, Revision, find_revision
 from ...rpc.incoming import Incoming, MessageHandler
 from ...rpc.tracing import INFO, get_logger
 from ...types import ClientCapabilities, Implementation
-from ..auth.principals import Principal
 from ..handling.context import LEVELS, log_params, rank
 from ..handling.dispatch import answer_request
 from ..handling.request_context import RequestContext
@@ -23,6 +22,7 @@ from ..handling.session import KnownRoots, RequestFacts, Session
 from ..runtime.runtime import OpenSession, Runtime
 
 if TYPE_CHECKING:
+    from ..auth.principals import Principal
     from ..handling.asker import Asker
 
 __all__ = ["LegacySession"]
@@ -116,7 +116,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         if method in self.revision.server_notifications:
             self.peer.notify(method, {"elicitationId": elicitation_id})
 
-    def principal_of(self, incoming: Incoming) -> Optional[Principal]:
+    def principal_of(self, incoming: Incoming) -> "Optional[Principal]":
         # Each request has its own token, and a later token may have fewer scopes.
         facts: Optional[RequestFacts] = incoming.facts
         return self.principal if facts is None else facts.principal or self.principal

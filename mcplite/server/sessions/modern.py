@@ -22,7 +22,6 @@ from ...rpc.tracing import ERROR, WARNING, get_logger
 from ...types import ClientCapabilities, Implementation
 from ..catalog.targets import Target
 from ..handling.context import rank
-from ..handling.http_request import HTTPRequest
 from ..handling.request_context import RequestContext
 from ..handling.session import RequestFacts, Session
 from ..runtime.runtime import Runtime
@@ -30,6 +29,7 @@ from ..runtime.runtime import Runtime
 if TYPE_CHECKING:
     from ...protocol.state import Journal
     from ..handling.asker import Asker
+    from ..handling.http_request import HTTPRequest
 
 __all__ = ["ModernSession", "SessionlessClient"]
 
@@ -53,7 +53,7 @@ class SessionlessClient(RequestFacts):
 
     __slots__ = ("envelope", "revision", "single_process")
 
-    def __init__(self, envelope: Envelope, revision: Revision, target: Target, http: HTTPRequest, sender: str) -> None:
+    def __init__(self, envelope: Envelope, revision: Revision, target: Target, http: "HTTPRequest", sender: str) -> None:
         # As in the base class, without a call to it: each request passes here.
         self.http = http
         self.principal = http.principal
