@@ -40,6 +40,8 @@ WITHOUT_A_MODULE = {
 }
 #: Modules without a test file of their own, and where they are tested instead.
 TESTED_ELSEWHERE = {
+    "server/handling/fleet_wait": "tests/server/sessions/test_handover.py, in two processes",
+    "server/runtime/shared": "tests/server/sessions/test_handover.py",
     "backend/addresses": "tests/backend/test_opening.py",
     "backend/postgres": "tests/backend/test_interface.py and test_interface_outages.py, like the other stores",
     "backend/postgres_connection": "tests/backend/test_interface_outages.py, with a server that hangs",

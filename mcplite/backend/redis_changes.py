@@ -45,6 +45,8 @@ class RedisChanges:
         self._wanted: Set[str] = set()
         self._confirmed: Set[str] = set()
         self._started = self._closed = False
+        #: Whether the server was reached since the thread last tried.
+        self._reachable = False
         self._thread = threading.Thread(target=self._run, name="mcplite-redis-changes", daemon=True)
         on_fork(self, RedisChanges._forked)
 
@@ -68,6 +70,9 @@ class RedisChanges:
                 self._thread.start()
         if not awake:
             self._client.publish(self._own, b"")
+            with self._changed:
+                self._reachable = True  # a thread that pauses after an outage need not wait longer
+                self._changed.notify_all()
         deadline = Deadline(timeout)
         with self._changed:
             if not self._changed.wait_for(lambda: self._closed or self._confirmed.issuperset(channels), deadline.remaining()):
@@ -97,7 +102,8 @@ class RedisChanges:
                     _log.warning("the backend %s cannot be reached, changes are read when it is back: %s", self._name, error)
                 connected = False
                 with self._changed:
-                    self._changed.wait_for(lambda: self._closed, pause)
+                    self._changed.wait_for(lambda: self._closed or self._reachable, pause)
+                    self._reachable = False
                 pause = min(2 * pause, _RETRY_SECONDS[1])
         with contextlib.suppress(*self._errors):
             messages.close()

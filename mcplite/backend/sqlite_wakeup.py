@@ -95,13 +95,16 @@ class Wakeup:
         return sock
 
     def _run(self) -> None:
-        sock, ended = self._socket, self._ended
+        sock, ended, readable = self._socket, self._ended, True
         while not ended.is_set():
             try:
                 self._look()
+                readable = True
             except BackendError as error:
                 if not ended.is_set():
-                    _log.warning("changes cannot be read: %s", error)
+                    if readable:  # one line for each outage
+                        _log.warning("changes cannot be read until the file is there again: %s", error)
+                    readable = False
                     ended.wait(_AWAY_SECONDS)
                     continue
             if sock is None:

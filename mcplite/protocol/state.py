@@ -92,6 +92,8 @@ class Journal:
         self.rounds: List[Tuple[str, Dict[str, Any]]] = []
         self.once_results: Dict[str, Any] = {}
         self.entered = 0
+        #: The handle under which the journal was stored when the client's latest answers came; it is not part of the record.
+        self.answered = ""
 
     def dump(self, expires: float) -> bytes:
         """Return the journal as bytes.

@@ -183,6 +183,17 @@ class Incoming(QueuedTask):
         self._lock, self._order = threading.Lock(), threading.Lock()
         self._done, self.outlet = True, None
 
+    def pass_on(self, data: bytes) -> bool:
+        """Send an encoded notification of the process that handles this request; False once it is answered or cancelled."""
+        return not (self._done or self._cancelled) and self.peer.send_message(data, self.outlet)
+
+    def answer(self, data: Optional[bytes], code: Optional[int]) -> None:
+        """Answer with the encoded response of the process that handles this request; None if it gives none.
+
+        :param code: of the error, if it is one.
+        """
+        self._answer(data, code)
+
     def respond(self, result: Any) -> None:
         """Answer with a result; one that is not JSON becomes an internal error (REL-59)."""
         try:

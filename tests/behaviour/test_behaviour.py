@@ -107,7 +107,7 @@ def test_log_messages(connect):
     assert seen == [("info", "one"), ("info", "two")]
 
 
-def test_two_questions_and_one_effect_in_between(connect, host, revision, key):
+def test_two_questions_and_one_effect_in_between(connect, revision, key):
     asked = []
 
     def answer(request):
@@ -120,8 +120,7 @@ def test_two_questions_and_one_effect_in_between(connect, host, revision, key):
             assert result.is_error and "elicitation" in result.text
             return
         assert result.text == "Rome for 2, accept"
-        # The workers of a fleet run the function again.
-        assert host.fleet or client.call_tool("effects_of", {"key": key}).text == "1"
+        assert client.call_tool("effects_of", {"key": key}).text == "1"
     assert asked == ["Where to?", "Sure about Rome?"]
 
 

@@ -102,9 +102,9 @@ class Asker:
         """
         raise NotImplementedError
 
-    def once_result(self, value: Any) -> Any:
-        """Return the result of :meth:`Context.once` as each call of the handler gets it."""
-        return value
+    def run_once(self, key: str, action: Callable[[], Any]) -> Any:
+        """Run the action of :meth:`Context.once`, and return its result as each call of the handler gets it."""
+        return action()
 
     def prepare(self, question: Question) -> EncodedQuestion:
         """Return a question, encoded for this client.

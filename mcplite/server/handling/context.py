@@ -398,14 +398,20 @@ class Context:
         processes. It repeats everything before the question, except what is wrapped in ``once``. The result travels
         through the client, signed but readable, so in a fleet it must be JSON.
 
+        With a shared backend (``Server(backend=)``) the handler waits, and is called again only if its process ends before
+        the answer comes. The result is stored with the next question. After an answer the backend has a note before the
+        action and one after it: if the process ends between them, the client is told that the action was begun, and no
+        process repeats it.
+
         :param key: names the action within this handler.
         :raises TypeError: in a fleet, the result is not JSON.
+        :raises RemoteError: the backend is away, so the action was not begun.
         """
         asker = self._get_asker()
         if self._once_results is None:
             self._once_results = {}
         if key not in self._once_results:
-            self._once_results[key] = asker.once_result(action())
+            self._once_results[key] = asker.run_once(key, action)
         return self._once_results[key]
 
     def _get_asker(self) -> "Asker":

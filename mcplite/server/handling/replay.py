@@ -5,7 +5,7 @@ its own because only the servers of a fleet load it.
 """
 
 import json
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional
 
 from ...protocol.state import Journal, digest
 from .asker import Asker, EncodedQuestion, input_required, read_answers
@@ -50,12 +50,17 @@ class ReplayAsker(Asker):
             known = rounds[self._position][1]
         elif not named and not rounds:
             self._given = {}  # a first request cannot know the generated keys
-        responses = {**known, **self._new(asked, known)}
-        answers = read_answers(asked, responses, self.session.runtime.log)
-        kept = {key: responses[key] for key in answers}
-        rounds[self._position:] = [(digest_of_questions, kept), *rounds[self._position + 1:]]
-        if len(answers) < len(asked):
-            self._suspend({key: question for key, question in asked.items() if key not in answers})
+        new = self._new(asked, known)
+        while True:
+            responses = {**known, **new}
+            answers = read_answers(asked, responses, self.session.runtime.log)
+            known = {key: responses[key] for key in answers}
+            rounds[self._position:] = [(digest_of_questions, known), *rounds[self._position + 1:]]
+            if len(answers) == len(asked):
+                break
+            new = self._suspend({key: question for key, question in asked.items() if key not in answers})
+            # This is another request now, which may declare other capabilities (STAT-13).
+            asked = {key: self.prepare(question) for key, question in questions.items()}
         self._position += 1
         return {key: answers[key] for key in asked}
 
@@ -66,7 +71,8 @@ class ReplayAsker(Asker):
         given, self._given = self._given, {}
         return {key: answer for key, answer in given.items() if key in asked and key not in known}
 
-    def _suspend(self, missing: Mapping[str, EncodedQuestion]) -> None:
+    def _suspend(self, missing: Mapping[str, EncodedQuestion]) -> Dict[str, Any]:
+        """Ask the client; return its answers as they came, if the handler goes on here with its next request."""
         context, session = self._context, self._context.session
         if not context.asked_by_return:
             self._journal.entered += 1
@@ -75,7 +81,8 @@ class ReplayAsker(Asker):
         context.question_result = input_required(missing, state)
         raise HandlerEnded
 
-    def once_result(self, value: Any) -> Any:
+    def run_once(self, key: str, action: Callable[[], Any]) -> Any:
+        value = action()
         try:
             # Through JSON, as it will be in the next call, so that the handler gets the same value each time.
             return json.loads(json.dumps(value, allow_nan=False))

@@ -21,7 +21,7 @@ from .questions import Question
 from .request_context import RequestContext
 from .session import Session
 
-__all__ = ["WaitingAsker", "continue_call"]
+__all__ = ["Suspension", "WaitingAsker", "continue_call", "request_digest"]
 
 
 class WaitingAsker(Asker):
@@ -53,22 +53,20 @@ class WaitingAsker(Asker):
         return {key: answers[key] for key in questions}
 
     def _wait(self, asked: Mapping[str, EncodedQuestion], deadline: float) -> Dict[str, Any]:
-        suspension, session = _Suspension(self._context, asked), self.session
-        observers = session.runtime.observers
-        if not observers:
-            return suspension.wait(deadline)
-        with contextlib.ExitStack() as stack:
-            for question in asked.values():
-                stack.enter_context(observed_question(observers, session, question.method, question.params, None))
-            return suspension.wait(deadline)
+        return Suspension(self._context, asked).observed(deadline)
 
 
-class _Suspension:
+class Suspension:
     """The time of one handler between its questions and their answers.
 
     :param context: of the handler.
     :param asked: the questions.
     """
+
+    #: The number of this process, if the state names it; see :class:`WaitingCall`.
+    number = 0
+    #: The handle of the waiting call, and the state that travels; by default a new handle, and the same.
+    handle = state = ""
 
     def __init__(self, context: RequestContext, asked: Mapping[str, EncodedQuestion]) -> None:
         self._context = context
@@ -76,6 +74,17 @@ class _Suspension:
         #: Set when the answers are there, and when the handler is cancelled.
         self._woken = threading.Event()
         self._answers: Optional[Dict[str, Any]] = None
+
+    def observed(self, deadline: float) -> Dict[str, Any]:
+        """Do as :meth:`wait`, within the blocks of the observers."""
+        session = self._context.session
+        observers = session.runtime.observers
+        if not observers:
+            return self.wait(deadline)
+        with contextlib.ExitStack() as stack:
+            for question in self._asked.values():
+                stack.enter_context(observed_question(observers, session, question.method, question.params, None))
+            return self.wait(deadline)
 
     def wait(self, deadline: float) -> Dict[str, Any]:
         """Answer the present request with questions, and return the client's answers.
@@ -87,14 +96,14 @@ class _Suspension:
         waiting, most = session.runtime.waiting, session.limits.waiting_bytes
         handle = waiting.add(WaitingCall(
             session.sender_of(incoming), memory_size(request_params(incoming.params), most), incoming.peer, self._cancel,
-            session.owner, _request_digest(session, incoming), self._read, self._continue_handler))
+            session.owner, request_digest(session, incoming), self.read, self._continue_handler, self.number), self.handle)
         context.forget_request()
         uncancel = token.add_callback(self._woken.set)
         try:
             if session.peer.closed:
                 token.cancel("the server is stopping")
             context.send_held_progress()
-            context.respond(input_required(self._asked, handle))
+            context.respond(input_required(self._asked, self.state or handle))
             with session.peer.suspended():
                 self._woken.wait(max(0.0, deadline - time.monotonic()))
         finally:
@@ -112,7 +121,8 @@ class _Suspension:
         self._context.token.cancel(reason)
         self._woken.set()
 
-    def _read(self, responses: Mapping[str, Any]) -> Dict[str, Any]:
+    def read(self, responses: Mapping[str, Any]) -> Dict[str, Any]:
+        """Return the answers in the client's next request, as :meth:`wait` returns them."""
         return read_answers(self._asked, responses, self._context.session.runtime.log)
 
     def _continue_handler(self, session: Session, incoming: Incoming, answers: Dict[str, Any]) -> None:
@@ -129,7 +139,7 @@ def continue_call(session: Session, incoming: Incoming, handle: str, responses: 
     :raises InvalidParams: an answer is not valid; the handle can be used again.
     """
     waiting = session.runtime.waiting
-    call = waiting.find(handle, _request_digest(session, incoming))
+    call = waiting.find(handle, request_digest(session, incoming))
     if call is None:
         return False
     answers = call.read(responses)
@@ -139,5 +149,6 @@ def continue_call(session: Session, incoming: Incoming, handle: str, responses: 
     return True
 
 
-def _request_digest(session: Session, incoming: Incoming) -> str:
+def request_digest(session: Session, incoming: Incoming) -> str:
+    """Return the digest of a request and its client, to which a handle is bound."""
     return bound_to(session.runtime.catalog.name, session.owner, incoming.method, incoming.params)

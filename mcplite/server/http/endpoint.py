@@ -6,7 +6,7 @@ scopes). The transports, our own HTTP server and WSGI, call :meth:`Endpoint.hand
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ...errors import INTERNAL_ERROR, MISSING_CAPABILITY, SERVER_BUSY
+from ...errors import INTERNAL_ERROR, MISSING_CAPABILITY, SERVER_BUSY, BackendError
 from ...protocol import jsonrpc
 from ...protocol.http.headers import check_header
 from ...revisions import Revision
@@ -130,6 +130,10 @@ class Endpoint:
         except MemoryError:
             self._warn.warning("a request of %s was refused for want of memory", request.remote)
             response = self.error_response(_busy(None, "it has no memory"), request)
+        except BackendError as error:
+            if self.runtime.outage is not None:
+                self.runtime.outage.found(error)
+            response = self.error_response(_away(), request)
         except Exception:
             self._faults.note("%s %.200r failed", request.method, request.path)
             response = self.error_response(Rejection(500, "Internal error", INTERNAL_ERROR, close=True), request)
@@ -437,6 +441,12 @@ def _sender_of(request: HTTPRequest) -> str:
 def _busy(message: Any, why: str) -> Rejection:
     id = message.id if type(message) is jsonrpc.Request else None
     return Rejection(503, f"Server busy: {why}; try again later", SERVER_BUSY, id, headers=_BUSY)
+
+
+def _away() -> Rejection:
+    from ..runtime.outage import away_error
+
+    return Rejection(503, away_error().message, SERVER_BUSY, headers=_BUSY)
 
 
 def _stopping() -> Rejection:

@@ -144,6 +144,9 @@ class Letters:
 
     def _read(self, known: Dict[str, Optional[int]], ended: threading.Event) -> None:
         """Wait for entries once, and hand them on."""
+        if self._outage:  # a wait does not tell that the store is there again
+            self._backend.last(_ALL)
+            self._outage.passed()
         for log, number in known.items():
             if number is None:  # the store could not be read at the beginning
                 known[log] = self._backend.last(log)
@@ -169,8 +172,6 @@ class Letters:
                 known[log] = at
                 if entry:
                     self._call(read.receive, entry)
-        if grown:
-            self._outage.passed()
 
     def _after_a_gap(self, log: str, number: int) -> List[Entry]:
         last = self._backend.last(log)

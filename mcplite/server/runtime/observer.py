@@ -39,7 +39,8 @@ class ServerObserver:
                  ) -> Iterator[Optional[Dict[str, Any]]]:
         """Return a block for the time of one question of a handler; on the handler's thread.
 
-        In a fleet it is not called: the handler ends with its question, and is called again with the answer.
+        In a fleet without a shared backend it is not called: the handler ends with its question, and is called again with the
+        answer.
 
         :param params: of the question; the block may give others.
         :param id: of the server's own request; None if the question travels in a result, and then *params* stay as they are.

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .leases import Leases
     from .letters import Letters
     from .news import News
+    from .outage import Outage
     from .states import States
     from .subscribers import Subscribers
     from .waiting import WaitingCalls
@@ -113,6 +114,10 @@ class Runtime:
         #: without a shared backend.
         self.leases: "Optional[Leases]" = None
         self.letters: "Optional[Letters]" = None
+        #: One warning for each outage of the backend.
+        self.outage: "Optional[Outage]" = None
+        #: Passes calls on between processes; of the sessions' layer.
+        self.handover: Any = None
         self._news: "Optional[News]" = None
         if fleet is not None and fleet.backend is not None:
             self._join(fleet.backend)
@@ -127,7 +132,7 @@ class Runtime:
         from .news import News
         from .outage import Outage
 
-        outage = Outage()
+        outage = self.outage = Outage()
         self.leases = Leases(backend, outage)
         self.letters = Letters(backend, self.leases, self.catalog.name, outage, self.log)
         self._news = News(backend, self.letters, self.catalog.name, self._deliver, self._everything_changed, self.log)

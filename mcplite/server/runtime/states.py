@@ -5,7 +5,7 @@ Only the servers of a fleet load it; in one process a state is a random handle, 
 
 import secrets
 import time
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from ...protocol.state import Journal, bound_to, open_sealed, seal
 from ...rpc.forks import new_lock
@@ -100,6 +100,24 @@ class States:
                              " can travel; return less from ctx.once, or keep them in a store:"
                              " Server(state_store=StoredState(...))")
         return text
+
+    def name_process(self, handle: str, number: int, owner: Optional[str], method: str, params: Mapping[str, Any]) -> str:
+        """Return a state that names a stored state and the process in which its handler waits; it is signed, not stored."""
+        return seal(f"{number} {handle}".encode("ascii"), self._keys[0], self._waits(owner, method, params))
+
+    def named_process(self, state: str, owner: Optional[str], method: str, params: Mapping[str, Any]) -> Tuple[int, str]:
+        """Return the number of the process that a state names, and the stored state; the number is 0 if it names none.
+
+        A state without a number is the handle of a stored state: of a process that had no room for a waiting handler.
+        """
+        content = open_sealed(state, self._keys, self._waits(owner, method, params)) if len(state) > 64 else None
+        if content is None:
+            return 0, state
+        number, _, handle = content.decode("ascii").partition(" ")
+        return int(number), handle
+
+    def _waits(self, owner: Optional[str], method: str, params: Mapping[str, Any]) -> str:
+        return "waits " + bound_to(self._server, owner, method, params)
 
     def open(self, state: str, owner: Optional[str], method: str, params: Mapping[str, Any]) -> Optional[Journal]:
         """Return the journal in a state; None if it is forged, expired, used already, or for another request or owner."""

@@ -45,6 +45,7 @@ class WaitingCall(NamedTuple):
     :param bound: a digest of the request and the client that may use the handle; empty if no request may.
     :param read: converts the client's answers; raises InvalidParams if one is not valid.
     :param continue_call: called with the session, the request and the answers; continues the handler.
+    :param number: of this process, if the state names it, so that other processes pass on what the client sends; else 0.
     """
 
     sender: str
@@ -55,6 +56,7 @@ class WaitingCall(NamedTuple):
     bound: str = ""
     read: Callable[[Dict[str, Any]], Dict[str, Any]] = _read_nothing
     continue_call: Callable[[Any, Any, Dict[str, Any]], object] = _continue_nothing
+    number: int = 0
 
 
 class WaitingCalls:
@@ -73,12 +75,13 @@ class WaitingCalls:
     def __len__(self) -> int:
         return len(self._calls)
 
-    def add(self, call: WaitingCall) -> str:
+    def add(self, call: WaitingCall, handle: str = "") -> str:
         """Add a call and return its handle.
 
+        :param handle: by default a new one.
         :raises RemoteError: what it keeps is larger than all waiting calls together may be.
         """
-        handle = secrets.token_urlsafe(24)
+        handle = handle or secrets.token_urlsafe(24)
         with self._lock:
             # Before its share is counted: from then on another thread may remove it.
             self._calls[handle] = call
@@ -119,5 +122,12 @@ class WaitingCalls:
         """Cancel the calls of a connection that has ended."""
         with self._lock:
             gone: List[WaitingCall] = [call for call in self._calls.values() if call.peer is peer]
+        for call in gone:
+            call.cancel(reason)
+
+    def cancel_numbered(self, number: int, reason: str) -> None:
+        """Cancel the calls whose states name this process by a number that it has lost."""
+        with self._lock:
+            gone = [call for call in self._calls.values() if call.number == number]
         for call in gone:
             call.cancel(reason)

@@ -3,7 +3,7 @@
 opening.py creates one for each request; the HTTP endpoint passes the :class:`SessionlessClient` along with the request.
 """
 
-from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional
 
 from ...errors import (
     INTERNAL_ERROR,
@@ -87,6 +87,8 @@ class ModernSession(Session):
         self.given: Mapping[str, Any] = _NOTHING
         #: From the request's state, in a fleet.
         self.journal: "Optional[Journal]" = None
+        #: Answers the request by the handler that waits for it in another process, in a fleet.
+        self.elsewhere: "Optional[Callable[[RequestContext, Target], object]]" = None
 
     @property
     def client_info(self) -> Optional[Implementation]:  # type: ignore[override]
@@ -113,6 +115,10 @@ class ModernSession(Session):
             return NoAsker(self, "questions can only be asked while a tool is called, a prompt is got or a resource"
                                      f" is read (revision {self.revision})")
         if self._client is not None and self.runtime.fleet is not None:
+            if self.runtime.letters is not None:
+                from ..handling.fleet_wait import FleetAsker
+
+                return FleetAsker(context, self.journal, self.given)
             from ..handling.replay import ReplayAsker
 
             return ReplayAsker(context, self.journal, self.given)

@@ -5,7 +5,7 @@ decides which session it belongs to.
 """
 
 import functools
-from typing import Any, Callable, Dict, Optional, Tuple, Type
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple, Type
 
 from ...errors import METHOD_NOT_FOUND, InvalidParams, RemoteError
 from ...protocol import envelope as envelopes, jsonrpc
@@ -20,6 +20,9 @@ from ..handling.request_context import RequestContext
 from ..runtime.runtime import Runtime
 from .legacy import LegacySession
 from .modern import ModernSession
+
+if TYPE_CHECKING:
+    from .handover import Handover
 
 __all__ = ["create_session", "create_sessionless_peer", "serve_channel"]
 
@@ -86,6 +89,11 @@ class SessionlessHandler(MessageHandler):
         self.runtime = runtime
         self.catalog = runtime.catalog
         self.peer: Peer
+        self._handover: "Optional[Handover]" = None
+        if runtime.letters is not None:
+            from .handover import handover_of
+
+            self._handover = handover_of(runtime)
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
         try:
@@ -129,6 +137,8 @@ class SessionlessHandler(MessageHandler):
             params = incoming.params
             if ("requestState" in params or "inputResponses" in params) and self._continues_call(session, incoming):
                 return None
+            if session.elsewhere is not None:
+                return functools.partial(session.elsewhere, context, target)
             if session.journal is not None:
                 context.round, context.once_results = session.journal.entered, session.journal.once_results
         return functools.partial(answer_request, context, target)
@@ -148,6 +158,8 @@ class SessionlessHandler(MessageHandler):
             raise InvalidParams("params.requestState must be a string")
         from ..runtime.waiting import refused_state
 
+        if incoming.facts is not None and self._handover is not None:
+            return self._handover.find(session, incoming, state)
         if incoming.facts is not None and self.runtime.fleet is not None:
             session.journal = self.runtime.states.open(state, session.owner, incoming.method, incoming.params)
             if session.journal is None:

@@ -1,0 +1,200 @@
+"""Finds the handler of a client's answer in a fleet: it waits here or in another process, or is replayed from its journal.
+
+The process that gets an answer for another one writes it a letter, see relay.py. That one treats the request as its own,
+but for the outlet: its messages go into a log, the reply, which the first process follows for its response.
+"""
+
+import time
+from typing import Any, Callable, Dict, NamedTuple, Optional
+
+from ...errors import BackendError, RemoteError
+from ...protocol import envelope as envelopes, jsonrpc
+from ...protocol.http.headers import Headers
+from ...rpc.forks import new_lock, on_fork
+from ...rpc.incoming import Incoming
+from ...rpc.interfaces import Outlet
+from ..auth.principals import ISSUED_HERE, Principal
+from ..handling.http_request import HTTPRequest
+from ..handling.wait import request_digest
+from ..runtime.outage import away_error
+from ..runtime.runtime import Runtime
+from ..runtime.shared import shared_of
+from .modern import ModernSession, SessionlessClient
+from .relay import GONE, MESSAGE, NO_RESPONSE, REPLY_SECONDS, RESPONSE, Relay, request_key, take_journal
+
+__all__ = ["Handover", "handover_of"]
+
+#: Messages of a reply that are kept.
+_REPLY_KEEP = 10_000
+#: Seconds between two attempts to store a response while the store is away, and in all.
+_AWAY_SECONDS = 0.5
+_ANSWER_SECONDS = 60.0
+
+
+class _Accepted(NamedTuple):
+    """A request of another process that runs here."""
+
+    peer: Any
+    id: Any
+    client: SessionlessClient
+
+
+def handover_of(runtime: Runtime) -> "Handover":
+    """Return the handover of a server with a shared backend, made with the first call."""
+    if runtime.handover is None:
+        runtime.handover = Handover(runtime)
+    handover: Handover = runtime.handover
+    return handover
+
+
+class Handover:
+    """What one process does with the calls that wait in others, and others with those that wait here."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._shared = shared = shared_of(runtime)
+        #: Guards the field below; held for dictionary work only.
+        self._lock = new_lock()
+        #: The requests of other processes that run here, by the log of their reply.
+        self._accepted: Dict[str, _Accepted] = {}
+        shared.letters.on("continue call", lambda body: runtime.workers.spawn(lambda: self._accept(body)))
+        shared.letters.on("cancel call", self._cancel)
+        shared.leases.on_lost(lambda number: runtime.workers.spawn(lambda: runtime.waiting.cancel_numbered(
+            number, "this process was paused for too long")))
+        on_fork(self, Handover._forked)
+
+    def _forked(self, owner: int) -> None:
+        self._accepted = {}
+
+    # --- where a client's answer came in ----------------------------------------------------------------
+
+    def find(self, session: ModernSession, incoming: Incoming, state: str) -> bool:
+        """Find the handler of a state. True if it waits here, and goes on with this request from now on.
+
+        Otherwise the session knows what to do: replay the journal, or have the request answered by another process.
+
+        :raises InvalidParams: the state cannot be used.
+        :raises RemoteError: the backend is away.
+        """
+        self._shared.outage.check()
+        try:
+            return self._find(session, incoming, state)
+        except BackendError as error:
+            self._shared.outage.found(error)
+            raise away_error() from error
+
+    def _find(self, session: ModernSession, incoming: Incoming, state: str) -> bool:
+        number, handle = self._runtime.states.named_process(state, session.owner, incoming.method, incoming.params)
+        if number and number == self._shared.leases.candidate:
+            return self._continue_here(session, incoming, handle)
+        if number and self._shared.leases.alive(number):
+            session.elsewhere = Relay(self._runtime, session, incoming, number, handle).run
+            return False
+        take_journal(self._runtime, session, incoming, handle)
+        return False
+
+    def _continue_here(self, session: ModernSession, incoming: Incoming, handle: str) -> bool:
+        waiting = self._runtime.waiting
+        call = waiting.find(handle, request_digest(session, incoming))
+        answers = None if call is None else call.read(dict(session.given))
+        try:
+            take_journal(self._runtime, session, incoming, handle)
+        except RemoteError:
+            if call is not None and waiting.remove(handle):
+                call.cancel("another process has gone on with this call")
+            raise
+        if call is None or answers is None or not waiting.remove(handle):
+            return False  # it was cancelled for want of room, or at this moment; the journal is here
+        session.journal = None
+        call.continue_call(session, incoming, answers)
+        return True
+
+    # --- where the handler waits --------------------------------------------------------------------------
+
+    def _accept(self, body: Dict[str, Any]) -> None:
+        """Go on with a handler that waits here, with a request that came in at another process."""
+        runtime, reply = self._runtime, str(body["reply"])
+        try:
+            data = body["data"].encode("utf-8") if "data" in body else self._shared.backend.take(request_key(reply))
+        except BackendError as error:
+            self._shared.outage.found(error)
+            return  # the other process tries for itself
+        call = runtime.waiting.find(str(body["handle"]), str(body["digest"]))
+        message = None if data is None else jsonrpc.parse(data, runtime.json_limits)
+        outlet = _Reply(runtime, reply, self._finished)
+        if call is None or data is None or type(message) is not jsonrpc.Request:
+            outlet.put(GONE)
+            return
+        peer: Any = call.peer
+        client = self._client(message, body)
+        with self._lock:
+            self._accepted[reply] = _Accepted(peer, message.id, client)
+        peer.receive(data, message, outlet, False, facts=client)
+
+    def _client(self, message: jsonrpc.Request, body: Dict[str, Any]) -> SessionlessClient:
+        params, catalog = message.params or {}, self._runtime.catalog
+        envelope = envelopes.read(params)
+        named = body["http"]
+        http = HTTPRequest(named["method"], named["path"], Headers([(name, value) for name, value in named["headers"]]),
+                           query=named["query"], mount=named["mount"], remote=named["remote"], network=named["network"],
+                           principal=_principal(body["principal"]), port=named["port"], single_process=False)
+        return SessionlessClient(envelope, envelopes.revision_of(envelope, catalog.revisions),
+                                 catalog.resolve(message.method, params), http, body["sender"])
+
+    def _cancel(self, body: Dict[str, Any]) -> None:
+        with self._lock:
+            accepted = self._accepted.get(body["reply"])
+        if accepted is not None:
+            # Callbacks of the user run on the thread that cancels.
+            self._runtime.workers.spawn(lambda: accepted.peer.drop_incoming(accepted.id, accepted.client, body["reason"]))
+
+    def _finished(self, reply: str) -> None:
+        """Note that a request of another process is answered."""
+        with self._lock:
+            self._accepted.pop(reply, None)
+
+
+class _Reply(Outlet):
+    """Where the messages of a request go that came in at another process: the log which that process follows."""
+
+    def __init__(self, runtime: Runtime, log: str, finished: Callable[[str], object]) -> None:
+        self._runtime = runtime
+        self._log = log
+        self._finished = finished
+
+    def put(self, kind: bytes, data: bytes = b"") -> bool:
+        """Append one entry; False if the store failed."""
+        try:
+            shared_of(self._runtime).backend.append(self._log, kind + data, REPLY_SECONDS, _REPLY_KEEP)
+        except BackendError as error:
+            shared_of(self._runtime).outage.found(error)
+            return False
+        return True
+
+    def send(self, data: bytes) -> bool:
+        return self.put(MESSAGE, data)
+
+    def offer(self, data: bytes) -> bool:
+        return False  # it would block on the store
+
+    def finish(self, data: Optional[bytes], code: Optional[int] = None) -> None:
+        self._finished(self._log)
+        kind, entry = (NO_RESPONSE, b"") if data is None else (RESPONSE, b"%d " % (code or 0) + data)
+        if not self.put(kind, entry):
+            self._runtime.workers.spawn(lambda: self._finish_later(kind, entry))
+
+    def _finish_later(self, kind: bytes, entry: bytes) -> None:
+        until = time.monotonic() + _ANSWER_SECONDS
+        while time.monotonic() < until:
+            time.sleep(_AWAY_SECONDS)
+            if self.put(kind, entry):
+                return
+
+
+def _principal(described: Optional[Dict[str, Any]]) -> Optional[Principal]:
+    if described is None:
+        return None
+    audience = described["audience"]
+    return Principal(described["subject"], issuer=described["issuer"], client_id=described["client_id"],
+                     audience=ISSUED_HERE if audience is None else audience, scopes=described["scopes"],
+                     expires_at=described["expires_at"], claims=described["claims"])

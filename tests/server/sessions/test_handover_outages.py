@@ -1,0 +1,271 @@
+"""Stores that stop, hang, come back empty, are locked, full or deleted while handlers wait in the processes of a fleet."""
+
+import contextlib
+import json
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+import mcplite
+from mcplite.backend.redis import RedisBackend
+from mcplite.backend.sqlite import SQLiteBackend
+from mcplite.errors import BackendError
+from tests.support.stateless import again, call
+
+from .test_handover import CAN, PATIENCE, REFUSED, Process, Shared, book, text
+
+ADD = call("add", {"a": 1, "b": 2}, **CAN)
+
+
+class Fleet:
+    """The processes of one test, each with a backend of its own."""
+
+    def __init__(self, open_backend):
+        self.open_backend = open_backend
+        self.done = Counter()
+        self.made, self.opened = [], []
+
+    def create(self):
+        self.opened.append(self.open_backend())
+        self.made.append(Process(self.opened[-1], self.done))
+        return self.made[-1]
+
+    def close(self):
+        for process in self.made:
+            process.web.close()
+        for backend in self.opened:
+            backend.close()
+
+
+@pytest.fixture
+def redis_server():
+    pytest.importorskip("redis")
+    server = pytest.importorskip("tests.support.stores", reason="POSIX only").RedisServer().start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def fleet(redis_server):
+    with contextlib.closing(Fleet(lambda: RedisBackend(redis_server.url, timeout=2.0))) as fleet:
+        yield fleet
+
+
+def refusal(process, request):
+    """Return the error of a request, which must be 503 with a time after which to try again."""
+    response = process.web.respond(request)
+    body = response.content if not response.streaming else b"".join(response.body)
+    assert response.status == 503, body
+    assert dict(response.headers)["Retry-After"] == "1"
+    error = json.loads(body)["error"]
+    assert error["code"] == -31001 and "the store that its processes share cannot be used" in error["message"]
+    return error
+
+
+def eventually(process, request):
+    """Return the result of a request once the store is there again."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        answer, _ = process.web.send(request)
+        if "result" in answer:
+            return answer["result"]
+        assert answer["error"]["code"] == -31001 and process.web.status == 503, answer
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def finish(process, request, first):
+    """Answer the questions of a call of book, as soon as the store is there."""
+    result = eventually(process, again(request, first))
+    return text(eventually(process, again(request, result, id=3)))
+
+
+def test_a_restart_between_question_and_answer(fleet, redis_server, caplog):
+    one, other = fleet.create(), fleet.create()
+    first = one.web.result(book())
+    other.web.result(ADD)
+    redis_server.kill()
+    assert "127.0.0.1" not in refusal(other, again(book(), first))["message"]
+    refusal(one, again(book(), first))
+    refusal(one, book("Bob"))
+    assert text(one.web.result(ADD)) == text(other.web.result(ADD)) == "3"
+    redis_server.start()
+    assert finish(other, book(), first).startswith("Ada: Rome, accept")
+    assert fleet.done["charged"] == fleet.done["paid"] == 1
+    second = eventually(one, book("Bob"))
+    assert finish(other, book("Bob"), second).startswith("Bob: Rome, accept")
+    warnings = Counter(record.getMessage().partition(":")[0] for record in caplog.records if record.levelno >= logging.WARNING)
+    assert max(warnings.values()) <= 2, f"one for each process: {warnings}"
+
+
+def test_a_server_that_hangs(fleet, redis_server):
+    one, other = fleet.create(), fleet.create()
+    first = one.web.result(book())
+    other.web.result(ADD)
+    redis_server.freeze()
+    try:
+        refusal(other, again(book(), first))
+        until = time.monotonic() + PATIENCE
+        while not one.mcp.runtime.outage:  # its lease is not renewed
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        refusal(one, book("Bob"))
+        assert text(one.web.result(ADD)) == "3"
+    finally:
+        redis_server.resume()
+    assert finish(other, book(), first).startswith("Ada: Rome, accept")
+    assert fleet.done["charged"] == fleet.done["paid"] == 1
+
+
+def test_a_restart_while_the_handler_runs_for_another_process(fleet, redis_server):
+    one, other = fleet.create(), fleet.create()
+    begun, released = threading.Event(), threading.Event()
+
+    def slow(ctx: mcplite.Context) -> str:
+        ctx.elicit("Begin?")
+        begun.set()
+        assert released.wait(PATIENCE)
+        return "slept"
+
+    for process in (one, other):
+        process.mcp.add_tool(slow)
+    request = call("slow", **CAN)
+    first = one.web.result(request)
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(other.web.send(again(request, first))[0]))
+    thread.start()
+    assert begun.wait(PATIENCE)
+    redis_server.kill()
+    released.set()
+    time.sleep(1)
+    redis_server.start()
+    thread.join(PATIENCE)
+    assert text(answers[0]["result"]) == "slept"
+
+
+def test_a_store_that_comes_back_empty(fleet, redis_server):
+    import redis
+
+    one, other = fleet.create(), fleet.create()
+    first = one.web.result(book())
+    other.web.result(ADD)
+    with contextlib.closing(redis.Redis.from_url(redis_server.url)) as client:
+        client.flushall()
+    for process in (other, one):
+        assert process.web.error(again(book(), first)) == REFUSED
+    for _ in range(3):
+        second = one.web.result(book("Bob"))
+        assert finish(other, book("Bob"), second).startswith("Bob: Rome, accept")
+    assert not len(one.mcp.runtime.waiting), "what waited without its journal was cancelled"
+
+
+def test_nothing_spins_while_the_store_is_away(caplog):
+    class Broken(Shared):
+        def __getattribute__(self, name):
+            found = super().__getattribute__(name)
+            if name in ("put", "get", "take", "swap", "append", "since", "last", "wait") and self.__dict__.get("broken"):
+                self.attempts += 1
+                raise BackendError("the backend is away")
+            return found
+
+    backend = Broken()
+    backend.attempts = 0
+    with contextlib.closing(Fleet(lambda: backend)) as fleet, caplog.at_level(logging.WARNING):
+        one = fleet.create()
+        first = one.web.result(book())
+        backend.broken = True
+        time.sleep(3)
+        assert 0 < backend.attempts < 40, "at first every tenth of a second, then every second"
+        assert text(one.web.result(ADD)) == "3"
+        assert len(caplog.records) == 1
+        backend.broken = False
+        assert finish(one, book(), first) == "Ada: Rome, accept, round 0"
+
+
+class Files:
+    """A SQLite file that can be locked, full, and deleted."""
+
+    def __init__(self, path):
+        self.path = str(path)
+        self.full = False
+
+    def open(self):
+        files = self
+
+        class Bounded(SQLiteBackend):
+            def _opened(self):
+                connection = super()._opened()
+                pages = connection.execute("PRAGMA page_count").fetchone()[0]
+                connection.execute(f"PRAGMA max_page_count = {pages if files.full else 1_000_000}")
+                return connection
+
+        return Bounded(self.path, busy_seconds=0.3)
+
+    @contextlib.contextmanager
+    def locked(self):
+        connection = sqlite3.connect(self.path, isolation_level=None)
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.close()
+
+
+@pytest.fixture
+def files(tmp_path):
+    return Files(tmp_path / "shop.db")
+
+
+@pytest.fixture
+def file_fleet(files):
+    with contextlib.closing(Fleet(files.open)) as fleet:
+        yield fleet
+
+
+def test_a_file_that_another_program_keeps_locked(file_fleet, files):
+    one, other = file_fleet.create(), file_fleet.create()
+    first = one.web.result(book())
+    other.web.result(ADD)
+    with files.locked():
+        refusal(other, again(book(), first))
+        refusal(one, book("Bob"))
+        assert text(one.web.result(ADD)) == "3"
+    assert finish(other, book(), first).startswith("Ada: Rome, accept")
+    assert file_fleet.done["charged"] == file_fleet.done["paid"] == 1
+
+
+def test_a_disk_that_is_full(file_fleet, files):
+    one, other = file_fleet.create(), file_fleet.create()
+    first = one.web.result(book())
+    other.web.result(ADD)
+    files.full = True
+    until = time.monotonic() + PATIENCE
+    for size in (10_000, 1_000, 50):
+        with pytest.raises(BackendError, match="full"):
+            while time.monotonic() < until:
+                file_fleet.opened[0].put(f"filling/{time.monotonic()}", os.urandom(size), 600)
+    refusal(one, book("Bob"))
+    assert text(one.web.result(ADD)) == "3"
+    files.full = False
+    assert finish(other, book(), first).startswith("Ada: Rome, accept")
+    assert file_fleet.done["charged"] == file_fleet.done["paid"] == 1
+
+
+def test_a_file_that_is_deleted(file_fleet, files):
+    one, other = file_fleet.create(), file_fleet.create()
+    first = one.web.result(book())
+    other.web.result(ADD)
+    for end in ("", "-wal", "-shm"):
+        os.unlink(files.path + end)
+    until = time.monotonic() + PATIENCE
+    while not os.path.exists(files.path):  # each process looks once a second
+        one.web.send(book("Eve"))
+        assert time.monotonic() < until
+    time.sleep(1.1)
+    assert other.web.error(again(book(), first)) == REFUSED
+    second = one.web.result(book("Bob"))
+    assert finish(other, book("Bob"), second).startswith("Bob: Rome, accept")
+
