@@ -21,8 +21,8 @@ from tests.support import wire
 from tests.support.systems import open_descriptors
 
 #: Variables that are for the tests themselves.
-TEST_SETTINGS = {"MCPLITE_CHAOS", "MCPLITE_CHAOS_SEED", "MCPLITE_INTEROP", "MCPLITE_SCHEMAS", "MCPLITE_STORES",
-                 "MCPLITE_TORTURE"}
+TEST_SETTINGS = {"MCPLITE_CHAOS", "MCPLITE_CHAOS_SEED", "MCPLITE_FLEET", "MCPLITE_INTEROP", "MCPLITE_SCHEMAS",
+                 "MCPLITE_STORES", "MCPLITE_TORTURE"}
 #: Seconds for threads and children that are ending; Wine takes longer for them on a busy machine.
 PATIENCE = 5 if os.name == "posix" else 30
 

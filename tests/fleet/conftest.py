@@ -1,4 +1,4 @@
-"""The fleets of these tests: four workers on each store, started once for the whole run."""
+"""The fleets of these tests: four workers on each store."""
 
 from pathlib import Path
 

@@ -9,9 +9,9 @@ import time
 import mcplite
 from mcplite.client.features.observer import ClientObserver
 
-MODERN = "2026-07-28"
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
 #: The revisions of the clients, in turn.
-REVISIONS = [MODERN]
+REVISIONS = [LEGACY, MODERN]
 #: Seconds for one call; a death is noticed within ten.
 TIMEOUT = 60.0
 

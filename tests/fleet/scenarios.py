@@ -6,6 +6,7 @@ import os
 import random
 import re
 import signal
+import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -19,7 +20,7 @@ from tests.support.rawhttp import call
 #: Seconds for what ends by an event.
 LIMIT = 90
 #: What the error of a call says whose worker was killed, or whose connection was.
-REASON = re.compile("the process|connection|closed|reset|refused|disconnected|broke", re.IGNORECASE)
+REASON = re.compile("process that ran|connection|closed|reset|refused|disconnected|broke", re.IGNORECASE)
 
 
 def effects(fleet, keys):
@@ -108,8 +109,9 @@ def stored_bytes(kind, fleet, server):
 
         with psycopg.connect(server.url) as connection:
             return connection.execute("SELECT pg_database_size(current_database())").fetchone()[0]
-    path = fleet.backend[len("sqlite:///"):]
-    return sum(os.stat(path + suffix).st_size for suffix in ("", "-wal") if os.path.exists(path + suffix))
+    with contextlib.closing(sqlite3.connect(fleet.backend[len("sqlite:///"):])) as connection:
+        (pages,), (size,) = (connection.execute(f"PRAGMA page_{name}").fetchone() for name in ("count", "size"))
+        return pages * size
 
 
 def sessions(fleet, number, kind, server):

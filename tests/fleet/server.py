@@ -41,6 +41,7 @@ def linger(key: str, ctx: mcplite.Context) -> str:
 @mcp.tool()
 def book(key: str, ctx: mcplite.Context) -> str:
     """Ask, have an effect, and ask again; the answers to the questions are words of the key."""
+    marks.add(f"{key} by {os.getpid()}")
     first = ctx.elicit(f"first {key}", FORM).content["word"]
     ctx.once("pay", lambda: marks.add(f"{key} act"))
     second = ctx.elicit(f"second {key}", FORM).content["word"]
@@ -102,4 +103,5 @@ def price() -> str:
     return "4"
 
 
-application = counted(mcp.wsgi(path="/mcp", legacy_sse=True))
+endpoint = mcp.wsgi(path="/mcp", legacy_sse=True)
+application = counted(endpoint)

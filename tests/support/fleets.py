@@ -33,13 +33,14 @@ class Fleet:
     :param keep_alive: seconds for which the workers keep connections.
     :param spread: the system deals connections to the workers by chance; otherwise the first worker that is free takes one,
         which on an idle machine is the same one for long. A worker that is killed takes connections with it that wait for it.
+    :param grace: seconds that a worker has for the calls that run when it is told to end.
     :param preload: the application is imported once, before the workers are forked, which makes a start short.
     :param prefix: words before the command, such as those that enter a network namespace.
     :param variables: more of the environment.
     """
 
     def __init__(self, application, place, folder, backend, workers=4, threads=16, keep_alive=0, spread=False, preload=False,
-                 host="127.0.0.1", port=None, prefix=(), **variables):
+                 grace=20, host="127.0.0.1", port=None, prefix=(), **variables):
         self.folder, self.backend = Path(folder), backend
         if port is None:
             with socket.create_server((host, 0)) as free:
@@ -51,7 +52,7 @@ class Fleet:
         options = [*(["--reuse-port"] if spread else []), *(["--preload"] if preload else [])]
         command = [*prefix, sys.executable, "-W", "ignore::DeprecationWarning", "-m", "gunicorn", f"--bind={host}:{port}",
                    "--worker-class=gthread", f"--threads={threads}", f"--workers={workers}", f"--keep-alive={keep_alive}",
-                   "--graceful-timeout=20", *options, application]
+                   f"--graceful-timeout={grace}", *options, application]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(place)]), **self.variables}
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(command, cwd=str(place), env=environment, stdin=subprocess.DEVNULL, stdout=log,
