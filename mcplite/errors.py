@@ -62,6 +62,9 @@ SERVER_BUSY = -31001
 class MCPError(Exception):
     """The base class: ``except MCPError`` catches everything that mcplite raises on purpose."""
 
+    #: The id of the task that the call had become, which ``client.task(id)`` continues with; None if there was no task.
+    task_id: Optional[str] = None
+
 
 class RemoteError(MCPError):
     """The peer answered with a JSON-RPC error; raise it in a handler to send one.
@@ -278,7 +281,8 @@ class Cancelled(MCPError):
 class InputNeeded(MCPError):
     """The server needs answers to continue the call, and the caller answers them itself (``rounds=False``).
 
-    Repeat the call with ``input_responses={key: answer}`` and ``request_state=error.state``, from any process.
+    Repeat the call with ``input_responses={key: answer}`` and ``request_state=error.state``, from any process. If the call
+    has become a task, there is a ``task_id`` instead of a state: ``client.task(error.task_id).answer({key: answer})``.
 
     :param requests: the questions by key, each with a ``method`` and ``params``, as on the wire.
     :param state: the ``requestState`` to send back unchanged; None without one.

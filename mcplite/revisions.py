@@ -18,7 +18,7 @@ from .errors import (
 
 __all__ = [
     "Revision", "NOVEMBER_2024", "MARCH_2025", "JUNE_2025", "NOVEMBER_2025", "JULY_2026",
-    "REVISIONS", "LEGACY", "NEWEST", "NEWEST_LEGACY", "DEFAULT_HTTP", "find_revision",
+    "TASKS_EXTENSION", "REVISIONS", "LEGACY", "NEWEST", "NEWEST_LEGACY", "DEFAULT_HTTP", "find_revision",
 ]
 
 _CLIENT_REQUESTS = frozenset({
@@ -38,6 +38,8 @@ _SERVER_NOTIFICATIONS = frozenset({
     "notifications/tools/list_changed", "notifications/prompts/list_changed",
     "notifications/resources/list_changed", "notifications/resources/updated",
 })
+#: The extension by which both sides declare tasks, where they are not a part of the protocol itself.
+TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

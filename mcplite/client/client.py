@@ -166,7 +166,7 @@ class Client(Features):
 
     def _on_notification(self, method: str, params: Dict[str, Any]) -> None:
         if method == "notifications/tools/list_changed":
-            self._output_schemas.forget()
+            self._forget_tools()
         uri = params.get("uri")
         self._cache.changed(method, uri if isinstance(uri, str) else None)
         self._subscriptions.on_notification(method, params)
@@ -186,7 +186,7 @@ class Client(Features):
 
     def _on_restart(self) -> None:
         self._cache.clear()
-        self._output_schemas.forget()
+        self._forget_tools()
 
     def _ping_failed(self, error: Exception) -> None:
         # A connection that has ended meanwhile has a cause of its own, which is the one to report.

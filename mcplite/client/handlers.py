@@ -142,7 +142,10 @@ class Handlers:
             modes["url"] = {}
         elicitation = modes or None  # an empty object would promise forms (ELIC-02)
         flags: Dict[str, Any] = {name: {} for name, on in self._sampling_flags.items() if on}
-        return ClientCapabilities(roots={"listChanged": True} if self._roots is not None else None,
+        requests: Dict[str, Any] = {**({"elicitation": {"create": {}}} if elicitation else {}),
+                    **({"sampling": {"createMessage": {}}} if self._sample else {})}
+        tasks = {"list": {}, "cancel": {}, "requests": requests} if requests else None  # TSK-01
+        return ClientCapabilities(tasks=tasks, roots={"listChanged": True} if self._roots is not None else None,
                                   sampling=flags if self._sample else None, elicitation=elicitation,
                                   experimental=self._experimental)
 

@@ -9,7 +9,7 @@ Not among the names of ``mcplite.types``, since most programs have no tasks.
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional
 
-from ..revisions import JULY_2026, Revision
+from ..revisions import JULY_2026, TASKS_EXTENSION, Revision
 from .base import Model
 from .marks import wire
 
@@ -18,8 +18,6 @@ __all__ = [
     "ListTasksResult", "RELATED_TASK", "TASK_IDS", "TASKS_EXTENSION", "TERMINAL", "TaskParams", "WORKING", "related_task",
 ]
 
-#: The identifier of the extension, from July 2026 on.
-TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 #: The key in ``_meta`` of a message that belongs to a task, in November 2025.
 RELATED_TASK = "io.modelcontextprotocol/related-task"
 #: The key in ``_meta`` of a :class:`CreateTaskResult` for a text that the model gets while the task runs (TSK-47).

@@ -51,6 +51,8 @@ def read_page(cls: Type[P], wire: Dict[str, Any], name: str) -> P:
     try:
         return codec.decode(cls, wire)
     except ProtocolError as first:
+        if cls not in _ITEMS:
+            raise
         member, attribute, kind = _ITEMS[cls]
         items = wire.get(member)
         if not isinstance(items, list):

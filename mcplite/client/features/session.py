@@ -1,10 +1,14 @@
 """FeatureSession: the part of an open session that the calls of a client use; the sessions of both eras implement it."""
 
-from typing import Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from ...revisions import Revision
+from ...rpc.cancel import CancelToken
 from ...types import ServerCapabilities, Tool
 from .call import Call
+
+if TYPE_CHECKING:
+    from .tasks.view import TaskView
 
 __all__ = ["FeatureSession"]
 
@@ -14,6 +18,10 @@ class FeatureSession:
 
     #: Declared by the server.
     capabilities: ServerCapabilities
+    #: Whether the server runs tools as tasks.
+    has_tasks = False
+    #: Whether it does so when a call says so; else the server decides (TSK-05).
+    asks_for_tasks = False
 
     @property
     def name(self) -> str:
@@ -40,3 +48,24 @@ class FeatureSession:
     def set_level(self, level: str) -> bool:
         """Make each later request ask for log messages of a level; False where the level needs a request of its own."""
         return False
+
+    # --- tasks ----------------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """Return the seconds that count for time limits; they stand still while a question of the server is answered."""
+        raise NotImplementedError
+
+    def answer_inputs(self, requests: Dict[str, Any], cancel: Optional[CancelToken]) -> Dict[str, Any]:
+        """Return the answers of the client's handlers to questions of a task, by their keys; see :class:`InputRounds`."""
+        raise NotImplementedError
+
+    def expect_progress(self, view: "TaskView") -> Any:
+        """Return a progress token whose notifications go to *view*, as long as there is one, also after the response."""
+        raise NotImplementedError
+
+    def watch_task(self, id: str, view: "TaskView", lasting: bool) -> Callable[[], None]:
+        """Give *view* what the server says of a task besides its responses; return a function that ends this.
+
+        :param lasting: whether the task has lasted for a while, so that a stream of its own is worth its price.
+        """
+        return lambda: None

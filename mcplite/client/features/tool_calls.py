@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
-from ...errors import ProtocolError
+from ...errors import NotSupported, ProtocolError
 from ...protocol import codec
 from ...revisions import Revision
 from ...rpc.cancel import CancelToken
@@ -13,9 +13,13 @@ from ...rpc.tracing import INFO, get_logger
 from ...types import CallToolResult, ListToolsResult, Tool
 from .call import DEFAULT, Call, OnProgress, RequestOptions
 from .output_schemas import OutputSchemas
-from .requests import Middleware, Requests, unreadable
+from .requests import Middleware, unreadable
+from .session import FeatureSession
+from .task_calls import TaskCalls
 
 if TYPE_CHECKING:
+    from .tasks.support import TaskSupport
+    from .tasks.task import Task
     from .tools import Tools
 
 __all__ = ["ToolCalls"]
@@ -23,8 +27,8 @@ __all__ = ["ToolCalls"]
 _log = get_logger(__name__)
 
 
-class ToolCalls(Requests):
-    """The calls of a client that are about tools and tasks.
+class ToolCalls(TaskCalls):
+    """The calls of a client that are about tools, and the tasks that they become.
 
     :param timeout, max_timeout, middleware: as for :class:`~.requests.Requests`.
     :param validate: whether structured results are checked against the declared schema.
@@ -39,13 +43,19 @@ class ToolCalls(Requests):
         #: Whether results of tools take one more step, :meth:`_finish`.
         self._finishes = raise_for_error
         self._tools: "Optional[Tools]" = None
+        #: Loaded for servers that run tools as tasks when they are asked to.
+        self._task_support: "Optional[TaskSupport]" = None
 
     def list_tools(self, *, timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
                    cancel: Optional[CancelToken] = None, on_progress: Optional[OnProgress] = None,
                    meta: Optional[Dict[str, Any]] = None, fresh: bool = False) -> List[Tool]:
         """Return all tools, from all pages; the keywords are those of :meth:`request`."""
         options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh)
-        return self._walk(self._tools_page, "tools", options)
+        epoch = self._output_schemas.epoch
+        tools: List[Tool] = self._walk(self._tools_page, "tools", options)
+        if self._task_support is not None:
+            self._task_support.complete(epoch)
+        return tools
 
     def list_tools_page(self, cursor: Optional[str] = None, *,
                         timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
@@ -61,7 +71,31 @@ class ToolCalls(Requests):
         page.tools = session.usable_tools(page.tools)
         if session.revision.structured_output:
             self._output_schemas.learn(page.tools, epoch)
+        if session.asks_for_tasks:
+            self._learned_support().learn(page.tools)
         return page
+
+    def _learned_support(self) -> "TaskSupport":
+        if self._task_support is None:
+            from .tasks.support import TaskSupport  # for servers with tasks
+
+            self._task_support = TaskSupport()
+        return self._task_support
+
+    def _task_support_of(self, name: str, options: RequestOptions) -> str:
+        """Return whether a tool runs as a task, for which the tools are listed once; see :meth:`TaskSupport.of`."""
+        support, epoch = self._learned_support(), self._output_schemas.epoch
+        found = support.of(name, epoch)
+        if found is None:
+            self.list_tools(timeout=options.timeout, max_timeout=options.max_timeout, cancel=options.cancel)
+            found = support.of(name, epoch)
+        return found or "forbidden"
+
+    def _forget_tools(self) -> None:
+        """Forget what is known of the listed tools: the server's list has changed."""
+        self._output_schemas.forget()
+        if self._task_support is not None:
+            self._task_support.forget()
 
     def call_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *,
                   timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,
@@ -96,6 +130,11 @@ class ToolCalls(Requests):
                 raise TypeError(f"the arguments of the tool {name!r} must be a dict, not {type(arguments).__name__}")
             arguments = dict(arguments)
         params = {"name": name, "arguments": arguments}
+        if session.asks_for_tasks:
+            options = RequestOptions(timeout, max_timeout, cancel, on_progress, meta, fresh, rounds)
+            if self._task_support_of(name, options) == "required":  # TSK-08
+                task = self._start_task(session, params, options)
+                return self._tool_result(self._finish_task(task, session, options), session, name)
         if (timeout is DEFAULT and max_timeout is DEFAULT and on_progress is None and meta is None and rounds and not fresh
                 and input_responses is None and request_state is None and not self._middleware):
             # As _request() has it without options.
@@ -103,11 +142,51 @@ class ToolCalls(Requests):
         else:
             answer = self._request(session, "tools/call", params, RequestOptions(
                 timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state))
+        if type(answer) is dict and "content" not in answer and (answer.get("resultType") == "task" or "task" in answer):
+            answer = self._result_of_task(answer, session, RequestOptions(
+                timeout, max_timeout, cancel, on_progress, meta, fresh, rounds))
+        return self._tool_result(answer, session, name)
+
+    def start_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *, ttl: Optional[float] = None,
+                   timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None,
+                   on_progress: Optional[OnProgress] = None, meta: Optional[Dict[str, Any]] = None) -> "Task":
+        """Start a tool as a task, and return its handle at once; the work goes on at the server, also without this client.
+
+        From July 2026 on the server decides whether a call becomes a task. If it answers the call itself, this method
+        returns when it has, and the handle is that of a task that has ended.
+
+        :param name: the tool's name.
+        :param arguments: JSON values by name.
+        :param ttl: for how many seconds the server should keep the task; None leaves that to it, as does every server from
+            July 2026 on.
+        :param timeout: seconds until the task is created; by default the client's.
+        :param cancel: ends the wait for that.
+        :param on_progress: called with each status message and progress report, on the thread that waits for the task.
+        :param meta: added to ``params._meta``.
+        :raises NotSupported: the server did not declare tasks, or the tool does not run as one; nothing was sent.
+        :raises InvalidParams: there is no such tool, or the arguments do not fit.
+        """
+        from .tasks.view import TaskView
+
+        session = self._require("tools", "tools/call")
+        options = RequestOptions(timeout, cancel=cancel, on_progress=on_progress, meta=meta)
+        params = {"name": name, "arguments": dict(arguments or {})}
+        instead = "call_tool() runs it and waits for the result"
+        if not session.has_tasks:
+            raise NotSupported(f"{session.name} did not declare tasks, so the tool {name!r} was not started; {instead}")
+        if session.asks_for_tasks:
+            if self._task_support_of(name, options) == "forbidden":
+                raise NotSupported(f"{session.name}: the tool {name!r} does not run as a task; {instead}")
+            return self._task_handle(self._start_task(session, params, options, ttl), name)
+        answer = self._request(session, "tools/call", params, options)
+        return self._task_handle(self._follow_answer(answer, session, TaskView(), options), name)
+
+    def _tool_result(self, answer: Dict[str, Any], session: FeatureSession, name: Optional[str]) -> CallToolResult:
         try:
             result = codec.decode(CallToolResult, answer)
         except ProtocolError as error:
             raise unreadable(error, session, "tools/call") from error
-        schema = self._output_schemas.listed.found.get(name)
+        schema = None if name is None else self._output_schemas.listed.found.get(name)
         if schema is not None:
             schema.check(result, session.name, "structuredContent" in answer)
         if self._finishes:

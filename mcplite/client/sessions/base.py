@@ -83,6 +83,9 @@ class ClientSession(ConnectionHandler, FeatureSession, ObservedSession):
     def name(self) -> str:
         return self._channel.name
 
+    def now(self) -> float:
+        return self.peer.now()
+
     def listen(self, subscriber: Subscriber, filter: Dict[str, Any], cancel: CancelToken) -> None:
         """Open one stream of changes and return when the server ends it; only with :attr:`change_streams`."""
         raise NotImplementedError

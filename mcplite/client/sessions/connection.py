@@ -55,6 +55,10 @@ class ConnectionHandler:
         """Take a notification that belongs to one subscription; False when it is for the whole client."""
         return False
 
+    def take_progress(self, token: Any, params: Dict[str, Any], size: int) -> bool:
+        """Take progress that belongs to no pending request; False when it belongs to no task either."""
+        return False
+
     def on_change(self, method: str) -> None:
         """Called with each notification for the whole client, before the user's handlers."""
 
@@ -174,7 +178,8 @@ class ServerConnection(MessageHandler):
             token = params.get("progressToken")
             if type(params.get("progress")) not in (int, float):
                 _log.debug("%s sent progress that is not a number", self.name)
-            elif not self.peer.progress(token, params, message.size):
+            elif not (self.peer.progress(token, params, message.size)
+                      or self.session.take_progress(token, params, message.size)):
                 _log.debug("%s sent progress for a request that is not running: %.100r", self.name, token)
         elif method == "notifications/cancelled":
             self.session.on_cancelled(params)

@@ -91,7 +91,7 @@ class InputRounds:
             params.pop("inputResponses", None)
             params.pop("requestState", None)
             if requests:
-                params["inputResponses"] = self._answers(requests, revision, call.cancel)
+                params["inputResponses"] = self.answers(requests, revision, call.cancel)
             else:
                 _pause(pause, call.cancel)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
@@ -123,15 +123,19 @@ class InputRounds:
         requests = {} if requests is None else requests
         if not isinstance(requests, dict):
             raise ProtocolError(f"{self._name} answered {method!r} with inputRequests that are not an object", result)
+        return requests, state
+
+    def answers(self, requests: Mapping[str, Any], revision: Revision, cancel: Optional[CancelToken]) -> Dict[str, Any]:
+        """Return the answers to all questions; their handlers run in parallel (MRTR-22).
+
+        :param requests: the questions by key, as the server sent them.
+        :raises ProtocolError: one is not a request, is not allowed, or there are too many.
+        :raises Cancelled, InternalError, ConnectionClosed: as for :meth:`run`.
+        """
         for key, request in requests.items():
             if not isinstance(request, dict) or not isinstance(request.get("method"), str) or not isinstance(
                     request.get("params", {}), dict):
-                raise ProtocolError(f"{self._name} gave an input request {key[:100]!r} that is not a request", result)
-        return requests, state
-
-    def _answers(self, requests: Mapping[str, Dict[str, Any]], revision: Revision, cancel: Optional[CancelToken]
-                 ) -> Dict[str, Any]:
-        """Return the answers to all questions; their handlers run in parallel (MRTR-22)."""
+                raise ProtocolError(f"{self._name} gave an input request {key[:100]!r} that is not a request", request)
         if not all([self._rate.admit() for _ in requests]):
             raise ProtocolError(f"{self._name} asks more questions than this client takes in a minute"
                                 " (questions_per_minute=)")

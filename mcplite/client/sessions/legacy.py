@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import threading
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional, Tuple
 
 from ...errors import (
     INVALID_PARAMS,
@@ -34,6 +34,11 @@ from .base import ClientSession, SessionOptions
 from .connection import ServerConnection
 from .rate_limit import RateLimit
 
+if TYPE_CHECKING:
+    from ..features.tasks.view import TaskView
+    from .received_tasks import ReceivedTasks
+    from .started_tasks import StartedTasks
+
 __all__ = ["LegacySession", "ServerState"]
 
 _log = get_logger(__name__)
@@ -45,6 +50,8 @@ _STATEFUL = frozenset({"logging/setLevel", "resources/subscribe", "resources/uns
 _HANDSHAKE_SECONDS = 30.0
 #: Bytes that the questions which wait for a handler may take in memory, unless one alone takes more.
 _QUESTION_BYTES = 16 << 20
+#: The key in the metadata of a message that names the task to which it belongs (TSK-24).
+_RELATED_TASK = "io.modelcontextprotocol/related-task"
 
 
 class ServerState:
@@ -131,6 +138,9 @@ class LegacySession(ClientSession):
         self._lock = new_lock()
         self._questions: Dict[Incoming, int] = {}
         self._handshake: Callable[[], InitializeResult]
+        #: Loaded when this side starts its first task, and when it is given its first.
+        self._started_tasks: "Optional[StartedTasks]" = None
+        self._received_tasks: "Optional[ReceivedTasks]" = None
         connection.session = self
 
     @property
@@ -194,6 +204,9 @@ class LegacySession(ClientSession):
                                      f" this client accepts {ours}",
                                      data={"supported": [result.protocol_version], "requested": wanted.name})
         self._revision = revision
+        if revision.task_requests:
+            calls = ((result.capabilities.tasks or {}).get("requests") or {}).get("tools") or {}
+            self.has_tasks = self.asks_for_tasks = isinstance(calls, dict) and calls.get("call") is not None
         self._opened(result)
         self._handshake_done.set()
         self._channel.set_version(revision.name if revision.version_header == "checked" else None)
@@ -292,11 +305,38 @@ class LegacySession(ClientSession):
     def on_end(self) -> None:
         self._handshake_done.set()
 
+    # --- tasks at the server --------------------------------------------------------------------------------------------
+
+    def expect_progress(self, view: "TaskView") -> Any:
+        return self._known_tasks().expect_progress(view)
+
+    def watch_task(self, id: str, view: "TaskView", lasting: bool) -> Callable[[], None]:
+        return (lambda: None) if lasting else self._known_tasks().watch(id, view)
+
+    def _known_tasks(self) -> "StartedTasks":
+        with self._lock:
+            if self._started_tasks is None:
+                from .started_tasks import StartedTasks  # for programs with tasks
+
+                self._started_tasks = StartedTasks()
+            return self._started_tasks
+
+    def take_progress(self, token: Any, params: Dict[str, Any], size: int) -> bool:
+        return self._started_tasks is not None and self._started_tasks.take_progress(token, params, size)
+
+    def take_notification(self, method: str, params: Dict[str, Any]) -> bool:
+        if self._started_tasks is not None and self._revision is not None and method == self._revision.task_notification:
+            self._started_tasks.take_status(params)
+        return False
+
     # --- what the server sends, on the reader's thread --------------------------------------------------------------
 
     def on_request(self, incoming: Incoming) -> Optional[Callable[[], object]]:
         if incoming.method == "ping":
             incoming.respond({})
+            return None
+        if self._received_tasks is not None and incoming.method in self.revision.task_requests:
+            self._received_tasks.on_request(incoming)
             return None
         if not self._rate.admit():
             incoming.fail(SERVER_BUSY, "the client accepts no more questions for now; try again in a minute")
@@ -304,7 +344,25 @@ class LegacySession(ClientSession):
         if not self._keeps(incoming):
             incoming.fail(SERVER_BUSY, f"the questions that wait take more than {_QUESTION_BYTES} bytes at the client")
             return None
+        if "task" in incoming.params and self._gives_task(incoming):
+            self._tasks_received().accept(incoming)
+            return None
         return lambda: self._answer(incoming)
+
+    def _gives_task(self, incoming: Incoming) -> bool:
+        """Whether a question is to be answered as a task: it asks for one, and this client has declared that (TSK-13)."""
+        kind, _, call = incoming.method.partition("/")
+        declared = (self._handlers.capabilities().tasks or {}).get("requests", {})
+        return (self._revision is not None and bool(self._revision.task_requests) and call in declared.get(kind, {})
+                and isinstance(incoming.params["task"], dict))
+
+    def _tasks_received(self) -> "ReceivedTasks":
+        # Only the thread that reads calls this.
+        if self._received_tasks is None:
+            from .received_tasks import ReceivedTasks  # for servers that ask in this way
+
+            self._received_tasks = ReceivedTasks(self.revision, self.connection.workers, self._answer_paused)
+        return self._received_tasks
 
     def _keeps(self, incoming: Incoming) -> bool:
         """Note a question that will wait for its handler; False if the questions that wait are too large already."""
@@ -323,23 +381,33 @@ class LegacySession(ClientSession):
         if self._revision is None:
             incoming.fail(INVALID_REQUEST, f"{incoming.method[:200]!r} came before the answer to 'initialize'")
             return
+        result = self._answer_paused(incoming, incoming.token) or {}
+        meta = incoming.params.get("_meta")
+        if isinstance(meta, dict) and _RELATED_TASK in meta:
+            result = {**result, "_meta": {**(result.get("_meta") or {}), _RELATED_TASK: meta[_RELATED_TASK]}}
+        incoming.respond(result)
+
+    def _answer_paused(self, incoming: Incoming, token: CancelToken) -> Optional[Dict[str, Any]]:
+        """Return the answer of the client's handler to a question, while the clock of all calls stands still.
+
+        :param token: cancelled when the server withdraws the question.
+        """
         pause = _Pause(self.peer)
+        answer = functools.partial(self._answer_with_handler, incoming, self.revision, token)
         with pause:
             self._current.pause = pause
             try:
                 if self._observers:
-                    result = observed_question(self._observers, self, incoming.method, incoming.params, incoming.id,
-                                               functools.partial(self._answer_with_handler, incoming, self._revision))
-                else:
-                    result = self._answer_with_handler(incoming, self._revision)
+                    return observed_question(self._observers, self, incoming.method,  # type: ignore[no-any-return]
+                                             incoming.params, incoming.id, answer)
+                return answer()
             finally:
                 self._current.pause = None
-        incoming.respond({} if result is None else result)
 
-    def _answer_with_handler(self, incoming: Incoming, revision: Revision) -> Optional[Dict[str, Any]]:
+    def _answer_with_handler(self, incoming: Incoming, revision: Revision, token: CancelToken) -> Optional[Dict[str, Any]]:
         custom = self.connection.custom.get(incoming.method)
         if custom is None:
-            return self._handlers.answer(incoming.method, incoming.params, revision, incoming.token)
+            return self._handlers.answer(incoming.method, incoming.params, revision, token)
         return custom(incoming.params)  # type: ignore[no-any-return]
 
     def on_cancelled(self, params: Dict[str, Any]) -> None:

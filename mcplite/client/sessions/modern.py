@@ -1,6 +1,6 @@
 """ModernSession: talks to a server without a handshake; each request identifies the client and stands for itself."""
 
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ...errors import (
     HEADER_MISMATCH,
@@ -16,7 +16,7 @@ from ...errors import (
 from ...protocol import codec, envelope as envelopes, jsonrpc
 from ...protocol.http import routing_headers
 from ...protocol.methods import REPEATABLE
-from ...revisions import Revision, find_revision
+from ...revisions import TASKS_EXTENSION, Revision, find_revision
 from ...rpc.cancel import CancelToken
 from ...rpc.forks import new_lock
 from ...rpc.incoming import Incoming
@@ -31,6 +31,9 @@ from .base import ClientSession, SessionOptions, Subscriber
 from .connection import ServerConnection
 from .input_rounds import InputRounds
 from .rate_limit import RateLimit
+
+if TYPE_CHECKING:
+    from ..features.tasks.view import TaskView
 
 __all__ = ["MODERN_ERRORS", "ModernSession", "choose"]
 
@@ -78,7 +81,7 @@ class ModernSession(ClientSession):
         """Use a revision from now on."""
         self._revision = revision
         capabilities = self._handlers.capabilities()
-        capabilities.extensions = self._options.extensions
+        capabilities.extensions = {TASKS_EXTENSION: {}, **(self._options.extensions or {})}
         #: The members of ``_meta`` in every request.
         self._envelope = envelopes.members(revision, capabilities, self._options.info, self.log_level)
         self._encoded_envelope = jsonrpc.Encoded(self._envelope)
@@ -113,6 +116,7 @@ class ModernSession(ClientSession):
         """Complete the opening with the revision and the server's description."""
         if revision is not self._revision:
             self.use_revision(revision)
+        self.has_tasks = TASKS_EXTENSION in (capabilities.extensions or {})
         self._opened(InitializeResult(revision.name, capabilities, info or Implementation(name="", version=""), instructions))
 
     def set_level(self, level: str) -> bool:
@@ -233,7 +237,8 @@ class ModernSession(ClientSession):
         if not isinstance(result, dict):
             raise ProtocolError(f"{self.name} answered {method!r} with {type(result).__name__}, not an object", result)
         kind = result.get("resultType", "complete")  # STAT-07
-        if not isinstance(kind, str) or kind not in self._result_types:  # STAT-08
+        known = isinstance(kind, str) and (kind in self._result_types or kind == "task" and method == "tools/call")
+        if not known:  # STAT-08
             raise ProtocolError(f"{self.name} answered {method!r} with a result of the unknown type {kind!r:.100}", result)
         return result
 
@@ -286,6 +291,23 @@ class ModernSession(ClientSession):
         finally:
             with self._lock:
                 self._subscribers.pop(id, None)
+
+    # --- tasks ------------------------------------------------------------------------------------------
+
+    def answer_inputs(self, requests: Dict[str, Any], cancel: Optional[CancelToken]) -> Dict[str, Any]:
+        return self._rounds.answers(requests, self._revision, cancel)
+
+    def expect_progress(self, view: "TaskView") -> Any:
+        raise AssertionError("tasks have no progress notifications in this era")
+
+    def watch_task(self, id: str, view: "TaskView", lasting: bool) -> Callable[[], None]:
+        if not lasting:
+            return lambda: None
+        from .task_stream import TaskStream  # for programs with tasks
+
+        stream = TaskStream(self, id, view)
+        stream.open()
+        return stream.close
 
     # --- what the server sends, on the reader's thread ----------------------------------------------------
 
