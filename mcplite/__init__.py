@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .backend.interface import Backend as Backend
     from .backend.opening import open_backend as open_backend
     from .client import Client as Client, connect as connect, connect_all as connect_all
+    from .client.features.tasks.task import Task as Task
     from .client.oauth.code_flow import OAuth as OAuth
     from .client.oauth.grant import find_authorization as find_authorization
     from .client.oauth.registration import client_metadata as client_metadata
@@ -100,7 +101,7 @@ __all__ = [
     "MissingCapability", "NotSupported", "OAuth", "Principal", "PromptsChanged", "ProtocolError",
     "RegistrationError", "RemoteError", "RequestTimeout", "ResourceNotFound", "ResourceUpdated",
     "ResourcesChanged", "Sample", "Server", "SessionLost", "StaticTokens", "Store", "StoredState",
-    "StreamChannel", "Terminal", "ToolError", "ToolsChanged", "TransportError", "UnsupportedVersion",
+    "StreamChannel", "Task", "Terminal", "ToolError", "ToolsChanged", "TransportError", "UnsupportedVersion",
     "UrlElicitationRequired", "UserAgent", "WorkloadIdentity", "__version__", "accept", "assistant", "cancel",
     "client_metadata", "connect", "connect_all", "decline", "errors", "find_authorization", "header", "mount",
     "open_backend", "publisher",
@@ -113,6 +114,7 @@ _HOMES = {
     "backend.interface": ("Backend",),
     "backend.opening": ("open_backend",),
     "client": ("Client", "connect", "connect_all"),
+    "client.features.tasks.task": ("Task",),
     "client.oauth.code_flow": ("OAuth",),
     "client.oauth.grant": ("find_authorization",),
     "client.oauth.registration": ("client_metadata",),

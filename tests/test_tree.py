@@ -52,6 +52,7 @@ TESTED_ELSEWHERE = {
     "cli/failures": "tests/test_main.py, with every exit status",
     "cli/overview": "tests/test_main.py, with files of several servers",
     "cli/parser": "tests/test_main.py runs every command",
+    "client/features/tasks/following": "tests/client/features/test_task_calls.py and tasks/test_task.py, through the client",
     "client/http/endpoint": "tests/client/http/test_channel.py, through the channel",
     "client/http/get_stream": "tests/client/http/test_channel.py, through the channel",
     "client/http/reading": "tests/client/http/test_channel.py, through the channel",

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..errors import InvalidParams, ProtocolError, UnsupportedVersion
-from ..revisions import JUNE_2025, NOVEMBER_2025, Revision
+from ..revisions import JUNE_2025, NOVEMBER_2025, TASKS_EXTENSION, Revision
 from ..types import ClientCapabilities, Implementation
 from . import codec
 from .jsonio import first_members
@@ -97,6 +97,8 @@ CLIENT_INFO = _PREFIX + "clientInfo"
 LOG_LEVEL = _PREFIX + "logLevel"
 SERVER_INFO = _PREFIX + "serverInfo"
 SUBSCRIPTION = _PREFIX + "subscriptionId"
+#: The capabilities of a client without handlers, which are valid without the work of decoding them.
+_ONLY_TASKS: Dict[str, Any] = {"extensions": {TASKS_EXTENSION: {}}}
 
 
 class Envelope:
@@ -201,7 +203,7 @@ def read(params: Optional[Mapping[str, Any]]) -> Envelope:
     if level is not None and not isinstance(level, str):
         raise InvalidParams(f"params._meta[{LOG_LEVEL!r}] must be a string")
     try:
-        if meta[CAPABILITIES]:
+        if meta[CAPABILITIES] and meta[CAPABILITIES] != _ONLY_TASKS:
             envelope.capabilities
         if CLIENT_INFO in meta:
             _check_info(meta[CLIENT_INFO])

@@ -9,6 +9,7 @@ from mcplite.client.connect import connect
 from mcplite.client.handlers import Handlers
 from mcplite.client.options import ClientOptions
 from mcplite.client.targets import TransportOptions
+from mcplite.revisions import TASKS_EXTENSION
 from tests.support.authserver import AuthServer, Protected
 
 LIMIT = 30
@@ -91,7 +92,7 @@ def test_the_extension_of_a_grant_is_added_to_those_of_the_caller(given, declare
             client.list_tools()
         said = [request.message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"]
                 for request in real.requests if request.message is not None]
-    assert len(said) >= 2 and all(one == {EXTENSION: {}, **declared} for one in said), said
+    assert len(said) >= 2 and all(one == {TASKS_EXTENSION: {}, EXTENSION: {}, **declared} for one in said), said
     assert given == before  # the caller's own stays as it is
 
 

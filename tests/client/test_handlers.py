@@ -63,8 +63,12 @@ def sample(handler, revision=NEWEST, messages=HELLO, sampling_tools=False, **par
     ({"experimental": {"x": {}}}, {"experimental": {"x": {}}}),
 ])
 def test_a_handler_is_the_capability(handlers, capabilities):
+    requests = {**({"elicitation": {"create": {}}} if "elicitation" in capabilities else {}),
+                **({"sampling": {"createMessage": {}}} if "sampling" in capabilities else {})}
     with Fake() as fake, fake.connect(**handlers):
-        assert fake.sent[0]["params"]["capabilities"] == capabilities  # ELIC-01, ELIC-02, SAMP-01, SAMP-06, ROOT-01
+        declared = fake.sent[0]["params"]["capabilities"]
+    assert declared.pop("tasks", {"requests": {}})["requests"] == requests  # TSK-01
+    assert declared == capabilities  # ELIC-01, ELIC-02, SAMP-01, SAMP-06, ROOT-01
 
 
 @pytest.mark.parametrize("revision", revisions.LEGACY, ids=str)
@@ -76,6 +80,9 @@ def test_a_capability_is_declared_where_the_revision_has_it(revision):
     expected = {"sampling": {"tools": {}} if revision.sampling_tools else {}}
     if "elicitation/create" in revision.server_requests:
         expected["elicitation"] = {"form": {}, "url": {}} if revision.elicitation_modes else {}
+    if revision.task_requests:
+        expected["tasks"] = {"list": {}, "cancel": {},
+                             "requests": {"elicitation": {"create": {}}, "sampling": {"createMessage": {}}}}
     assert declared == expected
 
 

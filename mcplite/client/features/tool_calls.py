@@ -142,7 +142,7 @@ class ToolCalls(TaskCalls):
         else:
             answer = self._request(session, "tools/call", params, RequestOptions(
                 timeout, max_timeout, cancel, on_progress, meta, fresh, rounds, input_responses, request_state))
-        if type(answer) is dict and "content" not in answer and (answer.get("resultType") == "task" or "task" in answer):
+        if type(answer) is dict and (answer.get("resultType") == "task" or "task" in answer):
             answer = self._result_of_task(answer, session, RequestOptions(
                 timeout, max_timeout, cancel, on_progress, meta, fresh, rounds))
         return self._tool_result(answer, session, name)

@@ -123,19 +123,27 @@ class InputRounds:
         requests = {} if requests is None else requests
         if not isinstance(requests, dict):
             raise ProtocolError(f"{self._name} answered {method!r} with inputRequests that are not an object", result)
+        self.check(requests, result)
         return requests, state
 
-    def answers(self, requests: Mapping[str, Any], revision: Revision, cancel: Optional[CancelToken]) -> Dict[str, Any]:
-        """Return the answers to all questions; their handlers run in parallel (MRTR-22).
+    def check(self, requests: Mapping[str, Any], raw: Any) -> None:
+        """Check that questions are requests.
 
-        :param requests: the questions by key, as the server sent them.
-        :raises ProtocolError: one is not a request, is not allowed, or there are too many.
-        :raises Cancelled, InternalError, ConnectionClosed: as for :meth:`run`.
+        :param raw: the message that has them, for the error.
+        :raises ProtocolError: one is not.
         """
         for key, request in requests.items():
             if not isinstance(request, dict) or not isinstance(request.get("method"), str) or not isinstance(
                     request.get("params", {}), dict):
-                raise ProtocolError(f"{self._name} gave an input request {key[:100]!r} that is not a request", request)
+                raise ProtocolError(f"{self._name} gave an input request {key[:100]!r} that is not a request", raw)
+
+    def answers(self, requests: Mapping[str, Any], revision: Revision, cancel: Optional[CancelToken]) -> Dict[str, Any]:
+        """Return the answers to all questions; their handlers run in parallel (MRTR-22).
+
+        :param requests: the questions by key, which are checked.
+        :raises ProtocolError: one is not allowed, or there are too many.
+        :raises Cancelled, InternalError, ConnectionClosed: as for :meth:`run`.
+        """
         if not all([self._rate.admit() for _ in requests]):
             raise ProtocolError(f"{self._name} asks more questions than this client takes in a minute"
                                 " (questions_per_minute=)")

@@ -304,6 +304,8 @@ class LegacySession(ClientSession):
 
     def on_end(self) -> None:
         self._handshake_done.set()
+        if self._received_tasks is not None:
+            self._received_tasks.close()
 
     # --- tasks at the server --------------------------------------------------------------------------------------------
 
@@ -335,8 +337,9 @@ class LegacySession(ClientSession):
         if incoming.method == "ping":
             incoming.respond({})
             return None
-        if self._received_tasks is not None and incoming.method in self.revision.task_requests:
-            self._received_tasks.on_request(incoming)
+        if (self._revision is not None and incoming.method in self._revision.task_requests
+                and self._handlers.capabilities().tasks is not None):
+            self._tasks_received().on_request(incoming)
             return None
         if not self._rate.admit():
             incoming.fail(SERVER_BUSY, "the client accepts no more questions for now; try again in a minute")

@@ -295,6 +295,7 @@ class ModernSession(ClientSession):
     # --- tasks ------------------------------------------------------------------------------------------
 
     def answer_inputs(self, requests: Dict[str, Any], cancel: Optional[CancelToken]) -> Dict[str, Any]:
+        self._rounds.check(requests, requests)
         return self._rounds.answers(requests, self._revision, cancel)
 
     def expect_progress(self, view: "TaskView") -> Any:

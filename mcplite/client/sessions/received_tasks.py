@@ -3,7 +3,6 @@
 A legacy session has one from the first such question on. The handlers are the client's own.
 """
 
-import logging
 import os
 import time
 from typing import Any, Callable, Dict, List, Optional
@@ -15,11 +14,12 @@ from ...rpc.cancel import CancelToken
 from ...rpc.forks import new_lock
 from ...rpc.incoming import Incoming
 from ...rpc.threads import Workers
+from ...rpc.tracing import get_logger
 from ...types.tasks import CANCELLED, COMPLETED, FAILED, WORKING, CreateTaskResult, DetailedTask, ListTasksResult, related_task
 
 __all__ = ["ReceivedTasks"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: The most tasks that are kept, those that have ended included; and for how long, in seconds.
 _MOST_TASKS = 100
 _KEPT_SECONDS = 600.0
@@ -119,6 +119,13 @@ class ReceivedTasks:
             waiting, task.waiting = task.waiting, []
         for incoming in waiting:
             _respond(incoming, task)
+
+    def close(self) -> None:
+        """Cancel the handlers that run: the connection is over."""
+        with self._lock:
+            tasks = list(self._tasks.values())
+        for task in tasks:
+            task.token.cancel("the connection is over")
 
     # --- requests about them, on the reader's thread ------------------------------------------------------------
 

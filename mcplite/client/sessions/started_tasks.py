@@ -4,19 +4,19 @@ Each legacy session has one; servers without a session send it on a stream, see 
 """
 
 import itertools
-import logging
 import weakref
 from typing import Any, Callable, Dict, List
 
 from ...errors import ProtocolError
 from ...protocol import codec
 from ...rpc.forks import new_lock
+from ...rpc.tracing import get_logger
 from ...types.tasks import DetailedTask
 from ..features.tasks.view import TaskView
 
 __all__ = ["StartedTasks"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class StartedTasks:

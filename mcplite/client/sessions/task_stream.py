@@ -3,20 +3,20 @@
 A modern session opens one for a task that a thread waits for, once the task has lasted for a while.
 """
 
-import logging
 from typing import Any, Dict
 
 from ...errors import Cancelled, MCPError, ProtocolError, TransportError
 from ...protocol import codec
 from ...rpc.cancel import CancelToken
 from ...rpc.threads import start_thread
+from ...rpc.tracing import get_logger
 from ...types.tasks import TASK_IDS, DetailedTask
 from ..features.tasks.view import TaskView
 from .base import ClientSession, Subscriber
 
 __all__ = ["TaskStream"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class TaskStream(Subscriber):

@@ -19,6 +19,8 @@ from tests.support.webscript import WebScript
 
 VERSION = revisions.NEWEST.name
 PREFIX = "io.modelcontextprotocol/"
+#: The extension that each client declares.
+TASKS = {PREFIX + "tasks": {}}
 DISCOVERED = {"resultType": "complete", "supportedVersions": [VERSION], "ttlMs": 0, "cacheScope": "private",
               "capabilities": {"tools": {}, "resources": {}, "prompts": {}, "completions": {}, "logging": {}}}
 DONE = {"resultType": "complete", "content": [{"type": "text", "text": "done"}]}
@@ -109,7 +111,7 @@ def test_every_request_identifies_the_client(method):
         assert pipe.sent[-1]["method"] == method
         assert pipe.sent[-1]["params"]["_meta"] == pipe.sent[0]["params"]["_meta"] == {
             PREFIX + "protocolVersion": VERSION,
-            PREFIX + "clientCapabilities": {"roots": {}, "sampling": {}, "elicitation": {"form": {}}},
+            PREFIX + "clientCapabilities": {"roots": {}, "sampling": {}, "elicitation": {"form": {}}, "extensions": TASKS},
             PREFIX + "clientInfo": {"name": "mcplite", "version": mcplite.__version__}}
 
 
@@ -122,7 +124,7 @@ def test_the_identity_of_a_client_can_be_set(pipe):
         assert meta[PREFIX + "clientInfo"] == {
             "name": "host", "version": "2", "title": "Host", "websiteUrl": "https://example.com/"}
         assert meta[PREFIX + "clientCapabilities"] == {
-            "extensions": {"com.example/charts": {"kinds": ["pie"]}}, "experimental": {"com.example/z": {}}}
+            "extensions": {"com.example/charts": {"kinds": ["pie"]}, **TASKS}, "experimental": {"com.example/z": {}}}
 
 
 def test_a_log_level_travels_with_later_requests(pipe):
@@ -219,13 +221,24 @@ def test_a_result_without_a_type_is_complete():
         assert client.request("tools/call", {"name": "t"}) == answer
 
 
-@pytest.mark.parametrize("kind", ["banana", "", "Complete", "task", None, 3, [], ["complete"], {}, True])
+@pytest.mark.parametrize("kind", ["banana", "", "Complete", None, 3, [], ["complete"], {}, True])
 def test_a_result_of_an_unknown_type_is_an_error(kind):
     with Pipe({"tools/call": {**DONE, "resultType": kind}}) as pipe:
         with pipe.connect(extensions={"com.example/tasks": {}}) as client:
             with pytest.raises(ProtocolError, match="unknown type"):  # STAT-08, STAT-09
                 client.call_tool("t")
             client.ping()
+
+
+def test_only_calls_of_tools_become_tasks():
+    task = {"resultType": "task", "taskId": "1", "status": "working", "createdAt": "a", "lastUpdatedAt": "a", "ttlMs": None}
+    with Pipe({"tools/call": {**DONE, "resultType": "task"}, "prompts/get": task, "example/own": task}) as pipe:
+        with pipe.connect() as client:
+            with pytest.raises(ProtocolError, match="invalid result"):
+                client.call_tool("t")
+            for method in ("prompts/get", "example/own"):
+                with pytest.raises(ProtocolError, match="unknown type 'task'"):
+                    client.request(method, {"name": "t"})
 
 
 def test_result_types_of_an_extension_are_accepted():

@@ -4,7 +4,6 @@
 """
 
 import contextlib
-import logging
 import time
 from typing import Any, Callable, Dict, List, Optional, Protocol, Set
 
@@ -25,6 +24,7 @@ from ....protocol import codec
 from ....rpc.cancel import CancelToken
 from ....rpc.forks import new_lock
 from ....rpc.threads import start_thread
+from ....rpc.tracing import get_logger
 from ....types import Progress
 from ....types.tasks import CANCELLED, FAILED, INPUT_REQUIRED, DetailedTask
 from ..call import DEFAULT, OnProgress
@@ -33,7 +33,7 @@ from .view import TaskView
 
 __all__ = ["TaskFollower", "TaskRequest", "about_task"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 #: Seconds between two requests for the status of a task whose server does not say how often it may be asked: the first
 #: pause, which grows, and the longest.
 _FIRST_PAUSE_SECONDS = 0.05
