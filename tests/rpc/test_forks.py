@@ -173,7 +173,6 @@ PLAIN_LOCKS = {
     "client/oauth/stores/base.py": "of those that hold a record; dropped", "client/oauth/token_lock.py": "replaced",
     "client/oauth/users/background.py": "of one login, whose thread waits for it",
     "backend/postgres.py": "replaced in a forked process", "backend/sqlite_wakeup.py": "replaced in a forked process",
-    "server/sessions/relay.py": "of one request",
     "server/runtime/leases.py": "replaced in a forked process", "server/runtime/letters.py": "replaced in a forked process",
     "testing/backend.py": "of one check",
     "net/threaded_call.py": "of one request", "server/catalog/watcher.py": "replaced in a forked process",

@@ -98,24 +98,28 @@ class HTTPEndpoint:
         :raises RemoteError: the server said why, in JSON-RPC.
         :raises HTTPStatusError: it did not.
         """
-        status, kind = reply.status, reply.kind
+        status, kind, after = reply.status, reply.kind, _retry_after(reply)
         # An error in JSON-RPC is read whole, however long it is (HTTP-42).
         text = reply.read(self.line_limit).decode("utf-8", "replace") if kind == "application/json" else reply.excerpt()
         if kind == "application/json":
             message = jsonrpc.parse(text.encode("utf-8"))
             if isinstance(message, jsonrpc.Failure) and id is not None and message.id == id:
                 error = remote_error(message.code, message.message, message.data)
-                error.http_status = status
+                error.http_status, error.retry_after = status, after
                 raise error
             if isinstance(message, jsonrpc.Response) and id is not None and message.id == id:
                 receive(text.encode("utf-8"))
                 return
             if isinstance(message, jsonrpc.Failure):
-                raise HTTPStatusError(f"{self.name} answered {what!r} with {status}: {str(message.message)[:500]}",
-                                      status=status, body=text) from remote_error(message.code, message.message, message.data)
+                refusal = HTTPStatusError(f"{self.name} answered {what!r} with {status}: {str(message.message)[:500]}",
+                                          status=status, body=text)
+                refusal.retry_after = after
+                raise refusal from remote_error(message.code, message.message, message.data)
         excerpt = " ".join(text.split())[:200]
-        raise HTTPStatusError(f"{self.name} answered {what!r} with {status}{': ' + excerpt if excerpt else ''}",
-                              status=status, body=text)
+        refusal = HTTPStatusError(f"{self.name} answered {what!r} with {status}{': ' + excerpt if excerpt else ''}",
+                                  status=status, body=text)
+        refusal.retry_after = after
+        raise refusal
 
     def close(self) -> None:
         """Close all idle connections."""
@@ -142,6 +146,11 @@ class HTTPEndpoint:
 
     def _session_lost(self, session: str, unserved: bool) -> SessionLost:
         return SessionLost(f"{self.name} does not know our session any more", session=session, unserved=unserved)
+
+
+def _retry_after(reply: Reply) -> Optional[float]:
+    value = reply.headers.get("retry-after", "") if reply.status == 503 else ""
+    return float(value) if value.isascii() and value.isdigit() and len(value) < 10 else None
 
 
 def network_of(url: str) -> Network:

@@ -9,6 +9,7 @@ from ...errors import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     SERVER_BUSY,
+    HTTPStatusError,
     ProtocolError,
     RemoteError,
     RequestTimeout,
@@ -31,6 +32,7 @@ from ...types import InitializeResult
 from ..features.call import Call
 from ..features.observer import observed_question
 from .base import ClientSession, SessionOptions
+from .busy import send_again
 from .connection import ServerConnection
 from .rate_limit import RateLimit
 
@@ -270,6 +272,8 @@ class LegacySession(ClientSession):
                 raise
             self.renew(error.session)
             return self._call(call._replace(id=None))
+        except (RemoteError, HTTPStatusError) as error:
+            return send_again(self._call, call, error)
 
     def _call(self, call: Call) -> Dict[str, Any]:
         id, params = call.id, call.params

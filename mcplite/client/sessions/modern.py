@@ -28,6 +28,7 @@ from ..features.call import Call
 from ..features.listed import Listed, sizes_of
 from ..features.observer import observed_question
 from .base import ClientSession, SessionOptions, Subscriber
+from .busy import send_again
 from .connection import ServerConnection
 from .input_rounds import InputRounds
 from .rate_limit import RateLimit
@@ -153,14 +154,20 @@ class ModernSession(ClientSession):
         :param place: the cache for the result, with the params and the epoch of its entry; None if it is not cached.
         """
         begun = self.peer.now()
-        result = self._send_with_retry(call)
+        result = self._send_patiently(call)
         if result.get("resultType") == "input_required":
-            return self._rounds.run(call._replace(id=None), result, self.peer.now() - begun, self._send_with_retry,
+            return self._rounds.run(call._replace(id=None), result, self.peer.now() - begun, self._send_patiently,
                                     self._revision)
         if place is not None:  # CACHE-07: results of several rounds are not cached
             cache, params, epoch = place
             cache.keep(call.method, params, result, epoch)
         return result
+
+    def _send_patiently(self, call: Call) -> Dict[str, Any]:
+        try:
+            return self._send_with_retry(call)
+        except (RemoteError, HTTPStatusError) as error:
+            return send_again(self._send_with_retry, call, error)
 
     def _send_with_retry(self, call: Call) -> Dict[str, Any]:
         """Send a request with its headers; once more if the server expects other headers or a connection was stale."""

@@ -7,7 +7,7 @@ Who continues takes the journal first, so of several processes one does.
 
 import json
 import time
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from ...errors import BackendError, RemoteError
 from ...protocol.state import digest
@@ -19,14 +19,14 @@ from .wait import Suspension
 
 __all__ = ["FleetAsker", "noted_steps"]
 
-#: Notes of ``ctx.once`` that are kept for one answer.
-_KEEP = 1000
-
 
 class FleetAsker(ReplayAsker):
     """Asks by answering the present request with questions, and waits for the client's next request in this process."""
 
+    #: Whether this entry into the handler is counted in the journal.
     _counted = False
+    #: The handle of the journal that was taken last, and the steps since then: "begun", "done" or "failed" by key.
+    _steps: Optional[Tuple[str, Dict[str, str]]] = None
 
     def _suspend(self, missing: Mapping[str, EncodedQuestion]) -> Dict[str, Any]:
         context, journal = self._context, self._journal
@@ -68,7 +68,7 @@ class FleetAsker(ReplayAsker):
             return super().run_once(key, action)
         runtime = self.session.runtime
         try:
-            _note(runtime, handle, "begun", key)
+            self._note(runtime, handle, key, "begun")
         except BackendError as error:
             if runtime.outage is not None:
                 runtime.outage.found(error)
@@ -80,21 +80,24 @@ class FleetAsker(ReplayAsker):
             return value
         finally:
             try:
-                _note(runtime, handle, done, key)
+                self._note(runtime, handle, key, done)
             except BackendError as error:
                 self._warn("ctx.once(%r) has run, which could not be noted: %s", key, error)
+
+
+    def _note(self, runtime: Runtime, handle: str, key: str, state: str) -> None:
+        if self._steps is None or self._steps[0] != handle:
+            self._steps = handle, {}
+        self._steps[1][key] = state
+        assert runtime.fleet is not None and runtime.fleet.backend is not None
+        steps = json.dumps(self._steps[1]).encode("ascii")
+        runtime.fleet.backend.put(_key_of(handle), steps, runtime.limits.waiting_seconds)
 
 
 class _FleetSuspension(Suspension):
     def read(self, responses: Mapping[str, Any]) -> Dict[str, Any]:
         """Return the answers as they came, for the journal."""
         return {key: responses[key] for key in read_answers(self._asked, responses, self._context.session.runtime.log)}
-
-
-def _note(runtime: Runtime, handle: str, what: str, key: str) -> None:
-    assert runtime.fleet is not None and runtime.fleet.backend is not None
-    note = json.dumps([what, key]).encode("ascii")
-    runtime.fleet.backend.append(_log_of(handle), note, runtime.limits.waiting_seconds, _KEEP)
 
 
 def noted_steps(runtime: Runtime, handle: str) -> str:
@@ -104,10 +107,8 @@ def noted_steps(runtime: Runtime, handle: str) -> str:
     :raises BackendError: the store failed.
     """
     assert runtime.fleet is not None and runtime.fleet.backend is not None
-    steps: Dict[str, str] = {}
-    for _, entry in runtime.fleet.backend.since(_log_of(handle), 0) or ():
-        what, key = json.loads(entry)
-        steps[key] = what
+    stored = runtime.fleet.backend.get(_key_of(handle))
+    steps: Dict[str, str] = {} if stored is None else json.loads(stored)
     kinds: List[Tuple[str, str]] = [("done", "done"), ("begun", "begun, and whether it took place is not known"),
                                     ("failed", "failed")]
     said = [f"{', '.join(repr(key[:100]) for key in steps if steps[key] == what)} {text}" for what, text in kinds
@@ -115,5 +116,5 @@ def noted_steps(runtime: Runtime, handle: str) -> str:
     return "; ".join(said)
 
 
-def _log_of(handle: str) -> str:
+def _key_of(handle: str) -> str:
     return f"once-{digest(handle)}/steps"

@@ -52,6 +52,7 @@ class Letters:
         self._outage = outage
         self._peer_log = log
         self._kinds: Dict[str, Callable[[Any], object]] = {}
+        self._on_missed: List[Callable[[], object]] = []
         self._logs: Dict[str, _ReadLog] = {_ALL: _ReadLog(self._receive_for_all, self._missed)}
         #: Guards the start and the end of the reading thread; held while the first numbers are read.
         self._lock = new_lock()
@@ -92,6 +93,10 @@ class Letters:
         long, and what uses the backend, belongs on a worker.
         """
         self._kinds[kind] = receive
+
+    def on_missed(self, callback: Callable[[], object]) -> None:
+        """Call *callback* when letters were lost; on the reading thread, so it must not block."""
+        self._on_missed.append(callback)
 
     def read(self, log: str, receive: Callable[[bytes], object], missed: Callable[[], object]) -> None:
         """Read one more log on the same thread, from its end on; called before :meth:`start`.
@@ -203,6 +208,8 @@ class Letters:
     def _missed(self) -> None:
         self._peer_log.log(_log, WARNING, "letters of other processes were lost: the store was emptied, or this process"
                            " was paused for too long")
+        for callback in self._on_missed:
+            callback()
 
 
 def _log_of(number: int) -> str:

@@ -1,9 +1,10 @@
 """Finds the handler of a client's answer in a fleet: it waits here or in another process, or is replayed from its journal.
 
 The process that gets an answer for another one writes it a letter, see relay.py. That one treats the request as its own,
-but for the outlet: its messages go into a log, the reply, which the first process follows for its response.
+but for the outlet: its messages are letters to the first process.
 """
 
+import functools
 import time
 from typing import Any, Callable, Dict, NamedTuple, Optional
 
@@ -14,18 +15,18 @@ from ...rpc.forks import new_lock, on_fork
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Outlet
 from ..auth.principals import ISSUED_HERE, Principal
+from ..catalog.targets import Target
 from ..handling.http_request import HTTPRequest
+from ..handling.request_context import RequestContext
 from ..handling.wait import request_digest
 from ..runtime.outage import away_error
 from ..runtime.runtime import Runtime
 from ..runtime.shared import shared_of
 from .modern import ModernSession, SessionlessClient
-from .relay import GONE, MESSAGE, NO_RESPONSE, REPLY_SECONDS, RESPONSE, Relay, request_key, take_journal
+from .relay import GONE, LOST, MESSAGE, NO_RESPONSE, RESPONSE, Relay, pack, take_journal, unpack
 
 __all__ = ["Handover", "handover_of"]
 
-#: Messages of a reply that are kept.
-_REPLY_KEEP = 10_000
 #: Seconds between two attempts to store a response while the store is away, and in all.
 _AWAY_SECONDS = 0.5
 _ANSWER_SECONDS = 60.0
@@ -53,18 +54,32 @@ class Handover:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._shared = shared = shared_of(runtime)
-        #: Guards the field below; held for dictionary work only.
+        #: Guards the fields below; held for dictionary work only.
         self._lock = new_lock()
-        #: The requests of other processes that run here, by the log of their reply.
+        #: By their names: the requests of other processes that run here, and those of here that run in others.
         self._accepted: Dict[str, _Accepted] = {}
+        self._relays: Dict[str, Relay] = {}
         shared.letters.on("continue call", lambda body: runtime.workers.spawn(lambda: self._accept(body)))
         shared.letters.on("cancel call", self._cancel)
-        shared.leases.on_lost(lambda number: runtime.workers.spawn(lambda: runtime.waiting.cancel_numbered(
-            number, "this process was paused for too long")))
+        shared.letters.on("reply", self._receive)
+        shared.letters.on_missed(self._lose_replies)
+        shared.leases.on_lost(self._lose_number)
         on_fork(self, Handover._forked)
 
     def _forked(self, owner: int) -> None:
-        self._accepted = {}
+        self._accepted, self._relays = {}, {}
+
+    def _lose_number(self, number: int) -> None:
+        """Give up what other processes know by a number that this one has lost."""
+        self._lose_replies()
+        self._runtime.workers.spawn(lambda: self._runtime.waiting.cancel_numbered(
+            number, "this process was paused for too long"))
+
+    def _lose_replies(self) -> None:
+        with self._lock:
+            relays = list(self._relays.values())
+        for relay in relays:
+            relay.put(LOST)
 
     # --- where a client's answer came in ----------------------------------------------------------------
 
@@ -88,10 +103,25 @@ class Handover:
         if number and number == self._shared.leases.candidate:
             return self._continue_here(session, incoming, handle)
         if number and self._shared.leases.alive(number):
-            session.elsewhere = Relay(self._runtime, session, incoming, number, handle).run
+            session.elsewhere = functools.partial(self._relay, Relay(self._runtime, session, incoming, number, handle))
             return False
         take_journal(self._runtime, session, incoming, handle)
         return False
+
+    def _relay(self, relay: Relay, context: RequestContext, target: Target) -> None:
+        with self._lock:
+            self._relays[relay.name] = relay
+        try:
+            relay.run(context, target)
+        finally:
+            with self._lock:
+                self._relays.pop(relay.name, None)
+
+    def _receive(self, body: Dict[str, Any]) -> None:
+        with self._lock:
+            relay = self._relays.get(str(body["name"]))
+        if relay is not None:
+            relay.put(str(body["kind"]), body.get("code"), body)
 
     def _continue_here(self, session: ModernSession, incoming: Incoming, handle: str) -> bool:
         waiting = self._runtime.waiting
@@ -113,22 +143,22 @@ class Handover:
 
     def _accept(self, body: Dict[str, Any]) -> None:
         """Go on with a handler that waits here, with a request that came in at another process."""
-        runtime, reply = self._runtime, str(body["reply"])
+        runtime, name = self._runtime, str(body["name"])
         try:
-            data = body["data"].encode("utf-8") if "data" in body else self._shared.backend.take(request_key(reply))
+            data = unpack(self._shared, body)
         except BackendError as error:
             self._shared.outage.found(error)
             return  # the other process tries for itself
         call = runtime.waiting.find(str(body["handle"]), str(body["digest"]))
         message = None if data is None else jsonrpc.parse(data, runtime.json_limits)
-        outlet = _Reply(runtime, reply, self._finished)
+        outlet = _Outlet(runtime, name, int(body["from"]), self._finished)
         if call is None or data is None or type(message) is not jsonrpc.Request:
-            outlet.put(GONE)
+            outlet.put({"kind": GONE})
             return
         peer: Any = call.peer
         client = self._client(message, body)
         with self._lock:
-            self._accepted[reply] = _Accepted(peer, message.id, client)
+            self._accepted[name] = _Accepted(peer, message.id, client)
         peer.receive(data, message, outlet, False, facts=client)
 
     def _client(self, message: jsonrpc.Request, body: Dict[str, Any]) -> SessionlessClient:
@@ -143,51 +173,57 @@ class Handover:
 
     def _cancel(self, body: Dict[str, Any]) -> None:
         with self._lock:
-            accepted = self._accepted.get(body["reply"])
+            accepted = self._accepted.get(str(body["name"]))
         if accepted is not None:
             # Callbacks of the user run on the thread that cancels.
             self._runtime.workers.spawn(lambda: accepted.peer.drop_incoming(accepted.id, accepted.client, body["reason"]))
 
-    def _finished(self, reply: str) -> None:
-        """Note that a request of another process is answered."""
+    def _finished(self, name: str) -> None:
         with self._lock:
-            self._accepted.pop(reply, None)
+            self._accepted.pop(name, None)
 
 
-class _Reply(Outlet):
-    """Where the messages of a request go that came in at another process: the log which that process follows."""
+class _Outlet(Outlet):
+    """Where the messages of a request go that came in at another process: into letters to that one.
 
-    def __init__(self, runtime: Runtime, log: str, finished: Callable[[str], object]) -> None:
+    :param name: of the request.
+    :param number: of that process.
+    """
+
+    def __init__(self, runtime: Runtime, name: str, number: int, finished: Callable[[str], object]) -> None:
         self._runtime = runtime
-        self._log = log
+        self._shared = shared_of(runtime)
+        self._name = name
+        self._number = number
         self._finished = finished
 
-    def put(self, kind: bytes, data: bytes = b"") -> bool:
-        """Append one entry; False if the store failed."""
+    def put(self, reply: Dict[str, Any], data: Optional[bytes] = None) -> bool:
+        """Send one reply; False if the store failed."""
+        body = {**reply, "name": self._name}
         try:
-            shared_of(self._runtime).backend.append(self._log, kind + data, REPLY_SECONDS, _REPLY_KEEP)
+            self._shared.letters.send(self._number, "reply", body if data is None else pack(self._shared, body, data))
         except BackendError as error:
-            shared_of(self._runtime).outage.found(error)
+            self._shared.outage.found(error)
             return False
         return True
 
     def send(self, data: bytes) -> bool:
-        return self.put(MESSAGE, data)
+        return self.put({"kind": MESSAGE}, data)
 
     def offer(self, data: bytes) -> bool:
         return False  # it would block on the store
 
     def finish(self, data: Optional[bytes], code: Optional[int] = None) -> None:
-        self._finished(self._log)
-        kind, entry = (NO_RESPONSE, b"") if data is None else (RESPONSE, b"%d " % (code or 0) + data)
-        if not self.put(kind, entry):
-            self._runtime.workers.spawn(lambda: self._finish_later(kind, entry))
+        self._finished(self._name)
+        reply: Dict[str, Any] = {"kind": NO_RESPONSE if data is None else RESPONSE, "code": code}
+        if not self.put(reply, data):
+            self._runtime.workers.spawn(lambda: self._finish_later(reply, data))
 
-    def _finish_later(self, kind: bytes, entry: bytes) -> None:
+    def _finish_later(self, reply: Dict[str, Any], data: Optional[bytes]) -> None:
         until = time.monotonic() + _ANSWER_SECONDS
         while time.monotonic() < until:
             time.sleep(_AWAY_SECONDS)
-            if self.put(kind, entry):
+            if self.put(reply, data):
                 return
 
 

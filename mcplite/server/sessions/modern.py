@@ -74,6 +74,9 @@ class ModernSession(Session):
     :param client: the sender of a request over HTTP; None on a pipe, which has one client.
     """
 
+    #: Answers the request by the handler that waits for it in another process, in a fleet.
+    elsewhere: "Optional[Callable[[RequestContext, Target], object]]" = None
+
     def __init__(self, runtime: Runtime, peer: Peer, envelope: Envelope, revision: Revision,
                  client: Optional[SessionlessClient] = None) -> None:
         self.runtime = runtime
@@ -87,8 +90,6 @@ class ModernSession(Session):
         self.given: Mapping[str, Any] = _NOTHING
         #: From the request's state, in a fleet.
         self.journal: "Optional[Journal]" = None
-        #: Answers the request by the handler that waits for it in another process, in a fleet.
-        self.elsewhere: "Optional[Callable[[RequestContext, Target], object]]" = None
 
     @property
     def client_info(self) -> Optional[Implementation]:  # type: ignore[override]

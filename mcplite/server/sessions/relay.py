@@ -4,9 +4,9 @@ handover.py decides which requests are relayed, and is the other process's side.
 """
 
 import secrets
-import threading
 import time
-from typing import Any, Dict, Optional
+from queue import Empty, SimpleQueue
+from typing import Any, Callable, Dict, Optional, Tuple, TypeVar
 
 from ...errors import INTERNAL_ERROR, BackendError, Cancelled, RemoteError
 from ...protocol import jsonrpc
@@ -20,31 +20,53 @@ from ..handling.request_context import RequestContext
 from ..handling.wait import request_digest
 from ..runtime.outage import away_error
 from ..runtime.runtime import Runtime
-from ..runtime.shared import shared_of
+from ..runtime.shared import Shared, shared_of
 from ..runtime.waiting import refused_state
 from .modern import ModernSession
 
-__all__ = ["GONE", "MESSAGE", "NO_RESPONSE", "REPLY_SECONDS", "RESPONSE", "Relay", "request_key", "take_journal"]
+__all__ = ["GONE", "LOST", "MESSAGE", "NO_RESPONSE", "RESPONSE", "Relay", "STORED_SECONDS", "pack", "take_journal", "unpack"]
 
-#: The kinds of entries of a reply, each followed by its data.
-MESSAGE, RESPONSE, NO_RESPONSE, GONE = b"m", b"r", b"n", b"g"
-#: Seconds for which the messages of a reply are kept.
-REPLY_SECONDS = 60.0
-#: Bytes of a request that go into a letter; more are stored beside it.
+T = TypeVar("T")
+
+#: The kinds of replies. The process where the handler waits sends messages, and one response, which may be none; or that
+#: the handler does not wait there any more. The last two this process finds out for itself.
+MESSAGE, RESPONSE, NO_RESPONSE, GONE, LOST, _CANCELLED = "message", "response", "no response", "gone", "lost", "cancelled"
+#: A reply: its kind, the code of the error if it is a response with one, and the letter that has its data.
+Reply = Tuple[str, Optional[int], Dict[str, Any]]
+#: Bytes of a message that go into a letter; more are stored beside it, for so many seconds.
 _IN_LETTER = 16_384
-#: Seconds of one wait for a reply, after which the other process is looked at.
+STORED_SECONDS = 60.0
+#: Replies that wait to be passed on; messages beyond that are dropped, since the client does not read.
+_MOST_REPLIES = 10_000
+#: Seconds without a reply after which the other process is looked at.
 _WAIT_SECONDS = 1.0
 #: Seconds after which a process that has not begun with a request no longer gets it, if it has not taken the journal.
 _ACCEPT_SECONDS = 3.0
-#: Seconds between two attempts to read a reply while the store is away.
+#: Seconds between two attempts while the store is away.
 _AWAY_SECONDS = 0.5
 #: Headers with secrets, which are not written into the store.
 _SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
 
 
-def request_key(log: str) -> str:
-    """Return the key of a request that is too long for a letter, from the log of its reply."""
-    return f"{log}-request"
+def pack(shared: Shared, body: Dict[str, Any], data: bytes) -> Dict[str, Any]:
+    """Return the body of a letter with a message, which is stored beside it if it is long.
+
+    :raises BackendError: the store failed.
+    """
+    if len(data) <= _IN_LETTER:
+        return {**body, "data": data.decode("utf-8")}
+    key = f"long-{secrets.token_hex(12)}/message"
+    shared.backend.put(key, data, STORED_SECONDS)
+    return {**body, "stored": key}
+
+
+def unpack(shared: Shared, body: Dict[str, Any]) -> Optional[bytes]:
+    """Return the message of a letter; None if it was stored beside it, and is gone.
+
+    :raises BackendError: the store failed.
+    """
+    text = body.get("data")
+    return shared.backend.take(str(body["stored"])) if text is None else str(text).encode("utf-8")
 
 
 def take_journal(runtime: Runtime, session: ModernSession, incoming: Incoming, handle: str) -> None:
@@ -78,11 +100,16 @@ class Relay:
         self._incoming = incoming
         self._number = number
         self._handle = handle
-        self._log = f"reply-{secrets.token_hex(12)}/out"
-        #: The number of the last entry that was passed on.
-        self._known = 0
-        #: Set when the request is cancelled.
-        self._cancelled = threading.Event()
+        #: Names this request between the two processes.
+        self.name = secrets.token_hex(12)
+        self._replies: "SimpleQueue[Reply]" = SimpleQueue()
+        #: Whether the other process has sent anything.
+        self._begun = False
+
+    def put(self, kind: str, code: Optional[int] = None, body: Optional[Dict[str, Any]] = None) -> None:
+        """Take one reply; called on the thread of the letters."""
+        if kind != MESSAGE or self._replies.qsize() < _MOST_REPLIES:
+            self._replies.put((kind, code, body or {}))
 
     def run(self, context: RequestContext, target: Target) -> None:
         """Answer the request: with what the other process says, or by a replay if that one does not go on."""
@@ -107,28 +134,24 @@ class Relay:
         incoming, session, facts = self._incoming, self._session, self._incoming.facts
         assert facts is not None and facts.http is not None
         http: HTTPRequest = facts.http
-        data = jsonrpc.dump(jsonrpc.Request(incoming.id, incoming.method, incoming.params))
         body: Dict[str, Any] = {
-            "handle": self._handle, "digest": request_digest(session, incoming), "reply": self._log, "sender": facts.sender,
-            "principal": _described(session.principal),
+            "handle": self._handle, "digest": request_digest(session, incoming), "name": self.name, "sender": facts.sender,
+            "from": self._shared.leases.number, "principal": _described(session.principal),
             "http": {"method": http.method, "path": http.path, "query": http.query, "mount": http.mount, "port": http.port,
                      "remote": http.remote, "network": http.network,
                      "headers": [[name, value] for name in http.headers if name not in _SECRET
                                  for value in http.headers.all(name)]}}
-        if len(data) <= _IN_LETTER:
-            body["data"] = data.decode("utf-8")
-        else:
-            self._shared.backend.put(request_key(self._log), data, REPLY_SECONDS)
-        self._shared.letters.send(self._number, "continue call", body)
+        data = jsonrpc.dump(jsonrpc.Request(incoming.id, incoming.method, incoming.params))
+        self._shared.letters.send(self._number, "continue call", pack(self._shared, body, data))
 
     def _cancel(self) -> None:
-        self._cancelled.set()
+        self.put(_CANCELLED)
         reason = self._incoming.token.reason or "the client has closed the connection"
         self._runtime.workers.spawn(lambda: self._send_cancel(reason))
 
     def _send_cancel(self, reason: str) -> None:
         try:
-            self._shared.letters.send(self._number, "cancel call", {"reply": self._log, "reason": reason})
+            self._shared.letters.send(self._number, "cancel call", {"name": self.name, "reason": reason})
         except BackendError as error:
             self._shared.outage.found(error)
 
@@ -138,53 +161,53 @@ class Relay:
         :raises Cancelled: the client has left.
         :raises RemoteError: the other process has ended, or its answer is lost.
         """
-        began, asked, gone = time.monotonic(), False, False
+        began, asked, ended = time.monotonic(), False, False
         while True:
-            if self._cancelled.is_set():
-                raise Cancelled(self._incoming.token.reason)
             try:
-                if gone:
-                    take_journal(self._runtime, self._session, self._incoming, self._handle)
-                    return False
-                if self._shared.backend.wait({self._log: self._known}, _WAIT_SECONDS):
-                    if self._pass_on():
-                        return True
-                elif not self._shared.leases.alive(self._number):
-                    if self._pass_on():
-                        return True  # its last words
-                    self._take_over()
-                    return False
-                elif not self._known and not asked and time.monotonic() - began > _ACCEPT_SECONDS:
-                    asked = True
-                    if self._try_take():
-                        return False
-            except BackendError as error:
-                self._shared.outage.found(error)
-                self._cancelled.wait(_AWAY_SECONDS)
-            except _NotThere:
-                gone = True
-
-    def _pass_on(self) -> bool:
-        """Pass on the new entries; True if the last one was the response."""
-        entries = self._shared.backend.since(self._log, self._known)
-        if entries is None:
-            raise RemoteError("the answer of the process that runs this call is lost, since the store was emptied or is too"
-                              " slow; what the call has done is not known", code=INTERNAL_ERROR)
-        for at, entry in entries:
-            self._known = at
-            kind, data = entry[:1], entry[1:]
-            if kind == MESSAGE:
-                self._incoming.pass_on(data)
-            elif kind == RESPONSE:
-                code, _, response = data.partition(b" ")
-                self._incoming.answer(response, int(code) or None)
-                return True
-            elif kind == NO_RESPONSE:
+                kind, code, body = self._replies.get(timeout=_WAIT_SECONDS)
+            except Empty:
+                if ended:
+                    return self._take_over()
+                try:
+                    # What it sent before its end may still be on its way.
+                    ended = not self._shared.leases.alive(self._number)
+                    if not (ended or asked or self._begun) and time.monotonic() - began > _ACCEPT_SECONDS:
+                        asked = True
+                        if self._try_take():
+                            return False
+                except BackendError as error:
+                    self._shared.outage.found(error)
+                continue
+            self._begun = True
+            if kind == _CANCELLED:
+                raise Cancelled(self._incoming.token.reason)
+            if kind == GONE:
+                self._patiently(lambda: take_journal(self._runtime, self._session, self._incoming, self._handle))
+                return False
+            if kind == NO_RESPONSE:
                 self._incoming.answer(None, None)
                 return True
-            elif kind == GONE:
-                raise _NotThere
-        return False
+            data = None if kind == LOST else self._patiently(lambda: unpack(self._shared, body))
+            if data is None:
+                raise RemoteError("the answer of the process that runs this call is lost, since the store was emptied or is too"
+                                  " slow; what the call has done is not known", code=INTERNAL_ERROR)
+            if kind == RESPONSE:
+                self._incoming.answer(data, code)
+                return True
+            self._incoming.pass_on(data)
+
+    def _patiently(self, use: Callable[[], T]) -> T:
+        """Use the backend, again while it is away.
+
+        :raises Cancelled: the client has left.
+        """
+        while True:
+            try:
+                return use()
+            except BackendError as error:
+                self._shared.outage.found(error)
+            if self._incoming.token.wait(_AWAY_SECONDS):
+                raise Cancelled(self._incoming.token.reason)
 
     def _try_take(self) -> bool:
         try:
@@ -193,19 +216,16 @@ class Relay:
             return False  # the other process has begun
         return True
 
-    def _take_over(self) -> None:
-        """Take the journal of a process that has ended.
+    def _take_over(self) -> bool:
+        """Take the journal of a process that has ended; always False.
 
         :raises RemoteError: the other process has taken it, and has ended before it answered.
         """
-        if not self._try_take():
-            steps = noted_steps(self._runtime, self._handle)
-            raise RemoteError("the process that ran this call has ended before it answered; what the call has done is not known"
-                              + (f". Of its steps: {steps}" if steps else ""), code=INTERNAL_ERROR)
-
-
-class _NotThere(Exception):
-    """The handler does not wait in the other process any more."""
+        if self._patiently(self._try_take):
+            return False
+        steps = self._patiently(lambda: noted_steps(self._runtime, self._handle))
+        raise RemoteError("the process that ran this call has ended before it answered; what the call has done is not known"
+                          + (f". Of its steps: {steps}" if steps else ""), code=INTERNAL_ERROR)
 
 
 def _described(principal: Optional[Principal]) -> Optional[Dict[str, Any]]:

@@ -124,7 +124,7 @@ from mcplite.backend.opening import open_backend
 from mcplite.server.runtime.leases import Leases
 from mcplite.server.runtime.outage import Outage
 
-leases = Leases(open_backend(sys.argv[1]), Outage())
+leases = Leases(open_backend(sys.argv[1]), Outage(), 3.0)
 leases.on_lost(lambda number: print("lost", number, flush=True))
 print(leases.number, flush=True)
 sys.stdin.read()
@@ -142,18 +142,18 @@ def child(sqlite, tmp_path):
 
 
 def test_a_process_that_was_killed_is_found_ended(create, sqlite, child):
-    leases, number = create(sqlite), int(child.stdout.readline())
+    leases, number = create(sqlite, 3.0), int(child.stdout.readline())
     assert leases.alive(number)
     child.kill()
     began = time.monotonic()
     wait_until(lambda: not leases.alive(number))
-    assert not create(sqlite).alive(number), "for all others as well"
+    assert not create(sqlite, 3.0).alive(number), "for all others as well"
     logging.getLogger(__name__).info("found after %.1f s", time.monotonic() - began)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="POSIX only")
 def test_a_process_that_was_paused_and_taken_for_ended_learns_of_it(create, sqlite, child):
-    leases, number = create(sqlite), int(child.stdout.readline())
+    leases, number = create(sqlite, 3.0), int(child.stdout.readline())
     child.send_signal(signal.SIGSTOP)
     wait_until(lambda: not leases.alive(number))
     child.send_signal(signal.SIGCONT)
@@ -201,12 +201,12 @@ class _Unpaused:
 def test_after_a_store_has_lost_all_leases_no_process_is_taken_for_ended(create):
     shift = [0.0]
     backend = Shared(lambda: time.monotonic() + shift[0])
-    one, other = create(backend), create(backend)
+    one, other = create(backend, 3.0), create(backend, 3.0)
     lost = []
     one.on_lost(lost.append)
     other.on_lost(lost.append)
     numbers = one.number, other.number
-    time.sleep(2.8)  # both would be sure of what they find
+    time.sleep(1.5)  # both would be sure of what they find
     shift[0] = 1000.0
     until = time.monotonic() + PATIENCE
     while backend.get(f"lease-{other.number}/process") is None:

@@ -1,0 +1,59 @@
+"""Sends a request again when a busy server says so: after 503 with ``Retry-After``, if the request may run twice.
+
+The sessions of both eras use it when a message was refused.
+"""
+
+import time
+from typing import Any, Callable, Dict, Optional, Union
+
+from ...errors import HTTPStatusError, RemoteError
+from ...protocol.methods import REPEATABLE
+from ...rpc.cancel import CancelToken
+from ..features.call import Call
+
+__all__ = ["send_again"]
+
+Refusal = Union[RemoteError, HTTPStatusError]
+#: Seconds for which a request is repeated; its own time limits may be shorter.
+_MOST_SECONDS = 60.0
+#: Seconds between two attempts at most; a server that asks for longer pauses is not asked again.
+_LONGEST_PAUSE_SECONDS = 10.0
+#: These have attempts of their own, or decide with the first answer.
+_OTHERWISE = frozenset({"server/discover", "subscriptions/listen"})
+
+
+def send_again(send: Callable[[Call], Dict[str, Any]], call: Call, error: Refusal) -> Dict[str, Any]:
+    """Send a request again that a server has refused, while it is busy, and return its result.
+
+    It is repeated only if it may run twice, or continues a call with ``requestState``, which a server takes once. The pause
+    is the server's, and longer with each attempt. Both limits of the call hold for all attempts together.
+
+    :param error: the refusal, which is raised again if it does not ask for another attempt.
+    :raises RemoteError, HTTPStatusError: the last answer of a server that stays busy, or what it answered otherwise.
+    :raises Cancelled: the call was cancelled meanwhile.
+    """
+    if call.method in _OTHERWISE or (call.method not in REPEATABLE and "requestState" not in (call.params or {})):
+        raise error
+    begun, attempts = time.monotonic(), 0
+    left = min(seconds for seconds in (_MOST_SECONDS, call.timeout, call.max_timeout) if seconds is not None)
+    while True:
+        attempts += 1
+        asked = error.retry_after
+        pause = None if asked is None else min(asked * attempts, max(asked, _LONGEST_PAUSE_SECONDS))
+        if pause is None or pause > _LONGEST_PAUSE_SECONDS or time.monotonic() - begun + pause >= left:
+            raise error
+        _wait(pause, call.cancel)
+        most = call.max_timeout
+        if most is not None:
+            most = max(0.001, most - (time.monotonic() - begun))
+        try:
+            return send(call._replace(id=None, max_timeout=most))
+        except (RemoteError, HTTPStatusError) as refusal:
+            error = refusal
+
+
+def _wait(seconds: float, cancel: Optional[CancelToken]) -> None:
+    if cancel is None:
+        time.sleep(seconds)
+    elif cancel.wait(seconds):
+        cancel.check()

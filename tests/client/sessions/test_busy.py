@@ -1,0 +1,136 @@
+"""Requests to a server that is busy for a while."""
+
+import secrets
+import threading
+import time
+
+import pytest
+
+import mcplite
+from mcplite.backend.memory import MemoryBackend
+from mcplite.client.features.call import Call
+from mcplite.client.sessions.busy import send_again
+from mcplite.errors import BackendError, Cancelled, HTTPStatusError, RemoteError
+from mcplite.rpc.cancel import CancelToken
+
+PATIENCE = 60
+
+
+def busy(after=0.01, kind=RemoteError):
+    error = RemoteError("Server busy", code=-31001) if kind is RemoteError else HTTPStatusError("503", status=503)
+    error.retry_after = after
+    return error
+
+
+class Server:
+    """Raises what it is given, one at each attempt, and then returns a result."""
+
+    def __init__(self, *errors):
+        self.errors, self.calls = list(errors), []
+
+    def __call__(self, call):
+        self.calls.append(call)
+        if self.errors:
+            raise self.errors.pop(0)
+        return {"tools": []}
+
+
+def send_patiently(send, call):
+    """Send a request as the sessions do."""
+    try:
+        return send(call)
+    except (RemoteError, HTTPStatusError) as error:
+        return send_again(send, call, error)
+
+
+@pytest.mark.parametrize("kind", [RemoteError, HTTPStatusError])
+def test_a_request_that_may_run_twice_is_sent_again(kind):
+    server = Server(busy(kind=kind), busy(kind=kind))
+    assert send_patiently(server, Call("tools/list", id=7, timeout=50.0, max_timeout=60.0)) == {"tools": []}
+    assert [call.id for call in server.calls] == [7, None, None], "each with an id of its own"
+    assert server.calls[2].max_timeout < 60.0 and server.calls[2].timeout == 50.0
+
+
+def test_an_answer_to_a_question_is_sent_again_and_a_first_call_is_not():
+    server = Server(busy())
+    assert send_patiently(server, Call("tools/call", {"name": "a", "requestState": "s"})) == {"tools": []}
+    server = Server(busy())
+    with pytest.raises(RemoteError, match="Server busy"):
+        send_patiently(server, Call("tools/call", {"name": "a"}))
+    assert len(server.calls) == 1
+
+
+@pytest.mark.parametrize("method", ["server/discover", "subscriptions/listen"])
+def test_what_has_attempts_of_its_own_is_sent_once(method):
+    server = Server(busy())
+    with pytest.raises(RemoteError):
+        send_patiently(server, Call(method))
+    assert len(server.calls) == 1
+
+
+@pytest.mark.parametrize("error, call", [
+    (RemoteError("another", code=-32603), Call("tools/list")), (busy(11.0), Call("tools/list")),
+    (busy(2.0), Call("tools/list", timeout=1.0)), (busy(2.0), Call("tools/list", max_timeout=1.0))])
+def test_other_errors_and_long_pauses_are_the_callers(error, call):
+    server = Server(error)
+    with pytest.raises(RemoteError) as caught:
+        send_patiently(server, call)
+    assert caught.value is error and len(server.calls) == 1
+
+
+def test_a_cancelled_call_does_not_wait():
+    token = CancelToken()
+    server = Server(*[busy(5.0)] * 100)
+    raised = []
+
+    def call():
+        try:
+            send_patiently(server, Call("tools/list", cancel=token))
+        except Cancelled as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    while not server.calls:
+        time.sleep(0.01)
+    token.cancel("enough")
+    thread.join(PATIENCE)
+    assert raised and len(server.calls) <= 2
+
+
+class Shared(MemoryBackend):
+    """A store that can be away."""
+
+    shared = True
+    away = False
+
+    def take(self, key):
+        if self.away:
+            raise BackendError("the store is away")
+        return super().take(key)
+
+
+def test_the_answer_of_a_user_outlives_an_outage_of_the_servers_store():
+    backend = Shared()
+    server = mcplite.Server("shop", backend=backend, state_keys=[secrets.token_hex(16)])
+
+    @server.tool()
+    def ask(ctx: mcplite.Context) -> str:
+        return ctx.elicit("Sure?").action
+
+    asked = []
+
+    def answer(request):
+        asked.append(request.message)
+        backend.away = True
+        back.start()
+        return mcplite.accept()
+
+    def end():
+        backend.away = False
+
+    back = threading.Timer(1.0, end)
+    with mcplite.serve(server) as served, mcplite.connect(served.url, elicitation_handler=answer, timeout=PATIENCE) as client:
+        assert client.call_tool("ask").text == "accept"
+    back.join(PATIENCE)
+    assert asked == ["Sure?"], "the user is asked once"
