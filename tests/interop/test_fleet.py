@@ -13,6 +13,7 @@ import pytest
 from tests.interop import test_official_clients as clients
 from tests.interop.test_official_clients import (  # noqa: F401
     JULY,
+    NOVEMBER,
     Trial,
     program,
     run,
@@ -28,7 +29,6 @@ from tests.interop.test_official_clients import (  # noqa: F401
     test_progress,
     test_prompts,
     test_questions_of_a_prompt_and_of_a_resource,
-    test_roots,
     test_sampling,
     test_sampling_with_tools,
     test_structured_results,
@@ -40,7 +40,8 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(240), pytest.mark.skipif(
 HERE = Path(__file__).resolve().parent
 STEPS = ("lists", "results", "work", "questions", "asking", "resources", "prompts", "streams")
 #: SDK, mode and revision.
-TRIALS = [("mcp2", "auto", JULY), ("node2", "auto", JULY)]
+TRIALS = [("mcp2", "auto", JULY), ("node2", "auto", JULY), ("mcp2", "legacy", NOVEMBER), ("mcp1", "legacy", NOVEMBER),
+          ("node2", "legacy", NOVEMBER), ("node1", "legacy", NOVEMBER)]
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +69,15 @@ def test_cancellation_finds_the_handler(trial):
     assert trial.data("was_cancelled")["cancelled"] is True
 
 
+def test_roots(trial):
+    assert trial.data("list_roots") == trial.data("list_roots_again") == ["data=file:///srv/data"]
+    if trial.revision < JULY:
+        assert trial.data("roots_have_changed") is True
+        # Each worker asks for them once, and again when it has heard of the change.
+        assert 1 <= trial["roots_asked"] <= 2
+        assert trial["roots_asked"] <= trial["roots_asked_after_change"] <= trial["roots_asked"] + 1
+
+
 def test_a_subscription_reaches_the_client(trial):
     if trial.revision >= JULY:
         assert trial["honoured"] == {"resourceSubscriptions": ["notes://one", "notes://other"]}
@@ -85,7 +95,7 @@ def inspect(installed, home, *arguments):
     return json.loads(ran.stdout)
 
 
-@pytest.mark.parametrize("era", ["modern"])
+@pytest.mark.parametrize("era", ["modern", "legacy"])
 def test_the_inspector_uses_four_workers(fleet, installed, tmp_path, era):
     installed.inspector()
     before = fleet.served()
