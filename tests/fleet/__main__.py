@@ -44,7 +44,10 @@ ALONE = {"redis": faults.redis_faults, "slow": faults.slow_redis, "postgres": fa
 def on_each(name, kind, options, folder):
     """Run one of ON_EACH on a new fleet."""
     with running_store(kind, folder) as (backend, server):
-        with running_fleet("server:application", HERE, folder, backend, spread=name == "questions", grace=5) as fleet:
+        # Each open stream takes a thread; after a restart the first worker may get all of them.
+        threads = max(16, options.clients + 32)
+        with running_fleet("server:application", HERE, folder, backend, threads=threads, spread=name == "questions",
+                           grace=5) as fleet:
             if name == "questions":
                 return scenarios.questions(fleet, options.questions)
             if name == "sessions":

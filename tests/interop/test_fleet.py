@@ -31,6 +31,7 @@ from tests.interop.test_official_clients import (  # noqa: F401
     test_questions_of_a_prompt_and_of_a_resource,
     test_sampling,
     test_sampling_with_tools,
+    test_several_questions_of_one_call,
     test_structured_results,
     test_the_description_of_the_server,
 )
