@@ -5,4 +5,6 @@
 floor take turns, slice by slice, and a figure is the median over the slices.
 
 ``python -m benchmarks.journeys`` does not measure time: it counts the files that one call passes through.
+``python -m benchmarks.round_trips`` counts what requests cost a shared backend, and ``python -m benchmarks.fleet``
+simulates a fleet on one; docs/deploying.rst has what follows from both.
 """

@@ -19,12 +19,13 @@ from typing import Dict, List
 
 from . import table
 from .peers import Failed, Peer, check_out, find_peers
+from .shared import SHARED_WORKLOADS
 from .slices import Measurement
 from .stateless import STATELESS_WORKLOADS
 from .web import WEB_WORKLOADS
 from .workloads import FULL, QUICK, STDIO_WORKLOADS
 
-OVER_HTTP = {**WEB_WORKLOADS, **STATELESS_WORKLOADS}
+OVER_HTTP = {**WEB_WORKLOADS, **STATELESS_WORKLOADS, **SHARED_WORKLOADS}
 
 
 def main() -> int:

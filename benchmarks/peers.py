@@ -17,7 +17,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, List, Mapping, Optional, Union
 
 __all__ = ["Driver", "Failed", "Peer", "WebServer", "check_out", "find_peers", "run"]
 
@@ -131,12 +131,16 @@ def run(command: List[str], root: Path = ROOT) -> str:
 
 
 class WebServer:
-    """A running server over HTTP."""
+    """A running server over HTTP.
 
-    def __init__(self, peer: Peer, mode: str) -> None:
+    :param variables: more of its environment.
+    """
+
+    def __init__(self, peer: Peer, mode: str, variables: Mapping[str, str] = {}) -> None:
         self._stderr = tempfile.TemporaryFile()
         self._process = subprocess.Popen(peer.web_server(mode), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                         stderr=self._stderr, env=environment(peer.root), encoding="utf-8")
+                                         stderr=self._stderr, env={**environment(peer.root), **variables},
+                                         encoding="utf-8")
         self.pid = self._process.pid
         assert self._process.stdout is not None
         timer = threading.Timer(LIMIT, self._process.kill)

@@ -129,4 +129,6 @@ TARGETS = (
     Target("http.sessions.each", 75, required=False),
     Target("http.sessions.threads", 5, required=False),
     Target("http.sessions.idle", 0.1, required=False),
+    Target("backend.add.newest", 1.15, "floor"),
+    Target("backend.add.less", 1.15, required=False),
 )

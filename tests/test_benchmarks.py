@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mcplite import revisions
+from mcplite import BackendError, revisions
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 110
@@ -23,30 +23,78 @@ def checkout_on_the_path(monkeypatch):
 
 
 def run(*arguments):
-    """Run the benchmarks without the official SDK, whose start alone takes seconds."""
-    environment = {**os.environ, "MCPLITE_INTEROP": str(ROOT / "no such folder")}
+    """Run the benchmarks without the official SDK and the servers of stores, whose start alone takes seconds."""
+    environment = {**os.environ, "MCPLITE_INTEROP": str(ROOT / "no such folder"), "MCPLITE_STORES": "none"}
     ran = subprocess.run([sys.executable, "-m", "benchmarks", "--quick", *arguments], cwd=ROOT, env=environment,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=SECONDS, encoding="utf-8")
     assert ran.returncode == 0, ran.stderr[-4000:]
     return ran.stdout
 
 
+@pytest.mark.timeout(2 * SECONDS + 20)
 def test_every_workload_runs():
-    report = json.loads(run("--json"))
-    assert report["peers"] == {"floor": "floor", "ours": "mcplite", "tuned": "http.server"}
-    rows = {row["key"]: row for row in report["rows"]}
+    # In two runs, since one would take long on a busy machine.
+    main, shared = import_module("benchmarks.__main__"), import_module("benchmarks.shared").SHARED_WORKLOADS
+    names = [*main.STDIO_WORKLOADS, *main.OVER_HTTP]
+    rows = {}
+    for part in ([name for name in names if name not in shared], list(shared)):
+        report = json.loads(run("--json", *(f"--only={name}" for name in part)))
+        assert report["peers"] == {"floor": "floor", "ours": "mcplite", "tuned": "http.server"}
+        rows.update({row["key"]: row for row in report["rows"]})
     assert {"import.server", "cold.server", "cold.client", "add.own", "add.server", "add.client", "quick.own",
             "newest.own", "newest.server", "newest.client", "add.own.cpu", "text.large", "argument.large", "progress.own",
             "register", "cold.tools", "list.server", "http.own", "http.server", "http.newest.own", "http.newest.bare.cpu",
             "http.load.one", "http.load.many", "http.sleep", "http.progress", "http.stream.large",
-            "http.argument.large", "http.sessions.memory", "stateless.own", "stateless.ask", "stateless.load.many"} <= set(rows)
-    assert [row["failures"] for row in report["rows"] if row["failures"]] == []
-    unsure = ("memory", "switches", "http.memory", "http.sessions", "http.cost")
+            "http.argument.large", "http.sessions.memory", "stateless.own", "stateless.ask", "stateless.load.many",
+            "backend.add.newest", "backend.add.less", "backend.ask.sqlite.newest", "backend.ask.sqlite.handshake",
+            "backend.sessions", "fleet.load.4"} <= set(rows)
+    assert [row["failures"] for row in rows.values() if row["failures"]] == []
+    unsure = ("memory", "switches", "http.memory", "http.sessions", "http.cost", "backend.add.less")
     for key, row in rows.items():
         # Figures of the system are not available everywhere, or only in hundredths of a second.
         assert key.startswith(unsure) or row["figures"]["ours"]["value"] > 0, row
-    targets = {row["key"] for row in report["rows"] if row["targets"]}
+    targets = {row["key"] for row in rows.values() if row["targets"]}
     assert targets == {target.key for target in import_module("benchmarks.targets").TARGETS}
+
+
+@pytest.mark.parametrize("backend, loss", [("memory:", "0.3"), ("sqlite:///{}/fleet.db", "0")])
+def test_a_simulated_fleet_loses_nothing(tmp_path, backend, loss):
+    url = backend.format(tmp_path)
+    ran = subprocess.run([sys.executable, "-m", "benchmarks.fleet", "--workers", "3", "--clients", "6", "--seconds", "0.5",
+                          "--loss", loss, "--latency", "0.1", "--mix", "40,40,20", "--backend", url, "--json"], cwd=ROOT,
+                         timeout=SECONDS, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    found = json.loads(ran.stdout)
+    assert found["wrong"] == [] and (loss == "0" or found["repeated"] > 0)
+    assert sum(row["count"] for row in found["kinds"].values()) > 0 and found["operations"]["append"] > 0
+
+
+def test_the_same_seed_loses_the_same_operations():
+    fleet, memory = import_module("benchmarks.fleet"), import_module("mcplite.backend.memory")
+
+    def lost(seed):
+        inner = memory.MemoryBackend()
+        backend = fleet.UnsteadyBackend(inner, 0, 0, 0.5, seed)
+        found = []
+        for number in range(100):
+            try:
+                backend.put(f"key/{number}", b"x", 60)
+                found.append("")
+            except BackendError:
+                found.append("after" if inner.get(f"key/{number}") else "before")
+        return found
+
+    assert lost(1) == lost(1) != lost(2) and set(lost(1)) == {"", "before", "after"}
+
+
+def test_the_arithmetic_of_capacity():
+    capacity = import_module("benchmarks.capacity")
+    costs = capacity.Costs(call=1, question=4, message=2, tells=1, hears=1)
+    found = capacity.need(60_000, costs, capacity.Rates(calls=1, questions=0.5, messages=2, changes=3), operations=4000)
+    assert (found.calls, found.questions, found.messages, found.workers) == (1000, 500, 2000, 60)
+    # 1,000 + 2,000 + 4,000 for the sessions, 3 for changes told, 180 for changes heard, and 30 renewals.
+    assert found.operations == 7213 and found.stores == 4 and found.bytes == 60_000_000
+    assert capacity.need(0, costs).stores == 1 and capacity.need(0, costs).workers == 4
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no checkout")

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import warnings
 import xml.etree.ElementTree
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,9 @@ NEEDS = {"flask": ["flask_login"], "telemetry": ["opentelemetry.sdk"],
          "types": ["annotated_types", "attrs", "msgspec", "numpy", "pandas", "pydantic"]}
 #: The page whose blocks are the cells of a notebook.
 NOTEBOOK = "notebooks"
-#: Pages whose files ``tests/frameworks/test_pages.py`` runs, in the programs that they are for.
-PROGRAMS = {"django", "workers"}
+#: Pages whose files ``tests/frameworks/test_pages.py`` and ``tests/interop/test_deploying.py`` run, in the programs that they
+#: are for.
+PROGRAMS = {"deploying", "django", "workers"}
 BLOCK = re.compile(r"^\.\. code-block:: python\n((?:   :.*\n)*)\n((?:   .*\n|\n)+)", re.MULTILINE)
 
 
@@ -297,6 +299,13 @@ def test_the_table_of_costs_is_computed_from_the_limits():
     module = runpy.run_path(str(DOCS / "costs.py"))
     assert (DOCS / "security.rst").read_text("utf-8") == module["page"](), "run make costs"
     assert sum(cost.bytes for cost in module["costs"](mcplite.Limits())) <= 256 << 20
+
+
+def test_the_table_of_round_trips_is_counted(monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS.parent))
+    round_trips = import_module("benchmarks.round_trips")
+    page = (DOCS / "deploying.rst").read_text("utf-8")
+    assert page == round_trips.page(round_trips.count_round_trips()), "run python -m benchmarks.round_trips --write"
 
 
 def test_the_tree_of_errors_is_complete():

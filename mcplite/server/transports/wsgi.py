@@ -157,7 +157,9 @@ def _port(value: str) -> Optional[int]:
 
 
 def _headers(environ: Environ) -> List[Tuple[str, str]]:
-    pairs = [(key[5:].replace("_", "-"), value) for key, value in environ.items() if key.startswith("HTTP_")]
+    # uWSGI behind nginx has type and length under both of their names.
+    pairs = [(key[5:].replace("_", "-"), value) for key, value in environ.items()
+             if key.startswith("HTTP_") and key not in ("HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH")]
     for key in ("CONTENT_TYPE", "CONTENT_LENGTH"):
         if environ.get(key):
             pairs.append((key.replace("_", "-"), environ[key]))

@@ -128,6 +128,12 @@ def test_a_conversation_keeps_the_rules(app):
     assert Answer(app, call("add", a=2, b=3), session=session).status == 404
 
 
+def test_type_and_length_may_come_under_both_of_their_names(app):
+    # As nginx passes them to uWSGI.
+    again = {"HTTP_CONTENT_TYPE": "application/json", "HTTP_CONTENT_LENGTH": "9"}
+    assert Answer(app(), initialize(), checked=False, **again).status == 200
+
+
 @pytest.mark.parametrize("options, status", [
     ({"method": "PUT"}, 405), ({"method": "HEAD"}, 405), ({"method": "OPTIONS"}, 405),
     ({"method": "GET", "HTTP_ACCEPT": "text/html"}, 406), ({"method": "GET"}, 400), ({"path": "/elsewhere"}, 404),
