@@ -147,11 +147,12 @@ print(" ".join(sys.modules))
 """
 
 
-def test_a_server_loads_what_belongs_to_http_authentication_and_hints_with_its_first_use():
+def test_a_server_loads_what_belongs_to_http_authentication_hints_and_questions_with_its_first_use():
     loaded = modules("import mcplite.server")
     rooms = ("mcplite.protocol.http.", "mcplite.server.auth.", "mcplite.server.http")
     assert not {name for name in loaded if name.startswith(rooms)}
     assert "mcplite.server.handling.http_request" not in loaded and "mcplite.server.catalog.hints" not in loaded
+    assert "mcplite.types.asking" not in loaded
 
 
 def test_a_program_that_calls_a_tool_over_stdio_loads_no_more_than_that(tmp_path):

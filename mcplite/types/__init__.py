@@ -1,18 +1,71 @@
-"""The vocabulary: the protocol's objects as plain dataclasses, the superset of all revisions."""
+"""The vocabulary: the protocol's objects as plain dataclasses, the superset of all revisions.
 
-from .asking import *  # noqa: F401,F403
-from .asking import __all__ as _asking
+Each module is loaded with the first use of one of its names: a server without questions does not make their classes.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, List
+
 from .base import Model as Model
-from .content import *  # noqa: F401,F403
-from .content import __all__ as _content
-from .lifecycle import *  # noqa: F401,F403
-from .lifecycle import __all__ as _lifecycle
 from .marks import NULL as NULL
-from .prompts import *  # noqa: F401,F403
-from .prompts import __all__ as _prompts
-from .resources import *  # noqa: F401,F403
-from .resources import __all__ as _resources
-from .tools import *  # noqa: F401,F403
-from .tools import __all__ as _tools
 
-__all__ = ["Model", "NULL", *_asking, *_content, *_lifecycle, *_prompts, *_resources, *_tools]
+if TYPE_CHECKING:
+    from .asking import *  # noqa: F403
+    from .content import *  # noqa: F403
+    from .lifecycle import *  # noqa: F403
+    from .prompts import *  # noqa: F403
+    from .resources import *  # noqa: F403
+    from .tools import *  # noqa: F403
+
+__all__ = [
+    "Annotations", "AudioContent", "BlobResourceContents", "CallToolResult", "ClientCapabilities", "CompleteResult",
+    "Completion", "Content", "CreateMessageRequest", "CreateMessageResult", "DiscoverResult", "ElicitRequest",
+    "ElicitResult", "EmbeddedResource", "GetPromptResult", "Icon", "ImageContent", "Implementation", "InitializeResult",
+    "ListPromptsResult", "ListResourceTemplatesResult", "ListResourcesResult", "ListRootsResult", "ListToolsResult",
+    "LogMessage", "Model", "ModelHint", "ModelPreferences", "NULL", "Progress", "Prompt", "PromptArgument", "PromptMessage",
+    "ReadResourceResult", "Resource", "ResourceContents", "ResourceLink", "ResourceTemplate", "Root", "SamplingMessage",
+    "ServerCapabilities", "TextContent", "TextResourceContents", "Tool", "ToolAnnotations", "ToolChoice",
+    "ToolResultContent", "ToolUseContent", "UnknownContent", "accept", "assistant", "cancel", "decline", "user",
+]
+
+#: Where each name lives.
+_HOMES = {
+    "asking": (
+        "CreateMessageRequest", "CreateMessageResult", "ElicitRequest", "ElicitResult", "ListRootsResult", "ModelHint",
+        "ModelPreferences", "Root", "SamplingMessage", "ToolChoice", "accept", "cancel", "decline",
+    ),
+    "content": (
+        "Annotations", "AudioContent", "BlobResourceContents", "Content", "EmbeddedResource", "Icon", "ImageContent",
+        "ResourceContents", "ResourceLink", "TextContent", "TextResourceContents", "ToolResultContent", "ToolUseContent",
+        "UnknownContent",
+    ),
+    "lifecycle": (
+        "ClientCapabilities", "DiscoverResult", "Implementation", "InitializeResult", "LogMessage", "Progress",
+        "ServerCapabilities",
+    ),
+    "prompts": (
+        "CompleteResult", "Completion", "GetPromptResult", "ListPromptsResult", "Prompt", "PromptArgument", "PromptMessage",
+        "assistant", "user",
+    ),
+    "resources": (
+        "ListResourceTemplatesResult", "ListResourcesResult", "ReadResourceResult", "Resource", "ResourceTemplate",
+    ),
+    "tools": (
+        "CallToolResult", "ListToolsResult", "Tool", "ToolAnnotations",
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load *name*, or the module of this name, on its first use (PEP 562)."""
+    if name in _HOMES:
+        return import_module(f".{name}", __name__)
+    for module, names in _HOMES.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(f".{module}", __name__), name)
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> List[str]:
+    return sorted(set(globals()) | set(__all__))

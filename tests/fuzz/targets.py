@@ -26,7 +26,8 @@ from mcplite.protocol.http import challenges, headers, http1, routing_headers, s
 from mcplite.protocol.schema.validation import Validator, check_schema
 from mcplite.revisions import REVISIONS
 
-MODELS = [model for model in vars(types).values() if isinstance(model, type) and dataclasses.is_dataclass(model)]
+MODELS = [model for model in (getattr(types, name) for name in types.__all__)
+          if isinstance(model, type) and dataclasses.is_dataclass(model)]
 KEY = b"a key of enough bytes"
 
 

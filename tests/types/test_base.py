@@ -55,8 +55,13 @@ def test_null_is_one_falsy_value_that_copies_keep():
 def test_everything_is_importable_from_the_package():
     for name in mcplite.types.__all__:
         assert hasattr(mcplite.types, name)
-    classes = {name for name, item in vars(mcplite.types).items() if isinstance(item, type) and issubclass(item, Model)}
-    assert classes <= set(mcplite.types.__all__)
+        assert name in dir(mcplite.types)
+    homes = {"base": {"Model"}, "marks": {"NULL"}}
+    for module in ("asking", "content", "lifecycle", "prompts", "resources", "tools"):
+        homes[module] = set(getattr(mcplite.types, module).__all__)
+    assert set.union(*homes.values()) == set(mcplite.types.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        mcplite.types.Nothing
     assert len(mcplite.types.__all__) == len(set(mcplite.types.__all__))
 
 

@@ -51,7 +51,7 @@ from mcplite.types import (
 )
 from mcplite.types.codec import decode, encode
 
-CLASSES = sorted((item for item in vars(types).values()
+CLASSES = sorted((item for item in (getattr(types, name) for name in types.__all__)
                   if isinstance(item, type) and dataclasses.is_dataclass(item) and item is not UnknownContent),
                  key=lambda cls: cls.__name__)
 SCHEMA = {"type": "object"}

@@ -24,7 +24,7 @@ from tests.support import schemas
 if schemas.FOLDER is None:
     pytest.skip(schemas.REASON, allow_module_level=True)
 
-CLASSES = [item for item in vars(types).values()
+CLASSES = [item for item in (getattr(types, name) for name in types.__all__)
            if isinstance(item, type) and dataclasses.is_dataclass(item) and item is not types.UnknownContent]
 
 #: The definitions of classes that are not called like them; a form and a URL question are one class of ours.

@@ -11,22 +11,13 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 
 from ...rpc.cancel import CancelToken
 from ...rpc.incoming import Incoming
-from ...types import (
-    ClientCapabilities,
-    CreateMessageResult,
-    Implementation,
-    ModelPreferences,
-    PromptMessage,
-    Root,
-    SamplingMessage,
-    Tool,
-    ToolChoice,
-)
+from ...types import ClientCapabilities, Implementation, Tool
 from .questions import Elicit, Elicited, ListRoots, Question, Sample
 from .session import RequestFacts, Session, Throttle
 from .timeout import Timeout
 
 if TYPE_CHECKING:
+    from ...types import CreateMessageResult, ModelPreferences, PromptMessage, Root, SamplingMessage, ToolChoice
     from ..auth.principals import Principal
     from .asker import Asker  # it loads forms and sampling, which only handlers that ask need
     from .http_request import HTTPRequest
@@ -342,12 +333,12 @@ class Context:
         """
         self.session.elicitation_complete(elicitation_id)
 
-    def sample(self, messages: Union[str, PromptMessage, SamplingMessage, Sequence[Union[str, PromptMessage, SamplingMessage]]],
-               *,
+    def sample(self,
+               messages: "Union[str, PromptMessage, SamplingMessage, Sequence[Union[str, PromptMessage, SamplingMessage]]]", *,
                max_tokens: int = 1000, system_prompt: Optional[str] = None, temperature: Optional[float] = None,
                stop_sequences: Optional[List[str]] = None, include_context: Optional[str] = None,
-               model_preferences: Optional[ModelPreferences] = None, metadata: Optional[Dict[str, Any]] = None,
-               tools: Optional[List[Tool]] = None, tool_choice: Optional[ToolChoice] = None) -> CreateMessageResult:
+               model_preferences: "Optional[ModelPreferences]" = None, metadata: Optional[Dict[str, Any]] = None,
+               tools: Optional[List[Tool]] = None, tool_choice: "Optional[ToolChoice]" = None) -> "CreateMessageResult":
         """Ask the client's language model, and wait for its answer.
 
         :param messages: texts or messages, as from ``mcplite.user(...)`` and ``mcplite.assistant(...)``; or a single one.
@@ -366,6 +357,8 @@ class Context:
         :raises RemoteError: the client answered with an error; code -1 means that its user refused.
         :raises RequestTimeout, Cancelled: as for :meth:`elicit`.
         """
+        from ...types import PromptMessage, SamplingMessage  # for handlers that ask
+
         if isinstance(messages, (str, PromptMessage, SamplingMessage)):
             messages = [messages]
         question = Sample(messages, max_tokens=max_tokens, system_prompt=system_prompt, temperature=temperature,
@@ -374,7 +367,7 @@ class Context:
                           tool_choice=tool_choice)
         return self._ask(question)  # type: ignore[no-any-return]
 
-    def list_roots(self) -> List[Root]:
+    def list_roots(self) -> "List[Root]":
         """Return the client's roots. They are kept until the client announces a change.
 
         :raises MissingCapability: the client declared none.

@@ -4,9 +4,10 @@ Handlers create them, and askers encode them. A module of its own so that a serv
 the askers, which need forms and sampling.
 """
 
-from typing import Any, Dict, Generic, List, Mapping, Optional, Sequence, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Dict, Generic, List, Mapping, Optional, Sequence, TypeVar, Union
 
-from ...types import ModelPreferences, PromptMessage, SamplingMessage, Tool, ToolChoice
+if TYPE_CHECKING:
+    from ...types import ModelPreferences, PromptMessage, SamplingMessage, Tool, ToolChoice
 
 __all__ = ["Elicit", "Elicited", "InputRequired", "ListRoots", "Question", "Sample"]
 
@@ -57,11 +58,11 @@ class Sample(Question):
     :param tool_choice: whether the model may, must or must not use tools.
     """
 
-    def __init__(self, messages: Sequence[Union[str, PromptMessage, SamplingMessage]], *, max_tokens: int = 1000,
+    def __init__(self, messages: "Sequence[Union[str, PromptMessage, SamplingMessage]]", *, max_tokens: int = 1000,
                  system_prompt: Optional[str] = None, temperature: Optional[float] = None,
                  stop_sequences: Optional[List[str]] = None, include_context: Optional[str] = None,
-                 model_preferences: Optional[ModelPreferences] = None, metadata: Optional[Dict[str, Any]] = None,
-                 tools: Optional[List[Tool]] = None, tool_choice: Optional[ToolChoice] = None) -> None:
+                 model_preferences: "Optional[ModelPreferences]" = None, metadata: Optional[Dict[str, Any]] = None,
+                 tools: "Optional[List[Tool]]" = None, tool_choice: "Optional[ToolChoice]" = None) -> None:
         self.messages = list(messages)
         self.max_tokens = max_tokens
         self.system_prompt = system_prompt

@@ -12,12 +12,13 @@ from ...protocol.jsonio import memory_size
 from ...revisions import Revision
 from ...rpc.incoming import Incoming, MessageFacts
 from ...rpc.peer import Peer
-from ...types import ClientCapabilities, Implementation, Root
+from ...types import ClientCapabilities, Implementation
 from ..catalog.targets import Target
 from ..limits import Limits
 from ..runtime.runtime import Runtime
 
 if TYPE_CHECKING:
+    from ...types import Root
     from ..auth.principals import Principal
     from .http_request import HTTPRequest
 
@@ -174,11 +175,11 @@ class KnownRoots:
     def __init__(self) -> None:
         #: Guards the fields below; held for assignments only.
         self._lock = threading.Lock()
-        self._roots: Optional[List[Root]] = None
+        self._roots: "Optional[List[Root]]" = None
         #: Counts the changes: a list that was requested before a change is not kept after it.
         self._epoch = 0
 
-    def get(self, ask: Callable[[], List[Root]]) -> List[Root]:
+    def get(self, ask: "Callable[[], List[Root]]") -> "List[Root]":
         """Return the roots.
 
         :param ask: requests them from the client; called without the lock, if they are not cached.
