@@ -80,7 +80,6 @@ TESTED_ELSEWHERE = {
     "server/functions/foreign/values": "tests/server/functions/foreign, with each library",
     "server/functions/nodes": "dataclasses: test_schemas.py and test_scalars.py",
     "server/serving": "tests/server/transports/test_httpd.py, through mcplite.serve",
-    "server/http/legacy_sse": "tests/behaviour, over HTTP with SSE, and tests/client/http/test_legacy_sse.py",
     "server/runtime/waiting": "tests/server/handling/test_wait.py",
     "testing/backend": "tests/backend/test_interface.py, which finds broken promises with it",
     "types/marks": "tests/types/test_base.py",

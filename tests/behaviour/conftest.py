@@ -104,7 +104,7 @@ HOSTS = {"memory": (memory, NAMES), "stdio": (stdio, STDIO_NAMES), "http": (http
 if os.name == "posix":
     HOSTS["gunicorn"] = gunicorn, STREAMABLE
     # What depends on the store shows in one revision of each era.
-    HOSTS.update({f"fleet-{kind}": (functools.partial(fleet, kind), STREAMABLE if kind == "sqlite" or EVERY_STORE else [
+    HOSTS.update({f"fleet-{kind}": (functools.partial(fleet, kind), NAMES if kind == "sqlite" or EVERY_STORE else [
         NEWEST_LEGACY.name, NEWEST.name]) for kind in KINDS})
 
 

@@ -79,6 +79,10 @@ class Process:
             return "told"
 
         @mcp.tool()
+        def pause(ctx: mcplite.Context) -> bool:
+            return ctx.close_stream(0.01)
+
+        @mcp.tool()
         def count(ctx: mcplite.Context, to: int) -> int:
             for number in range(1, to + 1):
                 ctx.report_progress(number)
@@ -101,7 +105,7 @@ class Process:
             return "1"
 
         self.go = threading.Event()
-        self.endpoint = make_endpoint(mcp.runtime)
+        self.endpoint = make_endpoint(mcp.runtime, legacy_sse=True)
 
     def close(self):
         self.go.set()
@@ -162,7 +166,8 @@ class Reading:
                 fields = dict(line.split(": ", 1) for line in event.splitlines() if ": " in line and line[0] != ":")
                 with self._changed:
                     if fields:
-                        self.found.append((fields.get("id"), json.loads(fields["data"]) if fields.get("data") else None))
+                        data = fields.get("data", "")
+                        self.found.append((fields.get("id"), json.loads(data) if data[:1] in ("{", "[") else data or None))
                         self._changed.notify_all()
         self.response.close()
         with self._changed:
@@ -172,12 +177,12 @@ class Reading:
     def wait(self, fits):
         """Return the id and the message of the first event that fits."""
         with self._changed:
-            fitting = lambda: [event for event in self.found if event[1] and fits(event[1])]  # noqa: E731
+            fitting = lambda: [event for event in self.found if isinstance(event[1], (dict, list)) and fits(event[1])]  # noqa: E731
             assert self._changed.wait_for(fitting, LIMIT), self.found
             return fitting()[0]
 
     def messages(self):
-        return [message for _, message in self.found if message]
+        return [message for _, message in self.found if isinstance(message, (dict, list))]
 
     def wait_over(self):
         with self._changed:

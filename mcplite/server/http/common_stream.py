@@ -138,7 +138,7 @@ class CommonStream(LogBody):
         #: The number of the last entry before this reader began: earlier ones are not about it.
         self._since = since
         self._news, self._common = reader.news, reader.common
-        #: Sent before everything else, instead of the priming event.
+        #: Sent before everything else, for a client that cannot resume: then events have no ids.
         self.first = b""
         session.bodies.add(self)
 
@@ -201,6 +201,9 @@ class CommonStream(LogBody):
 
     # --- what it reads --------------------------------------------------------------------------------
 
+    def _event(self, data: bytes) -> bytes:
+        return encode_event(data, None if self.first else self._id)
+
     @property
     def _id(self) -> str:
         return f"0.{self._news}-{self._common}"
@@ -235,7 +238,7 @@ class CommonStream(LogBody):
             self._common = at
             kind, rest = entry[:1], entry[1:]
             if kind == _MESSAGE:
-                events.append(encode_event(rest, self._id))
+                events.append(self._event(rest))
             elif kind == _ASKED and at > self._since:
                 self._answer()
             elif kind in (_ENDED, _TAKEN) and at > self._since and rest.decode("ascii") != self._reader.at:
@@ -254,13 +257,14 @@ class CommonStream(LogBody):
     def _read_changes(self, events: List[bytes]) -> None:
         changes, last, missing = self._changes.since(self._news)
         wanted = self._all() if missing else changes
-        if not missing and any(change.uri is not None for change in wanted):
+        initialized = self._session.session.initialized
+        if not missing and any(change.uri is not None or not initialized for change in wanted):
             self._session.reload()  # its client may have subscribed, or unsubscribed, on another process
         for change in wanted:
             self._news = change.number if not missing else self._news
             if self._is_wanted(change):
                 params = None if change.uri is None else {"uri": change.uri}
-                events.append(encode_event(jsonrpc.dump(jsonrpc.Notification(change.method, params)), self._id))
+                events.append(self._event(jsonrpc.dump(jsonrpc.Notification(change.method, params))))
         self._news = last
 
     def _all(self) -> List[ToldChange]:

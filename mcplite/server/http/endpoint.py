@@ -6,7 +6,7 @@ scopes). The transports, our own HTTP server and WSGI, call :meth:`Endpoint.hand
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ...errors import INTERNAL_ERROR, MISSING_CAPABILITY, SERVER_BUSY, BackendError
+from ...errors import INTERNAL_ERROR, MISSING_CAPABILITY, SERVER_BUSY, BackendError, RemoteError
 from ...protocol import jsonrpc
 from ...protocol.http.headers import check_header
 from ...revisions import Revision
@@ -134,6 +134,9 @@ class Endpoint:
             if self.runtime.outage is not None:
                 self.runtime.outage.found(error)
             response = self.error_response(_away(), request)
+        except RemoteError as error:
+            # What needs the backend is refused for some seconds after it has failed.
+            response = self.error_response(Rejection(503, error.message, error.code, headers=_BUSY), request)
         except Exception:
             self._faults.note("%s %.200r failed", request.method, request.path)
             response = self.error_response(Rejection(500, "Internal error", INTERNAL_ERROR, close=True), request)
@@ -277,6 +280,8 @@ class Endpoint:
             else:
                 temporary.end("the message has been answered")
             return response
+        if self._shared is not None:
+            self._shared.known_as(session, request.principal)
         if session.peer.in_flight >= self.limits.running_per_session:
             return self.error_response(_busy(message, "this session has too many requests in progress"))
         return self._serve_on_stream(request, session, decision)
@@ -351,7 +356,7 @@ class Endpoint:
     def _accept_message(self, request: HTTPRequest, decision: AcceptMessage) -> HTTPResponse:
         session = decision.session
         if self._shared is not None and session is not None:
-            self._shared.accept(session, decision.data, decision.message)
+            self._shared.accept(session, decision.data, decision.message, request.principal)
         elif session is not None:
             session.peer.receive(decision.data, decision.message)
         elif type(decision.message) in (jsonrpc.Notification, jsonrpc.Batch):

@@ -4,10 +4,10 @@ For clients that do not support Streamable HTTP. A session lasts as long as its 
 """
 
 import posixpath
-from typing import Callable, Dict
+from typing import TYPE_CHECKING, Callable, Dict
 from urllib.parse import parse_qs
 
-from ...errors import SERVER_BUSY
+from ...errors import SERVER_BUSY, BackendError
 from ...protocol import jsonrpc
 from ...protocol.http.headers import accepts, media_type
 from ...protocol.http.sse import encode_event
@@ -17,7 +17,10 @@ from ..handling.session import RequestFacts
 from .decision import method_not_allowed, unread, unreadable
 from .endpoint import Endpoint
 from .messages import HTTPResponse, Rejection, UnreadableBody
-from .sessions import open_session
+from .sessions import HTTPSession, SessionTable, open_session
+
+if TYPE_CHECKING:
+    from .shared_sessions import SharedSessions
 
 __all__ = ["LegacySSE"]
 
@@ -35,7 +38,8 @@ class LegacySSE:
                                         " but the server has era='modern'"))
         self._endpoint = endpoint
         # A table of its own: an id of one transport must not be valid for the other.
-        self._sessions = endpoint.add_table()
+        self._shared = endpoint.shared_table("sse")
+        self._sessions: SessionTable = endpoint.add_table() if self._shared is None else self._shared
         beside = posixpath.dirname(endpoint.path).rstrip("/")
         self._stream_path, self._post_path = beside + "/sse", beside + "/messages"
 
@@ -49,16 +53,34 @@ class LegacySSE:
             return endpoint.error_response(method_not_allowed(request, "GET"))
         if not accepts(request.headers.get("accept"), "text/event-stream"):
             return endpoint.error_response(Rejection(406, "a GET needs 'Accept: text/event-stream'"))
+        if self._shared is not None:
+            return self._connect_shared(request, self._shared)
         endpoint.enter()
         session = open_session(endpoint.runtime, None, request.principal, table.now, request.sender)
         if not table.add(session):
-            session.end("all sessions are in use")
-            return endpoint.error_response(Rejection(503, "Server busy: too many sessions are in use; try again later",
-                                                     SERVER_BUSY, headers=[("Retry-After", "1")]))
-        path = f"{request.mount}{self._post_path}?session_id={session.id}"
-        session.streams.common.send_event(encode_event(path.encode("ascii"), event="endpoint"))  # LSSE-02
+            return self._refuse(session)
+        session.streams.common.send_event(self._endpoint_event(request, session))
         return endpoint.get_streams.open(request, session.streams.common.attach(),
                                          lambda: table.end(session, "the client has closed its stream"))
+
+    def _connect_shared(self, request: HTTPRequest, table: "SharedSessions") -> HTTPResponse:
+        session = table.open(request.principal, request.sender)
+        try:
+            if not table.store(session, table.leases.number):
+                return self._refuse(session)
+            return table.open_only(request, session, self._endpoint_event(request, session), self._endpoint.get_streams)
+        except BackendError:
+            table.end(session, "the store failed")
+            raise
+
+    def _endpoint_event(self, request: HTTPRequest, session: HTTPSession) -> bytes:
+        path = f"{request.mount}{self._post_path}?session_id={session.id}"
+        return encode_event(path.encode("ascii"), event="endpoint")  # LSSE-02
+
+    def _refuse(self, session: HTTPSession) -> HTTPResponse:
+        session.end("all sessions are in use")
+        return self._endpoint.error_response(Rejection(503, "Server busy: too many sessions are in use; try again later",
+                                                       SERVER_BUSY, headers=[("Retry-After", "1")]))
 
     def _post(self, request: HTTPRequest) -> HTTPResponse:
         endpoint = self._endpoint
@@ -68,7 +90,7 @@ class LegacySSE:
             return endpoint.error_response(Rejection(415, "a POST needs 'Content-Type: application/json'", close=True))
         named = parse_qs(request.query).get("session_id", [""])
         session = self._sessions.find(named[0], request.owner)
-        if session is None:
+        if session is None or (self._shared is not None and self._shared.abandoned(session)):
             return endpoint.error_response(
                 Rejection(404, "there is no such session; open one at " + self._stream_path, close=True))
         try:
@@ -89,7 +111,10 @@ class LegacySSE:
         if refused is not None:
             return endpoint.error_response(refused)
         # Not inline: the response is sent on the stream, and this request is answered at once (LSSE-08).
-        session.peer.receive(data, message, None, inline=False,
-                             facts=RequestFacts(request, target, request.sender))
+        facts = RequestFacts(request, target, request.sender)
+        if self._shared is not None:
+            self._shared.receive(session, data, message, facts)
+        else:
+            session.peer.receive(data, message, None, inline=False, facts=facts)
         return HTTPResponse(202, [("Content-Type", "text/plain")], [b"Accepted"])
 

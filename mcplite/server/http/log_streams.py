@@ -8,9 +8,12 @@ import json
 from collections import deque
 from typing import Any, Deque, Dict, Iterator, List, Optional, Set
 
-from ...errors import INTERNAL_ERROR, BackendError
+from ...errors import INTERNAL_ERROR, BackendError, TransportError
 from ...protocol import jsonrpc
 from ...protocol.http.sse import encode_event
+from ...rpc.deadline import Deadline
+from ...rpc.forks import new_event, new_lock
+from ...rpc.threads import start_thread
 from ...rpc.tracing import WARNING, PeerLog, get_logger
 from ..runtime.leases import Leases
 from ..sessions.records import SessionRecords
@@ -18,9 +21,13 @@ from ..shares import ByteBudget
 from .log_bodies import LogBody, read_log
 from .streams import EventStream, StreamSet
 
-__all__ = ["LoggedStream", "LoggedStreams", "RequestLogBody", "resume_request"]
+__all__ = ["Backlog", "LoggedStream", "LoggedStreams", "RequestLogBody", "resume_request"]
 
 _log = get_logger(__name__)
+#: Logs of finished streams that wait for the store, the seconds for which they do, and between two attempts.
+_MOST_BEHIND = 256
+_BEHIND_SECONDS = 60.0
+_AGAIN_SECONDS = 0.5
 #: The first byte of an entry: the ids of the requests, a message, or the last message, which is empty for a cancelled call.
 _OPENED, _MESSAGE, _FINAL = b"o", b"m", b"f"
 _ENDED = ("the server's process that ran this call has ended before it answered; it is not known whether the call took effect")
@@ -53,6 +60,13 @@ class _RequestLog:
         """
         self._unstored.append(entry)
         del self._unstored[:-self._limits.stream_events]
+        self.flush()
+
+    def flush(self) -> None:
+        """Store the entries that the store did not take.
+
+        :raises BackendError: the store failed.
+        """
         while self._unstored:
             self._store(self._unstored[0])
             del self._unstored[0]
@@ -75,6 +89,56 @@ class _RequestLog:
         self._doubtful = False
 
 
+class Backlog:
+    """The logs of finished streams whose last entries the store did not take; one thread stores them when it is back.
+
+    A client that was disconnected meanwhile would wait for the answer else.
+    """
+
+    def __init__(self) -> None:
+        #: Guards the fields below; held for list work only.
+        self._lock = new_lock()
+        self._logs: Deque[_RequestLog] = deque(maxlen=_MOST_BEHIND)
+        self._running = False
+        self._closed = new_event()
+
+    def add(self, log: _RequestLog) -> None:
+        """Have the rest of a log stored."""
+        with self._lock:
+            self._logs.append(log)
+            if self._running:
+                return
+            self._running = True
+        try:
+            # It ends when all is stored, after a minute, or in close(); it may block on the backend for one operation.
+            start_thread(self._run, "mcplite streams")
+        except TransportError as error:
+            self._running = False  # the next stream tries again
+            _log.warning("the end of a stream is stored later: %s", error)
+
+    def close(self) -> None:
+        """Give up."""
+        self._closed.set()
+
+    def _run(self) -> None:
+        deadline = Deadline(_BEHIND_SECONDS)
+        while True:
+            closed = self._closed.wait(_AGAIN_SECONDS)
+            with self._lock:
+                if closed or deadline.expired or not self._logs:
+                    self._logs.clear()
+                    self._running = False
+                    return
+                log = self._logs[0]
+            try:
+                log.flush()
+            except BackendError:
+                continue  # it was logged when the outage began
+            with self._lock:
+                if self._logs and self._logs[0] is log:
+                    self._logs.popleft()
+
+
 class LoggedStreams(StreamSet):
     """The streams of one session that any process may serve.
 
@@ -83,15 +147,17 @@ class LoggedStreams(StreamSet):
     :param leases: knows the number of this process.
     :param log: takes what fails.
     :param labels: numbers the streams of this process.
+    :param backlog: stores what the store did not take.
     """
 
     def __init__(self, records: SessionRecords, id: str, leases: Leases, sender: str, unread: ByteBudget, log: PeerLog,
-                 labels: Iterator[int]) -> None:
+                 labels: Iterator[int], backlog: Backlog) -> None:
         super().__init__(id, None, records.limits, sender, unread)
         self.records = records
         self._leases = leases
         self._peer_log = log
         self._labels = labels
+        self.backlog = backlog
         #: The open streams of this process, by their label.
         self._by_label: Dict[str, LoggedStream] = {}
 
@@ -179,6 +245,8 @@ class LoggedStream(EventStream):
             log.append(entry)
         except BackendError as error:
             self._streams.warn(error)
+            if self._last:
+                self._streams.backlog.add(log)
 
     def _put_last(self, data: Optional[bytes]) -> None:
         self._last = True

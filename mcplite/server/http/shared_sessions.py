@@ -5,18 +5,21 @@ The endpoint of a server with a shared backend uses them in the place of :mod:`.
 
 import itertools
 import time
+from dataclasses import replace
 from typing import Any, Callable, Iterator, Optional, Set
 
 from ...backend.interface import Backend
-from ...errors import ConnectionClosed
+from ...errors import BackendError, ConnectionClosed
 from ...protocol import jsonrpc
 from ...rpc.forks import new_lock
 from ...rpc.peer import Peer
 from ..auth.principals import Principal
 from ..handling.http_request import HTTPRequest
+from ..handling.session import RequestFacts
 from ..runtime.changes import Changes
-from ..runtime.leases import Leases
+from ..runtime.leases import NUMBERS, Leases
 from ..runtime.letters import Letters
+from ..runtime.outage import Outage, away_error
 from ..runtime.runtime import Runtime
 from ..sessions.opening import create_session
 from ..sessions.records import SessionRecord, SessionRecords
@@ -25,7 +28,7 @@ from .common_stream import CommonLogChannel, CommonStream, end_common
 from .decision import ResumeStream
 from .get_streams import GetStreams
 from .log_bodies import LogBody
-from .log_streams import LoggedStreams, resume_request
+from .log_streams import Backlog, LoggedStreams, resume_request
 from .messages import HTTPResponse
 from .sessions import SESSION_BYTES, HTTPSession, SessionTable
 
@@ -33,6 +36,8 @@ __all__ = ["SharedSession", "SharedSessions"]
 
 #: A request id of the server's own has the number of its process above these bits, which count.
 _COUNT_BITS = 32
+#: Characters of a reason that other processes are told.
+_MOST_REASON = 200
 
 
 class SharedSession(HTTPSession):
@@ -42,8 +47,9 @@ class SharedSession(HTTPSession):
     streams: LoggedStreams
 
     def __init__(self, id: str, session: SharedLegacySession, peer: Peer, streams: LoggedStreams, now: float,
-                 record: SessionRecord) -> None:
+                 record: SessionRecord, outage: Outage) -> None:
         super().__init__(id, record.owner, session, peer, streams, now)
+        self._outage = outage
         session.share = self.change
         self.records = streams.records
         self.record = record
@@ -63,6 +69,11 @@ class SharedSession(HTTPSession):
     @property
     def size(self) -> int:
         return SESSION_BYTES + self.session.subscribed_bytes
+
+    def known_as(self, principal: Optional[Principal]) -> None:
+        """Note the owner, whom a process that has made the session of its record learns from a request."""
+        if self.session.principal is None:
+            self.session.principal = principal
 
     def end(self, why: str) -> None:
         for body in list(self.bodies):
@@ -94,17 +105,21 @@ class SharedSession(HTTPSession):
         """Change the state of the session in all processes.
 
         :param apply: changes this object; called again if another process has changed the session meanwhile.
-        :raises BackendError: the store failed.
+        :raises RemoteError: the store failed.
         :raises ConnectionClosed: the session has ended.
         """
-        with self._changing:
-            while True:
-                data = self.records.get(self.id)
-                if data is None or not self.restore(data):
-                    raise ConnectionClosed("the session has ended")
-                apply()
-                if self._swap(data):
-                    return
+        try:
+            with self._changing:
+                while True:
+                    data = self.records.get(self.id)
+                    if data is None or not self.restore(data):
+                        raise ConnectionClosed("the session has ended")
+                    apply()
+                    if self._swap(data):
+                        return
+        except BackendError as error:
+            self._outage.found(error)
+            raise away_error() from error
 
     def overwrite(self) -> None:
         """Store the state of this object, after a new handshake.
@@ -149,12 +164,18 @@ class SharedSession(HTTPSession):
 class _QuestionIds(Iterator[int]):
     """The ids of questions, from which every process reads which one has asked."""
 
-    def __init__(self, leases: Leases) -> None:
+    def __init__(self, leases: Leases, outage: Outage) -> None:
         self._leases = leases
+        self._outage = outage
         self._counts = itertools.count(1)
 
     def __next__(self) -> int:
-        return self._leases.number << _COUNT_BITS | next(self._counts) % (1 << _COUNT_BITS)
+        try:
+            number = self._leases.number
+        except BackendError as error:
+            self._outage.found(error)
+            raise away_error() from error
+        return number << _COUNT_BITS | next(self._counts) % (1 << _COUNT_BITS)
 
 
 class SharedSessions(SessionTable):
@@ -167,7 +188,8 @@ class SharedSessions(SessionTable):
 
     def __init__(self, runtime: Runtime, backend: Backend, kind: str, enter: Callable[[], object]) -> None:
         super().__init__(runtime.limits)
-        assert runtime.leases is not None and runtime.letters is not None
+        assert runtime.leases is not None and runtime.letters is not None and runtime.outage is not None
+        self._outage: Outage = runtime.outage
         self._runtime = runtime
         self._enter = enter
         self._kind = kind
@@ -177,7 +199,8 @@ class SharedSessions(SessionTable):
         self.records = SessionRecords(backend, runtime.limits, kind)
         #: Numbers the streams, and the questions, of this process.
         self.labels: Iterator[int] = itertools.count(1)
-        self._ids = _QuestionIds(self.leases)
+        self._ids = _QuestionIds(self.leases, self._outage)
+        self._backlog = Backlog()
         self._letters.on(kind, self._receive)
         self.leases.on_lost(self._lost)
 
@@ -188,6 +211,7 @@ class SharedSessions(SessionTable):
 
         :raises BackendError: the store failed.
         """
+        self._outage.check()
         owner = None if principal is None else principal.key
         record = SessionRecord(self._runtime.catalog.revisions[0], owner, sender, self.records.now, self.changes.last(),
                                version=0)
@@ -196,21 +220,22 @@ class SharedSessions(SessionTable):
     def _make(self, id: str, record: SessionRecord, principal: Optional[Principal]) -> SharedSession:
         runtime = self._runtime
         self._enter()
-        streams = LoggedStreams(self.records, id, self.leases, record.sender, runtime.unread, runtime.log, self.labels)
+        streams = LoggedStreams(self.records, id, self.leases, record.sender, runtime.unread, runtime.log, self.labels,
+                                self._backlog)
         channel = CommonLogChannel(streams, self.records, patient=self._kind != "session")
         session, peer = create_session(runtime, channel, may_be_sessionless=False, kind=SharedLegacySession)
         assert isinstance(session, SharedLegacySession)
         session.principal, session.sender = principal, record.sender
         peer.number_calls(self._ids)
-        return SharedSession(id, session, peer, streams, self.now, record)
+        return SharedSession(id, session, peer, streams, self.now, record, self._outage)
 
     def store(self, session: SharedSession, reader: int = 0) -> bool:
-        """Store a session after its handshake, and add it; False if there are too many that are all in use.
+        """Store a new session, and add it; False if there are too many that are all in use.
 
         :param reader: the number of this process, if the session ends with it.
         :raises BackendError: the store failed.
         """
-        session.record = session.session.store(session.record)
+        session.record = replace(session.session.store(session.record), reader=reader)
         session.data = self.records.put(session.id, session.record)
         session.session.stored(session.record)
         session.streams.priming = session.record.revision.priming_event
@@ -218,6 +243,11 @@ class SharedSessions(SessionTable):
             return True
         self.records.remove(session.id)
         return False
+
+    def known_as(self, session: HTTPSession, principal: Optional[Principal]) -> None:
+        """Note the owner of a session that this process has found by its id."""
+        assert isinstance(session, SharedSession)
+        session.known_as(principal)
 
     def start_over(self, session: HTTPSession) -> None:
         """Store what a new handshake has changed.
@@ -229,6 +259,7 @@ class SharedSessions(SessionTable):
 
     def find(self, id: str, owner: Optional[str]) -> Optional[SharedSession]:
         self.sweep()
+        self._outage.check()
         data = self.records.get(id)
         known = self._sessions.get(id)
         assert known is None or isinstance(known, SharedSession)
@@ -265,7 +296,7 @@ class SharedSessions(SessionTable):
         self._note_use(session, now)
         return session
 
-    def delete(self, session: HTTPSession) -> None:
+    def delete(self, session: HTTPSession, why: str = "the client has ended the session") -> None:
         """End a session for all processes, as its client asks.
 
         :raises BackendError: the store failed.
@@ -273,26 +304,59 @@ class SharedSessions(SessionTable):
         self.records.remove(session.id)
         end_common(self.records, session.id)
         self._letters.broadcast(self._kind, {"id": session.id, "what": "ended"})
-        self.end(session, "the client has ended the session")
+        self.end(session, why)
+
+    # --- the transport with two endpoints -----------------------------------------------------------------
+
+    def abandoned(self, session: HTTPSession) -> bool:
+        """Whether the process has ended that read the one stream of the session, which ends with it.
+
+        :raises BackendError: the store failed.
+        """
+        assert isinstance(session, SharedSession)
+        if self.leases.alive(session.record.reader):
+            return False
+        self.delete(session, "the process that served its stream has ended")
+        return True
+
+    def receive(self, session: HTTPSession, data: bytes, message: jsonrpc.Message, facts: RequestFacts) -> None:
+        """Pass on a message; what it causes is sent on the stream of the session, wherever that is.
+
+        :raises BackendError: the store failed.
+        """
+        assert isinstance(session, SharedSession)
+        session.known_as(facts.principal)
+        if type(message) is jsonrpc.Request and message.method == "initialize":
+            # Its response must not overtake the record, as the client's next message may reach another process.
+            stream = session.streams.new_stream(message)
+            session.peer.receive(data, message, stream, facts=facts)
+            session.overwrite()
+            if stream.answer is not None:
+                session.peer.channel.write(stream.answer)
+        elif isinstance(message, (jsonrpc.Response, jsonrpc.Failure, jsonrpc.Notification)):
+            self.accept(session, data, message, facts.principal)
+        else:
+            session.peer.receive(data, message, None, inline=False, facts=facts)
 
     # --- messages without an answer ---------------------------------------------------------------------
 
-    def accept(self, session: HTTPSession, data: bytes, message: jsonrpc.Message) -> None:
+    def accept(self, session: HTTPSession, data: bytes, message: jsonrpc.Message, principal: Optional[Principal]) -> None:
         """Pass on a message without requests, to the process that it concerns.
 
         :raises BackendError: the store failed.
         """
         assert isinstance(session, SharedSession)
+        session.known_as(principal)
         if type(message) is jsonrpc.Batch:
             for item in message.items:
                 if isinstance(item, (jsonrpc.Response, jsonrpc.Failure, jsonrpc.Notification)):
-                    self.accept(session, jsonrpc.dump(item), item)
+                    self.accept(session, jsonrpc.dump(item), item, principal)
                 else:
                     session.peer.receive(data, item)
             return
         if isinstance(message, (jsonrpc.Response, jsonrpc.Failure)):
             asked = message.id >> _COUNT_BITS if type(message.id) is int else 0
-            if asked <= 0 or asked == self.leases.candidate:
+            if not 0 < asked < NUMBERS or asked == self.leases.candidate:
                 session.peer.receive(data, message)
             else:
                 self._letters.send(asked, self._kind, {"id": session.id, "what": "answer", "data": data.decode("latin-1")})
@@ -314,7 +378,8 @@ class SharedSessions(SessionTable):
         params = message.params or {}
         id, reason = params.get("requestId"), params.get("reason")
         if not session.peer.cancel_incoming(id, reason) and type(id) in (int, str):
-            self._letters.broadcast(self._kind, {"id": session.id, "what": "cancelled", "request": id, "reason": reason})
+            short = reason[:_MOST_REASON] if isinstance(reason, str) else None
+            self._letters.broadcast(self._kind, {"id": session.id, "what": "cancelled", "request": id, "reason": short})
 
     # --- GET ----------------------------------------------------------------------------------------------
 
@@ -326,6 +391,23 @@ class SharedSessions(SessionTable):
         assert isinstance(session, SharedSession)
         body = CommonStream.open(session, self.changes, self.leases, self.labels)
         return streams.refuse_second() if body is None else streams.open(request, body)
+
+    def open_only(self, request: HTTPRequest, session: SharedSession, first: bytes, streams: GetStreams) -> HTTPResponse:
+        """Open the one stream of a client of the transport with two endpoints; the session ends with it (LSSE-10).
+
+        :param first: the event that comes first.
+        :raises BackendError: the store failed.
+        """
+        body = CommonStream.open(session, self.changes, self.leases, self.labels)
+        assert body is not None  # the id is not known to the client yet
+        body.first = first
+        return streams.open(request, body, lambda: self._close_only(session))
+
+    def _close_only(self, session: SharedSession) -> None:
+        try:
+            self.delete(session, "the client has closed its stream")
+        except BackendError:
+            self.end(session, "the client has closed its stream")  # its record expires
 
     def resume(self, request: HTTPRequest, decision: ResumeStream, streams: GetStreams) -> HTTPResponse:
         """Resume a stream after an event, wherever its handler runs.
@@ -349,6 +431,10 @@ class SharedSessions(SessionTable):
                 self._letters.send(int(first), self._kind, {"id": session.id, "what": "resumed", "stream": name})
         return streams.open(request, body)
 
+    def close(self, why: str) -> None:
+        super().close(why)
+        self._backlog.close()
+
     # --- letters, on the reading thread -------------------------------------------------------------------
 
     def _receive(self, letter: Any) -> None:
@@ -367,12 +453,18 @@ class SharedSessions(SessionTable):
         elif what == "resumed":
             found.streams.let_go(letter["stream"])
         elif what == "ended":
-            # It waits for the store, and for callbacks of handlers.
-            self._runtime.workers.spawn(lambda: self.end(found, "the client has ended the session"))
+            self._end_soon(found, "the client has ended the session")
+
+    def _end_soon(self, session: SharedSession, why: str) -> None:
+        """End a session on a worker: that waits for the store, and for callbacks of handlers."""
+        self._runtime.workers.spawn(lambda: self.end(session, why))
 
     def _lost(self, number: int) -> None:
         """Have the questions of this process fail that were asked under a number that it has lost."""
         error = ConnectionClosed("this process was paused for so long that the others have taken it for ended, and the client's"
                                  " answer cannot reach it")
         for session in list(self._sessions.values()):
+            assert isinstance(session, SharedSession)
             session.peer.abandon_calls(lambda id: id >> _COUNT_BITS == number, error)
+            if session.record.reader == number:
+                self._end_soon(session, "this process was paused for too long")

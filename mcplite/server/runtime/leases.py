@@ -16,11 +16,11 @@ from ...rpc.forks import new_lock, on_fork
 from ...rpc.tracing import get_logger
 from .outage import Outage
 
-__all__ = ["LEASE_SECONDS", "Leases"]
+__all__ = ["LEASE_SECONDS", "NUMBERS", "Leases"]
 
 _log = get_logger(__name__)
 #: A number has 20 bits, so that it fits beside a counter into an integer that JSON carries exactly.
-_NUMBERS = 1 << 20
+NUMBERS = 1 << 20
 #: Seconds for which a lease lasts; it is renewed three times in that time.
 LEASE_SECONDS = 6.0
 #: Seconds between two attempts to renew it while the store is away.
@@ -198,4 +198,4 @@ def _key(number: int) -> str:
 
 
 def _random_number() -> int:
-    return 1 + secrets.randbelow(_NUMBERS - 1)
+    return 1 + secrets.randbelow(NUMBERS - 1)

@@ -31,6 +31,7 @@ class SessionRecord:
     :param sender: whose share it counts to.
     :param opened: when it began, in seconds since 1970.
     :param news: the number of the last change notification before it began.
+    :param begun: whether the client has sent ``initialize``.
     :param reader: the number of the process whose response is the stream of a client of the transport with two endpoints;
         the session ends with it. 0 for others.
     :param roots: how often the client has announced that its roots have changed.
@@ -42,6 +43,7 @@ class SessionRecord:
     sender: str
     opened: float
     news: int
+    begun: bool = True
     reader: int = 0
     info: Optional[Implementation] = None
     capabilities: ClientCapabilities = field(default_factory=ClientCapabilities)
@@ -55,8 +57,9 @@ class SessionRecord:
         """Return the bytes that are stored."""
         content = {
             "revision": self.revision.name, "owner": self.owner, "sender": self.sender, "opened": self.opened,
-            "news": self.news, "reader": self.reader, "level": self.level, "uris": self.uris, "ready": self.ready,
-            "roots": self.roots, "version": self.version, "capabilities": codec.encode(self.capabilities, self.revision),
+            "news": self.news, "begun": self.begun, "reader": self.reader, "level": self.level, "uris": self.uris,
+            "ready": self.ready, "roots": self.roots, "version": self.version,
+            "capabilities": codec.encode(self.capabilities, self.revision),
             "info": None if self.info is None else codec.encode(self.info, self.revision)}
         return json.dumps(content, separators=(",", ":")).encode("ascii")
 

@@ -53,6 +53,8 @@ class SharedLegacySession(LegacySession):
             if record.version <= self._version or self._closed:
                 return
             self._version = record.version
+            if not record.begun:
+                return
             declared = self.agreed, self.client_info, self.client_capabilities
             if declared != (record.revision, record.info, record.capabilities):
                 self.client_info, self.client_capabilities = record.info, record.capabilities
@@ -73,10 +75,10 @@ class SharedLegacySession(LegacySession):
     def store(self, record: SessionRecord) -> SessionRecord:
         """Return the record that has the state of this object, as the next version of another one."""
         with self._lock:
-            assert self.agreed is not None
             return record.changed(
-                revision=self.agreed, info=self.client_info, capabilities=self.client_capabilities, level=self._level,
-                uris=tuple(self._subscriptions), ready=self._ready, roots=self._roots_changed)
+                revision=self.revision, begun=self.agreed is not None, info=self.client_info,
+                capabilities=self.client_capabilities, level=self._level, uris=tuple(self._subscriptions), ready=self._ready,
+                roots=self._roots_changed)
 
     def stored(self, record: SessionRecord) -> None:
         """Note that this object has the state of a record."""

@@ -3,12 +3,14 @@
 import pytest
 
 from mcplite.backend.sqlite import SQLiteBackend
+from mcplite.server.http import log_bodies
 from tests.support.sharing import Shared, running
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def store(request, tmp_path):
+def store(request, tmp_path, monkeypatch):
     """Return what opens the store for one more process."""
+    monkeypatch.setattr(log_bodies, "_WAIT_SECONDS", 0.05)  # so that a response soon sees its end
     if request.param == "memory":
         backend = Shared()
         yield lambda: backend

@@ -52,6 +52,18 @@ def test_it_is_resumed_elsewhere_while_the_handler_runs(fleet, version):
         rest.wait_over()
 
 
+def test_a_handler_may_close_its_stream_and_the_client_comes_back_anywhere(fleet):
+    # HTTP-14, HTTP-16
+    client = Client(fleet)
+    for process in fleet:
+        stream = Reading(client.send(ask_tool("pause"), process=fleet[0]))
+        stream.wait_over()
+        rest = Reading(client.send(method="GET", process=process, last_event_id=stream.found[0][0]))
+        _, answer = rest.wait(result)
+        assert answer["result"]["structuredContent"] == {"result": True}
+        rest.wait_over()
+
+
 def test_a_question_reaches_a_resumed_stream_and_its_answer_the_handler(fleet):
     client = Client(fleet, elicitation={})
     stream = Reading(client.send(ask_tool("ask"), process=fleet[0]))
@@ -163,6 +175,21 @@ def test_while_the_store_is_away_the_response_goes_on_and_later_the_log_is_whole
         rest.wait_over()
         ids = [id for id, _ in stream.found]
         assert rest.found == stream.found[ids.index(event) + 1:] and len(rest.found) == 2
+
+
+def test_an_answer_that_was_not_stored_is_stored_when_the_store_is_back():
+    backend = Failing()
+    with running(lambda: backend, 2) as fleet:
+        client = Client(fleet)
+        stream, event = held(client, fleet[0])
+        backend.away = True
+        fleet[0].go.set()
+        _, answer = stream.wait(result)
+        stream.wait_over()
+        backend.away = False
+        rest = Reading(client.send(method="GET", process=fleet[1], last_event_id=event))
+        assert rest.wait(result)[1] == answer
+        rest.wait_over()
 
 
 def test_a_stream_that_opens_while_the_store_is_away_has_no_ids():

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+import mcplite
 from tests.server.http.test_endpoint import ask_tool, body, call, events, header, opening, request
 from tests.support.children import wait_until
 from tests.support.sharing import LIMIT, STREAMABLE, Client, Reading, Shared, running
@@ -83,6 +84,42 @@ def test_a_second_handshake_begins_the_session_again(fleet):
         session = process.endpoint.sessions.find(client.headers["mcp_session_id"], None).session
         assert (session.revision.name, session.followed, session.initialized) == ("2025-03-26", set(), False)
         assert session.client_capabilities.elicitation is None
+
+
+class Away(Shared):
+    """A store that fails while ``away`` is set."""
+
+    away = False
+
+    def get(self, key):
+        if self.away:
+            raise mcplite.BackendError("the store is away")
+        return super().get(key)
+
+
+def test_without_the_store_requests_are_refused_until_it_is_back():
+    backend = Away()
+    with running(lambda: backend, 2) as fleet:
+        client = Client(fleet)
+        backend.away = True
+        for process in fleet:
+            for message, method in ((call("ping"), "POST"), (None, "GET"), (None, "DELETE")):
+                answer = client.send(message, method=method, process=process)
+                assert answer.status == 503 and header(answer, "Retry-After")
+        backend.away = False
+        for process in fleet:
+            process.mcp.runtime.outage.passed()
+            assert client.send(call("ping"), process=process).status == 200
+
+
+def test_a_change_that_cannot_be_stored_is_refused():
+    backend = Away()
+    with running(lambda: backend, 1) as fleet:
+        session = Client(fleet).session_at(fleet[0])
+        backend.away = True
+        with pytest.raises(mcplite.RemoteError, match="store that its processes share cannot be used"):
+            session.session.subscribe("demo://one")
+        assert session.session.followed == set()
 
 
 # --- questions ------------------------------------------------------------------------------------------------
