@@ -70,9 +70,10 @@ class RedisChanges:
                 self._thread.start()
         if not awake:
             self._client.publish(self._own, b"")
-            with self._changed:
-                self._reachable = True  # a thread that pauses after an outage need not wait longer
-                self._changed.notify_all()
+            if threading.current_thread() is not self._thread:
+                with self._changed:
+                    self._reachable = True  # the thread need not pause longer after an outage
+                    self._changed.notify_all()
         deadline = Deadline(timeout)
         with self._changed:
             if not self._changed.wait_for(lambda: self._closed or self._confirmed.issuperset(channels), deadline.remaining()):

@@ -29,7 +29,7 @@ _RETRY_SECONDS = 0.5
 _SEEN_SECONDS = 1.0
 #: The part of this time for which a process must have held its own lease before it takes the lack of another one for an
 #: end: after an outage of the store all leases may have expired, and each process renews its own first.
-_STEADY = 0.45
+_STEADY = 0.75
 #: The value in the place of the lease of a process that has ended, and the seconds for which it stays: as long as the
 #: logs of the process go on counting, so that the number is not used again before.
 _ENDED = b"ended"
@@ -84,6 +84,11 @@ class Leases:
         if self._token is None:
             self._take()
         return self.candidate
+
+    @property
+    def held(self) -> bool:
+        """Whether this process has a number at present."""
+        return self._token is not None
 
     def _take(self) -> None:
         with self._lock:

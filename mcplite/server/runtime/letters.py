@@ -26,6 +26,8 @@ _SECONDS = 60.0
 _KEEP = 10_000
 #: Seconds of one wait for the logs, after which the thread looks whether it shall end.
 _WAIT_SECONDS = 0.5
+#: Seconds after which the own log is read without a notification.
+_LOOK_SECONDS = 2.0
 #: Seconds before the next attempt to read a store that cannot be reached, at first and at most.
 _AWAY_SECONDS = (0.1, 1.0)
 
@@ -62,6 +64,8 @@ class Letters:
     def _begin(self, owner: int = 0) -> None:
         #: Set when the present thread shall end; None without a thread.
         self._ended: Optional[threading.Event] = None
+        #: When the own log was read without a notification.
+        self._looked = 0.0
         #: Tells this process's letters to all from others'.
         self._sender = secrets.token_hex(8)
 
@@ -138,7 +142,7 @@ class Letters:
                 own = number
                 known[_log_of(own)] = 0
             try:
-                self._read(known, ended)
+                self._read(known, own, ended)
             except BackendError as error:
                 if not ended.is_set():
                     self._outage.found(error)
@@ -147,7 +151,7 @@ class Letters:
                 continue
             pause = _AWAY_SECONDS[0]
 
-    def _read(self, known: Dict[str, Optional[int]], ended: threading.Event) -> None:
+    def _read(self, known: Dict[str, Optional[int]], own: int, ended: threading.Event) -> None:
         """Wait for entries once, and hand them on."""
         if self._outage:  # a wait does not tell that the store is there again
             self._backend.last(_ALL)
@@ -161,7 +165,11 @@ class Letters:
         grown = self._backend.wait(numbers, _WAIT_SECONDS)
         if not grown and time.monotonic() - began < _WAIT_SECONDS / 2:
             ended.wait(_WAIT_SECONDS)  # the backend is closed
-        for log in grown:
+        # A notification of the store can be lost with its connection, and requests hang on these letters.
+        looks = self._leases.held and time.monotonic() - self._looked >= _LOOK_SECONDS
+        if looks:
+            self._looked = time.monotonic()
+        for log in grown.union([_log_of(own)] if looks else []):
             if ended.is_set():
                 return
             read = self._logs.get(log) or _ReadLog(self._receive, self._missed)
@@ -169,6 +177,8 @@ class Letters:
             if entries is None:
                 entries = self._after_a_gap(log, numbers[log])
                 self._call(read.missed)
+            elif not entries and log not in grown:
+                continue
             elif not entries:
                 # What was appended was not sealed by this server, and is passed over.
                 last = self._backend.last(log)

@@ -172,9 +172,9 @@ class Relay:
                     # What it sent before its end may still be on its way.
                     ended = not self._shared.leases.alive(self._number)
                     if not (ended or asked or self._begun) and time.monotonic() - began > _ACCEPT_SECONDS:
-                        asked = True
                         if self._try_take():
                             return False
+                        asked = True
                 except BackendError as error:
                     self._shared.outage.found(error)
                 continue

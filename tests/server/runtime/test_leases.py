@@ -201,12 +201,12 @@ class _Unpaused:
 def test_after_a_store_has_lost_all_leases_no_process_is_taken_for_ended(create):
     shift = [0.0]
     backend = Shared(lambda: time.monotonic() + shift[0])
-    one, other = create(backend, 3.0), create(backend, 3.0)
+    one, other = create(backend, 4.0), create(backend, 4.0)
     lost = []
     one.on_lost(lost.append)
     other.on_lost(lost.append)
     numbers = one.number, other.number
-    time.sleep(1.5)  # both would be sure of what they find
+    time.sleep(3.2)  # both would be sure of what they find
     shift[0] = 1000.0
     until = time.monotonic() + PATIENCE
     while backend.get(f"lease-{other.number}/process") is None:

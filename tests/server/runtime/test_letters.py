@@ -130,6 +130,21 @@ def test_what_was_not_sealed_with_the_keys_is_not_read(create, backend):
     assert other.gets() == "hello"
 
 
+def test_a_letter_whose_notification_was_lost_is_read_all_the_same():
+    class Deaf(Shared):
+        def wait(self, logs, timeout):
+            return super().wait({}, timeout)
+
+    process = Process(Deaf())
+    process.letters.start()
+    try:
+        process.letters.send(process.leases.number, "greeting", "hello")
+        assert process.gets() == "hello"
+    finally:
+        process.letters.stop()
+        process.leases.stop()
+
+
 def test_further_logs_are_read_on_the_same_thread(backend):
     process, missed = Process(backend), queue.Queue()
     process.letters.read("more/log", process.read.put, lambda: missed.put(True))
