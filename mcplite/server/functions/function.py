@@ -19,6 +19,7 @@ from .docstrings import Documentation, parse
 from .members import NOTHING, with_metadata
 from .nodes import Mismatch, Node, kinds_of
 from .returns import Output, StructuredOutput, compile_output
+from .scalars import SIMPLE
 from .schemas import Schemas, as_default, described_schema, only_ours, unwrap_annotated
 from .signature import MISSING, Parameter, Signature, inner_of, is_plain, name_of, read_signature, refuse_async, target_of
 
@@ -176,7 +177,8 @@ class Function:
         """Whether *word* occurs in the argument types' schemas (descriptions from the docstring are not searched)."""
         if self._schema is not None:
             return word in repr(self._schema)
-        return any(word in repr(item.node.schema) for item in self._arguments) or (
+        schemas = [item.node.schema for item in self._arguments]
+        return any(word in repr(schema) for schema in schemas if list(schema) != ["type"]) or (
             bool(self._definitions) and word in repr(self._definitions))
 
     def _build_schema(self) -> Dict[str, Any]:
@@ -367,7 +369,10 @@ def _plan(signature: Signature, schemas: Schemas, kind: str, raw: bool) -> _Plan
                 parameter = Parameter(field.alias or name, how, field.annotation, field.default)
         if raw:
             continue
-        argument = _argument(parameter, schemas, kind)
+        # Most parameters: the scalar class says all, and a default of that class fits it.
+        simple = plain and kind == "tool" and (default is MISSING or type(default) is annotation)
+        argument = (_Argument(name, SIMPLE[annotation], default is MISSING, NOTHING if default is MISSING else default)
+                    if simple else _argument(parameter, schemas, kind))
         if how is inspect.Parameter.VAR_KEYWORD:
             rest = argument.node
         else:

@@ -87,6 +87,8 @@ def compile_output(annotation: Any, schema: Optional[Dict[str, Any]], structured
     if annotation in (int, float, bool) and type(annotation) is type:
         node = SIMPLE[annotation]
         return _wrapping(node.schema, bare, annotation)
+    if structured is None and annotation is str:
+        return Output()
     base, _ = unwrap_annotated(annotation)
     if structured is None and (_is_bare(base) or _has_content(base)):
         return Output()

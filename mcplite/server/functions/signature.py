@@ -16,6 +16,10 @@ __all__ = [
 MISSING: Any = inspect.Parameter.empty
 _PLAIN = frozenset({str, int, float, bool})
 _CHANGED = ("__wrapped__", "__signature__")
+#: The flags of code with parameters that are not simply positional or named, and of code that is async.
+_VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+_ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_NAMED = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 class Parameter(NamedTuple):
@@ -60,8 +64,12 @@ def refuse_async(function: Any, where: str) -> None:
 
     :raises RegistrationError: *function* is async.
     """
-    target = inspect.unwrap(target_of(function))
-    if inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target):
+    if type(function) is types.FunctionType and not function.__dict__:  # nothing that stands for another function
+        refused = bool(function.__code__.co_flags & _ASYNC)
+    else:
+        target = inspect.unwrap(target_of(function))
+        refused = inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target)
+    if refused:
         raise RegistrationError(f"{where} is an async function; this library has no event loop. Make it a plain def:"
                                 f" blocking calls are fine, each handler has a thread of its own")
 
@@ -76,23 +84,26 @@ def read_signature(function: Callable[..., Any], where: str) -> Signature:
 
 def _simple(function: Any) -> Optional[Signature]:
     """Read the signature of a plain function with builtin annotations from its code object: ten times cheaper."""
-    if type(function) is not types.FunctionType or any(name in function.__dict__ for name in _CHANGED):
+    if type(function) is not types.FunctionType:
+        return None
+    if function.__dict__ and any(name in function.__dict__ for name in _CHANGED):
         return None
     code = function.__code__
-    if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) or code.co_posonlyargcount or code.co_kwonlyargcount:
+    if code.co_flags & _VARIADIC or code.co_posonlyargcount or code.co_kwonlyargcount:
         return None
-    names = code.co_varnames[:code.co_argcount]
     annotations = function.__annotations__
     returns = annotations.get("return", MISSING)
     if returns is not MISSING and returns is not None and not is_plain(returns):
         return None
-    if not all(is_plain(annotations.get(name)) for name in names):
-        return None
     defaults = function.__defaults__ or ()
-    first = len(names) - len(defaults)
-    keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return Signature([Parameter(name, keyword, annotations[name], defaults[at - first] if at >= first else MISSING)
-                      for at, name in enumerate(names)], returns)
+    first = code.co_argcount - len(defaults)
+    parameters = []
+    for at, name in enumerate(code.co_varnames[:code.co_argcount]):
+        annotation = annotations.get(name)
+        if not is_plain(annotation):
+            return None
+        parameters.append(Parameter(name, _NAMED, annotation, defaults[at - first] if at >= first else MISSING))
+    return Signature(parameters, returns)
 
 
 def is_plain(annotation: Any) -> bool:
