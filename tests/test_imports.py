@@ -155,6 +155,11 @@ def test_a_server_loads_what_belongs_to_http_authentication_hints_and_questions_
     assert "mcplite.types.asking" not in loaded
 
 
+def test_a_client_loads_subscriptions_with_the_first_one():
+    loaded = modules("import mcplite.client")
+    assert not loaded & {"mcplite.client.subscriptions.events", "mcplite.client.subscriptions.subscription"}
+
+
 def test_a_program_that_calls_a_tool_over_stdio_loads_no_more_than_that(tmp_path):
     server, client = tmp_path / "server.py", tmp_path / "client.py"
     server.write_text(LOADED, "utf-8")

@@ -9,7 +9,7 @@ import functools
 import os
 import threading
 from types import TracebackType
-from typing import Any, Callable, Dict, List, Optional, Sequence, Type, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Type, Union
 
 from ..errors import ConnectionClosed
 from ..revisions import Revision
@@ -31,9 +31,11 @@ from .sessions.base import ClientSession, SessionOptions
 from .sessions.connection import ServerConnection
 from .sessions.negotiation import NegotiationOptions, prior_of
 from .sessions.opening import SessionOpener
-from .subscriptions.events import Event, Filter
 from .subscriptions.manager import Subscriptions
-from .subscriptions.subscription import Subscription
+
+if TYPE_CHECKING:
+    from .subscriptions.events import Event, Filter
+    from .subscriptions.subscription import Subscription
 
 __all__ = ["Client"]
 
@@ -377,7 +379,7 @@ class Client(Features):
     # --- changes ------------------------------------------------------------------------------------------
 
     def listen(self, *, tools: bool = False, prompts: bool = False, resource_list: bool = False,
-               resources: Sequence[str] = (), timeout: Optional[float] = DEFAULT) -> Subscription:
+               resources: Sequence[str] = (), timeout: Optional[float] = DEFAULT) -> "Subscription":
         """Return a subscription to iterate over: ``with client.listen(tools=True) as events: for event in events: ...``.
 
         It works in every revision that has such notifications. Every change after the return yields an event.
@@ -387,9 +389,11 @@ class Client(Features):
         :param timeout: seconds for the server to acknowledge it; by default the client's.
         :raises ValueError: nothing is included.
         """
+        from .subscriptions.events import Filter  # for clients that have a subscription
+
         return self._listen(Filter(tools, prompts, resource_list, resources), None, timeout)
 
-    def subscribe(self, callback: Callable[[Event], object], *, tools: bool = False, prompts: bool = False,
+    def subscribe(self, callback: "Callable[[Event], object]", *, tools: bool = False, prompts: bool = False,
                   resource_list: bool = False, resources: Sequence[str] = (), timeout: Optional[float] = DEFAULT
                   ) -> Callable[[], None]:
         """Call *callback* with each event, one after another on the thread of notifications.
@@ -399,9 +403,12 @@ class Client(Features):
         :param callback: gets a :class:`ToolsChanged`, :class:`PromptsChanged`, :class:`ResourcesChanged` or
             :class:`ResourceUpdated`. The other parameters are those of :meth:`listen`.
         """
+        from .subscriptions.events import Filter
+
         return self._listen(Filter(tools, prompts, resource_list, resources), callback, timeout).close
 
-    def _listen(self, filter: Filter, callback: Optional[Callable[[Event], object]], timeout: Optional[float]) -> Subscription:
+    def _listen(self, filter: "Filter", callback: "Optional[Callable[[Event], object]]", timeout: Optional[float]
+                ) -> "Subscription":
         timeout = self._timeout if timeout is DEFAULT else timeout
         return self._subscriptions.open(self._open_session(), filter, callback, timeout)
 

@@ -15,7 +15,7 @@ from .features.requests import Middleware
 __all__ = ["ClientOptions"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClientOptions:
     """The options of one client; :func:`~.connect.connect` documents them, under the same names.
 

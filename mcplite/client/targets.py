@@ -5,7 +5,7 @@ A module of its own, so that :mod:`.client` depends on no transport, and only th
 
 import os
 import shlex
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional, Sequence, Union
 
 from ..errors import TransportError
@@ -26,21 +26,21 @@ _HTTP_SETTINGS = ("headers", "session", "verify", "cert", "proxies", "auth")
 _HTTP_OPTIONS = (*_HTTP_SETTINGS, "listen", "type")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class TransportOptions:
     """The options of a channel; :func:`~.connect.connect` documents them, under the same names."""
 
-    env: Optional[Mapping[str, str]] = field(default=None, repr=False)
+    env: Optional[Mapping[str, str]] = None
     cwd: "Union[None, str, os.PathLike[str]]" = None
     stderr: "StderrTarget" = None
     grace: float = 2.0
     line_limit: int = LINE_LIMIT
-    headers: Optional[Mapping[str, str]] = field(default=None, repr=False)
+    headers: Optional[Mapping[str, str]] = None
     session: Any = None
     verify: "Verify" = None
     cert: "Cert" = None
-    proxies: Optional[Mapping[str, str]] = field(default=None, repr=False)
-    auth: Any = field(default=None, repr=False)
+    proxies: Optional[Mapping[str, str]] = None
+    auth: Any = None
     listen: bool = True
     type: Optional[str] = None
 

@@ -3,15 +3,17 @@
 The client has one and passes each change on to it.
 """
 
-from typing import Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from ...errors import ConnectionClosed, MCPError
 from ...rpc.forks import new_lock
 from ...rpc.tracing import get_logger
 from ..handlers import Handlers
 from ..sessions.base import ClientSession
-from .events import Event, Filter
-from .subscription import Subscription
+
+if TYPE_CHECKING:
+    from .events import Event, Filter
+    from .subscription import Subscription
 
 __all__ = ["Subscriptions"]
 
@@ -37,15 +39,17 @@ class Subscriptions:
         self._unsubscribe = unsubscribe
         #: Guards the two fields below; held for list work only.
         self._lock = new_lock()
-        self._open: List[Subscription] = []
-        self._watched: Dict[str, Subscription] = {}
+        self._open: "List[Subscription]" = []
+        self._watched: "Dict[str, Subscription]" = {}
 
-    def open(self, session: ClientSession, filter: Filter, callback: Optional[Callable[[Event], object]],
-             timeout: Optional[float]) -> Subscription:
+    def open(self, session: ClientSession, filter: "Filter", callback: "Optional[Callable[[Event], object]]",
+             timeout: Optional[float]) -> "Subscription":
         """Return a subscription that the server has acknowledged.
 
         :raises MCPError: the server refused it, or did not acknowledge it in time.
         """
+        from .subscription import Subscription  # for clients that have one
+
         subscription = Subscription(session.connection, filter, callback)
         with self._lock:
             self._open.append(subscription)
@@ -62,7 +66,7 @@ class Subscriptions:
             raise
         return subscription
 
-    def _closed(self, session: ClientSession, subscription: Subscription) -> None:
+    def _closed(self, session: ClientSession, subscription: "Subscription") -> None:
         with self._lock:
             if subscription not in self._open:
                 return
@@ -87,6 +91,8 @@ class Subscriptions:
                                   for name, wants in self._handlers.interests().items()}
         if not any(wanted.values()):
             return
+        from .events import Filter
+
         try:
             # No caller waits for this subscription, so opening a client must not take long for it.
             seconds = min(timeout or _ACKNOWLEDGED_SECONDS, _ACKNOWLEDGED_SECONDS)
@@ -98,6 +104,8 @@ class Subscriptions:
         """Call the handler of updates when a resource changes."""
         watched = self._watched.get(uri)
         if watched is None or watched.error is not None:
+            from .events import Filter
+
             self._watched[uri] = self.open(session, Filter(resources=[uri]), self._call_handler, timeout)
 
     def unwatch(self, uri: str) -> None:
@@ -106,7 +114,7 @@ class Subscriptions:
         if watched is not None:
             watched.close()
 
-    def _call_handler(self, event: Event) -> None:
+    def _call_handler(self, event: "Event") -> None:
         callback = self._handlers.callback_for(event.method, event.params)
         if callback is not None:
             callback()
