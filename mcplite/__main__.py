@@ -59,15 +59,18 @@ def _run(options: argparse.Namespace) -> int:
         from .cli import login
 
         return login.run(words[0], options)
-    from .cli.actions import ACTIONS
+    from .cli.commands.actions import ACTIONS
     from .cli.configuration import take_file
     from .cli.overview import is_overview, show_all
     from .cli.target import connected
 
+    command = options.command
+    if command == "task":
+        command = parser.take_verb(words, options)
     take_file(words, options)
     if options.server and not options.config:
         raise UsageError("--server names a server in a file: give the file with --config FILE")
-    parser.check_words(words, options.command, bool(options.config))
+    parser.check_words(words, command, bool(options.config))
     if is_overview(words, options):
         return show_all(options)
     with connected(words, options) as client:

@@ -15,7 +15,7 @@ import pytest
 
 import mcplite
 from mcplite import __main__ as command_line
-from mcplite.cli import actions
+from mcplite.cli.commands import actions, results
 from mcplite.cli.description.examples import pasted
 from mcplite.errors import Cancelled, ConnectionClosed, InvalidParams, MCPError, NotSupported, RequestTimeout, TransportError
 from mcplite.revisions import JUNE_2025, NEWEST
@@ -273,7 +273,7 @@ def test_output_is_for_results_and_not_for_errors(run, target, tmp_path):
 def test_output_that_cannot_be_written_or_has_nothing_to_save(run, target, tmp_path, monkeypatch):
     status, _, err = run("call", target, "add", "a=1", "--output", str(tmp_path / "no" / "folder"))
     assert (status, err) == (2, f"--output: cannot write {tmp_path / 'no' / 'folder'}: No such file or directory\n")
-    monkeypatch.setattr(actions, "first_binary", lambda items: None)
+    monkeypatch.setattr(results, "first_binary", lambda items: None)
     assert run("read", target, "note://today", "--output", str(tmp_path / "saved")) == (
         2, "", "--output: the result has no content to save\n")
 

@@ -10,7 +10,7 @@ from typing import Any, Dict, List
 
 from ..errors import MCPError
 from ..protocol.show import worded
-from .actions import ACTIONS
+from .commands.actions import ACTIONS
 from .configuration import server_names
 from .failures import record_of, status_of
 from .parser import NAMES

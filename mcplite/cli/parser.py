@@ -5,7 +5,7 @@ from typing import Dict, List, Optional, Tuple
 
 from .arguments import UsageError
 
-__all__ = ["NAMES", "check_words", "parse"]
+__all__ = ["NAMES", "check_words", "parse", "take_verb"]
 
 _STATUS = """\
 exit status: 0 done, 1 the tool reported an error, 2 wrong usage, 3 the server answered with an
@@ -25,6 +25,8 @@ examples:
   %(prog)s list https://example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
   %(prog)s request notes.py resources/read uri=note://today
   %(prog)s watch notes.py note://today --json
+  %(prog)s call https://example.com/mcp report year=2026 --task
+  %(prog)s task wait https://example.com/mcp ID
   %(prog)s login https://example.com/mcp
   %(prog)s list mcp.json
   %(prog)s call mcp.json:git git_status repo_path=.
@@ -68,11 +70,28 @@ _COMMANDS: Dict[str, Tuple[str, str]] = {
                  "TARGET PROMPT_OR_TEMPLATE ARGUMENT [VALUE [key=value ...]]"),
     "ping": ("connect, and check that the server answers", "TARGET"),
     "request": ("send any request, and print its result as JSON", "TARGET METHOD [name:=json ...]"),
+    "task": ("list, show, wait for or cancel tasks: tool calls that go on at a server",
+             "list TARGET | show|wait|cancel TARGET ID"),
     "watch": ("print changes of the lists, and of the resources named, until Ctrl-C", "TARGET [URI ...]"),
     "login": ("log in to a server, and store the login", "URL"),
     "logout": ("delete a stored login, and revoke its tokens", "URL"),
     "token": ("print a valid access token, for curl and scripts", "URL"),
 }
+#: What is done about tasks, with the words that follow.
+_VERBS = {"list": "TARGET", "show": "TARGET ID", "wait": "TARGET ID", "cancel": "TARGET ID"}
+
+
+def take_verb(words: List[str], options: argparse.Namespace) -> str:
+    """Move what is to be done about tasks from the words to ``options.verb``; return the command with it.
+
+    :raises UsageError: it is missing, or unknown.
+    """
+    verb = words.pop(0) if words else ""
+    if verb not in _VERBS:
+        said = f"task: {verb!r} is unknown" if verb else "task: what to do is missing"
+        raise UsageError(f"{said}; write: task {_COMMANDS['task'][1]}")
+    options.verb = verb
+    return f"task {verb}"
 
 
 def parse(arguments: Optional[List[str]], package: str, version: str) -> argparse.Namespace:
@@ -96,7 +115,8 @@ def check_words(words: List[str], command: str, configured: bool) -> None:
     :param configured: whether the server comes from a file, so that there is no word for it.
     :raises UsageError: a word is missing, or there is one too many.
     """
-    form = _COMMANDS[command][1]
+    name, _, verb = command.partition(" ")
+    form = _VERBS[verb] if verb else _COMMANDS[name][1]
     names = form.partition(" [")[0].split()[1 if configured else 0:]
     if len(words) < len(names):
         raise UsageError(f"{command}: {names[len(words)]} is missing; write: {command} {form}")
@@ -122,7 +142,11 @@ def _parser(package: str, version: str) -> argparse.ArgumentParser:
         one.add_argument("words", nargs="*", help=argparse.SUPPRESS)  # the usage names them
         if name == "call":
             one.add_argument("--table", action="store_true", help="print a list of flat objects as a table")
-        if name in ("call", "read"):
+            one.add_argument("--task", action="store_true",
+                             help="start the tool as a task, print its id, and do not wait for the result")
+        elif name == "task":
+            one.add_argument("--table", action="store_true", help="with wait: print a list of flat objects as a table")
+        if name in ("call", "read", "task"):
             one.add_argument("--output", metavar="FILE", help="save the first binary content, or the text")
         elif name == "login":
             _add_login(one)

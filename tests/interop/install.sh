@@ -95,6 +95,7 @@ venv mcp1 mcp==1.30.0
 venv otel mcp==2.3.0 opentelemetry-sdk==1.45.2
 venv servers mcp-server-git==2026.10.19 mcp-server-time==2026.10.19
 venv fastmcp4 fastmcp==4.1.2
+venv fastmcptasks fastmcp==4.1.2 fastmcp-tasks==4.1.2
 packages node @modelcontextprotocol/server-everything@2026.8.31 @modelcontextprotocol/server-filesystem@2026.8.31 \
     @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/client@2.4.0
 packages bridges supergateway@4.0.0 @modelcontextprotocol/server-memory@2026.8.31 @cyanheads/git-mcp-server@2.15.3

@@ -5,8 +5,8 @@ import json
 import sys
 from typing import Any, List
 
-from ..errors import NotSupported
-from .printing import clean_line
+from ...errors import NotSupported
+from ..printing import clean_line
 
 __all__ = ["watch"]
 
