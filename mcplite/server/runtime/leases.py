@@ -29,7 +29,7 @@ _RETRY_SECONDS = 0.5
 _SEEN_SECONDS = 1.0
 #: The part of this time for which a process must have held its own lease before it takes the lack of another one for an
 #: end: after an outage of the store all leases may have expired, and each process renews its own first.
-_STEADY = 0.75
+_STEADY = 0.6
 #: The value in the place of the lease of a process that has ended, and the seconds for which it stays: as long as the
 #: logs of the process go on counting, so that the number is not used again before.
 _ENDED = b"ended"

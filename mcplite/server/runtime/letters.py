@@ -25,7 +25,7 @@ _ALL = "letters-all/in"
 _SECONDS = 60.0
 _KEEP = 10_000
 #: Seconds of one wait for the logs, after which the thread looks whether it shall end.
-_WAIT_SECONDS = 0.5
+_WAIT_SECONDS = 0.25
 #: Seconds after which the own log is read without a notification.
 _LOOK_SECONDS = 2.0
 #: Seconds before the next attempt to read a store that cannot be reached, at first and at most.

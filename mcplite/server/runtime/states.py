@@ -103,18 +103,21 @@ class States:
 
     def name_process(self, handle: str, number: int, owner: Optional[str], method: str, params: Mapping[str, Any]) -> str:
         """Return a state that names a stored state and the process in which its handler waits; it is signed, not stored."""
-        return seal(f"{number} {handle}".encode("ascii"), self._keys[0], self._waits(owner, method, params))
+        content = f"{number} {handle} {int(self._clock() + self._seconds)}"
+        return seal(content.encode("ascii"), self._keys[0], self._waits(owner, method, params))
 
-    def named_process(self, state: str, owner: Optional[str], method: str, params: Mapping[str, Any]) -> Tuple[int, str]:
-        """Return the number of the process that a state names, and the stored state; the number is 0 if it names none.
+    def named_process(self, state: str, owner: Optional[str], method: str, params: Mapping[str, Any]) -> Tuple[int, str, bool]:
+        """Return the number of the process that a state names, the stored state, and whether that is valid no longer.
+
+        The number is 0 if it names none.
 
         A state without a number is the handle of a stored state: of a process that had no room for a waiting handler.
         """
         content = open_sealed(state, self._keys, self._waits(owner, method, params)) if len(state) > 64 else None
         if content is None:
-            return 0, state
-        number, _, handle = content.decode("ascii").partition(" ")
-        return int(number), handle
+            return 0, state, False
+        number, handle, expires = content.decode("ascii").split(" ")
+        return int(number), handle, int(expires) < self._clock()
 
     def _waits(self, owner: Optional[str], method: str, params: Mapping[str, Any]) -> str:
         return "waits " + bound_to(self._server, owner, method, params)

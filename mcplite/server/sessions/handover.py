@@ -22,8 +22,9 @@ from ..handling.wait import request_digest
 from ..runtime.outage import away_error
 from ..runtime.runtime import Runtime
 from ..runtime.shared import shared_of
+from ..runtime.waiting import refused_state
 from .modern import ModernSession, SessionlessClient
-from .relay import GONE, LOST, MESSAGE, NO_RESPONSE, RESPONSE, Relay, pack, take_journal, unpack
+from .relay import GONE, LOST, MESSAGE, NO_RESPONSE, RESPONSE, Relay, pack, take_journal, taken_elsewhere, unpack, used_state
 
 __all__ = ["Handover", "handover_of"]
 
@@ -59,6 +60,8 @@ class Handover:
         #: By their names: the requests of other processes that run here, and those of here that run in others.
         self._accepted: Dict[str, _Accepted] = {}
         self._relays: Dict[str, Relay] = {}
+        #: The handles of journals that this process may have taken with an operation whose answer was lost.
+        self._doubtful: Dict[str, bool] = {}
         shared.letters.on("continue call", lambda body: runtime.workers.spawn(lambda: self._accept(body)))
         shared.letters.on("cancel call", self._cancel)
         shared.letters.on("reply", self._receive)
@@ -67,7 +70,7 @@ class Handover:
         on_fork(self, Handover._forked)
 
     def _forked(self, owner: int) -> None:
-        self._accepted, self._relays = {}, {}
+        self._accepted, self._relays, self._doubtful = {}, {}, {}
 
     def _lose_number(self, number: int) -> None:
         """Give up what other processes know by a number that this one has lost."""
@@ -99,13 +102,16 @@ class Handover:
             raise away_error() from error
 
     def _find(self, session: ModernSession, incoming: Incoming, state: str) -> bool:
-        number, handle = self._runtime.states.named_process(state, session.owner, incoming.method, incoming.params)
+        number, handle, expired = self._runtime.states.named_process(state, session.owner, incoming.method, incoming.params)
+        # A client that has the state from this server learns more.
+        refusal = refused_state() if not number or expired else used_state()
         if number and number == self._shared.leases.candidate:
-            return self._continue_here(session, incoming, handle)
+            return self._continue_here(session, incoming, handle, refusal)
         if number and self._shared.leases.alive(number):
-            session.elsewhere = functools.partial(self._relay, Relay(self._runtime, session, incoming, number, handle))
+            relay = Relay(self._runtime, session, incoming, number, handle, refusal)
+            session.elsewhere = functools.partial(self._relay, relay)
             return False
-        take_journal(self._runtime, session, incoming, handle)
+        take_journal(self._runtime, session, incoming, handle, refusal, foreign=number > 0)
         return False
 
     def _relay(self, relay: Relay, context: RequestContext, target: Target) -> None:
@@ -123,16 +129,25 @@ class Handover:
         if relay is not None:
             relay.put(str(body["kind"]), body.get("code"), body)
 
-    def _continue_here(self, session: ModernSession, incoming: Incoming, handle: str) -> bool:
+    def _continue_here(self, session: ModernSession, incoming: Incoming, handle: str, refusal: RemoteError) -> bool:
         waiting = self._runtime.waiting
         call = waiting.find(handle, request_digest(session, incoming))
         answers = None if call is None else call.read(dict(session.given))
         try:
-            take_journal(self._runtime, session, incoming, handle)
-        except RemoteError:
-            if call is not None and waiting.remove(handle):
-                call.cancel("another process has gone on with this call")
+            take_journal(self._runtime, session, incoming, handle, refusal, foreign=False)
+        except BackendError:
+            if call is not None:
+                self._doubtful[handle] = True
             raise
+        except RemoteError:
+            if call is None or not self._doubtful.get(handle) or taken_elsewhere(self._runtime, handle):
+                if call is not None and waiting.remove(handle):
+                    call.cancel("another process has gone on with this call")
+                raise
+        finally:
+            if len(self._doubtful) > self._runtime.limits.waiting_calls:
+                self._doubtful.clear()
+        self._doubtful.pop(handle, None)
         if call is None or answers is None or not waiting.remove(handle):
             return False  # it was cancelled for want of room, or at this moment; the journal is here
         session.journal = None

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Optional, Tuple, TypeVar
 
 from ...errors import INTERNAL_ERROR, BackendError, Cancelled, RemoteError
 from ...protocol import jsonrpc
+from ...protocol.state import digest
 from ...rpc.incoming import Incoming
 from ..auth.principals import ISSUED_HERE, Principal
 from ..catalog.targets import Target
@@ -21,10 +22,10 @@ from ..handling.wait import request_digest
 from ..runtime.outage import away_error
 from ..runtime.runtime import Runtime
 from ..runtime.shared import Shared, shared_of
-from ..runtime.waiting import refused_state
 from .modern import ModernSession
 
-__all__ = ["GONE", "LOST", "MESSAGE", "NO_RESPONSE", "RESPONSE", "Relay", "STORED_SECONDS", "pack", "take_journal", "unpack"]
+__all__ = ["GONE", "LOST", "MESSAGE", "NO_RESPONSE", "RESPONSE", "Relay", "STORED_SECONDS", "pack", "take_journal",
+           "taken_elsewhere", "unpack", "used_state"]
 
 T = TypeVar("T")
 
@@ -69,21 +70,45 @@ def unpack(shared: Shared, body: Dict[str, Any]) -> Optional[bytes]:
     return shared.backend.take(str(body["stored"])) if text is None else str(text).encode("utf-8")
 
 
-def take_journal(runtime: Runtime, session: ModernSession, incoming: Incoming, handle: str) -> None:
+def used_state() -> RemoteError:
+    """Return the error for a requestState that this server has given, and whose journal is gone before its time."""
+    return RemoteError("this requestState was used before, or the store has lost it; its call is not repeated, and what it has"
+                       " done is not known", code=INTERNAL_ERROR)
+
+
+def take_journal(runtime: Runtime, session: ModernSession, incoming: Incoming, handle: str, refusal: RemoteError,
+                 foreign: bool = True) -> None:
     """Take the journal of a call for a session, so that this process goes on with it and no other does.
 
-    :raises RemoteError: it was taken before, or has expired.
+    :param refusal: raised if it was taken before, or has expired.
+    :param foreign: whether the handler waits in another process, if it still waits. Then that is noted before, for that
+        process: see :func:`taken_elsewhere`.
+    :raises RemoteError: there is no journal any more.
     :raises BackendError: the store failed.
     """
+    if foreign:
+        shared_of(runtime).backend.put(_taken_key(handle), b"taken", runtime.limits.waiting_seconds)
     journal = runtime.states.open(handle, session.owner, incoming.method, incoming.params)
     if journal is None:
         steps = noted_steps(runtime, handle)
         if steps:
             raise RemoteError(f"this requestState was used before, and its call is not repeated. Of its steps: {steps}",
                               code=INTERNAL_ERROR)
-        raise refused_state()
+        raise refusal
     journal.answered = handle
     session.journal = journal
+
+
+def taken_elsewhere(runtime: Runtime, handle: str) -> bool:
+    """Whether another process may have taken the journal of a handler that waits here.
+
+    If not, and the journal is gone, this one has taken it with an operation whose answer was lost.
+    """
+    return shared_of(runtime).backend.get(_taken_key(handle)) is not None
+
+
+def _taken_key(handle: str) -> str:
+    return f"taken-{digest(handle)}/journal"
 
 
 class Relay:
@@ -91,15 +116,18 @@ class Relay:
 
     :param number: of that process.
     :param handle: of the journal, and of the handler there.
+    :param refusal: the error if neither is there any more.
     """
 
-    def __init__(self, runtime: Runtime, session: ModernSession, incoming: Incoming, number: int, handle: str) -> None:
+    def __init__(self, runtime: Runtime, session: ModernSession, incoming: Incoming, number: int, handle: str,
+                 refusal: RemoteError) -> None:
         self._runtime = runtime
         self._shared = shared_of(runtime)
         self._session = session
         self._incoming = incoming
         self._number = number
         self._handle = handle
+        self._refusal = refusal
         #: Names this request between the two processes.
         self.name = secrets.token_hex(12)
         self._replies: "SimpleQueue[Reply]" = SimpleQueue()
@@ -182,7 +210,7 @@ class Relay:
             if kind == _CANCELLED:
                 raise Cancelled(self._incoming.token.reason)
             if kind == GONE:
-                self._patiently(lambda: take_journal(self._runtime, self._session, self._incoming, self._handle))
+                self._patiently(self._take)
                 return False
             if kind == NO_RESPONSE:
                 self._incoming.answer(None, None)
@@ -209,9 +237,12 @@ class Relay:
             if self._incoming.token.wait(_AWAY_SECONDS):
                 raise Cancelled(self._incoming.token.reason)
 
+    def _take(self) -> None:
+        take_journal(self._runtime, self._session, self._incoming, self._handle, self._refusal)
+
     def _try_take(self) -> bool:
         try:
-            take_journal(self._runtime, self._session, self._incoming, self._handle)
+            self._take()
         except RemoteError:
             return False  # the other process has begun
         return True

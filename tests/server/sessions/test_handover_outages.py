@@ -17,8 +17,10 @@ from mcplite.backend.sqlite import SQLiteBackend
 from mcplite.errors import BackendError
 from tests.support.stateless import again, call
 
-from .test_handover import CAN, PATIENCE, REFUSED, Process, Shared, book, text
+from .test_handover import CAN, PATIENCE, Process, Shared, book, text
 
+USED = ("this requestState was used before, or the store has lost it; its call is not repeated, and what it has done is not"
+        " known")
 ADD = call("add", {"a": 1, "b": 2}, **CAN)
 
 
@@ -157,11 +159,58 @@ def test_a_store_that_comes_back_empty(fleet, redis_server):
     with contextlib.closing(redis.Redis.from_url(redis_server.url)) as client:
         client.flushall()
     for process in (other, one):
-        assert process.web.error(again(book(), first)) == REFUSED
+        assert process.web.error(again(book(), first))["message"] == USED
     for _ in range(3):
         second = one.web.result(book("Bob"))
         assert finish(other, book("Bob"), second).startswith("Bob: Rome, accept")
     assert not len(one.mcp.runtime.waiting), "what waited without its journal was cancelled"
+
+
+class Doubtful(Shared):
+    """A store whose answer to the taking of a value is lost once, after it took place."""
+
+    lose = False
+
+    def take(self, key):
+        taken = super().take(key)
+        if self.lose:
+            self.lose = False
+            raise BackendError("the connection broke")
+        return taken
+
+
+def test_a_journal_that_was_taken_although_the_store_failed():
+    backend = Doubtful()
+    with contextlib.closing(Fleet(lambda: backend)) as fleet:
+        one, other = fleet.create(), fleet.create()
+        for process in (one, other):
+            first = one.web.result(book())
+            backend.lose = True
+            refusal(process, again(book(), first))
+            assert finish(process, book(), first) == "Ada: Rome, accept, round 0"
+        assert fleet.done == {"entered": 2, "charged": 2, "paid": 2}
+
+
+def test_a_journal_in_doubt_that_another_process_may_have_taken():
+    backend = Doubtful()
+    with contextlib.closing(Fleet(lambda: backend)) as fleet:
+        one, other = fleet.create(), fleet.create()
+        first = one.web.result(book())
+        backend.lose = True
+        refusal(one, again(book(), first))
+        one.mcp.runtime.letters.stop()  # as if it were paused, so that the other one tries to take the journal
+        time.sleep(1)
+        response = threading.Thread(target=lambda: other.web.send(again(book(), first)))
+        response.start()
+        until = time.monotonic() + PATIENCE
+        while not any(key.startswith("taken-") for key in backend._values):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        time.sleep(0.1)
+        assert one.web.error(again(book(), first))["message"] == USED
+        one.mcp.runtime.letters.start()
+        response.join(PATIENCE)
+        assert fleet.done == {"entered": 1}
 
 
 def test_nothing_spins_while_the_store_is_away(caplog):
@@ -265,7 +314,7 @@ def test_a_file_that_is_deleted(file_fleet, files):
         one.web.send(book("Eve"))
         assert time.monotonic() < until
     time.sleep(1.1)
-    assert other.web.error(again(book(), first)) == REFUSED
+    assert other.web.error(again(book(), first))["message"] == USED
     second = one.web.result(book("Bob"))
     assert finish(other, book("Bob"), second).startswith("Bob: Rome, accept")
 
