@@ -23,6 +23,7 @@ seed that its line names.
 import argparse
 import os
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -111,6 +112,8 @@ def main():
     unknown = set(options.names) - {*ON_EACH, *ALONE}
     if unknown:
         parser.error(f"no such name: {', '.join(sorted(unknown))}; there are {', '.join([*ON_EACH, *ALONE])}")
+    # So that what was started is ended.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
     report, begun = Report(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mcplite-fleet-") as base:
         def folder(title):
