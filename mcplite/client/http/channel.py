@@ -4,11 +4,13 @@
 """
 
 import contextlib
+import time
 from typing import Any, Callable, Iterator, Mapping, Optional, Set
 
 from ...errors import ConnectionClosed, HTTPStatusError, RequestTimeout, TransportError
 from ...net.exchange import Exchange, Stopped
 from ...net.settings import HTTPSettings
+from ...protocol import jsonrpc
 from ...rpc.deadline import Deadline
 from ...rpc.forks import new_lock, on_fork
 from ...rpc.interfaces import Channel, Network
@@ -23,10 +25,23 @@ __all__ = ["HTTPChannel"]
 _log = get_logger(__name__)
 #: Seconds for a message that must not be waited for, such as the end of the session.
 _SOON_SECONDS = 2.0
+#: Seconds for which an answer that did not arrive is sent again, and between the attempts at first and at most.
+_AGAIN_SECONDS, _FIRST_PAUSE, _LONGEST_PAUSE = 60.0, 0.5, 5.0
 #: Seconds that a read or write blocks at most before it checks whether the channel was closed.
 _SLICE_SECONDS = 1.0
 #: Statuses by which a server of 2024 answers a POST to the URL of its stream (LSSE-13).
 _MAYBE_OLDER = frozenset({400, 404, 405, 406, 415, 422})
+
+
+def _may_arrive_later(error: Exception) -> bool:
+    """Whether a message may be taken when it is sent again: the connection broke, or the server is busy for a while."""
+    if isinstance(error, HTTPStatusError):
+        return error.retry_after is not None
+    return type(error) in (TransportError, RequestTimeout)
+
+
+def _is_answer(data: bytes) -> bool:
+    return isinstance(jsonrpc.parse(data), (jsonrpc.Response, jsonrpc.Failure))
 
 
 def _ignore(data: bytes) -> None:
@@ -85,7 +100,34 @@ class HTTPChannel(Channel):
     # --- notifications and answers -------------------------------------------------------------------
 
     def write(self, data: bytes, timeout: Optional[float] = None) -> None:
-        self._write(data, timeout, None)
+        try:
+            self._write(data, timeout, None)
+        except (TransportError, RequestTimeout) as error:
+            # A handler of the server waits for an answer. One that arrives twice is taken once, by its id.
+            if self._closed or self._workers is None or not _may_arrive_later(error) or not _is_answer(data):
+                raise
+            _log.debug("an answer to %s is sent again: %s", self.name, error)
+            # The caller may be the thread that reads; this one ends with the channel.
+            self._workers.spawn(lambda: self._write_again(data))
+
+    def _write_again(self, data: bytes) -> None:
+        until, pause = time.monotonic() + _AGAIN_SECONDS, _FIRST_PAUSE
+        while self._pause(pause):
+            try:
+                self._write(data, max(0.001, until - time.monotonic()), None, may_log_in=False)
+                return
+            except (TransportError, RequestTimeout) as error:
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                if not _may_arrive_later(error) or time.monotonic() + pause > until:
+                    _log.warning("an answer did not reach %s: %s", self.name, error)
+                    return
+
+    def _pause(self, seconds: float) -> bool:
+        """Wait; return whether the channel is still open."""
+        end = time.monotonic() + seconds
+        while not self._closed and time.monotonic() < end:
+            time.sleep(0.05)
+        return not self._closed
 
     def write_beside(self, data: bytes, beside: Mapping[str, str], timeout: Optional[float] = None) -> None:
         self._write(data, timeout, beside)

@@ -147,6 +147,55 @@ def test_a_question_inside_of_a_call_is_answered_by_a_request_of_its_own(script)
     assert answer.message["id"] == "q" and answer.message["result"]["content"]["text"] == "because"
 
 
+@pytest.mark.parametrize("failing", ["broken", "busy"])
+def test_an_answer_that_does_not_arrive_is_sent_again(script, failing):
+    answered, attempts = threading.Event(), []
+
+    def play(request, answer):
+        answer.events({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": {
+            "messages": [{"role": "user", "content": {"type": "text", "text": "?"}}], "maxTokens": 5}})
+        assert answered.wait(LIMIT)
+        answer.more(script.text(request, "thanks"))
+        answer.end()
+
+    def take(request, answer):
+        if not isinstance(request.message, dict) or "result" not in request.message:
+            return NotImplemented
+        attempts.append(request.message)
+        if len(attempts) > 2:
+            answered.set()
+            return NotImplemented
+        return answer.cut() if failing == "broken" else answer.status(503, **{"Retry-After": "1"})
+
+    script.on_tools_call, script.on_POST = play, take
+    with connect(script, sampling_handler=lambda request: "because") as client:
+        assert client.call_tool("t").text == "thanks"
+    assert len(attempts) == 3 and attempts[0] == attempts[1] == attempts[2]
+
+
+def test_an_answer_that_is_refused_is_not_sent_again(script):
+    refused = threading.Event()
+
+    def play(request, answer):
+        answer.events({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": {
+            "messages": [{"role": "user", "content": {"type": "text", "text": "?"}}], "maxTokens": 5}})
+        assert refused.wait(LIMIT)
+        answer.more(script.text(request, "thanks"))
+        answer.end()
+
+    def take(request, answer):
+        if isinstance(request.message, dict) and "result" in request.message:
+            answer.status(500)
+            refused.set()
+            return None
+        return NotImplemented
+
+    script.on_tools_call, script.on_POST = play, take
+    with connect(script, sampling_handler=lambda request: "because") as client:
+        assert client.call_tool("t").text == "thanks"
+    assert [request.does for request in script.requests].count("POST") == 1
+
+
 def test_a_batch_as_an_answer(script):
     script.version = "2025-03-26"  # HTTP-45
     script.on_tools_call = lambda request, answer: answer.json(
