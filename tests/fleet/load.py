@@ -2,12 +2,12 @@
 
 import collections
 import itertools
+import logging
 import secrets
 import threading
 import time
 
 import mcplite
-from mcplite.client.features.observer import ClientObserver
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 #: The revisions of the clients, in turn.
@@ -26,17 +26,27 @@ def expected(key):
     return f"FIRST {key.upper()} SECOND {key.upper()}"
 
 
-class Openings(ClientObserver):
-    """Counts the sessions that clients have opened."""
+class Renewals(logging.Handler):
+    """Counts the sessions that clients had to open again, which they say in the log."""
+
+    _logger = logging.getLogger("mcplite.client.sessions.legacy")
 
     def __init__(self):
+        super().__init__(logging.INFO)
         self.count = 0
-        #: Guards ``count``.
-        self._lock = threading.Lock()
 
-    def opened(self, session):
-        with self._lock:
-            self.count += 1
+    def emit(self, record):
+        self.count += "a new one is opened" in record.getMessage()
+
+    def __enter__(self):
+        self._before = self._logger.level
+        self._logger.setLevel(logging.INFO)
+        self._logger.addHandler(self)
+        return self
+
+    def __exit__(self, *error):
+        self._logger.removeHandler(self)
+        self._logger.setLevel(self._before)
 
 
 class Load:
@@ -54,15 +64,16 @@ class Load:
         self.right, self.wrong, self.failed, self.keys = collections.Counter(), [], [], []
         #: Seconds of the longest call that was answered, and of the longest that failed.
         self.longest, self.slowest_failure = 0.0, 0.0
-        #: The clients that have been opened.
-        self._connected = set()
-        self._openings = Openings()
+        #: Sessions that ended before their clients did.
+        self.lost = 0
+        self._renewals = Renewals()
         #: Guards all of these.
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(clients)]
 
     def __enter__(self):
+        self._renewals.__enter__()
         for thread in self._threads:
             thread.start()
         return self
@@ -71,6 +82,8 @@ class Load:
         self._stop.set()
         for thread in self._threads:
             thread.join()
+        self._renewals.__exit__(*error)
+        self.lost += self._renewals.count
 
     def answered(self):
         with self._lock:
@@ -86,7 +99,6 @@ class Load:
     def _connect(self, number):
         client = mcplite.connect(self._url, revision=REVISIONS[number % len(REVISIONS)], timeout=TIMEOUT, open_timeout=TIMEOUT,
                                  elicitation_handler=answer)
-        client.observe(self._openings)
         return client.open()
 
     def _run(self, number):
@@ -98,9 +110,9 @@ class Load:
             key, begun = f"{self._name}c{number}x{count}", time.monotonic()
             try:
                 if client is None or client.state == "closed":
-                    client = self._connect(number)
                     with self._lock:
-                        self._connected.add(number)
+                        self.lost += client is not None
+                    client = self._connect(number)
                 with self._lock:
                     self.keys.append(key)
                 problem = job(client, key)
@@ -119,11 +131,6 @@ class Load:
                 self._stop.wait(self._pause)
         if client is not None:
             client.close()
-
-    @property
-    def lost(self):
-        """How many sessions ended before their clients did: those were opened again by the client, or by us."""
-        return self._openings.count - len(self._connected)
 
 
 def reverse(client, key):
