@@ -280,8 +280,8 @@ class Endpoint:
             else:
                 temporary.end("the message has been answered")
             return response
-        if self._shared is not None:
-            self._shared.known_as(session, request.principal)
+        if self._shared is not None and session.session.principal is None:
+            session.session.principal = request.principal  # this process has made the session of its record
         if session.peer.in_flight >= self.limits.running_per_session:
             return self.error_response(_busy(message, "this session has too many requests in progress"))
         return self._serve_on_stream(request, session, decision)

@@ -14,8 +14,9 @@ from ...protocol.http.sse import encode_event
 from ...rpc.deadline import Deadline
 from ...rpc.forks import new_event, new_lock
 from ...rpc.threads import start_thread
-from ...rpc.tracing import WARNING, PeerLog, get_logger
+from ...rpc.tracing import get_logger
 from ..runtime.leases import Leases
+from ..runtime.outage import Outage
 from ..sessions.records import SessionRecords
 from ..shares import ByteBudget
 from .log_bodies import LogBody, read_log
@@ -145,17 +146,17 @@ class LoggedStreams(StreamSet):
     :param records: where the session is stored.
     :param id: of the session.
     :param leases: knows the number of this process.
-    :param log: takes what fails.
+    :param outage: is told when the backend fails: then messages are not kept, and the response goes on.
     :param labels: numbers the streams of this process.
     :param backlog: stores what the store did not take.
     """
 
-    def __init__(self, records: SessionRecords, id: str, leases: Leases, sender: str, unread: ByteBudget, log: PeerLog,
+    def __init__(self, records: SessionRecords, id: str, leases: Leases, sender: str, unread: ByteBudget, outage: Outage,
                  labels: Iterator[int], backlog: Backlog) -> None:
         super().__init__(id, None, records.limits, sender, unread)
         self.records = records
         self._leases = leases
-        self._peer_log = log
+        self.outage = outage
         self._labels = labels
         self.backlog = backlog
         #: The open streams of this process, by their label.
@@ -174,11 +175,6 @@ class LoggedStreams(StreamSet):
         made.append(_OPENED + json.dumps({"ids": stream.ids, "batch": stream.batch}).encode("ascii"))
         self._by_label[made.label] = stream
         return made
-
-    def warn(self, error: BackendError) -> None:
-        """Log that a stream cannot be kept at present."""
-        self._peer_log.log(_log, WARNING, "the messages of a stream are not kept, so that its client cannot resume it"
-                           " now: %s", error)
 
     def forget_label(self, label: str) -> None:
         """Note that a stream has finished."""
@@ -226,7 +222,7 @@ class LoggedStream(EventStream):
                 self._log = self._streams.open_log(self)
             except BackendError as error:
                 self._without_log = True
-                self._streams.warn(error)
+                self._streams.outage.found(error)
         super()._open()
 
     def _id(self) -> str:
@@ -244,7 +240,7 @@ class LoggedStream(EventStream):
         try:
             log.append(entry)
         except BackendError as error:
-            self._streams.warn(error)
+            self._streams.outage.found(error)
             if self._last:
                 self._streams.backlog.add(log)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Callable, Iterator, Optional, Set
 
 from ...backend.interface import Backend
-from ...errors import BackendError, ConnectionClosed
+from ...errors import SERVER_BUSY, BackendError, ConnectionClosed, RemoteError
 from ...protocol import jsonrpc
 from ...rpc.forks import new_lock
 from ...rpc.peer import Peer
@@ -36,6 +36,10 @@ __all__ = ["SharedSession", "SharedSessions"]
 
 #: A request id of the server's own has the number of its process above these bits, which count.
 _COUNT_BITS = 32
+#: Seconds after a failure in which the store is not tried for each request: somewhat longer than an operation may take.
+_KNOWN_SECONDS = 6.0
+#: Seconds after which a renewal that has failed is tried again.
+_RENEW_AGAIN_SECONDS = 5.0
 #: Characters of a reason that other processes are told.
 _MOST_REASON = 200
 
@@ -160,6 +164,10 @@ class SharedSession(HTTPSession):
         self.renewed = now
         return True
 
+    def renew_later(self) -> None:
+        """Try the renewal again in some seconds."""
+        self.renewed = time.monotonic() - self.records.renew_seconds + _RENEW_AGAIN_SECONDS
+
 
 class _QuestionIds(Iterator[int]):
     """The ids of questions, from which every process reads which one has asked."""
@@ -201,6 +209,8 @@ class SharedSessions(SessionTable):
         self.labels: Iterator[int] = itertools.count(1)
         self._ids = _QuestionIds(self.leases, self._outage)
         self._backlog = Backlog()
+        #: When the store could not be read last.
+        self._failed = float("-inf")
         self._letters.on(kind, self._receive)
         self.leases.on_lost(self._lost)
 
@@ -211,7 +221,7 @@ class SharedSessions(SessionTable):
 
         :raises BackendError: the store failed.
         """
-        self._outage.check()
+        self._check()
         owner = None if principal is None else principal.key
         record = SessionRecord(self._runtime.catalog.revisions[0], owner, sender, self.records.now, self.changes.last(),
                                version=0)
@@ -220,7 +230,7 @@ class SharedSessions(SessionTable):
     def _make(self, id: str, record: SessionRecord, principal: Optional[Principal]) -> SharedSession:
         runtime = self._runtime
         self._enter()
-        streams = LoggedStreams(self.records, id, self.leases, record.sender, runtime.unread, runtime.log, self.labels,
+        streams = LoggedStreams(self.records, id, self.leases, record.sender, runtime.unread, self._outage, self.labels,
                                 self._backlog)
         channel = CommonLogChannel(streams, self.records, patient=self._kind != "session")
         session, peer = create_session(runtime, channel, may_be_sessionless=False, kind=SharedLegacySession)
@@ -244,11 +254,6 @@ class SharedSessions(SessionTable):
         self.records.remove(session.id)
         return False
 
-    def known_as(self, session: HTTPSession, principal: Optional[Principal]) -> None:
-        """Note the owner of a session that this process has found by its id."""
-        assert isinstance(session, SharedSession)
-        session.known_as(principal)
-
     def start_over(self, session: HTTPSession) -> None:
         """Store what a new handshake has changed.
 
@@ -259,8 +264,12 @@ class SharedSessions(SessionTable):
 
     def find(self, id: str, owner: Optional[str]) -> Optional[SharedSession]:
         self.sweep()
-        self._outage.check()
-        data = self.records.get(id)
+        self._check()
+        try:
+            data = self.records.get(id)
+        except BackendError:
+            self._failed = time.monotonic()
+            raise
         known = self._sessions.get(id)
         assert known is None or isinstance(known, SharedSession)
         if data is None:
@@ -272,6 +281,16 @@ class SharedSessions(SessionTable):
         if known.owner != owner or not known.restore(data):
             return None
         return self._use(known)
+
+    def _check(self) -> None:
+        """Refuse a request at once if the store could not be read a moment ago: one that hangs costs seconds each time.
+
+        A store that is full can be read, and plain calls go on.
+
+        :raises RemoteError: it is refused.
+        """
+        if self._outage and time.monotonic() - self._failed < _KNOWN_SECONDS:
+            raise away_error()
 
     def _adopt(self, id: str, data: bytes, owner: Optional[str]) -> Optional[SharedSession]:
         """Make a session of its record, and keep it."""
@@ -286,12 +305,20 @@ class SharedSessions(SessionTable):
             made.end("another request has made the session meanwhile")
             assert isinstance(known, SharedSession)
             return self._use(known)
-        for old in self._shares.add(made, record.sender, made.size) or ():
+        going = self._shares.add(made, record.sender, made.size)
+        if going is None:
+            self.end(made, "all sessions are in use")
+            raise RemoteError("Server busy: too many sessions are in use; try again later", code=SERVER_BUSY)
+        for old in going:
             self.end(old, "this process needed the room for another client's session")
         return self._use(made)
 
     def _use(self, session: SharedSession) -> SharedSession:
-        session.renew()
+        try:
+            session.renew()
+        except BackendError as error:
+            self._outage.found(error)  # the record could be read, which is enough for now
+            session.renew_later()
         now = session.touched = self.now
         self._note_use(session, now)
         return session

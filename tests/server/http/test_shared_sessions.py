@@ -112,6 +112,43 @@ def test_without_the_store_requests_are_refused_until_it_is_back():
             assert client.send(call("ping"), process=process).status == 200
 
 
+class Full(Shared):
+    """A store that can only be read while ``full`` is set."""
+
+    full = False
+
+    def swap(self, key, old, new, seconds):
+        if self.full:
+            raise mcplite.BackendError("the store is full")
+        return super().swap(key, old, new, seconds)
+
+
+def test_plain_calls_go_on_while_the_store_is_full():
+    backend = Full()
+    with running(lambda: backend, 2) as fleet:
+        client = Client(fleet)
+        backend.full = True
+        for process in fleet:
+            answer = client.send(ask_tool("add", {"a": 1, "b": 1}), process=process)
+            assert answer.status == 200 and body(answer)["result"]["content"][0]["text"] == "2"
+        answer = client.send(call("resources/subscribe", {"uri": "demo://one"}))
+        assert answer.status == 503 and header(answer, "Retry-After")
+        backend.full = False
+
+
+def test_a_process_whose_sessions_are_all_in_use_says_so():
+    backend = Shared()
+    with running(lambda: backend, 1, sessions=1) as others, running(lambda: backend, 1, sessions=1) as first:
+        held, other = Client(first), Client(others)
+        stream = Reading(held.send(ask_tool("hold", token=1)))
+        assert first[0].entered.wait(LIMIT)
+        answer = other.send(call("ping"), process=first[0])
+        assert answer.status == 503 and "too many sessions are in use" in body(answer)["error"]["message"]
+        first[0].go.set()
+        stream.wait_over()
+        assert other.send(call("ping"), process=first[0]).status == 200
+
+
 def test_a_change_that_cannot_be_stored_is_refused():
     backend = Away()
     with running(lambda: backend, 1) as fleet:
