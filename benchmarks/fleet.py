@@ -190,8 +190,8 @@ class Fleet:
         #: Guards the fields below; held for an addition.
         self._lock = threading.Lock()
         self.times: Dict[str, List[float]] = {"call": [], "question": [], "event": []}
-        #: Operations that were done again.
-        self.repeated = 0
+        #: Operations that were done again, by the error of the one before.
+        self.repeated: "Counter[str]" = Counter()
         self._published: Set[int] = set()
         self.wrong: List[str] = []
 
@@ -230,11 +230,11 @@ class Fleet:
         while True:
             try:
                 return operation(choose.choice(self.workers))
-            except BackendError:
+            except BackendError as error:
                 if time.monotonic() > end:
                     raise
                 with self._lock:
-                    self.repeated += 1
+                    self.repeated[str(error).splitlines()[0]] += 1
                 time.sleep(PAUSE)
 
     def _call(self, choose: random.Random, session: str, name: str) -> None:
@@ -314,7 +314,7 @@ def simulate(options: argparse.Namespace) -> Dict[str, Any]:
         for backend in backends:
             backend.close()
     counts = fleet.operations()
-    return {"seconds": round(seconds, 3), "wrong": fleet.wrong, "repeated": fleet.repeated,
+    return {"seconds": round(seconds, 3), "wrong": fleet.wrong, "repeated": dict(fleet.repeated),
             "late_answers": sum(worker.late for worker in fleet.workers),
             "operations": dict(counts), "operations_per_second": round(sum(counts.values()) / seconds, 1),
             "kinds": {kind: {"count": len(times), "per_second": round(len(times) / seconds, 1), **spread(times)}
@@ -329,8 +329,9 @@ def as_text(options: argparse.Namespace, found: Dict[str, Any]) -> str:
               for kind, row in found["kinds"].items()]
     lines += ["", f"{found['operations_per_second']:,} operations of the backend in a second: "
               + ", ".join(f"{count:,} {name}" for name, count in sorted(found["operations"].items())),
-              f"{found['repeated']:,} operations were done again, {found['late_answers']:,} answers came twice, and"
-              f" {len(found['wrong'])} things went wrong", *found["wrong"][:10]]
+              f"{sum(found['repeated'].values()):,} operations were done again, {found['late_answers']:,} answers came twice,"
+              f" and {len(found['wrong'])} things went wrong", *found["wrong"][:10],
+              *(f"{count:,} times: {reason[:200]}" for reason, count in found["repeated"].items())]
     if options.sessions:
         operations = options.operations or found["operations_per_second"]
         rates = Rates(options.calls, options.questions, options.messages, options.changes)

@@ -43,7 +43,6 @@ TESTED_ELSEWHERE = {
     "server/handling/fleet_wait": "tests/server/sessions/test_handover.py, in two processes",
     "server/runtime/shared": "tests/server/sessions/test_handover.py",
     "backend/addresses": "tests/backend/test_opening.py",
-    "backend/postgres": "tests/backend/test_interface.py and test_interface_outages.py, like the other stores",
     "backend/postgres_connection": "tests/backend/test_interface_outages.py, with a server that hangs",
     "backend/redis": "tests/backend/test_interface.py and test_interface_outages.py, like the other stores",
     "backend/redis_changes": "tests/backend/test_interface_outages.py, through the backend",

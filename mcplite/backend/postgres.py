@@ -31,6 +31,11 @@ CREATE INDEX IF NOT EXISTS mcplite_stored_until ON mcplite_stored (until);
 CREATE INDEX IF NOT EXISTS mcplite_entries_until ON mcplite_entries (until);
 CREATE INDEX IF NOT EXISTS mcplite_logs_until ON mcplite_logs (until);
 """
+#: Whether all of that is there. Making it again would change nothing, but waits for what other processes write, and they for
+#: it: a process that starts under load would end in a deadlock with them.
+_ARE_MADE = """SELECT count(*) = 6 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE nspname = current_schema() AND relname IN ('mcplite_stored', 'mcplite_logs', 'mcplite_entries', 'mcplite_stored_until',
+                                                 'mcplite_entries_until', 'mcplite_logs_until')"""
 _LATER = "now() + make_interval(secs => %(seconds)s)"
 _PUT = f"""INSERT INTO mcplite_stored VALUES (%(key)s, %(new)s, {_LATER})
 ON CONFLICT (key) DO UPDATE SET value = excluded.value, until = excluded.until"""
@@ -204,10 +209,12 @@ class PostgresBackend(Backend):
                                              application_name="mcplite", tcp_user_timeout=round(self._timeout * 1000))
         connection.limit = self._timeout
         if not self._made:
-            with connection.transaction():
-                # Two processes that make a table at the same time disturb each other.
-                connection.execute("SELECT pg_advisory_xact_lock(%s)", [_MAKING])
-                connection.execute(_TABLES)
+            if not connection.execute(_ARE_MADE).fetchone()[0]:
+                with connection.transaction():
+                    # Two processes that make a table at the same time disturb each other.
+                    connection.execute("SELECT pg_advisory_xact_lock(%s)", [_MAKING])
+                    if not connection.execute(_ARE_MADE).fetchone()[0]:
+                        connection.execute(_TABLES)
             self._made = True
         connection.execute(f"SET statement_timeout = {round(self._timeout * 1000)}")
         return connection
