@@ -8,6 +8,7 @@ import copy
 import functools
 import os
 import threading
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Type, Union
 
@@ -62,6 +63,7 @@ class Client(Features):
     def __init__(self, transport: Callable[[], Channel], options: Optional[ClientOptions] = None,
                  handlers: Optional[Handlers] = None) -> None:
         options = options or ClientOptions()
+        self._transport = transport
         super().__init__(options.timeout, options.max_timeout, options.middleware, options.validate,
                          options.raise_for_error)
         self._options = options
@@ -130,6 +132,16 @@ class Client(Features):
         for observer in self._observers:
             observer.opened(session)
         self._subscriptions.open_for_handlers(session, self._timeout)
+
+    def sibling(self, handlers: Any, cache: bool = True) -> "Client":
+        """Return another client, which is not open, for the same server, with the same options and other handlers.
+
+        A server that mounts this client opens siblings of it, one for each of its own clients.
+
+        :param handlers: a :class:`Handlers`.
+        :param cache: whether it may keep results.
+        """
+        return Client(self._transport, replace(self._options, cache=cache and self._options.cache), handlers)
 
     # --- forks -----------------------------------------------------------------------------------------------------
 
@@ -217,6 +229,8 @@ class Client(Features):
         self._opening_done.set()
         if self._keepalive is not None:
             self._keepalive.stop()
+        if self._opener.session is not None:
+            self._subscriptions.lost(self._name)  # so that none of them is said to have failed
         self._opener.close()
 
     def fail(self, error: Exception) -> None:

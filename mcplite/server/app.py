@@ -28,6 +28,7 @@ from .catalog.capabilities import read_capabilities
 from .catalog.catalog import Catalog, Description
 from .catalog.checks import bearer_auth, check_options, checked_extensions, checked_hints, decoded_icons
 from .catalog.entries import completer, directory_entries, prompt_arguments, prompt_entry, resource_entry, tool_entry
+from .catalog.provider import MountableClient
 from .catalog.registry import Registry, TemplateEntry, check_name
 from .functions.function import compile_function
 from .functions.returns import StructuredOutput
@@ -237,8 +238,7 @@ class Server:
     def add_tool(self, function: Callable[..., Any], *, name: Optional[str] = None, title: Optional[str] = None,
                  description: Optional[str] = None, input_schema: Optional[Dict[str, Any]] = None,
                  output_schema: Optional[Dict[str, Any]] = None, structured_output: StructuredOutput = None,
-                 annotations: Union[None, ToolAnnotations, Dict[str, Any]] = None,
-                 icons: Icons = None,
+                 annotations: Union[None, ToolAnnotations, Dict[str, Any]] = None, icons: Icons = None,
                  meta: Meta = None, timeout: Optional[float] = None, scopes: Scopes = (),
                  trusted_patterns: Optional[bool] = None) -> None:
         """Register *function* as a tool.
@@ -356,7 +356,7 @@ class Server:
         if watch:
             from .catalog.watcher import Watcher
 
-            self.runtime.watch(directory.uri, Watcher(directory, watch, self.resource_updated, self.resources_changed))
+            self.runtime.add_service(directory.uri, Watcher(directory, watch, self.resource_updated, self.resources_changed))
 
     def remove_directory(self, uri: str) -> None:
         """Remove what :meth:`add_directory` has added; clients are notified.
@@ -365,7 +365,7 @@ class Server:
         """
         base = uri if uri.endswith("/") else uri + "/"
         self.registry.remove_directory(base)
-        self.runtime.unwatch(base)
+        self.runtime.remove_service(base)
 
     def resource_updated(self, uri: str) -> None:
         """Notify every client that subscribed to *uri*, or listens to it, of a change; callable from any thread."""
@@ -458,8 +458,27 @@ class Server:
         """Notify every client that the list of prompts has changed; see :meth:`tools_changed`."""
         self.runtime.list_changed("prompts")
 
-    # --- custom methods -----------------------------------------------------------------------------
+    # --- other servers ------------------------------------------------------------------------------
 
+    def mount(self, other: "Union[Server, MountableClient]", prefix: str = "", *,
+              tool: Optional[Callable[[str], Optional[str]]] = None, shared: bool = False) -> None:
+        """Offer the tools, resources and prompts of another server as this server's own, in every revision.
+
+        :param other: a :class:`Server` of this process, or a client of another one, as from :func:`mcplite.connect`, that is
+            not open: the connections to it are opened for the clients of this server, and closed after the last.
+        :param prefix: comes before the names of its tools and prompts, with an underscore between, so that ``forecast`` is
+            ``weather_forecast``. Resources keep their URIs; one that another has is at ``PREFIX+URI``.
+        :param tool: called with the name of each tool, returns the whole new name, or None to hide the tool.
+        :param shared: of a client: one connection serves all clients, in place of one for each client that began with a
+            handshake. A question on a shared connection is answered if it is certain whose call it belongs to.
+        :raises RegistrationError: it is neither, the client is open, the server would mount itself, or a prefix or the name of
+            a tool or prompt is taken.
+        """
+        from ..proxy.mount import mount  # the lazy exception of the layers: the proxy is above both sides
+
+        mount(self, other, prefix, tool, shared)
+
+    # --- custom methods -----------------------------------------------------------------------------
     def method(self, method: str) -> Callable[[F], F]:
         """Register the decorated function as the handler of *method*; see :meth:`add_method`."""
 
@@ -532,22 +551,12 @@ class Server:
         :raises RuntimeError: stdin and stdout are taken by another server in this process.
         :raises OSError: the port is taken.
         """
+        from .transports.selection import serve_forever
+
         options: Dict[str, Any] = dict(host=host, port=port, path=path, allowed_hosts=allowed_hosts, stateless=stateless,
                                        allowed_origins=allowed_origins, event_store=event_store, routes=routes,
                                        legacy_sse=legacy_sse or transport == "sse" or None)
-        given = {name: value for name, value in options.items() if value is not None}
-        if transport == "stdio":
-            if given:
-                raise ValueError(f"{', '.join(f'{name}=' for name in given)} needs HTTP: run('streamable-http', ...)")
-            from .transports.stdio import serve_stdio
-
-            serve_stdio(self.runtime)
-        elif transport in ("streamable-http", "http", "sse"):
-            from .transports.httpd import HTTPServer
-
-            HTTPServer(self.runtime, **given).serve_forever()
-        else:
-            raise ValueError(f"unknown transport {transport!r}; use 'stdio' or 'streamable-http'")
+        serve_forever(self.runtime, transport, {name: value for name, value in options.items() if value is not None})
 
     def wsgi(self, path: str = "", *, principal: "Optional[Callable[[Dict[str, Any]], Union[None, str, Principal]]]" = None,
              allowed_hosts: Optional[Sequence[str]] = None, allowed_origins: Sequence[str] = (), stateless: bool = False,
@@ -555,14 +564,6 @@ class Server:
              legacy_sse: bool = False) -> "WSGIApp":
         """Return a WSGI callable that serves this server; the parameters are explained at :class:`WSGIApp`.
 
-        :param path: of the endpoint, relative to the path where the application is mounted.
-        :param principal: called with the WSGI environment, returns the user that the host has authenticated.
-        :param allowed_hosts: the accepted host names.
-        :param allowed_origins: the origins whose web pages may use the endpoint.
-        :param stateless: serves every message on its own, without session ids.
-        :param event_store: keeps events for resumption; in memory by default.
-        :param routes: handlers of other paths.
-        :param legacy_sse: also serves the oldest revision's HTTP+SSE.
         :raises ValueError: an option is not valid.
         """
         from .transports.wsgi import WSGIApp

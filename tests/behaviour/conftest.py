@@ -58,6 +58,29 @@ def memory():
     yield load_server().mcp
 
 
+def mounted(**options):
+    """A server that mounts the server itself, or a client of it with these options."""
+
+    @contextlib.contextmanager
+    def make():
+        server = load_server().mcp
+        hub = mcplite.Server("behaviour", version="1.0", instructions="Use it for tests.", limits=server.limits,
+                             extensions={"com.example/units": {"system": "metric"}})
+        hub.mount(mcplite.connect(server, **options) if options else server)
+        yield hub
+
+    return make
+
+
+#: Where it shows that a mounted server speaks another revision than the client: what it is told, and how it refuses.
+DIFFERENT = {
+    "test_errors": {(name, old) for name in ("mounted-legacy", "mounted-modern") for old in NAMES[:3]},
+    "test_results": {("mounted-legacy", NEWEST.name)},
+    "test_a_client_that_cannot_be_asked": {("mounted-legacy", NEWEST.name)},
+    "test_an_answer_that_does_not_fit_the_form": {("mounted-modern", old) for old in NAMES[:-1]},
+}
+
+
 @contextlib.contextmanager
 def stdio():
     yield [sys.executable, str(HERE / "server.py")]
@@ -99,7 +122,9 @@ def fleet(kind):
 
 #: A process takes seconds to start under Wine, and each test of stdio starts one; what depends on the system shows in two.
 STDIO_NAMES = NAMES if os.name == "posix" else [NEWEST_LEGACY.name, NEWEST.name]
-HOSTS = {"memory": (memory, NAMES), "stdio": (stdio, STDIO_NAMES), "http": (http, STREAMABLE), "sse": (sse, [OLDEST]),
+HOSTS = {"memory": (memory, NAMES), "mounted": (mounted(), NAMES), "mounted-legacy": (mounted(era="legacy"), NAMES),
+         "mounted-modern": (mounted(era="modern"), NAMES), "stdio": (stdio, STDIO_NAMES),
+         "http": (http, STREAMABLE), "sse": (sse, [OLDEST]),
          "waitress": (waitress, STREAMABLE)}
 if os.name == "posix":
     HOSTS["gunicorn"] = gunicorn, STREAMABLE
@@ -114,7 +139,9 @@ def pytest_generate_tests(metafunc):
     fleets = metafunc.module.__name__.endswith("test_behaviour")
     hosts = {name: revisions for name, (_, revisions) in HOSTS.items() if fleets or not name.startswith("fleet")}
     if "revision" in metafunc.fixturenames:
-        pairs = [(name, revision) for name, revisions in hosts.items() for revision in revisions]
+        different = DIFFERENT.get(metafunc.function.__name__, ())
+        pairs = [(name, revision) for name, revisions in hosts.items() for revision in revisions
+                 if (name, revision) not in different]
         metafunc.parametrize(("host", "revision"), pairs, indirect=True)
     elif "host" in metafunc.fixturenames:
         metafunc.parametrize("host", list(hosts), indirect=True)

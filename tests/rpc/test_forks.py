@@ -157,6 +157,7 @@ def test_locks_are_free_before_other_actions_run():
 #: Modules that make locks of :mod:`threading`, and why a forked process never waits for one of them.
 PLAIN_LOCKS = {
     "rpc/forks.py": "makes those that are free in a forked process",
+    "proxy/relay.py": "of one call",
     "rpc/incoming.py": "of one request; replaced by its peer", "rpc/peer.py": "replaced in a forked process",
     "rpc/outgoing.py": "replaced by the peer", "rpc/pending.py": "of one call, whose thread waits for it",
     "net/exchange.py": "of one request", "server/handling/context.py": "of one request",

@@ -51,6 +51,9 @@ class Call(NamedTuple):
     headers: Mapping[str, str] = {}
     #: Whether the server is notified when the call is cancelled.
     notice: bool = True
+    #: The members of ``_meta`` in place of the client's own, where each request names its sender: one that is passed on for
+    #: another client. None as a value leaves a member out.
+    sender: Optional[Mapping[str, Any]] = None
     #: The id of its first message, from ``Peer.new_id``; None takes a new one. Later messages always have new ones.
     id: Optional[int] = None
 

@@ -89,6 +89,11 @@ class Requests(ABC):
         call = Call(method, params, seconds, most, cancel, progress, rounds, fresh)
         return session.request(call) if not self._middleware else self._proceed(session, call, 0)
 
+    def send(self, call: Call) -> Dict[str, Any]:
+        """Send a request that was made elsewhere, such as one that a server passes on; see :meth:`request`."""
+        session = self._open_session()
+        return session.request(call) if not self._middleware else self._proceed(session, call, 0)
+
     def _proceed(self, session: FeatureSession, call: Call, index: int) -> Dict[str, Any]:
         """Run the middleware from one position on, and send the request after the last."""
         if index == len(self._middleware):

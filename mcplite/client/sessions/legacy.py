@@ -177,7 +177,7 @@ class LegacySession(ClientSession):
         seconds = timeout if left is None else left
         end = self.peer.now() + seconds
         capabilities = self._handlers.capabilities()
-        capabilities.extensions = self._options.extensions
+        capabilities.extensions = self._options.extensions or capabilities.extensions
         params = {"protocolVersion": wanted.name, "capabilities": codec.encode(capabilities, wanted),
                   "clientInfo": codec.encode(self._options.info, wanted)}
 

@@ -82,7 +82,7 @@ class ModernSession(ClientSession):
         """Use a revision from now on."""
         self._revision = revision
         capabilities = self._handlers.capabilities()
-        capabilities.extensions = {TASKS_EXTENSION: {}, **(self._options.extensions or {})}
+        capabilities.extensions = {TASKS_EXTENSION: {}, **(capabilities.extensions or {}), **(self._options.extensions or {})}
         #: The members of ``_meta`` in every request.
         self._envelope = envelopes.members(revision, capabilities, self._options.info, self.log_level)
         self._encoded_envelope = jsonrpc.Encoded(self._envelope)
@@ -219,7 +219,10 @@ class ModernSession(ClientSession):
         method, params = call.method, call.params
         id = call.id if id is None else id
         stamped: Any
-        if not (self._stamps_more or call.on_progress is not None or params and "_meta" in params):
+        if call.sender is not None:
+            own = {**self._envelope, **call.sender}
+            stamped = envelopes.stamp(params, {name: value for name, value in own.items() if value is not None})
+        elif not (self._stamps_more or call.on_progress is not None or params and "_meta" in params):
             stamped = envelopes.Stamped(params or {}, self._encoded_envelope)
         else:
             stamped = envelopes.stamp(params, self._envelope)

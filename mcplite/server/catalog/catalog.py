@@ -13,8 +13,9 @@ from ...revisions import REVISIONS, Revision
 from ...rpc.forks import new_lock
 from ...types import DiscoverResult, Implementation, InitializeResult, ServerCapabilities
 from .capabilities import CapabilityFlags
-from .registry import Found, Registry
-from .targets import Scopes, Target, completion_scopes, listen_scopes
+from .provider import Found, ProvidedEntry
+from .registry import Registry
+from .targets import Scopes, Target, completed_entry, completion_scopes, listen_scopes
 
 if TYPE_CHECKING:
     from .hints import CacheHint
@@ -207,17 +208,26 @@ class Catalog:
         if kind is not None:
             name = params.get("name")
             entry = registry.get(kind, name) if type(name) is str else None
+            if entry is None and registry.providers:
+                entry = registry.find_provided(kind, name)
             if entry is not None:
                 target: Optional[Target] = entry.target
                 if target is None:
-                    target = entry.target = Target(None, entry, entry.scopes, entry.marks, entry.may_run_inline)
-                return target if may_run_inline else target._replace(custom_handler=handler, may_run_inline=False)
+                    target = entry.target = Target(entry.handler, entry, entry.scopes, entry.marks, entry.may_run_inline)
+                if may_run_inline:
+                    return target
+                return target._replace(custom_handler=handler or target.custom_handler, may_run_inline=False)
         elif method == "resources/read" or method == "resources/subscribe":
             entry = self._find(params.get("uri"))
             scopes = () if entry is None else entry.scopes
             may_run_inline = may_run_inline and method == "resources/subscribe"
-        elif registry.scoped and method == "completion/complete":
+            if entry is not None and method == "resources/read":
+                handler = handler or entry.handler
+        elif method == "completion/complete" and (registry.scoped or registry.providers):
             scopes = completion_scopes(registry, params)
+            if handler is None and registry.providers:
+                provided = completed_entry(registry, params)
+                handler = None if provided is None else provided.handler
         elif registry.scoped and method == "subscriptions/listen":
             scopes = listen_scopes(self._find, params)
         return Target(handler, entry, scopes, (), may_run_inline)
@@ -235,10 +245,18 @@ class Catalog:
     def find_resource(self, uri: str) -> Optional[Found]:
         """Return the reader of *uri*; None if there is none."""
         entry = self.registry.get("resources", uri)
+        if type(entry) is ProvidedEntry:
+            return self._found(entry)
         if entry is not None:
             return Found(entry.function, {}, entry.resource.mime_type, self.hint_for(entry.cache), entry.scopes)
         match = self.registry.match(uri)
         if match is None:
-            return None
+            provided = self.registry.find_provided("resources", uri)
+            return None if provided is None else self._found(provided)
         template, values = match
+        if isinstance(template, ProvidedEntry):
+            return self._found(template)
         return Found(template.function, values, template.template.mime_type, self.hint_for(template.cache), template.scopes)
+
+    def _found(self, entry: ProvidedEntry) -> Found:
+        return Found(None, {}, entry.mime_type, self.hint_for(entry.cache), entry.scopes, entry.handler)

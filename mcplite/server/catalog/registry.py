@@ -4,7 +4,7 @@ Registering and removing work from any thread at any time: readers take a snapsh
 """
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...errors import RegistrationError
 from ...protocol.envelope import check_meta
@@ -14,6 +14,7 @@ from ...rpc.tracing import get_logger
 from ...types import Prompt, Resource, ResourceTemplate, Tool
 from ..functions.function import Function
 from .duplicates import check_duplicate
+from .provider import Found, ProvidedEntry, Provider
 
 if TYPE_CHECKING:
     from ...protocol.http.routing_headers import Mark
@@ -35,6 +36,9 @@ class ToolEntry:
     :param marks: the parameters that also travel in headers (MHDR-11).
     :param scopes: required of callers over HTTP.
     """
+
+    #: Runs a request in place of the function; only the entries of providers have one.
+    handler: None = None
 
     def __init__(self, tool: Tool, function: Function, timeout: Optional[float] = None, marks: "Sequence[Mark]" = (),
                  scopes: Tuple[str, ...] = ()) -> None:
@@ -63,6 +67,8 @@ class ResourceEntry:
     :param unlisted: whether it can be read and is not in the list: another spelling of one that is.
     """
 
+    handler: None = None
+
     def __init__(self, resource: Resource, function: Function, cache: "Optional[CacheHint]" = None,
                  scopes: Tuple[str, ...] = (), unlisted: bool = False) -> None:
         self.resource = resource
@@ -83,6 +89,8 @@ class TemplateEntry:
     :param resources: returns the resources that the template stands for, to be listed; None if they are not known.
     """
 
+    handler: None = None
+
     def __init__(self, template: ResourceTemplate, pattern: "Template", function: Function,
                  cache: "Optional[CacheHint]" = None, scopes: Tuple[str, ...] = (),
                  resources: Optional[Callable[[], List[Resource]]] = None) -> None:
@@ -100,6 +108,8 @@ class TemplateEntry:
 class PromptEntry:
     """A prompt; *scopes* are required of callers over HTTP."""
 
+    handler: None = None
+
     def __init__(self, prompt: Prompt, function: Function, scopes: Tuple[str, ...] = ()) -> None:
         self.prompt = prompt
         self.function = function
@@ -115,16 +125,6 @@ class PromptEntry:
 def _sends(function: Function) -> bool:
     """Whether a handler can send or ask something while it runs."""
     return function.wants_context is not None or bool(function.questions)
-
-
-class Found(NamedTuple):
-    """The reader of a resource."""
-
-    function: Function
-    values: Mapping[str, Any]
-    mime_type: Optional[str]
-    cache: "CacheHint"
-    scopes: Tuple[str, ...]
 
 
 class _Kind:
@@ -157,6 +157,8 @@ class Registry:
         self._methods: Dict[str, Callable[..., Any]] = {}
         self._notifications: Dict[str, Callable[..., Any]] = {}
         self._changed = changed
+        #: What is mounted, in order.
+        self.providers: Tuple[Provider, ...] = ()
         #: Whether any entry has ever required scopes.
         self.scoped = False
         #: Whether the list of resources is not just the registered ones.
@@ -170,6 +172,7 @@ class Registry:
         with self._lock:
             state = self._kinds[kind]
             if name in state.entries:
+                _check_own(kind, name, state.entries[name])
                 check_duplicate(self._on_duplicate, f"{kind[:-1]} {name!r}", _handler(state.entries[name]), _handler(entry))
             self.scoped = self.scoped or bool(getattr(entry, "scopes", ()))  # set before the entry can be found
             self.has_special_resources = self.has_special_resources or bool(
@@ -178,6 +181,39 @@ class Registry:
             state.version += 1
             state.declared = True
         self._changed("resources" if kind == "templates" else kind)
+
+    def provide(self, provider: Provider, kind: str, entries: Mapping[str, ProvidedEntry]) -> List[str]:
+        """Put *entries* in the place of those that *provider* had of a kind.
+
+        Its own entries come first in lists, then those of each provider, in the order of their first call of this method.
+
+        :returns: the names that are left out, since others have them.
+        """
+        with self._lock:
+            if provider not in self.providers:
+                self.providers = (*self.providers, provider)
+            state = self._kinds[kind]
+            others = {name: entry for name, entry in state.entries.items() if _provider(entry) is not provider}
+            taken = [name for name in entries if name in others]
+            ours = {name: entry for name, entry in entries.items() if name not in others}
+            self.scoped = self.scoped or any(entry.scopes for entry in ours.values())
+            self.has_special_resources = self.has_special_resources or any(
+                entry.unlisted or entry.resources is not None for entry in ours.values())
+            place: Dict[Optional[Provider], int] = {one: number for number, one in enumerate((None, *self.providers))}
+            state.entries = dict(sorted({**others, **ours}.items(), key=lambda item: place[_provider(item[1])]))
+            state.version += 1
+            state.declared = state.declared or bool(ours)
+        self._changed("resources" if kind == "templates" else kind)
+        return taken
+
+    def find_provided(self, kind: str, name: Any) -> Optional[ProvidedEntry]:
+        """Return what a provider has under *name* although it is not registered; None if there is none."""
+        found = (provider.find(kind, name) for provider in self.providers) if isinstance(name, str) else ()
+        return next((entry for entry in found if entry is not None), None)
+
+    def declare_completions(self) -> None:
+        """Declare completions to clients although no completer is registered."""
+        self._completes = True
 
     def remove(self, kind: str, name: str) -> None:
         """Remove an entry, and the completers of its arguments.
@@ -242,7 +278,7 @@ class Registry:
         """Return one entry, or None."""
         return self._kinds[kind].entries.get(name)
 
-    def match(self, uri: str) -> Optional[Tuple[TemplateEntry, Dict[str, Any]]]:
+    def match(self, uri: str) -> Optional[Tuple[Union[TemplateEntry, ProvidedEntry], Dict[str, Any]]]:
         """Return the first template that matches *uri*, with the variables' values."""
         for entry in self._kinds["templates"].entries.values():
             values = entry.pattern.match(uri)
@@ -290,6 +326,21 @@ class Registry:
 
 def _handler(entry: Any) -> Any:
     return entry.function.function
+
+
+def _provider(entry: Any) -> Optional[Provider]:
+    return entry.provider if type(entry) is ProvidedEntry else None
+
+
+def _check_own(kind: str, name: str, entry: Any) -> None:
+    """Return if an entry is the server's own.
+
+    :raises RegistrationError: it is one of a provider.
+    """
+    provider = _provider(entry)
+    if provider is not None:
+        raise RegistrationError(f"{kind[:-1]} {name!r} is one of {provider.name}, which is mounted; choose another name, or"
+                                " mount it with another prefix=")
 
 
 def check_name(kind: str, name: Any) -> str:

@@ -7,12 +7,13 @@ both sessions and the dispatcher read it.
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ...protocol.methods import RESOURCE_SUBSCRIPTIONS
-from .registry import Found, Registry
+from .provider import Found, ProvidedEntry
+from .registry import Registry
 
 if TYPE_CHECKING:
     from ...protocol.http.routing_headers import Mark
 
-__all__ = ["MOST_URIS", "Scopes", "Target", "completion_scopes", "listen_scopes"]
+__all__ = ["MOST_URIS", "Scopes", "Target", "completed_entry", "completion_scopes", "listen_scopes"]
 
 Scopes = Tuple[str, ...]
 #: URIs that one ``subscriptions/listen`` may name, whatever ``Limits.subscriptions`` says.
@@ -46,6 +47,23 @@ def completion_scopes(registry: Registry, params: Mapping[str, Any]) -> Scopes:
         return _entry_scopes(registry, "prompts", reference.get("name"))
     uri = reference.get("uri")
     return _entry_scopes(registry, "templates", uri) + _entry_scopes(registry, "resources", uri)
+
+
+def completed_entry(registry: Registry, params: Mapping[str, Any]) -> Optional[ProvidedEntry]:
+    """Return the prompt, template or resource of a provider whose argument is completed; None for the server's own."""
+    reference = params.get("ref")
+    if not isinstance(reference, dict):
+        return None
+    if reference.get("type") == "ref/prompt":
+        kinds, name = ["prompts"], reference.get("name")
+    else:
+        kinds, name = ["templates", "resources"], reference.get("uri")
+    if not isinstance(name, str):
+        return None
+    entry = next((found for found in (registry.get(kind, name) for kind in kinds) if found is not None), None)
+    if entry is None:
+        return registry.find_provided(kinds[-1], name)
+    return entry if type(entry) is ProvidedEntry else None
 
 
 def _entry_scopes(registry: Registry, kind: str, name: Any) -> Scopes:

@@ -11,13 +11,14 @@ from ...rpc.forks import new_lock, on_fork
 from ...rpc.threads import start_thread
 from ...rpc.tracing import get_logger
 from .directory import Directory, differences
+from .provider import Service
 
 __all__ = ["Watcher"]
 
 _log = get_logger(__name__)
 
 
-class Watcher:
+class Watcher(Service):
     """Looks at a directory again and again while the server has clients.
 
     Its thread starts with the first client and ends with the last. It blocks on its own clock and on the file system.

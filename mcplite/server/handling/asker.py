@@ -6,9 +6,10 @@ The ways: ``BackChannelAsker`` (legacy clients), ``WaitingAsker`` (one process) 
 import copy
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional
 
-from ...errors import InternalError, InvalidParams, MissingCapability, ProtocolError
+from ...errors import InternalError, InvalidParams, MethodNotFound, MissingCapability, ProtocolError
 from ...protocol import codec, forms
 from ...revisions import Revision
+from ...rpc.cancel import CancelToken
 from ...rpc.tracing import ERROR, WARNING, PeerLog, get_logger
 from ...types import (
     CreateMessageRequest,
@@ -21,7 +22,7 @@ from ...types import (
 )
 from ..functions.forms import form_type
 from ..functions.results import content_items
-from .questions import Elicit, Elicited, ListRoots, Question, Sample
+from .questions import Elicit, Elicited, ListRoots, Question, Relayed, Sample
 from .session import Session
 
 __all__ = ["ABILITIES", "Asker", "EncodedQuestion", "InvalidAnswer", "NoAsker", "input_required", "read_answers"]
@@ -43,6 +44,8 @@ class EncodedQuestion(NamedTuple):
     params: Optional[Dict[str, Any]]
     #: Converts the client's answer for the handler; raises ProtocolError if it does not fit the question.
     read: Callable[[Dict[str, Any]], Any]
+    #: Withdraws the question; None if only the end of the request does.
+    cancel: Optional[CancelToken] = None
 
 
 class Asker:
@@ -50,6 +53,9 @@ class Asker:
 
     :param session: of the client.
     """
+
+    #: Whether the handler goes on with the line behind the question; in a fleet it is called again instead.
+    waits = True
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -119,10 +125,34 @@ class Asker:
             return self._elicit(question) if question.url is None else self._elicit_url(question)
         if isinstance(question, Sample):
             return self._sample(question)
+        if isinstance(question, Relayed):
+            return self._relayed(question)
         if isinstance(question, ListRoots):
             self._require("roots/list", {"roots": {}})
             return EncodedQuestion("roots/list", None, _roots)
         raise TypeError(f"{question!r} is not a question: use Elicit, Sample or ListRoots")
+
+    def _relayed(self, question: Relayed) -> EncodedQuestion:
+        method, params, revision = question.method, question.params, self._revision
+        if method == "roots/list":
+            self._require(method, {"roots": {}})
+            return EncodedQuestion(method, None, lambda answer: answer, question.cancel)
+        if method == "sampling/createMessage":
+            sampling = codec.decode(CreateMessageRequest, params)
+            tools = bool(sampling.tools or sampling.tool_choice)
+            self._require(method, {"sampling": {"tools": {}} if tools else {}}, "tools" if tools else "")
+            encoded = codec.encode(sampling, revision)
+        elif method == "elicitation/create":
+            request = codec.decode(ElicitRequest, params)
+            self._require(method, {"elicitation": {request.mode: {}} if revision.elicitation_modes else {}}, request.mode)
+            if request.mode == "url" and revision.elicitation_ids and request.elicitation_id is None:
+                request.elicitation_id = _random_id()
+            if request.requested_schema is not None:
+                request.requested_schema = forms.adapt_form(request.requested_schema, revision)
+            encoded = codec.encode(request, revision)
+        else:
+            raise MethodNotFound(f"a question {method[:100]!r} cannot be passed on: the protocol has none of this name")
+        return EncodedQuestion(method, encoded, lambda answer: answer, question.cancel)
 
     def _require(self, method: str, capability: Dict[str, Any], mode: str = "") -> None:
         if not self.can(method, mode):

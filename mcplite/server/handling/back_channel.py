@@ -24,10 +24,10 @@ class BackChannelAsker(Asker):
 
     :param session: of the client.
     :param roots: the cache of the client's roots.
-    :param incoming: the request whose handler asks.
+    :param incoming: the request whose handler asks; None only encodes questions.
     """
 
-    def __init__(self, session: Session, roots: KnownRoots, incoming: Incoming) -> None:
+    def __init__(self, session: Session, roots: KnownRoots, incoming: Optional[Incoming]) -> None:
         super().__init__(session)
         self._roots = roots
         self._incoming = incoming
@@ -64,6 +64,7 @@ class BackChannelAsker(Asker):
 
     def _call(self, asked: EncodedQuestion, id: Optional[int] = None) -> Dict[str, Any]:
         incoming, session = self._incoming, self._session
+        assert incoming is not None, "a question without a request is not asked here"
         if not session.sender:
             return self._request(asked, id)  # a pipe has one client
         # Over HTTP a client may start calls that ask and leave, as often as it likes.
@@ -79,8 +80,9 @@ class BackChannelAsker(Asker):
 
     def _request(self, asked: EncodedQuestion, id: Optional[int]) -> Dict[str, Any]:
         incoming = self._incoming
+        assert incoming is not None, "a question without a request is not asked here"
         result = self._session.peer.call(asked.method, asked.params, id=id, timeout=self._session.limits.ask_seconds,
-                                         cancel=incoming.token, delivery=Delivery(incoming.outlet))
+                                         cancel=asked.cancel or incoming.token, delivery=Delivery(incoming.outlet))
         if not isinstance(result, dict):
             raise ProtocolError(f"the client answered {asked.method!r} with {type(result).__name__}, not an object", result)
         return result

@@ -19,6 +19,7 @@ from .timeout import Timeout
 if TYPE_CHECKING:
     from ...types import CreateMessageResult, ModelPreferences, PromptMessage, Root, SamplingMessage, ToolChoice
     from ..auth.principals import Principal
+    from ..runtime.runtime import Runtime
     from .asker import Asker  # it loads forms and sampling, which only handlers that ask need
     from .http_request import HTTPRequest
 
@@ -51,6 +52,8 @@ class Context:
     _questions = 0
     #: What is paused while the handler waits for an answer.
     _timeout: Optional[Timeout] = None
+    #: The runtime of the mounted server whose handler runs; None for the session's own.
+    _mounted: "Optional[Runtime]" = None
     #: How often the handler was called before, for this request.
     round = 0
     #: The answers to an ``InputRequired`` that this handler returned, by key.
@@ -132,7 +135,7 @@ class Context:
     @property
     def lifespan(self) -> Any:
         """The value of the server's ``lifespan`` context manager; None when it has none."""
-        return self.session.runtime.lifespan_value
+        return (self._mounted or self.session.runtime).lifespan_value
 
     # --- cancellation -----------------------------------------------------------------------------
 

@@ -91,19 +91,22 @@ def dispatch(context: RequestContext, target: Target) -> Result:
     :param target: what the request is about.
     :raises RemoteError: the error for the client.
     """
-    catalog, method = context.session.runtime.catalog, context.incoming.method
-    handler = _METHODS[method] if target.custom_handler is None else _own
+    catalog, method = context.runtime.catalog, context.incoming.method
     middleware = catalog.middleware
     if not middleware:
-        return handler(context, target)
+        return _handle(context, target)
 
     def proceed(index: int) -> Result:
         if index == len(middleware):
             # Middleware may have changed the params.
-            return handler(context, catalog.resolve(method, context.params))
+            return _handle(context, catalog.resolve(method, context.params))
         return middleware[index](context, lambda: proceed(index + 1))
 
     return proceed(0)
+
+
+def _handle(context: RequestContext, target: Target) -> Result:
+    return _METHODS[context.incoming.method](context, target) if target.custom_handler is None else _own(context, target)
 
 
 def _own(context: RequestContext, target: Target) -> Result:
@@ -159,7 +162,7 @@ def _list(kind: str, key: str) -> Callable[[RequestContext, Target], Result]:
         cursor = context.params.get("cursor")
         if cursor is not None and not isinstance(cursor, str):
             raise InvalidParams("params.cursor must be a string")
-        page: Result = context.session.runtime.catalog.listing(kind, key, cursor, context.session.revision)
+        page: Result = context.runtime.catalog.listing(kind, key, cursor, context.session.revision)
         return page
 
     return handle
@@ -172,7 +175,7 @@ def _read_resource(context: RequestContext, target: Target) -> Result:
     uri = _uri(context)
     if target.entry is None:
         raise _missing(context, uri)
-    function, values, mime_type, cache, _ = target.entry
+    function, values, mime_type, cache, _, _ = target.entry
 
     def read() -> List[Any]:
         kwargs = _bind_arguments(lambda: function.bind(values))
@@ -216,6 +219,7 @@ def _subscribe(context: RequestContext, target: Target) -> Result:
     if target.entry is None:
         raise _missing(context, uri)
     context.session.subscribe(uri)
+    context.session.runtime.wait_subscribed()
     return {}
 
 
@@ -231,7 +235,7 @@ def _get_prompt(context: RequestContext, target: Target) -> Result:
     params, entry = context.params, target.entry
     name = _text(params, "name")
     if entry is None:
-        known: List[str] = list(context.session.runtime.catalog.registry.all("prompts"))
+        known: List[str] = list(context.runtime.catalog.registry.all("prompts"))
         raise InvalidParams(f"Unknown prompt: {name[:200]}{suggestions(name, known)}")
     arguments = _strings(params, "arguments")
     kwargs = _bind_arguments(lambda: entry.function.bind(arguments))
@@ -256,7 +260,7 @@ def _get_prompt(context: RequestContext, target: Target) -> Result:
 
 
 def _complete(context: RequestContext, _: Target) -> Result:
-    params, registry = context.params, context.session.runtime.catalog.registry
+    params, registry = context.params, context.runtime.catalog.registry
     reference, argument = params.get("ref"), params.get("argument")
     if not isinstance(reference, dict) or not isinstance(argument, dict):
         raise InvalidParams("params.ref and params.argument must be objects")

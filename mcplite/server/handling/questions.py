@@ -7,9 +7,10 @@ the askers, which need forms and sampling.
 from typing import TYPE_CHECKING, Any, Dict, Generic, List, Mapping, Optional, Sequence, TypeVar, Union
 
 if TYPE_CHECKING:
+    from ...rpc.cancel import CancelToken
     from ...types import ModelPreferences, PromptMessage, SamplingMessage, Tool, ToolChoice
 
-__all__ = ["Elicit", "Elicited", "InputRequired", "ListRoots", "Question", "Sample"]
+__all__ = ["Elicit", "Elicited", "InputRequired", "ListRoots", "Question", "Relayed", "Sample"]
 
 T = TypeVar("T")
 
@@ -77,6 +78,20 @@ class Sample(Question):
 
 class ListRoots(Question):
     """A question for the client's roots."""
+
+
+class Relayed(Question):
+    """A question of another server, for the client of this one; its answer comes back as JSON.
+
+    :param method: the protocol's method.
+    :param params: as that server sent them.
+    :param cancel: cancelled when that server withdraws the question.
+    """
+
+    def __init__(self, method: str, params: Mapping[str, Any], cancel: "Optional[CancelToken]" = None) -> None:
+        self.method = method
+        self.params = params
+        self.cancel = cancel
 
 
 class Elicited(Generic[T]):

@@ -27,6 +27,8 @@ class ReplayAsker(Asker):
     :param given: the answers in the request.
     """
 
+    waits = False
+
     def __init__(self, context: RequestContext, journal: Optional[Journal], given: Mapping[str, Any]) -> None:
         super().__init__(context.session)
         self._context = context

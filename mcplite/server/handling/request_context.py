@@ -4,11 +4,13 @@ The sessions make one for each request. A module of its own so that :class:`~.co
 more.
 """
 
-from typing import Any, Dict, Optional
+import contextlib
+from typing import Any, Dict, Iterator, Optional
 
 from ...protocol.jsonio import first_members
 from ...protocol.state import request_params
 from ...rpc.incoming import Incoming
+from ..runtime.runtime import Runtime
 from .context import Context
 from .session import Session
 from .timeout import Timeout
@@ -27,6 +29,30 @@ class RequestContext(Context):
     #: The result that asks the client, if the handler was ended to ask (in a fleet).
     question_result: Optional[Dict[str, Any]] = None
 
+    #: Whether a server that mounts another reads the result, or middleware of a mounted server, so that it must be an object.
+    result_is_read = False
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime of the server whose handler runs: the session's, or that of a mounted server."""
+        return self._mounted or self.session.runtime
+
+    @contextlib.contextmanager
+    def within(self, runtime: Runtime, params: Dict[str, Any], reads: bool) -> Iterator[None]:
+        """Run the block as a request to a mounted server.
+
+        :param runtime: of that server.
+        :param params: as its own clients would send them.
+        :param reads: whether the caller reads the result, as middleware does.
+        """
+        before = self._mounted, self.result_is_read, self.params
+        self.result_is_read = self.result_is_read or reads or bool(runtime.catalog.middleware)
+        self._mounted, self.params = runtime, params
+        try:
+            yield
+        finally:
+            self._mounted, self.result_is_read, self.params = before
+
     @property
     def once_results(self) -> Optional[Dict[str, Any]]:
         """The results of :meth:`once`, by key."""
@@ -35,6 +61,12 @@ class RequestContext(Context):
     @once_results.setter
     def once_results(self, results: Optional[Dict[str, Any]]) -> None:
         self._once_results = results
+
+    @property
+    def waits(self) -> bool:
+        """Whether a question is answered while the handler waits; in a fleet the handler is called again with the answer."""
+        # With a shared backend a handler waits in a fleet as well; another process passes the answer on.
+        return self._get_asker().waits or self.session.runtime.letters is not None
 
     def limit_time(self, timeout: Optional[Timeout]) -> None:
         """Have *timeout* paused while the handler waits for an answer; None for no limit."""

@@ -126,6 +126,11 @@ class Session:
         """Whether the client wants messages of this level."""
         raise NotImplementedError
 
+    @property
+    def log_level(self) -> Optional[str]:
+        """The least urgent level of log messages that the client wants; None for no messages."""
+        raise NotImplementedError
+
     def complete_result(self, result: Any) -> Any:
         """Add the members that every result of this era has, and return the result."""
         return result

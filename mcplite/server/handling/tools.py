@@ -80,7 +80,7 @@ def run_tool(context: RequestContext, target: Target) -> Any:
 def _unknown(context: RequestContext, name: Any) -> InvalidParams:
     if not isinstance(name, str):
         return InvalidParams("params.name must be a string")
-    known = list(context.session.runtime.catalog.registry.all("tools"))
+    known = list(context.runtime.catalog.registry.all("tools"))
     return InvalidParams(f"Unknown tool: {name[:200]}{suggestions(name, known)}")
 
 
@@ -96,7 +96,7 @@ def _run(context: RequestContext, name: str, function: Function, kwargs: Dict[st
         value = call_until_complete(context, function, kwargs)
         session = context.session  # another one, if the handler has waited for an answer
         revision = session.revision
-        if not session.runtime.catalog.middleware:  # which reads and changes results
+        if not (session.runtime.catalog.middleware or context.result_is_read):  # which reads and changes results
             write = function.output.writers.get(revision) or _writer(function.output, revision)
             text = write(value, session.result_end)
             if text is not None:
@@ -148,7 +148,7 @@ def _tool_error(context: RequestContext, name: str, error: ToolError) -> Dict[st
 
 
 def _failed(context: RequestContext, name: str, error: Exception) -> Dict[str, Any]:
-    if context.session.runtime.mask_errors:
+    if context.runtime.mask_errors:
         return _error(context, f"Tool {name} failed")
     return _error(context, _message_of(error))
 

@@ -4,6 +4,7 @@ Sessions, endpoints and transports share it; a module of its own so that none of
 """
 
 import contextlib
+import functools
 from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, Set, Union
 
 from ...protocol import jsonrpc
@@ -14,6 +15,7 @@ from ...rpc.peer import Peer
 from ...rpc.threads import Workers
 from ...rpc.tracing import PeerLog, get_logger
 from ..catalog.catalog import Catalog
+from ..catalog.provider import Service
 from ..limits import Limits
 from ..shares import ByteBudget
 from .observer import ServerObserver
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from ...backend.interface import Backend
     from ..auth.bearer import BearerAuth
     from ..auth.principals import Principal
-    from ..catalog.watcher import Watcher
     from .fleet import Fleet
     from .leases import Leases
     from .letters import Letters
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["OpenSession", "Runtime"]
 
 _log = get_logger(__name__)
+#: How long a client waits at most until a mounted server knows of its subscription.
+_SUBSCRIBED_SECONDS = 10.0
 
 
 class OpenSession:
@@ -104,8 +107,13 @@ class Runtime:
         self._workers: Optional[Workers] = None
         self._waiting: "Optional[WaitingCalls]" = None
         self._states: "Optional[States]" = None
-        #: The watchers of directories, by URI.
-        self._watchers: Dict[str, Watcher] = {}
+        #: What runs while there are clients: by the URI of a directory, or the name of a mount.
+        self._services: Dict[str, Service] = {}
+        #: Called with each change notification, its method and the URI of a resource: the servers that mount this one.
+        self.listeners: List[Callable[[str, Optional[str]], object]] = []
+        #: Called with a session and True when its client's roots have changed, and False when it has ended: the mounts that
+        #: have a connection for each client.
+        self.followers: List[Callable[[OpenSession, bool], object]] = []
         #: The value of the lifespan; None if there is none, or it is not entered.
         self.lifespan_value: Any = None
         #: Counts the subscriptions for the user's hook; None without a hook.
@@ -140,12 +148,26 @@ class Runtime:
     def _create_subscriptions(self) -> ListenRequests:
         return ListenRequests(self.catalog, self.limits, lambda task: self.workers.spawn(task), self.subscribers)
 
-    def count_subscriptions(self, hook: Callable[[str, int], object]) -> None:
-        """Call *hook* with each change of the number of subscriptions to a URI; before the first client."""
+    def count_subscriptions(self, hook: Callable[[str, int], object], awaited: bool = False) -> None:
+        """Call *hook* with each change of the number of subscriptions to a URI.
+
+        With the first hook, the subscriptions of clients that are connected already are not counted.
+
+        :param awaited: whether a client is told that it has subscribed after the hook was called, and not before.
+        """
         from .subscribers import Subscribers  # for servers that have a hook
 
-        self.subscribers = Subscribers(hook)
-        self.subscriptions = self._create_subscriptions()
+        if self.subscribers is None:
+            self.subscribers = Subscribers(hook)
+            self.subscriptions = self._create_subscriptions()
+        else:
+            self.subscribers.add_hook(hook)
+        self.subscribers.awaited = self.subscribers.awaited or awaited
+
+    def wait_subscribed(self) -> None:
+        """Return when the subscriptions so far are known to those that are awaited."""
+        if self.subscribers is not None and self.subscribers.awaited:
+            self.subscribers.wait_told(_SUBSCRIBED_SECONDS)
 
     def _let_go(self, owner: int) -> None:
         # In a forked process: clients and threads belong to the other one, and so does the lifespan, which must not be left
@@ -173,7 +195,12 @@ class Runtime:
         with self._lock:
             self._users += 1
             if self._users == 1:
-                self._start_listening()
+                try:
+                    self._start_listening()
+                except BaseException:
+                    self._users -= 1
+                    self._stop_listening()
+                    raise
             if self._lifespan is None or self._exit is not None:
                 return
             stack = contextlib.ExitStack()
@@ -186,30 +213,30 @@ class Runtime:
                 raise
             self._exit = stack
 
-    def watch(self, uri: str, watcher: "Watcher") -> None:
-        """Let *watcher* run while there are clients."""
+    def add_service(self, name: str, service: Service) -> None:
+        """Let *service* run while there are clients."""
         with self._lock:
-            self._watchers[uri] = watcher
+            self._services[name] = service
             if self._users:
-                watcher.start()
+                service.start()
 
-    def unwatch(self, uri: str) -> None:
-        """Stop the watcher of *uri*, if there is one."""
+    def remove_service(self, name: str) -> None:
+        """Stop the service of this name, if there is one."""
         with self._lock:
-            watcher = self._watchers.pop(uri, None)
-        if watcher is not None:
-            watcher.stop()
+            service = self._services.pop(name, None)
+        if service is not None:
+            service.stop()
 
     def _start_listening(self) -> None:
         """Begin to look for changes of files and in other processes, since there is a client to tell."""
-        for watcher in self._watchers.values():
-            watcher.start()
+        for service in self._services.values():
+            service.start()
         if self.letters is not None:
             self.letters.start()
 
     def _stop_listening(self) -> None:
-        for watcher in self._watchers.values():
-            watcher.stop()
+        for service in self._services.values():
+            service.stop()
         if self.letters is not None and self.leases is not None:
             self.letters.stop()
             self.leases.stop()
@@ -267,6 +294,8 @@ class Runtime:
         _log.debug("a session ended: %s", error)
         for observer in self.observers:
             observer.session_closed(session, error)
+        for follower in self.followers:
+            follower(session, False)
         self.leave()
 
     def list_changed(self, kind: str, always: bool = True) -> None:
@@ -287,7 +316,9 @@ class Runtime:
             self._news.publish(RESOURCE_UPDATED, uri)
 
     def _deliver(self, method: str, uri: Optional[str]) -> None:
-        """Notify the clients of this process."""
+        """Notify the clients of this process, and the servers that mount this one."""
+        for listener in self.listeners:
+            listener(method, uri)
         capability = "resources" if uri is not None else LIST_CHANGES[method].capability
         if uri is None and capability not in self.catalog.description.flags.list_changed:
             return
@@ -308,6 +339,8 @@ class Runtime:
         callback = self._on_roots_changed
         if callback is not None:
             self.notified("notifications/roots/list_changed", lambda: callback(session))
+        for follower in self.followers:
+            self.notified("notifications/roots/list_changed", functools.partial(follower, session, True))
 
     def notified(self, method: str, handler: Callable[[], object]) -> None:
         """Run the user's handler of a notification on a worker."""

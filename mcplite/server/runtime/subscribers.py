@@ -7,7 +7,7 @@ from collections import Counter, deque
 from typing import Callable, Deque, Iterable, Tuple
 
 from ...errors import TransportError
-from ...rpc.forks import new_lock, on_fork
+from ...rpc.forks import new_condition, on_fork
 from ...rpc.threads import start_thread
 from ...rpc.tracing import get_logger
 
@@ -26,9 +26,12 @@ class Subscribers:
     """
 
     def __init__(self, hook: Callable[[str, int], object]) -> None:
-        self._hook = hook
-        #: Guards the fields below; held for dictionary operations only. Sessions hold their own lock around it.
-        self._lock = new_lock()
+        self._hooks = [hook]
+        #: Whether a client is told that it has subscribed only after the hooks were called.
+        self.awaited = False
+        #: Guards the fields below; held for dictionary operations only. Sessions hold their own lock around it. Waited on for
+        #: the end of the calls.
+        self._lock = new_condition()
         self._counts: "Counter[str]" = Counter()
         self._changes: Deque[Tuple[str, int]] = deque()
         #: Whether a thread calls the hook.
@@ -38,6 +41,10 @@ class Subscribers:
     def _let_go(self, owner: int) -> None:
         # In a forked process: the clients, and the thread, belong to the other one.
         self._counts, self._changes, self._telling = Counter(), deque(), False
+
+    def add_hook(self, hook: Callable[[str, int], object]) -> None:
+        """Call one more hook, after the others."""
+        self._hooks.append(hook)
 
     def add(self, uris: Iterable[str]) -> None:
         """Count one subscription more to each URI; :meth:`tell` comes afterwards, without a lock."""
@@ -70,14 +77,21 @@ class Subscribers:
                 raise
             _log.warning("on_subscribe is called later: %s", error)
 
+    def wait_told(self, seconds: float) -> None:
+        """Wait until the hooks were called for all changes so far, but no longer than *seconds*."""
+        with self._lock:
+            self._lock.wait_for(lambda: not self._telling, seconds)
+
     def _tell(self) -> None:
         while True:
             with self._lock:
                 if not self._changes:
                     self._telling = False
+                    self._lock.notify_all()
                     return
                 uri, subscriptions = self._changes.popleft()
-            try:
-                self._hook(uri, subscriptions)
-            except Exception:
-                _log.exception("on_subscribe failed for %.200r", uri)
+            for hook in list(self._hooks):
+                try:
+                    hook(uri, subscriptions)
+                except Exception:
+                    _log.exception("on_subscribe failed for %.200r", uri)

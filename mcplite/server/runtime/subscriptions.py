@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["ListenRequests"]
 
 _log = get_logger(__name__)
+#: How long an acknowledgement waits at most until a mounted server knows of the subscription.
+_SUBSCRIBED_SECONDS = 10.0
 
 
 class _ListenRequest:
@@ -138,7 +140,16 @@ class ListenRequests:
         if incoming.facts is not None:
             incoming.facts.forget_request()
         incoming.token.add_callback(lambda: self._cancelled(request))
-        request.begin({"notifications": honoured})
+        if request.uris and self._subscribers is not None and self._subscribers.awaited:
+            self._spawn(lambda: self._begin_awaited(request, {"notifications": honoured}))
+        else:
+            request.begin({"notifications": honoured})
+
+    def _begin_awaited(self, request: _ListenRequest, acknowledgement: Dict[str, Any]) -> None:
+        # On a thread of its own, since the reader's must not wait.
+        assert self._subscribers is not None, "only its hooks are awaited"
+        self._subscribers.wait_told(_SUBSCRIBED_SECONDS)
+        request.begin(acknowledgement)
 
     def _honoured(self, wanted: Any) -> Dict[str, Any]:
         if not isinstance(wanted, dict):

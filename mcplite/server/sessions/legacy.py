@@ -17,6 +17,7 @@ from ...rpc.tracing import INFO, get_logger
 from ...types import ClientCapabilities, Implementation
 from ..handling.context import LEVELS, log_params, rank
 from ..handling.dispatch import answer_request
+from ..handling.questions import Question
 from ..handling.request_context import RequestContext
 from ..handling.session import KnownRoots, RequestFacts, Session
 from ..runtime.runtime import OpenSession, Runtime
@@ -95,6 +96,10 @@ class LegacySession(Session, OpenSession, MessageHandler):
         """Whether the client wants messages of this level (LOG-04)."""
         return self.persistent and self._catalog.description.flags.logging and rank(level) >= rank(self._level)
 
+    @property
+    def log_level(self) -> Optional[str]:
+        return self._level if self.wants_log(self._level) else None
+
     def log(self, level: str, data: Any, logger: Optional[str] = None) -> None:
         """Send a log message outside of a request (LOG-20).
 
@@ -109,6 +114,17 @@ class LegacySession(Session, OpenSession, MessageHandler):
         from ..handling.back_channel import BackChannelAsker  # forms and sampling are loaded by the first handler that asks
 
         return BackChannelAsker(self, self._roots, context.incoming)
+
+    def ask(self, question: Question) -> Any:
+        """Ask the client outside of any request, and return its answer.
+
+        :raises MissingCapability: the client cannot be asked this; nothing was sent.
+        :raises RemoteError, RequestTimeout, ConnectionClosed: there is no answer.
+        """
+        from ..handling.back_channel import BackChannelAsker
+
+        asked = BackChannelAsker(self, self._roots, None).prepare(question)
+        return asked.read(self.peer.call(asked.method, asked.params, timeout=self.limits.ask_seconds, cancel=asked.cancel))
 
     def elicitation_complete(self, elicitation_id: str) -> None:
         """Tell this client, and no other, that a URL question was answered (URLE-05 to URLE-07)."""

@@ -108,6 +108,10 @@ class ModernSession(Session):
         wanted = self._envelope.log_level
         return wanted is not None and self.runtime.catalog.description.flags.logging and rank(level) >= rank(wanted)
 
+    @property
+    def log_level(self) -> Optional[str]:
+        return self._envelope.log_level if self.runtime.catalog.description.flags.logging else None
+
     def create_asker(self, context: RequestContext) -> "Asker":
         """Return the asker for a handler's questions."""
         from ..handling.asker import NoAsker  # forms and sampling are loaded by the first handler that asks

@@ -12,7 +12,7 @@ CONTEXT = """
 SERVER = """
     add_directory add_method add_notification add_prompt add_resource add_tool auth close completion debug fleet info
     instructions limits logging_handler method name observe prompt prompts_changed remove_directory remove_prompt
-    remove_resource remove_tool resource resource_updated resources_changed revisions run serve_channel sessions tool
+    remove_resource mount remove_tool resource resource_updated resources_changed revisions run serve_channel sessions tool
     tools_changed wsgi
 """
 

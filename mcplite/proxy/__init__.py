@@ -1,0 +1,1 @@
+"""Servers that offer other servers: mounted ones of this process, clients of others, and bridges between transports."""

@@ -1,0 +1,117 @@
+"""Which connection carries a call, and which client a question reaches."""
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import mcplite
+
+LIMIT = 30
+
+
+def asking(log=None):
+    """Return a server that asks, once as many calls as it was told are in progress."""
+    server = mcplite.Server("asking")
+    there = threading.Barrier(2)
+
+    @server.tool()
+    def ask(name: str, ctx: mcplite.Context) -> str:
+        there.wait(LIMIT)
+        answer = ctx.elicit(f"for {name}")
+        return f"{name}: {answer.action}"
+
+    @server.tool()
+    def declared(ctx: mcplite.Context) -> list:
+        return [ctx.can_elicit, ctx.can_elicit_url, ctx.can_sample, ctx.can_list_roots]
+
+    @server.tool()
+    def session(ctx: mcplite.Context) -> int:
+        return id(ctx.session.peer)
+
+    return server
+
+
+def hub_of(server, era, **options):
+    hub = mcplite.Server("hub", limits=server.limits)
+    hub.mount(mcplite.connect(server, era=era), **options)
+    return hub
+
+
+@pytest.mark.parametrize("upstream", ["legacy", "modern"])
+@pytest.mark.parametrize("downstream", ["legacy", "modern"])
+def test_a_question_reaches_the_client_whose_call_it_belongs_to(upstream, downstream):
+    hub = hub_of(asking(), upstream)
+    asked = {"one": [], "two": []}
+
+    def handler(name):
+        def answer(request):
+            asked[name].append(request.message)
+            return mcplite.accept() if name == "one" else mcplite.decline()
+        return answer
+
+    with mcplite.connect(hub, era=downstream, elicitation_handler=handler("one")) as one:
+        with mcplite.connect(hub, era=downstream, elicitation_handler=handler("two")) as two:
+            with ThreadPoolExecutor(2) as pool:
+                calls = [pool.submit(client.call_tool, "ask", {"name": name}) for name, client in (("one", one), ("two", two))]
+                assert [call.result(LIMIT).data for call in calls] == ["one: accept", "two: decline"]
+    assert asked == {"one": ["for one"], "two": ["for two"]}
+    hub.close()
+
+
+@pytest.mark.parametrize("upstream", ["legacy", "modern"])
+@pytest.mark.parametrize("downstream", ["legacy", "modern"])
+def test_a_server_sees_what_each_client_can_be_asked(upstream, downstream):
+    hub = hub_of(asking(), upstream)
+    for handlers, expected in (
+            ({}, [False] * 4),
+            ({"elicitation_handler": lambda request: None}, [True, False, False, False]),
+            ({"sampling_handler": lambda request: "x", "roots": []}, [False, False, True, True]),
+    ):
+        with mcplite.connect(hub, era=downstream, **handlers) as client:
+            assert json.loads(client.call_tool("declared").text) == expected
+    hub.close()
+
+
+def test_each_client_with_a_handshake_has_a_connection_of_its_own():
+    hub = hub_of(asking(), "legacy")
+    with mcplite.connect(hub, era="legacy") as one, mcplite.connect(hub, era="legacy") as two:
+        places = [client.call_tool("session").data for client in (one, two, one)]
+    assert places[0] == places[2] != places[1]
+    hub.close()
+
+
+def test_a_shared_connection_does_not_guess_whom_to_ask():
+    hub = hub_of(asking(), "legacy", shared=True)
+    asked = []
+
+    def answer(request):
+        asked.append(request.message)
+        return mcplite.accept()
+
+    with mcplite.connect(hub, era="legacy", elicitation_handler=answer) as one:
+        with mcplite.connect(hub, era="legacy", elicitation_handler=answer) as two:
+            with ThreadPoolExecutor(2) as pool:
+                calls = [pool.submit(client.call_tool, "ask", {"name": "x"}) for client in (one, two)]
+                texts = [call.result(LIMIT).text for call in calls]
+    # The second question comes alone if the first call has failed before it.
+    assert any("calls of different clients are in progress" in text for text in texts)
+    assert len(asked) <= 1
+    hub.close()
+
+
+def test_a_client_that_cannot_be_asked_is_named_in_the_error():
+    hub = hub_of(asking(), "modern")
+    there = threading.Thread(target=lambda: _call(hub))
+    there.start()
+    with mcplite.connect(hub, era="legacy") as client:
+        result = client.call_tool("ask", {"name": "x"})
+    there.join(LIMIT)
+    assert result.is_error and "did not declare the capability 'elicitation" in result.text
+    hub.close()
+
+
+def _call(hub):
+    with mcplite.connect(hub, era="legacy") as client:
+        client.call_tool("ask", {"name": "y"})
