@@ -71,6 +71,10 @@ def _run(options: argparse.Namespace) -> int:
     if options.server and not options.config:
         raise UsageError("--server names a server in a file: give the file with --config FILE")
     parser.check_words(words, command, bool(options.config))
+    if command == "bridge":
+        from .cli import bridge
+
+        return bridge.run(words, options)
     if is_overview(words, options):
         return show_all(options)
     with connected(words, options) as client:

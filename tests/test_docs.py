@@ -322,7 +322,8 @@ def test_the_command_line_has_the_options_that_its_page_names():
     rows = set(re.findall(r"^``(--[a-z][a-z-]*)[` ]", using, re.MULTILINE))
     words = set(re.findall(r"(--[a-z][a-z-]*)", options_of("mcplite", "call"))) - {"--help"}
     assert rows == words
-    assert set(re.findall(r"(--[a-z][a-z-]*)", serving)) <= set(re.findall(r"(--[a-z][a-z-]*)", options_of("mcplite.server")))
+    known = options_of("mcplite.server") + options_of("mcplite", "bridge")
+    assert set(re.findall(r"(--[a-z][a-z-]*)", serving)) <= set(re.findall(r"(--[a-z][a-z-]*)", known))
     status = " ".join(page.split("Exit status: ")[1].split(".")[0].split())
     assert status in " ".join(options_of("mcplite", "call").split())
 

@@ -86,6 +86,7 @@ LAYERS = {
     "client": "types client.client client.connect client.group client.handlers client.features.completer",
     "testing": GROUND + " backend server client",
     "cli": GROUND + " net client",
+    "cli.bridge": GROUND + " cli proxy server.transports",
     "contrib": GROUND + " version server client",
     "proxy": GROUND + " version net server client",
     "llm": GROUND + " client",

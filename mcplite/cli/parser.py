@@ -53,6 +53,26 @@ examples:
 
 """ + _STATUS
 
+_BRIDGE_EPILOG = """\
+TARGET is a Python file, module:name, a command in quotes, a URL, or mcp.json:name. Without --http the
+bridge speaks stdio, as a program that a host application starts.
+
+examples:
+  %(prog)s bridge 'npx -y some-server' --http 127.0.0.1:8000     a stdio server over HTTP
+  %(prog)s bridge https://example.com/mcp                        a server over HTTP on stdio
+  %(prog)s bridge weather.py --http 8000 --shared                one process for all clients
+
+A host application that knows only stdio reaches a server over HTTP with
+  {"mcpServers": {"example": {"command": "python", "args": ["-m", "PACKAGE", "bridge", "https://example.com/mcp"]}}}
+Log in before with `%(prog)s login https://example.com/mcp`; the bridge uses and renews the stored login.
+
+Clients of all revisions are served, whichever the server speaks. Over HTTP each client with a session has
+a connection of its own to the server, for a stdio server a process of its own; --shared uses one for all,
+where a question of the server fails if it may belong to several clients. Ctrl-C, SIGTERM and the end of
+stdin stop the bridge, and the processes that it has started.
+
+""" + _STATUS
+
 #: How errors name the options of this command line, by the keywords in Python.
 NAMES = {
     "auth": "--header 'Authorization: Bearer ...'", "client_id": "--client-id", "client_metadata_url": "--client-metadata-url",
@@ -73,6 +93,7 @@ _COMMANDS: Dict[str, Tuple[str, str]] = {
     "task": ("list, show, wait for or cancel tasks: tool calls that go on at a server",
              "list TARGET | show|wait|cancel TARGET ID"),
     "watch": ("print changes of the lists, and of the resources named, until Ctrl-C", "TARGET [URI ...]"),
+    "bridge": ("offer a server on stdio or over HTTP, whatever its own transport and revisions are", "TARGET"),
     "login": ("log in to a server, and store the login", "URL"),
     "logout": ("delete a stored login, and revoke its tokens", "URL"),
     "token": ("print a valid access token, for curl and scripts", "URL"),
@@ -134,10 +155,11 @@ def _parser(package: str, version: str) -> argparse.ArgumentParser:
     using = _using()
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (text, words) in _COMMANDS.items():
-        epilog, parents = (_LOGIN_EPILOG, []) if words == "URL" else (_EPILOG, [using])
+        epilog, parents = (_LOGIN_EPILOG, []) if words == "URL" else (_BRIDGE_EPILOG if name == "bridge" else _EPILOG, [using])
         one = commands.add_parser(
             name, usage=f"{program} {name} [options] {words}", help=text, parents=parents,
-            description=text[0].upper() + text[1:] + ".", epilog=epilog.replace("%(prog)s", program),
+            description=text[0].upper() + text[1:] + ".",
+            epilog=epilog.replace("%(prog)s", program).replace("PACKAGE", package),
             formatter_class=argparse.RawDescriptionHelpFormatter)
         one.add_argument("words", nargs="*", help=argparse.SUPPRESS)  # the usage names them
         if name == "call":
@@ -150,6 +172,8 @@ def _parser(package: str, version: str) -> argparse.ArgumentParser:
             one.add_argument("--output", metavar="FILE", help="save the first binary content, or the text")
         elif name == "login":
             _add_login(one)
+        elif name == "bridge":
+            _add_bridge(one)
         elif name == "token":
             one.add_argument("--header", action="store_true", help="print the whole header, 'Authorization: Bearer ...'")
         if words == "URL":
@@ -176,6 +200,24 @@ def _using() -> argparse.ArgumentParser:
     using.add_argument("--log-level", metavar="LEVEL", help="show the server's log messages from this level on")
     using.add_argument("--debug", action="store_true", help="show every message, the server's stderr and tracebacks on stderr")
     return using
+
+
+def _add_bridge(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--stdio", action="store_true", help="serve one client on stdin and stdout, which is the default")
+    one.add_argument("--http", metavar="[HOST:]PORT",
+                     help="serve Streamable HTTP at this address; default HOST 127.0.0.1; PORT 0 picks a free port")
+    one.add_argument("--shared", action="store_true", help="one connection to the server, or one process, for all clients")
+    one.add_argument("--path", help="path of the endpoint; default /mcp")
+    one.add_argument("--allow-host", metavar="NAME", action="append",
+                     help="a host name that requests may be addressed to, besides loopback names; '*' allows any; repeatable")
+    one.add_argument("--allow-origin", metavar="ORIGIN", action="append",
+                     help="an origin, such as https://app.example, whose web pages may use the bridge; repeatable")
+    one.add_argument("--stateless", action="store_true", default=None, help="serve every request on its own, without sessions")
+    one.add_argument("--legacy-sse", action="store_true", default=None,
+                     help="also serve the HTTP+SSE transport for clients of 2024, at /sse and /messages")
+    one.add_argument("--backend", metavar="URL",
+                     help="what several bridges behind one address share, such as redis://host:6379/0; with the variable"
+                          " MCPLITE_STATE_KEYS")
 
 
 def _add_login(one: argparse.ArgumentParser) -> None:

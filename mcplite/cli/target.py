@@ -19,7 +19,7 @@ from .questions import TerminalAsker
 if TYPE_CHECKING:
     from .credentials import Stored
 
-__all__ = ["connected"]
+__all__ = ["client_of", "connected"]
 
 
 @contextlib.contextmanager
@@ -30,6 +30,19 @@ def connected(words: List[str], options: argparse.Namespace) -> Iterator[Any]:
     :param options: gets ``bar``, the progress bar, and ``target``, the words that name the server in an example.
     :raises UsageError: the options do not fit together.
     :raises MCPError, TypeError, ValueError: see :func:`connect`.
+    """
+    with client_of(words, options) as client, client:
+        if options.log_level:
+            client.set_log_level(options.log_level)
+        yield client
+
+
+@contextlib.contextmanager
+def client_of(words: List[str], options: argparse.Namespace) -> Iterator[Any]:
+    """Give the client, which is not open, for the length of the block; an error of its login says what helps.
+
+    :raises UsageError: the options do not fit together.
+    :raises TypeError, ValueError: see :func:`connect`.
     """
     from ..client import connect
 
@@ -54,13 +67,9 @@ def connected(words: List[str], options: argparse.Namespace) -> Iterator[Any]:
     url = _url(target)
     login = None if url is None else _Login(url, target, options, asker)
     extra.update(_child_options(options) if login is None else {"headers": login.headers, "auth": login.grant})
-    client = connect(target, revision=options.revision, timeout=options.timeout, elicitation_handler=asker.form,
-                     url_elicitation_handler=asker.url, debug=True if options.debug else None, **extra)
     try:
-        with client:
-            if options.log_level:
-                client.set_log_level(options.log_level)
-            yield client
+        yield connect(target, revision=options.revision, timeout=options.timeout, elicitation_handler=asker.form,
+                      url_elicitation_handler=asker.url, debug=True if options.debug else None, **extra)
     except AuthError as error:
         if login is None:
             raise

@@ -38,10 +38,12 @@ class _Complete(Exception):
         self.result = result
 
 
-def pass_call(links: Links, context: RequestContext, params: Dict[str, Any]) -> Tuple[Dict[str, Any], Revision]:
+def pass_call(links: Links, context: RequestContext, params: Dict[str, Any], as_task: bool = False
+              ) -> Tuple[Dict[str, Any], Revision]:
     """Return the result of a request of a client, as a mounted server gave it, and that server's revision.
 
     :param params: with the mounted server's own names, without ``_meta``.
+    :param as_task: whether it is a tool that a server with a handshake runs only as a task, which is waited for here.
     :raises RemoteError: an error for the client.
     :raises MCPError: there is no answer.
     """
@@ -51,7 +53,7 @@ def pass_call(links: Links, context: RequestContext, params: Dict[str, Any]) -> 
     call = RelayedCall(context)
     with links.lease(call) as link:
         try:
-            result = _with_pages(call, lambda: _exchange(link, call, params))
+            result = _with_pages(call, lambda: _exchange(link, call, params, as_task))
         finally:
             if context.session.revision.modern:
                 # A question that is still open ends the client's present request: the client returns with another one.
@@ -75,12 +77,16 @@ def _with_pages(call: RelayedCall, run: Callable[[], Dict[str, Any]]) -> Dict[st
     return run()
 
 
-def _exchange(link: Link, call: RelayedCall, params: Dict[str, Any]) -> Dict[str, Any]:
+def _exchange(link: Link, call: RelayedCall, params: Dict[str, Any], as_task: bool) -> Dict[str, Any]:
     context, client = call.context, link.client
     report: Optional[Callable[[Dict[str, Any]], object]] = None
     if "progressToken" in context.meta:
         report = lambda given: _report(context, given)  # noqa: E731
     request = Call(context.method, params, cancel=context.token, on_progress=report, rounds=False, fresh=True)
+    if client.era == "legacy" and as_task:
+        finished = client.call_tool(params["name"], params.get("arguments"), timeout=None, max_timeout=None,
+                                    cancel=context.token, meta=params.get("_meta"))
+        return codec.encode(finished, client.revision)  # type: ignore[no-any-return]
     if client.era == "legacy":
         return client.send(request)  # its questions come to the handlers of the connection
     revision = client.revision

@@ -66,8 +66,12 @@ class ClientMount(Mounted, Service):
     def name(self) -> str:
         return f"{self._label} ({self._peer})" if self._peer else self._label
 
-    def open(self) -> None:
-        """Begin to follow the clients of the hub; the connection is opened with the first of them."""
+    def open(self, reported: bool = False) -> None:
+        """Begin to follow the clients of the hub; the connection is opened with the first of them.
+
+        :param reported: whether the caller reports that the server cannot be reached at first, in place of the log.
+        """
+        self._keeper.quiet_start = reported
         self.hub.followers.append(self._on_session)
         self.hub.count_subscriptions(self._on_subscribe, awaited=True)
         for area in _AREAS:
@@ -79,6 +83,11 @@ class ClientMount(Mounted, Service):
 
     def stop(self) -> None:
         self._keeper.stop()
+
+    @property
+    def down(self) -> Optional[Exception]:
+        """The error of the connection; None while it is open."""
+        return self._down
 
     # --- the connection, on the thread of the keeper ------------------------------------------------------
 
@@ -165,6 +174,8 @@ class ClientMount(Mounted, Service):
         kind, _, definition = entry.own
         definition = copy.copy(definition)
         definition.__dict__.pop("_extra", None)
+        if kind == "tools":
+            definition.execution = None  # a tool that runs as a task is waited for here
         if kind in ("tools", "prompts"):
             definition.name = entry.seen
         elif kind == "resources":
@@ -194,7 +205,8 @@ class ClientMount(Mounted, Service):
     def run(self, entry: ProvidedEntry, context: RequestContext) -> Any:
         kind, own, definition = entry.own
         try:
-            result, revision = pass_call(self.links, context, self._params(entry, context))
+            as_task = kind == "tools" and definition is not None and definition.task_support == "required"
+            result, revision = pass_call(self.links, context, self._params(entry, context), as_task)
             hint = self.hub.catalog.hint_for(None)
             return self.seen_contents(adapted_result(context, result, revision, hint, kind == "tools" and _wraps(definition)))
         except MissingCapability as error:

@@ -33,6 +33,8 @@ class Keeper:
 
     def __init__(self, links: Links, name: str, on_open: Callable[[Link], object], on_change: Callable[[str], object],
                  on_updated: Callable[[str], object], on_lost: Callable[[Exception], object]) -> None:
+        #: Whether the first attempt is reported by the caller of :meth:`start`, and not in the log.
+        self.quiet_start = False
         self._links = links
         self._name = name
         self._on_open = on_open
@@ -54,14 +56,17 @@ class Keeper:
         self._links.let_go()
 
     def start(self) -> None:
-        """Open the connection, and keep it; return when it is open, or could not be opened at the first attempt."""
+        """Open the connection, and keep it; return when it is open, or could not be opened at the first attempt.
+
+        It does nothing if it was started already.
+        """
         with self._changed:
             if self._running:
                 return
             self._running = True
             self._run_number += 1
             number = self._run_number
-        opened = self._open()
+        opened = self._open(self.quiet_start)
         try:
             start_thread(lambda: self._keep(number, opened), "mcplite mount")
         except TransportError as error:
@@ -179,6 +184,7 @@ class Keeper:
                      error, exc_info=not isinstance(error, MCPError))
             self._on_lost(error)
             return False
-        if quiet:
+        if quiet and not self.quiet_start:
             _log.warning("%s is back", self._name)
+        self.quiet_start = False
         return True

@@ -92,8 +92,10 @@ class Links:
         #: Guards the fields below; held for dictionary work only.
         self._lock = new_lock()
         self._own: Dict[OpenSession, Link] = {}
-        #: Held by the call of a session that opens its connection, so that there is one; by session.
-        self._opening: Dict[OpenSession, threading.Lock] = {}
+        #: By principal: what serves clients without a session that cannot be asked.
+        self._plain: Dict[Optional[str], Link] = {}
+        #: Held by the call that opens a connection of these two kinds, so that there is one; by session or principal.
+        self._opening: Dict[Any, threading.Lock] = {}
         self._idle: List[Tuple[Key, Link]] = []
 
     def create(self, declared: ClientCapabilities, session: Optional[LegacySession] = None, **callbacks: Any) -> Link:
@@ -104,8 +106,21 @@ class Links:
         return Link(self._template.sibling(handlers, cache=False), handlers)
 
     def create_main(self, **callbacks: Any) -> Link:
-        """Return a connection for lists, changes, and calls of clients that cannot be asked."""
-        return self.create(EVERYTHING if self.shared else ClientCapabilities(), **callbacks)
+        """Return a connection for lists and changes; servers list some tools only if the client can be asked."""
+        return self.create(EVERYTHING, **callbacks)
+
+    def _plain_link(self, owner: Optional[str]) -> Link:
+        """Return the connection for the calls of clients without a session that cannot be asked."""
+        with self._lock:
+            opening = self._opening.setdefault(owner, new_lock())
+        with opening:
+            link = self._plain.get(owner)
+            if link is None or not link.usable:
+                link = self.create(ClientCapabilities())
+                link.open()
+                with self._lock:
+                    self._plain[owner] = link
+            return link
 
     @contextlib.contextmanager
     def lease(self, call: RelayedCall) -> Iterator[Link]:
@@ -126,9 +141,10 @@ class Links:
         else:
             declared = declared_by(context)
             text = json.dumps(codec.encode(declared, NEWEST), sort_keys=True)
-            if text == "{}" and context.session.owner is None:
-                with _noted(main, call):
-                    yield main
+            if text == "{}":
+                plain = self._plain_link(context.session.owner)
+                with _noted(plain, call):
+                    yield plain
             else:
                 with self._exclusive((context.session.owner, text), declared, call) as link:
                     yield link
@@ -209,13 +225,13 @@ class Links:
 
     def let_go(self) -> None:
         """Forget all connections in a forked process; they belong to the other one."""
-        self.main, self._own, self._opening, self._idle = None, {}, {}, []
+        self.main, self._own, self._plain, self._opening, self._idle = None, {}, {}, {}, []
 
     def close(self) -> None:
         """Close all connections."""
         with self._lock:
-            links = [*self._own.values(), *(link for _, link in self._idle)]
-            self._own, self._opening, self._idle = {}, {}, []
+            links = [*self._own.values(), *self._plain.values(), *(link for _, link in self._idle)]
+            self._own, self._plain, self._opening, self._idle = {}, {}, {}, []
         main, self.main = self.main, None
         for link in links if main is None else [main, *links]:
             link.client.close()

@@ -141,8 +141,9 @@ class RelayHandlers(Handlers):
         """
         with self._lock:
             calls = list(self._calls)
-        if len(calls) > 1 and self._session is None and (
-                not calls[0].context.session.persistent or len({id(call.context.session) for call in calls}) > 1):
+        peers = {id(call.context.session.peer) for call in calls}
+        # Over HTTP all clients without a session are behind one peer; on a pipe there is one client.
+        if len(calls) > 1 and self._session is None and (len(peers) > 1 or calls[0].context.session.peer.shared):
             raise InternalError(f"{len(calls)} calls of different clients are in progress on the connection to {self._name},"
                                 " and nothing says which of them the question belongs to; mount it without shared=True")
         return calls[-1] if calls else None

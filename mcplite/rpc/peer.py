@@ -48,7 +48,8 @@ class Peer(Caller, MessageSink):
         self._workers = workers
         self._serving = serving
         self._limits = limits
-        self._shared = shared
+        #: Whether it speaks for many clients.
+        self.shared = shared
         self.log = log or PeerLog()
         #: Without a lock: each change is one step in C.
         self._in_flight: Dict[Any, Incoming] = {}
@@ -80,7 +81,7 @@ class Peer(Caller, MessageSink):
 
     def refuse_incoming(self, id: Union[int, str], code: int, message: str, facts: Any = None) -> None:
         """Answer a request in progress with an error; what its handler returns later is dropped."""
-        incoming = self._in_flight.get((facts, id) if self._shared else id)
+        incoming = self._in_flight.get((facts, id) if self.shared else id)
         if incoming is not None:
             incoming.fail(code, message)
             self._forget_queued(incoming)
@@ -192,7 +193,7 @@ class Peer(Caller, MessageSink):
 
     def _on_request(self, request: jsonrpc.Request, batch: Optional[BatchResponses], outlet: Optional[Outlet],
                     inline: bool, facts: Any, size: int) -> None:
-        key = (facts, request.id) if self._shared else request.id
+        key = (facts, request.id) if self.shared else request.id
         incoming = Incoming(self, key, request, batch, outlet, facts, size)
         if self._in_flight.setdefault(key, incoming) is not incoming:
             # The first request with this id keeps its place and its response (SEC-30).

@@ -5,10 +5,12 @@ client under test has exited with status 0. ``tests/interop/install.sh`` install
 """
 
 import collections
+import contextlib
 import importlib.util
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -116,13 +118,14 @@ def faults(checks):
     return wrong
 
 
-@pytest.fixture(scope="module")
-def served():
-    """Our server as a process of its own; gives its port."""
+@contextlib.contextmanager
+def serving(*command):
+    """Run a server as a process of its own; gives the port that it names."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen([sys.executable, str(HERE / "server.py"), "--port", "0"], stdout=subprocess.PIPE,
-                               encoding="utf-8", env=environment)
+    process = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8",
+                               env=environment)
     try:
+        # What it writes later is read by nothing, and fits into the pipe.
         yield re.search(r":(\d+)/mcp", process.stdout.readline()).group(1)
         process.terminate()
         assert process.wait(SECONDS) == 0
@@ -130,6 +133,18 @@ def served():
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+@pytest.fixture(scope="module", params=["direct", "bridged"])
+def served(request):
+    """Our server; or two bridges before it, from HTTP to stdio and from stdio to HTTP, which are to change no result."""
+    with serving(str(HERE / "server.py"), "--port", "0") as port:
+        if request.param == "direct":
+            yield port
+            return
+        inner = shlex.join([sys.executable, "-m", "mcplite", "bridge", f"http://127.0.0.1:{port}/mcp"])
+        with serving("-m", "mcplite", "bridge", inner, "--http", "0") as bridged:
+            yield bridged
 
 
 @pytest.fixture(scope="module", params=sorted(SERVER))

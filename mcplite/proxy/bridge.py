@@ -1,0 +1,52 @@
+"""open_bridge: a server that is another one, over other transports and in other revisions; the command line serves it."""
+
+import contextlib
+from typing import Any, Iterator
+
+from ..client.client import Client
+from ..errors import TransportError
+from ..server.app import Server
+from ..server.catalog.capabilities import CapabilityFlags
+from ..types import ServerCapabilities
+from .clients import ClientMount
+from .names import Names
+
+__all__ = ["open_bridge"]
+
+
+@contextlib.contextmanager
+def open_bridge(client: Client, *, shared: bool, **options: Any) -> Iterator[Server]:
+    """Give a server that offers what the server of *client* does, under the same names, for the length of the block.
+
+    It has the name, the version and the instructions of that server, and declares what that server declares. When the block
+    ends, the connections are closed, and processes that were started for them end.
+
+    :param client: not open.
+    :param shared: whether one connection serves all clients of the bridge.
+    :param options: of the :class:`Server`, such as ``backend=``.
+    :raises MCPError: the server cannot be reached.
+    :raises RegistrationError: an option cannot be used.
+    """
+    server = Server("bridge", **options)
+    mount = ClientMount(server.runtime, client, Names(""), shared)
+    mount.open(reported=True)
+    server.runtime.enter()
+    try:
+        main = mount.links.main
+        if main is None:
+            raise mount.down or TransportError("the server cannot be reached")
+        catalog, capabilities = server.runtime.catalog, main.client.server_capabilities
+        catalog.description = catalog.description._replace(
+            info=main.client.server_info, instructions=main.client.instructions, experimental=capabilities.experimental,
+            flags=_flags(capabilities))
+        yield server
+    finally:
+        server.close()
+        server.runtime.leave()
+
+
+def _flags(capabilities: ServerCapabilities) -> CapabilityFlags:
+    listed = {name: getattr(capabilities, name) or {} for name in ("tools", "resources", "prompts")}
+    # Changes are told whatever the server declares: it may go down and come back with other lists.
+    return CapabilityFlags(subscribe=bool(listed["resources"].get("subscribe")), logging=capabilities.logging is not None,
+                           completions=capabilities.completions is not None or None)
