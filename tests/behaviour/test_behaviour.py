@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import mcplite
+from mcplite.revisions import TASKS_EXTENSION
 from mcplite.types import LogMessage
 
 LIMIT = 30
@@ -302,7 +303,8 @@ def test_clients_do_not_get_messages_for_others(connect):
 def test_extensions_are_negotiated_in_each_revision(connect):
     with connect(extensions={"com.example/units": {"round": True}}) as client:
         assert client.server_capabilities.extensions == {"com.example/units": {"system": "metric"}}
-        assert json.loads(client.call_tool("declared").text) == {"com.example/units": {"round": True}}
+        own = {TASKS_EXTENSION: {}} if client.revision.modern else {}  # each modern client has tasks
+        assert json.loads(client.call_tool("declared").text) == {"com.example/units": {"round": True}, **own}
         tools = {tool.name: tool for tool in client.list_tools()}
         assert tools["declared"].meta == {"com.example/unit": "m"}
 
