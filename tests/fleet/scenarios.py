@@ -20,7 +20,8 @@ from tests.support.rawhttp import call
 #: Seconds for what ends by an event.
 LIMIT = 90
 #: What the error of a call says whose worker was killed, or whose connection was.
-REASON = re.compile("process that ran|connection|closed|reset|refused|disconnected|broke|used before", re.IGNORECASE)
+REASON = re.compile("process that ran|processes share|connection|closed|reset|refused|disconnected|broke|used before",
+                    re.IGNORECASE)
 
 
 def effects(fleet, keys):
