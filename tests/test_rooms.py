@@ -27,10 +27,11 @@ SERVER = {
     "catalog": "limits functions auth",
     "runtime": "limits shares functions auth catalog",
     "handling": "limits shares functions auth catalog runtime",
+    "tasks": "limits shares functions auth catalog runtime handling",
     "sessions": "limits shares functions auth catalog runtime handling",
     "http": "limits shares functions auth catalog runtime handling sessions",
     "transports": "limits shares functions auth catalog runtime handling sessions http",
-    "app": "limits shares functions auth catalog runtime handling sessions http transports",
+    "app": "limits shares functions auth catalog runtime handling tasks sessions http transports",
     "serving": "http transports app",
     "loading": "app",
 }
@@ -52,8 +53,8 @@ CLIENT = {
 }
 #: What some of these rooms may import besides: the door to HTTP, and the version of the package.
 BESIDES = {
-    "server.auth": "net", "server.catalog": "version", "server.runtime": "backend", "server.sessions": "backend",
-    "server.http": "backend", "server.transports": "version",
+    "server.auth": "net", "server.catalog": "version", "server.runtime": "backend", "server.tasks": "backend",
+    "server.sessions": "backend", "server.http": "backend", "server.transports": "version",
     "server.app": "version backend",
     "client.config": "net", "client.http": "net", "client.oauth": "net", "client.sessions": "version",
     "client.targets": "net", "client.client": "version", "client.connect": "net", "client.group": "net",

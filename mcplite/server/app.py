@@ -32,7 +32,7 @@ from .catalog.provider import MountableClient
 from .catalog.registry import Registry, TemplateEntry, check_name
 from .functions.function import compile_function
 from .functions.returns import StructuredOutput
-from .functions.signature import name_of
+from .functions.signature import decorated, name_of
 from .handling.context import Context
 from .limits import Limits
 from .runtime.fleet import create_fleet
@@ -108,6 +108,8 @@ class Server:
         "resources": {"subscribe": False}, "logging": False, "completions": {}}``. What is not declared is not done: changes
         are not told, the methods do not exist, log messages are not sent. A kind that is named is declared although nothing
         of it is registered.
+    :param tasks: has tasks run elsewhere, by ``submit(name, payload)``: ``CeleryTasks``, ``RQTasks``, or an object of yours
+        whose job calls :meth:`run_task`. By default they run on threads of this process.
     :param on_subscribe: called with a URI and the number of subscriptions to it when that number has changed, in each
         revision: 1 after the first, when the server may begin to watch the resource, and 0 after the last. The calls come
         one after another on a thread of their own.
@@ -130,11 +132,11 @@ class Server:
                  cache_lists: "Optional[Mapping[str, CacheHint]]" = None, extensions: Optional[Dict[str, Any]] = None,
                  auth: "Union[None, BearerAuth, Verifier]" = None, trusted_patterns: bool = False,
                  debug: Union[None, bool, str] = None, on_duplicate: str = "error",
-                 capabilities: Optional[Mapping[str, Any]] = None,
+                 capabilities: Optional[Mapping[str, Any]] = None, tasks: Any = None,
                  on_subscribe: Optional[Callable[[str, int], object]] = None) -> None:
         check_name("server", name)
         check_options(page_size, era, on_duplicate)
-        self._trusted_patterns = trusted_patterns
+        self._trusted_patterns, self._task_runner = trusted_patterns, tasks
         #: The registered tools, resources, prompts, completions and methods.
         self.registry = Registry(lambda kind: self.runtime.list_changed(kind, always=False), on_duplicate)
         flags, named = read_capabilities(capabilities)
@@ -221,26 +223,27 @@ class Server:
              description: Optional[str] = None, input_schema: Optional[Dict[str, Any]] = None,
              output_schema: Optional[Dict[str, Any]] = None, structured_output: StructuredOutput = None,
              annotations: Union[None, ToolAnnotations, Dict[str, Any]] = None, icons: Icons = None, meta: Meta = None,
-             timeout: Optional[float] = None, scopes: Scopes = (), trusted_patterns: Optional[bool] = None
-             ) -> Callable[[F], F]: ...
+             timeout: Optional[float] = None, scopes: Scopes = (), trusted_patterns: Optional[bool] = None,
+             task: str = "forbidden", restartable: bool = False) -> Callable[[F], F]: ...
 
     def tool(self, name: Union[None, str, Callable[..., Any]] = None, *, title: Optional[str] = None,
              description: Optional[str] = None, input_schema: Optional[Dict[str, Any]] = None,
              output_schema: Optional[Dict[str, Any]] = None, structured_output: StructuredOutput = None,
              annotations: Union[None, ToolAnnotations, Dict[str, Any]] = None, icons: Icons = None, meta: Meta = None,
-             timeout: Optional[float] = None, scopes: Scopes = (), trusted_patterns: Optional[bool] = None) -> Any:
+             timeout: Optional[float] = None, scopes: Scopes = (), trusted_patterns: Optional[bool] = None,
+             task: str = "forbidden", restartable: bool = False) -> Any:
         """Register the decorated function as a tool; parentheses are optional. Takes the keywords of :meth:`add_tool`."""
-        return _decorated(name, lambda function, name: self.add_tool(
+        return decorated(name, lambda function, name: self.add_tool(
             function, name=name, title=title, description=description, input_schema=input_schema,
             output_schema=output_schema, structured_output=structured_output, annotations=annotations, icons=icons,
-            meta=meta, timeout=timeout, scopes=scopes, trusted_patterns=trusted_patterns))
+            meta=meta, timeout=timeout, scopes=scopes, trusted_patterns=trusted_patterns, task=task, restartable=restartable))
 
     def add_tool(self, function: Callable[..., Any], *, name: Optional[str] = None, title: Optional[str] = None,
                  description: Optional[str] = None, input_schema: Optional[Dict[str, Any]] = None,
                  output_schema: Optional[Dict[str, Any]] = None, structured_output: StructuredOutput = None,
-                 annotations: Union[None, ToolAnnotations, Dict[str, Any]] = None, icons: Icons = None,
-                 meta: Meta = None, timeout: Optional[float] = None, scopes: Scopes = (),
-                 trusted_patterns: Optional[bool] = None) -> None:
+                 annotations: Union[None, ToolAnnotations, Dict[str, Any]] = None, icons: Icons = None, meta: Meta = None,
+                 timeout: Optional[float] = None, scopes: Scopes = (), trusted_patterns: Optional[bool] = None,
+                 task: str = "forbidden", restartable: bool = False) -> None:
         """Register *function* as a tool.
 
         :param name: by default the function's.
@@ -258,6 +261,8 @@ class Server:
         :param timeout: seconds that one call may run; paused while the tool waits for an answer.
         :param scopes: required of callers over HTTP, in addition to those of every request; not checked on stdio.
         :param trusted_patterns: as for the server, whose option counts by default.
+        :param task: "optional" or "required": it may or must be called as a task by clients that can (from November 2025 on).
+        :param restartable: a task is begun again when the process that ran it has ended; see :meth:`Context.once`.
         :raises RegistrationError: the function cannot be served, or the name is taken.
         """
         compiled = compile_function(function, name=name, description=description, input_schema=input_schema,
@@ -265,7 +270,16 @@ class Server:
                                     trusted_patterns=self._trusted_patterns if trusted_patterns is None else trusted_patterns)
         tool = Tool(name=compiled.name, input_schema={}, title=title, description=description,
                     annotations=annotations, icons=icons, meta=meta)  # type: ignore[arg-type]
-        self.registry.add("tools", tool.name, tool_entry(compiled, tool, timeout, scopes))
+        entry = tool_entry(compiled, tool, timeout, scopes, task, restartable)
+        if entry.task_support != "forbidden" and self.runtime.tasks is None:
+            from .tasks.service import start_tasks  # for servers that have tasks
+
+            self.runtime.tasks = start_tasks(self.runtime, self._task_runner)
+        self.registry.add("tools", tool.name, entry)
+
+    def run_task(self, payload: str) -> None:
+        """Run a task that ``Server(tasks=...)`` has handed over, in the process of the job; return when it is finished."""
+        self.runtime.run_task(payload)
 
     def remove_tool(self, name: str) -> None:
         """Remove a tool; clients are notified.
@@ -294,8 +308,7 @@ class Server:
     def add_resource(self, uri: str, function: Callable[..., Any], *, name: Optional[str] = None,
                      title: Optional[str] = None, description: Optional[str] = None, mime_type: Optional[str] = None,
                      size: Optional[int] = None, annotations: Union[None, Annotations, Dict[str, Any]] = None,
-                     icons: Icons = None,
-                     meta: Meta = None, cache: "Optional[CacheHint]" = None,
+                     icons: Icons = None, meta: Meta = None, cache: "Optional[CacheHint]" = None,
                      scopes: Scopes = ()) -> None:
         """Register *function* as the reader of a URI, or of every URI that a template matches.
 
@@ -386,7 +399,7 @@ class Server:
                description: Optional[str] = None, arguments: PromptArguments = None, icons: Icons = None, meta: Meta = None,
                scopes: Scopes = ()) -> Any:
         """Register the decorated function as a prompt; parentheses are optional. Takes the keywords of :meth:`add_prompt`."""
-        return _decorated(name, lambda function, name: self.add_prompt(
+        return decorated(name, lambda function, name: self.add_prompt(
             function, name=name, title=title, description=description, arguments=arguments, icons=icons, meta=meta,
             scopes=scopes))
 
@@ -588,13 +601,3 @@ class Server:
     def close(self) -> None:
         """End every connection, leave the lifespan, and stop the worker threads; idempotent."""
         self.runtime.close()
-
-
-def _decorated(name: Union[None, str, Callable[..., Any]], add: Callable[[Any, Optional[str]], None]) -> Any:
-    """Return a decorator that registers with *add*; or the function itself, registered, if it stands for the name."""
-
-    def register(function: F) -> F:
-        add(function, None if name is function else name)  # type: ignore[arg-type]
-        return function
-
-    return register(name) if callable(name) else register

@@ -119,6 +119,17 @@ class Limits:
     store_bytes: int = 32 << 20
     #: Seconds that a stream's events are kept after its last one.
     store_seconds: float = 600.0
+    #: Tasks that run at once in one process, each on a thread; further ones are queued. They are apart from ``running``.
+    tasks_running: int = 32
+    #: Queued tasks; one more is refused.
+    tasks_queued: int = 4096
+    #: Tasks that are kept for one principal, or one remote address without authentication; for one more the oldest finished
+    #: one goes, and it is refused if none is finished.
+    tasks_per_client: int = 1000
+    #: Seconds for which a task is kept after its creation; a client may ask for less.
+    task_seconds: float = 3600.0
+    #: Seconds that clients are asked to wait between two looks at a task.
+    task_poll_seconds: float = 0.5
     #: Seconds that running handlers have to finish when the server stops.
     grace: float = 2.0
 

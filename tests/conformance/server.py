@@ -311,6 +311,61 @@ def test_input_required_result_prompt(ctx: mcplite.Context) -> str:
     return f"The context is: {reply.data.context}"
 
 
+# --- tools that run as tasks ----------------------------------------------------------------------------------
+
+
+@mcp.tool()
+def greet(name: str) -> str:
+    """Greet, at once."""
+    return f"Hello, {name}!"
+
+
+@mcp.tool(task="optional")
+def slow_compute(seconds: float, ctx: mcplite.Context, label: str = "") -> str:
+    """Sleep; a task if the client can have tasks."""
+    ctx.task_status(f"sleeping for {seconds:g} s")
+    ctx.sleep(seconds)
+    return f"Slept {seconds:g} s {label}".rstrip()
+
+
+@mcp.tool(task="required")
+def failing_job(ctx: mcplite.Context) -> str:
+    """Fail after a second."""
+    ctx.sleep(1)
+    raise mcplite.ToolError("This job always fails")
+
+
+@mcp.tool(task="required")
+def protocol_error_job() -> str:
+    """End with an error of the protocol."""
+    raise mcplite.InternalError("This job ends with an error of the protocol")
+
+
+@dataclasses.dataclass
+class Confirm:
+    confirm: bool
+
+
+@mcp.tool(task="optional")
+def confirm_delete(filename: str, ctx: mcplite.Context) -> str:
+    """Ask before a deletion."""
+    reply = ctx.ask({"confirm": mcplite.Elicit(f"Delete {filename}?", Confirm)})["confirm"]
+    return f"Deleted {filename}" if reply.accepted and reply.data.confirm else f"Kept {filename}"
+
+
+@mcp.tool(task="optional")
+def multi_input(ctx: mcplite.Context) -> str:
+    """Ask two things at once."""
+    replies = ctx.ask({"name": NAME, "sure": mcplite.Elicit("Are you sure?", Confirm)})
+    return f"{replies['name'].data.name}, sure: {replies['sure'].data.confirm}"
+
+
+@mcp.tool(task="required")
+def test_tool_with_task(user_name: Annotated[Named, NAME]) -> str:
+    """Ask for a name first; the greeting is a task."""
+    return f"Hello, {user_name.name}!"
+
+
 # --- resources --------------------------------------------------------------------------------------------
 
 

@@ -26,7 +26,10 @@ from pathlib import Path
 
 import jsonschema
 
-from mcplite.revisions import REVISIONS, Revision, find_revision
+from mcplite.revisions import NEWEST, REVISIONS, Revision, find_revision
+from mcplite.types.tasks import CreateTaskResult
+
+from .task_schemas import with_tasks
 
 REASON = "the official schemas are not here; MCPLITE_SCHEMAS names their folder"
 
@@ -81,7 +84,8 @@ def _name(revision):
 def _load(revision_name):
     if FOLDER is None:
         raise FileNotFoundError(REASON)
-    return json.loads((FOLDER / revision_name / "schema.json").read_text("utf-8"))
+    root = json.loads((FOLDER / revision_name / "schema.json").read_text("utf-8"))
+    return with_tasks(root) if revision_name == NEWEST.name else root
 
 
 def definitions(revision):
@@ -391,6 +395,8 @@ def _result_problems(revision, direction, message, request_method, strict):
         if "inputRequests" not in result and "requestState" not in result:
             return ["$.result: it has neither 'inputRequests' nor 'requestState'"]  # MRTR-05; the schema has it as text
         name = "InputRequiredResult"
+    elif CreateTaskResult.describes(result) and has(revision, "CreateTaskResult"):
+        name = "CreateTaskResult"
     schema = schema_of(revision, name if has(revision, name) else "EmptyResult")
     return problems(revision, schema, result, "$.result", strict)
 

@@ -26,6 +26,7 @@ __all__ = ["Catalog", "Description"]
 _MOST_PAGES = 256
 #: The kinds of entries that requests name.
 _KINDS = {"tools/call": "tools", "prompts/get": "prompts"}
+_TASK_METHODS = frozenset().union(*(revision.task_requests for revision in REVISIONS))
 
 
 class Description(NamedTuple):
@@ -67,7 +68,7 @@ class Catalog:
         self.middleware = tuple(middleware)
         #: Whether Python's log records are forwarded to clients.
         self.forwards_logs = False
-        self._page_size = page_size
+        self.page_size = page_size
         self._longest_uri = longest_uri
         self._cache = cache
         self._cache_lists = dict(cache_lists or {})
@@ -100,22 +101,32 @@ class Catalog:
         area = method.partition("/")[0]
         if area == "completion":
             return self.completes
+        if area == "tasks":
+            return self.registry.has_tasks
         return area in ("server", "subscriptions") or self.offers(area)
 
-    def describe(self, revision: Revision, persistent: bool = True) -> Dict[str, Any]:
+    def describe(self, revision: Revision, persistent: bool = True, identified: bool = False) -> Dict[str, Any]:
         """Return the encoded result of ``initialize``.
 
         :param persistent: whether the session outlives one message; otherwise there are no notifications and no log level.
+        :param identified: whether the client is authenticated, so that it has a list of tasks.
         """
-        description = self.description
-        result = InitializeResult(protocol_version=revision.name, capabilities=self._capabilities(persistent),
+        description, capabilities = self.description, self._capabilities(persistent)
+        if self.registry.has_tasks:
+            capabilities.tasks = {"cancel": {}, "requests": {"tools": {"call": {}}}, **({"list": {}} if identified else {})}
+        result = InitializeResult(protocol_version=revision.name, capabilities=capabilities,
                                   server_info=description.info, instructions=description.instructions)
         return codec.encode(result, revision)  # type: ignore[no-any-return]
 
     def discover(self, revision: Revision) -> Dict[str, Any]:
         """Return the encoded result of ``server/discover`` (DISC-03)."""
+        capabilities = self._capabilities(True)
+        if self.registry.has_tasks:
+            from ...types.tasks import TASKS_EXTENSION  # for servers that have tasks
+
+            capabilities.extensions = {**(capabilities.extensions or {}), TASKS_EXTENSION: {}}
         result = DiscoverResult(supported_versions=[known.name for known in reversed(self.revisions)],
-                                capabilities=self._capabilities(True), instructions=self.description.instructions)
+                                capabilities=capabilities, instructions=self.description.instructions)
         return self.stamp({**codec.encode(result, revision), **self._hint("discover")}, revision)
 
     def _capabilities(self, persistent: bool) -> ServerCapabilities:
@@ -187,7 +198,7 @@ class Catalog:
 
     def _page(self, entries: Mapping[str, Any], kind: str, key: str, cursor: Optional[str], revision: Revision
               ) -> jsonrpc.Encoded:
-        chosen, after = paging.page(list(entries.items()), cursor, self._page_size, kind, key=lambda item: str(item[0]))
+        chosen, after = paging.page(list(entries.items()), cursor, self.page_size, kind, key=lambda item: str(item[0]))
         result: Dict[str, Any] = {key: [codec.encode(entry.listed(revision), revision) for _, entry in chosen]}
         if after is not None:
             result["nextCursor"] = after
@@ -223,6 +234,8 @@ class Catalog:
             may_run_inline = may_run_inline and method == "resources/subscribe"
             if entry is not None and method == "resources/read":
                 handler = handler or entry.handler
+        elif method in _TASK_METHODS:
+            may_run_inline = False  # some of them wait
         elif method == "completion/complete" and (registry.scoped or registry.providers):
             scopes = completion_scopes(registry, params)
             if handler is None and registry.providers:

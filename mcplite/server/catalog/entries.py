@@ -22,10 +22,13 @@ __all__ = ["completer", "directory_entries", "prompt_arguments", "prompt_entry",
 Scopes = Union[str, Iterable[str]]
 
 
-def tool_entry(function: Function, tool: Tool, timeout: Optional[float], scopes: Scopes) -> ToolEntry:
+def tool_entry(function: Function, tool: Tool, timeout: Optional[float], scopes: Scopes, task: str = "forbidden",
+               restartable: bool = False) -> ToolEntry:
     """Return the entry of a tool.
 
     :param tool: the definition as the user gave it: its annotations and icons may be dicts.
+    :param task: whether it may be called as a task.
+    :param restartable: whether such a task is begun again.
     :raises RegistrationError: a part of it cannot be used.
     """
     what = f"tool {check_name('tool', tool.name)!r}"
@@ -34,7 +37,13 @@ def tool_entry(function: Function, tool: Tool, timeout: Optional[float], scopes:
     if isinstance(tool.annotations, dict):
         tool.annotations = codec.decode(ToolAnnotations, tool.annotations)
     tool.icons, tool.meta = decoded_icons(tool.icons), checked_meta(tool.meta, what)
-    return ToolEntry(tool, function, timeout, find_marks(function, what), registered_scopes(scopes, what))
+    if task not in ("forbidden", "optional", "required"):
+        raise RegistrationError(f"{what}: task must be 'optional', 'required' or 'forbidden', not {task!r}")
+    if task != "forbidden":
+        tool.execution = {"taskSupport": task}
+    elif restartable:
+        raise RegistrationError(f"{what}: restartable=True is for tasks: add task='optional' or task='required'")
+    return ToolEntry(tool, function, timeout, find_marks(function, what), registered_scopes(scopes, what), task, restartable)
 
 
 def resource_entry(function: Function, resource: Resource, cache: "Optional[CacheHint]", scopes: Scopes

@@ -35,20 +35,24 @@ class ToolEntry:
     :param timeout: seconds that one call may run; None for no limit.
     :param marks: the parameters that also travel in headers (MHDR-11).
     :param scopes: required of callers over HTTP.
+    :param task_support: whether it may be called as a task: "forbidden", "optional" or "required".
+    :param restartable: whether a task is begun again when the process that ran it has ended.
     """
 
     #: Runs a request in place of the function; only the entries of providers have one.
     handler: None = None
 
     def __init__(self, tool: Tool, function: Function, timeout: Optional[float] = None, marks: "Sequence[Mark]" = (),
-                 scopes: Tuple[str, ...] = ()) -> None:
+                 scopes: Tuple[str, ...] = (), task_support: str = "forbidden", restartable: bool = False) -> None:
         self.tool = tool
         self.function = function
         self.timeout = timeout
         self.marks = marks
         self.scopes = scopes
+        self.task_support = task_support
+        self.restartable = restartable
         #: Whether it may run on the thread of an HTTP request: it can neither send nor ask anything before it returns.
-        self.may_run_inline = timeout is None and not _sends(function)
+        self.may_run_inline = timeout is None and task_support == "forbidden" and not _sends(function)
         #: The target of its calls, which the catalog makes for the first of them.
         self.target: Any = None
 
@@ -163,6 +167,8 @@ class Registry:
         self.scoped = False
         #: Whether the list of resources is not just the registered ones.
         self.has_special_resources = False
+        #: Whether any tool could ever be called as a task: the capability is declared once.
+        self.has_tasks = False
 
     def add(self, kind: str, name: str, entry: Any) -> None:
         """Register *entry*; one that replaces another has its place in the order, and its completers.
@@ -177,6 +183,7 @@ class Registry:
             self.scoped = self.scoped or bool(getattr(entry, "scopes", ()))  # set before the entry can be found
             self.has_special_resources = self.has_special_resources or bool(
                 getattr(entry, "unlisted", False) or getattr(entry, "resources", None))
+            self.has_tasks = self.has_tasks or getattr(entry, "task_support", "forbidden") != "forbidden"
             state.entries = {**state.entries, name: entry}
             state.version += 1
             state.declared = True

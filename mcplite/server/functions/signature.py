@@ -3,13 +3,14 @@
 import functools
 import inspect
 import types
-from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple, Union
 
 from ...errors import RegistrationError
 from .members import Unresolved, resolve
 
 __all__ = [
-    "MISSING", "Parameter", "Signature", "inner_of", "is_plain", "name_of", "read_signature", "refuse_async", "target_of",
+    "MISSING", "Parameter", "Signature", "decorated", "inner_of", "is_plain", "name_of", "read_signature", "refuse_async",
+    "target_of",
 ]
 
 #: Stands for "no annotation" and "no default".
@@ -143,3 +144,13 @@ def _resolved(annotation: Any, owner: Any, what: str) -> Any:
         return resolve(annotation, owner)
     except Unresolved as error:
         raise RegistrationError(f"{what} is annotated with {error}") from error
+
+
+def decorated(name: Union[None, str, Callable[..., Any]], add: Callable[[Any, Optional[str]], None]) -> Any:
+    """Return a decorator that registers with *add*; or the function itself, registered, if it stands for the name."""
+
+    def register(function: Any) -> Any:
+        add(function, None if name is function else name)  # type: ignore[arg-type]
+        return function
+
+    return register(name) if callable(name) else register

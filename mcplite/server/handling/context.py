@@ -137,6 +137,20 @@ class Context:
         """The value of the server's ``lifespan`` context manager; None when it has none."""
         return (self._mounted or self.session.runtime).lifespan_value
 
+    @property
+    def task_id(self) -> Optional[str]:
+        """The id of the task that this call has become; None for an ordinary call."""
+        return None
+
+    def task_status(self, message: str) -> None:
+        """Set the text about the present status of the task, for people and models; for an ordinary call it does nothing.
+
+        Of several texts within a fifth of a second the last one counts. :meth:`report_progress` sets it too.
+
+        :raises Cancelled: the task was cancelled.
+        """
+        self.check_cancelled()
+
     # --- cancellation -----------------------------------------------------------------------------
 
     @property

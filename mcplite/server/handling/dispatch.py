@@ -317,6 +317,12 @@ def _set_level(context: RequestContext, _: Target) -> Result:
     return {}
 
 
+def _task(context: RequestContext, _: Target) -> Result:
+    tasks = context.session.runtime.tasks
+    assert tasks is not None, "the methods exist with the first tool that may be called as a task"
+    return tasks.answer(context)  # type: ignore[no-any-return]
+
+
 _METHODS: Mapping[str, Callable[[RequestContext, Target], Result]] = {
     "tools/list": _list("tools", "tools"),
     "tools/call": run_tool,
@@ -329,4 +335,5 @@ _METHODS: Mapping[str, Callable[[RequestContext, Target], Result]] = {
     "prompts/get": _get_prompt,
     "completion/complete": _complete,
     "logging/setLevel": _set_level,
+    **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel", "tasks/list", "tasks/result"), _task),
 }

@@ -19,7 +19,7 @@ from .questions import Elicit, InputRequired
 from .request_context import RequestContext
 from .timeout import Timeout
 
-__all__ = ["UNASKABLE", "call_until_complete", "run_tool"]
+__all__ = ["Declined", "UNASKABLE", "ask_declared", "call_bound", "call_until_complete", "run_tool", "tool_error"]
 
 _log = get_logger(__name__)
 _ROUNDS = 10
@@ -28,7 +28,7 @@ UNASKABLE = ("%s was not answered: %s; a handler that can do without asks ctx.ca
              " first")
 
 
-class _Declined(Exception):
+class Declined(Exception):
     """A declared question was declined or cancelled, so the handler does not run."""
 
 
@@ -49,15 +49,29 @@ def run_tool(context: RequestContext, target: Target) -> Any:
         arguments = {}
     elif not isinstance(arguments, dict):
         raise InvalidParams("params.arguments must be an object")
-    name, function = entry.tool.name, entry.function
+    tasks = context.session.runtime.tasks
+    becomes_task = tasks is not None and tasks.takes(context, entry)
     try:
-        kwargs = function.bind(arguments)
+        kwargs = entry.function.bind(arguments)
     except BadArguments as error:
-        text = f"Invalid arguments for tool {name}: {'; '.join(error.problems)}"
-        if context.session.revision.bad_arguments == "error":
+        text = f"Invalid arguments for tool {entry.tool.name}: {'; '.join(error.problems)}"
+        if context.session.revision.bad_arguments == "error" or becomes_task and not context.session.revision.modern:
             raise InvalidParams(text) from error
-        return _error(context, text)
+        return tool_error(context, text)
+    if becomes_task:
+        assert tasks is not None
+        return tasks.create(context, entry, arguments, kwargs)
     del params, arguments  # a handler may wait for minutes, and the context forgets them then
+    return call_bound(context, entry, kwargs)
+
+
+def call_bound(context: RequestContext, entry: ToolEntry, kwargs: Dict[str, Any]) -> Any:
+    """Call a tool whose arguments are bound, within its timeout, and return the encoded result as :func:`run_tool` does.
+
+    :raises RemoteError: the error for the client.
+    :raises Cancelled: the request was cancelled.
+    """
+    name, function = entry.tool.name, entry.function
     if entry.timeout is None:
         return _run(context, name, function, kwargs)
     text = f"Tool {name} did not finish within {entry.timeout:g} s"
@@ -65,7 +79,7 @@ def run_tool(context: RequestContext, target: Target) -> Any:
     def respond() -> None:
         context.session.runtime.log.log(_log, WARNING, "tool %r ran for more than its timeout of %g s", name,
                                         entry.timeout)
-        context.respond(_error(context, text))
+        context.respond(tool_error(context, text))
 
     timeout = Timeout(entry.timeout, respond, lambda reason: context.token.cancel(reason))
     context.limit_time(timeout)
@@ -108,13 +122,13 @@ def _run(context: RequestContext, name: str, function: Function, kwargs: Dict[st
     except Cancelled:
         if context.cancelled:
             raise
-        return _error(context, "The tool was cancelled")
-    except _Declined as error:
-        return _error(context, str(error))
+        return tool_error(context, "The tool was cancelled")
+    except Declined as error:
+        return tool_error(context, str(error))
     except UrlElicitationRequired as error:
         if context.session.revision.elicitation_ids:
             raise
-        return _error(context, error.message)
+        return tool_error(context, error.message)
     except RemoteError as error:
         if error.received:
             log.failure(_log, "tool %r failed", name)
@@ -122,20 +136,20 @@ def _run(context: RequestContext, name: str, function: Function, kwargs: Dict[st
         if isinstance(error, MissingCapability):
             log.log(_log, INFO, UNASKABLE, f"tool {name!r}", error)
             if not context.session.revision.capability_errors:
-                return _error(context, error.message)
+                return tool_error(context, error.message)
         raise  # raised on purpose, for the client to read
     except ToolError as error:
-        return _tool_error(context, name, error)
+        return _raised(context, name, error)
     except BadOutput as error:
         # TOOL-37: an invalid result is never sent as a valid one.
         log.log(_log, ERROR, "tool %r returned what its output schema does not allow: %s", name, error)
-        return _error(context, f"Tool {name} returned an invalid result: {error}")
+        return tool_error(context, f"Tool {name} returned an invalid result: {error}")
     except Exception as error:
         log.failure(_log, "tool %r failed", name)
         return _failed(context, name, error)
 
 
-def _tool_error(context: RequestContext, name: str, error: ToolError) -> Dict[str, Any]:
+def _raised(context: RequestContext, name: str, error: ToolError) -> Dict[str, Any]:
     """Return the result for a ToolError; its content may be anything that tools return."""
     revision = context.session.revision
     items = ([error.message] if error.message or not error.content else []) + error.content
@@ -149,8 +163,8 @@ def _tool_error(context: RequestContext, name: str, error: ToolError) -> Dict[st
 
 def _failed(context: RequestContext, name: str, error: Exception) -> Dict[str, Any]:
     if context.runtime.mask_errors:
-        return _error(context, f"Tool {name} failed")
-    return _error(context, _message_of(error))
+        return tool_error(context, f"Tool {name} failed")
+    return tool_error(context, _message_of(error))
 
 
 def _message_of(error: Exception) -> str:
@@ -165,7 +179,8 @@ def _message_of(error: Exception) -> str:
     return text if len(text.split()) > 1 else f"{kind}: {text}" if text else kind
 
 
-def _error(context: RequestContext, text: str) -> Dict[str, Any]:
+def tool_error(context: RequestContext, text: str) -> Dict[str, Any]:
+    """Return the ``isError`` result with a text, encoded for the request's revision."""
     result = CallToolResult(content=[TextContent(text=text)], is_error=True)
     return codec.encode(result, context.session.revision)  # type: ignore[no-any-return]
 
@@ -180,7 +195,7 @@ def call_until_complete(context: RequestContext, function: Function, kwargs: Dic
     if function.wants_context is not None:
         kwargs[function.wants_context] = context
     if function.questions:
-        _ask_declared(context, function, kwargs)
+        ask_declared(context, function, kwargs)
     for entered in range(_ROUNDS + 1):
         unvisited: Optional[UrlElicitationRequired] = None
         try:
@@ -210,8 +225,15 @@ def _visits(error: UrlElicitationRequired) -> InputRequired:
                           for number, page in enumerate(error.urls, 1)})
 
 
-def _ask_declared(context: RequestContext, function: Function, kwargs: Dict[str, Any]) -> None:
+def ask_declared(context: RequestContext, function: Function, kwargs: Dict[str, Any]) -> Dict[str, Any]:
+    """Ask the declared questions whose answers are not among the arguments, and add them; return them as JSON, by name.
+
+    :raises Declined: the user declined.
+    """
+    contents: Dict[str, Any] = {}
     for name, (answer_type, question) in function.questions.items():
+        if name in kwargs:
+            continue  # asked before the call became a task
         assert isinstance(question, Elicit)
         message = question.message
         for key, value in kwargs.items():
@@ -219,5 +241,6 @@ def _ask_declared(context: RequestContext, function: Function, kwargs: Dict[str,
             message = message.replace("{" + key + "}", value if isinstance(value, str) else str(value))
         outcome = context.elicit(message, answer_type if question.schema is None else question.schema)
         if not outcome.accepted:
-            raise _Declined(f"The user answered {outcome.action!r} to: {message}")
-        kwargs[name] = outcome.data
+            raise Declined(f"The user answered {outcome.action!r} to: {message}")
+        kwargs[name], contents[name] = outcome.data, outcome.content
+    return contents

@@ -20,6 +20,7 @@ from ..limits import Limits
 from ..shares import ByteBudget
 from .observer import ServerObserver
 from .subscriptions import ListenRequests
+from .tasks import TaskService
 
 if TYPE_CHECKING:
     from ...backend.interface import Backend
@@ -126,6 +127,8 @@ class Runtime:
         self.outage: "Optional[Outage]" = None
         #: Passes calls on between processes; of the sessions' layer.
         self.handover: Any = None
+        #: The tasks; None without a tool that may be called as one.
+        self.tasks: Optional[TaskService] = None
         self._news: "Optional[News]" = None
         if fleet is not None and fleet.backend is not None:
             self._join(fleet.backend)
@@ -146,7 +149,8 @@ class Runtime:
         self._news = News(backend, self.letters, self.catalog.name, self._deliver, self._everything_changed, self.log)
 
     def _create_subscriptions(self) -> ListenRequests:
-        return ListenRequests(self.catalog, self.limits, lambda task: self.workers.spawn(task), self.subscribers)
+        return ListenRequests(self.catalog, self.limits, lambda task: self.workers.spawn(task), self.subscribers,
+                              lambda: self.tasks)
 
     def count_subscriptions(self, hook: Callable[[str, int], object], awaited: bool = False) -> None:
         """Call *hook* with each change of the number of subscriptions to a URI.
@@ -233,10 +237,14 @@ class Runtime:
             service.start()
         if self.letters is not None:
             self.letters.start()
+        if self.tasks is not None:
+            self.tasks.start()
 
     def _stop_listening(self) -> None:
         for service in self._services.values():
             service.stop()
+        if self.tasks is not None:
+            self.tasks.stop()
         if self.letters is not None and self.leases is not None:
             self.letters.stop()
             self.leases.stop()
@@ -265,6 +273,8 @@ class Runtime:
         for session in self.sessions:
             self.subscriptions.end(session.peer)
             session.peer.close()
+        if self.tasks is not None:
+            self.tasks.close()
         with self._lock:
             workers, self._workers = self._workers, None
         if workers is not None:
@@ -352,6 +362,16 @@ class Runtime:
                 self.log.failure(_log, "the handler of %r failed", method)
 
         self.workers.submit(run)
+
+    def run_task(self, payload: str) -> None:
+        """Run a task that was handed to another process, which is this one.
+
+        :raises LookupError: there is no tool that may be called as a task.
+        """
+        if self.tasks is None:
+            raise LookupError(f"the server {self.catalog.name!r} has no tool with task= in this process: import the module that"
+                              " registers it")
+        self.tasks.run_task(payload)
 
     # --- calls that wait for their clients ----------------------------------------------------------------
 

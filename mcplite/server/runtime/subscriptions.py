@@ -21,6 +21,7 @@ from ..shares import Shares
 
 if TYPE_CHECKING:
     from .subscribers import Subscribers
+    from .tasks import TaskService
 
 __all__ = ["ListenRequests"]
 
@@ -37,14 +38,19 @@ class _ListenRequest:
 
     :param honoured: the part of the filter that the server supports.
     :param spawn: runs a task on a thread.
+    :param describe_task: returns the encoded state of a task, by its id; None if it is gone.
+    :param task_ids: of the tasks to tell of.
     """
 
     def __init__(self, incoming: Incoming, revision: Revision, honoured: Dict[str, Any],
-                 spawn: Callable[[Callable[[], object]], None]) -> None:
+                 spawn: Callable[[Callable[[], object]], None],
+                 describe_task: Callable[[str, Revision], Optional[Dict[str, Any]]], task_ids: List[str]) -> None:
+        self._describe_task = describe_task
         self.incoming = incoming
         self.revision = revision
         self._methods: Set[str] = {method for method, change in LIST_CHANGES.items() if change.filter in honoured}
         self.uris: Set[str] = set(honoured.get(RESOURCE_SUBSCRIPTIONS, ()))
+        self._task_ids = frozenset(task_ids)
         self._spawn = spawn
         #: Guards the two fields below; held for dictionary operations only.
         self._lock = threading.Lock()
@@ -54,7 +60,9 @@ class _ListenRequest:
 
     def wants(self, method: str, uri: Optional[str]) -> bool:
         """Whether the filter asks for this (SUBS-02, SUBS-18)."""
-        return method in self._methods if uri is None else method == RESOURCE_UPDATED and uri in self.uris
+        if uri is None:
+            return method in self._methods
+        return uri in self.uris if method == RESOURCE_UPDATED else uri in self._task_ids
 
     def notify(self, method: str, uri: Optional[str]) -> None:
         """Send a notification soon; never waits for the client (SUBS-20)."""
@@ -83,7 +91,10 @@ class _ListenRequest:
                     return
                 del self._waiting[item]
             method, uri = item
-            params = self._tagged({} if uri is None else {"uri": uri})
+            described = self._describe(method, uri)
+            if described is None:
+                continue
+            params = self._tagged(described)
             try:
                 if wait:
                     incoming.emit(method, params)
@@ -96,6 +107,13 @@ class _ListenRequest:
                 _log.debug("%s was not sent: %s", method, error)
 
 
+    def _describe(self, method: str, uri: Optional[str]) -> Optional[Dict[str, Any]]:
+        """Return the params of a notification; of a task its present state, or None if it is gone."""
+        if uri is None:
+            return {}
+        return {"uri": uri} if method == RESOURCE_UPDATED else self._describe_task(uri, self.revision)
+
+
 class ListenRequests:
     """The open ``subscriptions/listen`` requests of one server.
 
@@ -103,10 +121,12 @@ class ListenRequests:
     :param limits: how many may be open, and what each may name.
     :param spawn: runs a task on a thread.
     :param subscribers: counts the subscriptions to resources for the user's hook; None without a hook.
+    :param tasks: returns the tasks of the server; None without any.
     """
 
     def __init__(self, catalog: Catalog, limits: Limits, spawn: Callable[[Callable[[], object]], None],
-                 subscribers: "Optional[Subscribers]" = None) -> None:
+                 subscribers: "Optional[Subscribers]" = None,
+                 tasks: "Callable[[], Optional[TaskService]]" = lambda: None) -> None:
         self._catalog = catalog
         self._limits = limits
         self._spawn = spawn
@@ -115,19 +135,28 @@ class ListenRequests:
         self._requests: Dict[_ListenRequest, None] = {}
         self._shares: Shares[_ListenRequest] = Shares(limits.streams)
         self._subscribers = subscribers
+        self._tasks = tasks
 
     def __len__(self) -> int:
         return len(self._requests)
 
-    def open(self, incoming: Incoming, revision: Revision) -> None:
+    def open(self, incoming: Incoming, revision: Revision, extensions: Optional[Dict[str, Any]] = None,
+             owner: Optional[str] = None) -> None:
         """Let a request listen until it is cancelled, or ended from here; returns at once.
 
         If too many are open, the oldest of the sender with the most ends.
 
+        :param extensions: that the client declares.
+        :param owner: the key of the principal that sent it; None without authentication.
         :raises InvalidParams: its filter cannot be read.
+        :raises MissingCapability: it names tasks, and the client did not declare their extension.
         """
-        honoured = self._honoured(incoming.params.get("notifications"))
-        request = _ListenRequest(incoming, revision, honoured, self._spawn)
+        wanted, tasks = incoming.params.get("notifications"), self._tasks()
+        honoured = self._honoured(wanted)
+        followed = {} if tasks is None else tasks.listenable(wanted or {}, extensions or {}, owner)
+        honoured.update(followed)
+        request = _ListenRequest(incoming, revision, honoured, self._spawn, _nothing if tasks is None else tasks.describe,
+                                 [task_id for named in followed.values() for task_id in named])
         with self._lock:
             self._requests[request] = None
             if self._subscribers is not None:
@@ -234,3 +263,7 @@ class ListenRequests:
                     peer.notify("notifications/cancelled", {"requestId": incoming.id, "reason": why})
                 except MCPError as error:
                     _log.debug("the end of a subscription was not sent: %s", error)
+
+
+def _nothing(task_id: str, revision: Revision) -> Optional[Dict[str, Any]]:
+    return None

@@ -232,7 +232,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         if target is None:
             target = self._catalog.resolve(method, incoming.params)
         if method not in self._served and target.custom_handler is None and not (
-                method in self.agreed.client_requests and self._offers(method)):
+                method in self.agreed.client_requests | self.agreed.task_requests and self._offers(method)):
             incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
             return None
         return functools.partial(answer_request, RequestContext(self, incoming, self.create_asker), target)
@@ -245,6 +245,9 @@ class LegacySession(Session, OpenSession, MessageHandler):
         flags = self._catalog.description.flags
         if method in _STATEFUL_METHODS and not (self.persistent and (flags.logging if area == "logging" else flags.subscribe)):
             return False
+        if area == "tasks":
+            # Without authentication a list would show each client the tasks of all (TSK-43).
+            return self._catalog.registry.has_tasks and (method != "tasks/list" or self.principal is not None)
         return area == "logging" or area in self._declared
 
     def on_notification(self, message: jsonrpc.Notification) -> None:
@@ -298,7 +301,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
             self._start_over()
         self.client_capabilities, self.client_info = capabilities, info
         self._declare(revision)
-        result = self._catalog.describe(revision, self.persistent)
+        result = self._catalog.describe(revision, self.persistent, self.principal is not None)
         self.revision = self.agreed = revision
         self.runtime.log.log(_log, INFO, "client %.200r speaks %s", info.name, revision)
         incoming.respond(result)
@@ -320,7 +323,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
 
     def _declare(self, revision: Revision) -> None:
         self._declared = {kind for kind in ("tools", "resources", "prompts") if self._catalog.offers(kind)}
-        self._served = frozenset(filter(self._offers, revision.client_requests))
+        self._served = frozenset(filter(self._offers, revision.client_requests | revision.task_requests))
 
 
 def _member(params: Dict[str, Any], name: str) -> Dict[str, Any]:

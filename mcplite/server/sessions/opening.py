@@ -122,14 +122,17 @@ class SessionlessHandler(MessageHandler):
         if target is None:
             target = catalog.resolve(method, incoming.params)
         if target.custom_handler is None:
-            if method not in revision.client_requests or (target.entry is None and not catalog.serves(method)):
+            known = method in revision.client_requests or method in revision.task_requests
+            if not known or (target.entry is None and not catalog.serves(method)):
                 incoming.fail(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
                 return None
             if method == "server/discover":
                 incoming.respond(catalog.discover(revision))
                 return None
             if method == "subscriptions/listen":
-                self.runtime.subscriptions.open(incoming, revision)
+                principal = None if client is None else client.principal
+                self.runtime.subscriptions.open(incoming, revision, envelope.capabilities.extensions,
+                                                None if principal is None else principal.key)
                 return None
         session = ModernSession(self.runtime, self.peer, envelope, revision, client)
         context = RequestContext(session, incoming, session.create_asker)

@@ -236,7 +236,7 @@ def test_an_open_request_keeps_no_more_than_its_filter():
                       info={"name": long, "version": "1"}, capabilities={"elicitation": {}, "more": {long: 1}})
     given = web.mcp.runtime.subscriptions.open
     seen = []
-    web.mcp.runtime.subscriptions.open = lambda incoming, revision: seen.append(incoming) or given(incoming, revision)
+    web.mcp.runtime.subscriptions.open = lambda incoming, *more: seen.append(incoming) or given(incoming, *more)
     response = web.respond(request)
     incoming, = seen
     assert incoming.params == {} and incoming.facts.envelope.meta == {}

@@ -1,0 +1,148 @@
+"""The context of a handler that runs as a task: the client may be gone, so that what concerns it goes into the record."""
+
+import contextlib
+import json
+from typing import Any, Callable, Dict, Optional
+
+from ...errors import MCPError
+from ...protocol import codec, jsonrpc
+from ...revisions import Revision
+from ...rpc.incoming import Incoming
+from ...rpc.interfaces import MessageSink
+from ...rpc.tracing import PeerLog
+from ...types import ClientCapabilities, Implementation
+from ...types.tasks import related_task
+from ..auth.principals import Principal
+from ..handling.asker import Asker
+from ..handling.request_context import RequestContext
+from ..handling.session import Session
+from ..runtime.runtime import Runtime
+from .record import TaskCall, TaskRecord
+
+__all__ = ["RunControl", "TaskContext", "TaskRequest", "TaskSession"]
+
+
+class RunControl:
+    """What a context needs of the run of its task."""
+
+    #: The id of the task.
+    task_id: str
+    #: Whether another run may follow this one, so that the results of ``ctx.once`` are stored.
+    restartable: bool
+
+    def say(self, message: str) -> None:
+        """Store the text about the present status, soon."""
+        raise NotImplementedError
+
+    def remember(self, key: str, value: Any) -> None:
+        """Store a result of ``ctx.once``."""
+        raise NotImplementedError
+
+    def complete(self, result: Any) -> None:
+        """End the task with a result, before the handler has returned."""
+        raise NotImplementedError
+
+
+class _NoPeer(MessageSink):
+    """In the place of the client's connection, which a task does not depend on."""
+
+    last_error = None
+    closed = False
+
+    def __init__(self, log: PeerLog) -> None:
+        self.log = log
+
+
+class TaskRequest(Incoming):
+    """The request that became a task: answered already, and in progress until the task is finished.
+
+    :param origin: the session of the client, while it is in this process; notifications go there.
+    """
+
+    __slots__ = ("_control", "_origin")
+
+    def __init__(self, control: RunControl, params: Dict[str, Any], log: PeerLog, origin: Optional[Session]) -> None:
+        super().__init__(_NoPeer(log), control.task_id, jsonrpc.Request(control.task_id, "tools/call", params))
+        self._control = control
+        self._origin = origin
+
+    def emit(self, method: str, params: Dict[str, Any]) -> bool:
+        origin = self._origin
+        if origin is None or not origin.persistent or self.over:
+            return False
+        meta = {**params.get("_meta", {}), **related_task(self._control.task_id)}
+        try:
+            origin.peer.notify(method, {**params, "_meta": meta})
+        except MCPError:
+            return False  # the client has left, and the task goes on
+        return True
+
+    def tell_status(self, record: TaskRecord) -> None:
+        """Tell the client of a new status, if its session is here and it can be told so (TSK-32)."""
+        origin = self._origin
+        if origin is None or not origin.persistent or not origin.revision.task_notification:
+            return
+        with contextlib.suppress(MCPError):  # the client has left
+            origin.peer.notify(origin.revision.task_notification, codec.encode(record.view(origin.revision), origin.revision))
+
+    def respond(self, result: Any) -> None:
+        self._control.complete(result)
+
+
+class TaskSession(Session):
+    """The client of a task, as the request described it.
+
+    :param origin: its session, while it is in this process; None in another one.
+    """
+
+    def __init__(self, runtime: Runtime, revision: Revision, call: TaskCall, record: TaskRecord,
+                 origin: Optional[Session]) -> None:
+        self.runtime = runtime
+        self.revision = revision
+        self.peer = _NoPeer(runtime.log)  # type: ignore[assignment]
+        self.client_capabilities = codec.decode(ClientCapabilities, call.capabilities)
+        self.client_info = None if call.info is None else codec.decode(Implementation, call.info)
+        self.principal = None if call.principal is None else Principal(**call.principal)
+        self.sender = record.sender
+        self.askable = record.askable
+        self._origin = origin
+
+    def wants_log(self, level: str) -> bool:
+        return self._origin is not None and self._origin.persistent and self._origin.wants_log(level)
+
+
+class TaskContext(RequestContext):
+    """The context of a handler that runs as a task."""
+
+    def __init__(self, session: TaskSession, incoming: TaskRequest, control: RunControl, asker: Callable[[Any], Asker]) -> None:
+        super().__init__(session, incoming, asker)
+        self._control = control
+
+    @property
+    def task_id(self) -> Optional[str]:
+        return self._control.task_id
+
+    def task_status(self, message: str) -> None:
+        self.check_cancelled()
+        self._control.say(message)
+
+    def report_progress(self, progress: float, total: Optional[float] = None, message: Optional[str] = None) -> None:
+        super().report_progress(progress, total, message)
+        self._control.say(message or (f"{progress:g}" if total is None else f"{progress:g} of {total:g}"))
+
+    def once(self, key: str, action: Callable[[], Any]) -> Any:
+        if self._once_results is not None and key in self._once_results:
+            return self._once_results[key]
+        value = action()
+        if self._control.restartable:
+            try:
+                # Through JSON, as another run gets it, so that the handler gets the same value each time.
+                value = json.loads(json.dumps(value, allow_nan=False))
+            except (TypeError, ValueError) as error:
+                raise TypeError(f"the result of ctx.once(), {type(value).__name__}, cannot be stored as JSON ({error}); return"
+                                " plain data from the action") from error
+            self._control.remember(key, value)
+        if self._once_results is None:
+            self._once_results = {}
+        self._once_results[key] = value
+        return value

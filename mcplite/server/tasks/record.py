@@ -1,0 +1,141 @@
+"""What is stored of a task: its record, and the call that another process needs to run it.
+
+The views of a record in both generations of the protocol are made from it here, so that each process answers alike.
+"""
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any, Dict, Optional
+
+from ...revisions import Revision
+from ...types.tasks import COMPLETED, FAILED, TERMINAL, WORKING, DetailedTask
+
+__all__ = ["TaskCall", "TaskRecord", "error_members", "timestamp"]
+
+#: Characters of a status message; it may be shown to a person on one line.
+_MOST_MESSAGE = 500
+
+
+def timestamp(seconds: float) -> str:
+    """Return a time, in seconds since 1970, as ISO 8601 with milliseconds."""
+    whole = int(seconds)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{int((seconds - whole) * 1000):03d}Z"
+
+
+def error_members(code: int, message: str, data: Any) -> Dict[str, Any]:
+    """Return a JSON-RPC error as an object."""
+    return {"code": code, "message": message} if data is None else {"code": code, "message": message, "data": data}
+
+
+@dataclass
+class TaskCall:
+    """The call that became a task, as plain JSON: what a process needs to run it.
+
+    :param arguments: of the tool.
+    :param declared: the users' answers to the declared questions, which were asked before the task existed, by parameter.
+    :param meta: of the request.
+    :param capabilities: of the client, in the form of *revision*; *info* is its name and version.
+    :param principal: the members of the authenticated sender; None without authentication.
+    """
+
+    tool: str
+    revision: str
+    arguments: Dict[str, Any]
+    declared: Dict[str, Any]
+    meta: Dict[str, Any]
+    capabilities: Dict[str, Any]
+    info: Optional[Dict[str, Any]]
+    principal: Optional[Dict[str, Any]]
+
+    def dump(self) -> bytes:
+        return _dump(vars(self))
+
+    @classmethod
+    def load(cls, data: bytes) -> "TaskCall":
+        return cls(**json.loads(data))
+
+
+@dataclass
+class TaskRecord:
+    """One task; the result is stored beside it, since it may be large and the record changes often.
+
+    :param server: the name of the server, since several may share a backend.
+    :param owner: the key of the principal that may use it; None without authentication.
+    :param revision: the name of the revision in which the result and the questions are encoded.
+    :param created: seconds since 1970, as is *updated*.
+    :param ttl: seconds for which it is kept, from its creation.
+    :param askable: whether questions can reach the client.
+    """
+
+    id: str
+    server: str
+    tool: str
+    owner: Optional[str]
+    sender: str
+    revision: str
+    created: float
+    updated: float
+    ttl: float
+    poll: float
+    restartable: bool = False
+    askable: bool = True
+    status: str = WORKING
+    message: Optional[str] = None
+    #: Whether the tool answered with an ``isError`` result: in November 2025 that is a failed task (TSK-38).
+    is_error: bool = False
+    #: The JSON-RPC error of a failed task.
+    error: Optional[Dict[str, Any]] = None
+    #: The questions that have no answer yet, by key: ``method`` and ``params``.
+    inputs: Dict[str, Any] = field(default_factory=dict)
+    #: By key, what was ever asked (a digest), and the answers: ``{"result": ...}`` or ``{"error": ...}``.
+    asked: Dict[str, str] = field(default_factory=dict)
+    answers: Dict[str, Any] = field(default_factory=dict)
+    #: The results of ``ctx.once``, for a run that begins again.
+    once: Dict[str, Any] = field(default_factory=dict)
+    #: The number of the process that runs it; 0 while it runs in none, or the processes have no numbers.
+    process: int = 0
+    #: How often it was begun; a run whose number this is not has lost the task to another one.
+    run: int = 0
+
+    def dump(self) -> bytes:
+        return _dump(vars(self))
+
+    @classmethod
+    def load(cls, data: bytes) -> "TaskRecord":
+        return cls(**json.loads(data))
+
+    @property
+    def finished(self) -> bool:
+        """Whether the status is final."""
+        return self.status in TERMINAL
+
+    @property
+    def expires(self) -> float:
+        """The end of its lifetime, in seconds since 1970."""
+        return self.created + self.ttl
+
+    def say(self, message: Optional[str]) -> None:
+        """Set the text about the present status."""
+        self.message = message if message is None or len(message) <= _MOST_MESSAGE else message[:_MOST_MESSAGE - 1] + "…"
+
+    def fail(self, code: int, message: str, data: Any = None) -> None:
+        """End it with a JSON-RPC error."""
+        self.error = error_members(code, message, data)
+        self.end(FAILED, message)
+
+    def end(self, status: str, message: Optional[str]) -> None:
+        """Give it its final status."""
+        self.status, self.inputs = status, {}
+        self.say(message)
+
+    def view(self, revision: Revision) -> DetailedTask:
+        """Return the task as a client of *revision* sees it, without its result."""
+        failed = self.status == COMPLETED and self.is_error and not revision.modern
+        return DetailedTask(
+            self.id, FAILED if failed else self.status, timestamp(self.created), timestamp(self.updated),
+            round(self.ttl * 1000), round(self.poll * 1000), self.message, input_requests=dict(self.inputs) or None)
+
+
+def _dump(members: Dict[str, Any]) -> bytes:
+    return json.dumps(members, separators=(",", ":"), allow_nan=False).encode("ascii")

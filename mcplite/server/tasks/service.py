@@ -1,0 +1,425 @@
+"""The tasks of one server: creates them, runs them, and finds those whose process has ended.
+
+Loaded with the first tool that may be called as a task.
+"""
+
+import threading
+from typing import Any, Dict, List, Optional
+
+from ...backend.memory import MemoryBackend
+from ...errors import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    SERVER_BUSY,
+    BackendError,
+    InvalidParams,
+    MissingCapability,
+    RegistrationError,
+    RemoteError,
+)
+from ...protocol import codec
+from ...revisions import NEWEST, Revision
+from ...rpc.forks import new_lock, on_fork
+from ...rpc.tracing import INFO, WARNING, get_logger
+from ...types.tasks import TASK_IDS, TASKS_EXTENSION, WORKING, CreateTaskResult
+from ..catalog.registry import ToolEntry
+from ..handling.request_context import RequestContext
+from ..handling.session import Session
+from ..handling.tools import Declined, ask_declared, tool_error
+from ..runtime.runtime import Runtime
+from ..runtime.tasks import TaskService
+from .changes import TaskChanges
+from .methods import TaskMethods
+from .record import TaskCall, TaskRecord
+from .roster import TaskRoster
+from .run import TaskRun
+from .runner import TaskPool, TaskRunner
+from .store import TaskStore
+
+__all__ = ["Tasks", "requires_extension", "start_tasks"]
+
+_log = get_logger(__name__)
+#: Seconds between two looks at the clock and at the other processes.
+_LOOK_SECONDS = 1.0
+#: How often a task is begun whose processes end: one that ends them itself must not end them all.
+_MOST_RUNS = 3
+_ENDED = "the process that ran the task has ended"
+
+
+def requires_extension(what: str) -> MissingCapability:
+    """Return the error for a client that did not declare the extension."""
+    return MissingCapability(f"{what} needs a client with the extension {TASKS_EXTENSION}, which yours did not declare",
+                             data={"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}})
+
+
+def start_tasks(runtime: Runtime, runner: Any) -> "Tasks":
+    """Return the tasks of a server, which gets its first tool that may be called as one.
+
+    :param runner: an object with ``submit(name, payload)``; None for threads of this process.
+    :raises RegistrationError: it cannot be used.
+    """
+    if runner is not None and not callable(getattr(runner, "submit", None)):
+        raise RegistrationError(f"tasks= needs an object with submit(name, payload), not {type(runner).__name__}")
+    tasks = Tasks(runtime, runner)
+    if isinstance(runner, TaskRunner):
+        runner.attach(tasks.run_task, tasks.shared)
+    return tasks
+
+
+class Tasks(TaskService):
+    """The tasks of one server, as one of its processes sees them.
+
+    :param runner: an object with ``submit(name, payload)`` that has tasks run elsewhere; None for threads of this process.
+    """
+
+    def __init__(self, runtime: Runtime, runner: Any = None) -> None:
+        self._runtime = runtime
+        self._runner = runner
+        shared = None if runtime.fleet is None else runtime.fleet.backend
+        limits, name = runtime.limits, runtime.catalog.name
+        backend = shared or MemoryBackend()
+        self.store = TaskStore(backend, name, limits.tasks_per_client)
+        self.changes = TaskChanges(runtime.letters, self._changed_here, self._changed_elsewhere, runtime.log)
+        self._pool = TaskPool(limits)
+        self._roster: Optional[TaskRoster] = None
+        if shared is not None:
+            assert runtime.leases is not None
+            self._roster = TaskRoster(shared, runtime.leases, name, self._recover)
+        self._methods = TaskMethods(runtime, self.store, self.changes, self.cancel_run, self.look_after)
+        #: Guards the fields below; held for dictionary operations only.
+        self._lock = new_lock()
+        self._begin()
+        on_fork(self, Tasks._begin)
+
+    def _begin(self, owner: int = 0) -> None:
+        self._runs: Dict[str, TaskRun] = {}
+        #: Set when the present keeping thread shall end; None without a thread.
+        self._ended: Optional[threading.Event] = None
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes can reach the tasks."""
+        return self._roster is not None
+
+    # --- creation ---------------------------------------------------------------------------------------
+
+    def takes(self, context: RequestContext, entry: ToolEntry) -> bool:
+        session, support = context.session, entry.task_support
+        if session.revision.modern:
+            if support == "forbidden":
+                return False
+            declared = TASKS_EXTENSION in (session.client_capabilities.extensions or {})
+            if not declared and support == "required":
+                raise requires_extension(f"tool {entry.tool.name}")
+            return declared
+        asked = bool(session.revision.task_requests) and context.params.get("task") is not None
+        if asked and support == "forbidden":
+            raise RemoteError(f"Tool {entry.tool.name} cannot be called as a task", code=METHOD_NOT_FOUND)
+        if not asked and support == "required":
+            raise RemoteError(f"Tool {entry.tool.name} can be called as a task only: add 'task' to the params",
+                              code=METHOD_NOT_FOUND)
+        return asked
+
+    def create(self, context: RequestContext, entry: ToolEntry, arguments: Dict[str, Any], kwargs: Dict[str, Any]) -> Any:
+        declared: Dict[str, Any] = {}
+        if entry.function.questions and context.session.revision.modern:
+            try:
+                declared = ask_declared(context, entry.function, kwargs)
+            except Declined as error:
+                return tool_error(context, str(error))
+        session = context.session  # another one, if it has asked
+        record = self._new_record(context, entry)
+        call = _call_of(context, entry, arguments, declared)
+        if self._runner is None:
+            record.run, record.process = 1, self._note(record.id)
+        self.store.create(record, call)
+        if self._runner is None:
+            run = self._run_of(entry, record, call, session)
+            run.kwargs = kwargs
+            self._submit(run, record)
+        else:
+            self._hand_over(record)
+        self._runtime.log.log(_log, INFO, "task %s of tool %r was created", record.id, record.tool)
+        return codec.encode(CreateTaskResult(record.view(session.revision)), session.revision)
+
+    def _new_record(self, context: RequestContext, entry: ToolEntry) -> TaskRecord:
+        session, limits, now = context.session, self._runtime.limits, self.store.now()
+        principal = context.principal
+        return TaskRecord(
+            id=self.store.new_id(), server=self._runtime.catalog.name, tool=entry.tool.name,
+            owner=None if principal is None else principal.key, sender=session.sender_of(context.incoming),
+            revision=session.revision.name, created=now, updated=now, ttl=_lifetime(context, limits.task_seconds),
+            poll=limits.task_poll_seconds, restartable=entry.restartable,
+            askable=session.revision.modern or session.persistent)
+
+    def _note(self, task_id: str) -> int:
+        return 0 if self._roster is None else self._roster.add(task_id)
+
+    def _run_of(self, entry: ToolEntry, record: TaskRecord, call: TaskCall, origin: Optional[Session]) -> TaskRun:
+        run = TaskRun(self._runtime, self.store, self.changes, entry, record, call, origin)
+        run.ended = self._run_ended
+        return run
+
+    def _hold(self, run: TaskRun) -> None:
+        """Count a run: the lifespan stays entered, and cancellations reach it."""
+        self._runtime.enter()
+        with self._lock:
+            self._runs[run.task_id] = run
+        self._keep()
+
+    def _run_ended(self, run: TaskRun) -> None:
+        with self._lock:
+            held = self._runs.pop(run.task_id, None)
+        if held is None:
+            return
+        if self._roster is not None:
+            try:
+                self._roster.remove(run.task_id)
+            except BackendError as error:
+                self._runtime.log.log(_log, WARNING, "the end of a task was not noted: %s", error)
+        self._runtime.leave()
+
+    def _submit(self, run: TaskRun, record: TaskRecord) -> None:
+        self._hold(run)
+        if not self._pool.submit(run):
+            self._run_ended(run)
+            self.store.drop(record)
+            raise RemoteError("Server busy: too many tasks are waiting; try again later", code=SERVER_BUSY)
+
+    def _hand_over(self, record: TaskRecord) -> None:
+        try:
+            self._runner.submit(record.tool, record.id)
+        except Exception as error:
+            self.store.drop(record)
+            self._runtime.log.failure(_log, "the runner of tasks failed")
+            raise RemoteError("Server busy: the task cannot be started; try again later", code=SERVER_BUSY) from error
+
+    # --- running --------------------------------------------------------------------------------------------
+
+    def run_task(self, payload: str) -> None:
+        """Run a task that was handed over, on this thread."""
+        self._runtime.enter()
+        try:
+            self._run_here(payload)
+        finally:
+            self._runtime.leave()
+
+    def _run_here(self, payload: str) -> None:
+        number = self._note(payload)
+        record = self.store.change(payload, lambda record: self._take(record, number))
+        call = None if record is None else self.store.call(payload)
+        if record is None or call is None:
+            if self._roster is not None:
+                self._roster.remove(payload)
+            _log.info("task %s is finished, cancelled, over or run elsewhere", payload)
+            return
+        self.changes.tell(payload)
+        entry = self._runtime.catalog.registry.get("tools", call.tool)
+        if record.finished or entry is None:
+            if self._roster is not None:
+                self._roster.remove(payload)
+            if entry is None:
+                self._end(record, f"this process has no tool {call.tool!r}")
+            return
+        run = self._run_of(entry, record, call, None)
+        self._hold(run)
+        run.execute()
+
+    def _take(self, record: TaskRecord, number: int) -> bool:
+        """Have a process begin to run a task; False if it must not."""
+        if record.finished or (record.process and record.process != number and self._is_alive(record.process)):
+            return False
+        if record.run and (not record.restartable or record.run >= _MOST_RUNS):
+            record.fail(INTERNAL_ERROR, _ENDED)
+            return True
+        record.run, record.process, record.status, record.inputs = record.run + 1, number, WORKING, {}
+        return True
+
+    def _is_alive(self, number: int) -> bool:
+        return self._runtime.leases is None or self._runtime.leases.alive(number)
+
+    def look_after(self, record: TaskRecord) -> TaskRecord:
+        """Return the record of a task, changed if the process that ran it has ended."""
+        if record.finished or not record.process or self._is_alive(record.process):
+            return record
+        self._recover(record.id, record.process)
+        return self.store.get(record.id) or record
+
+    def _recover(self, task_id: str, number: int) -> None:
+        """Begin a task again whose process has ended, or mark it as failed."""
+        again = self._runner is None
+        entry: Optional[ToolEntry] = None
+
+        def change(record: TaskRecord) -> bool:
+            nonlocal entry
+            if record.finished or record.process != number:
+                return False
+            entry = self._runtime.catalog.registry.get("tools", record.tool)
+            if not record.restartable or record.run >= _MOST_RUNS or entry is None:
+                record.fail(INTERNAL_ERROR, _ENDED)
+                return True
+            record.process = 0
+            if again:
+                return self._take(record, mine)
+            record.status, record.inputs = WORKING, {}
+            return True
+
+        mine = self._note(task_id) if again else 0
+        record = self.store.change(task_id, change)
+        call = None if record is None or record.finished else self.store.call(task_id)
+        if record is not None:
+            self.changes.tell(task_id)
+            self._runtime.log.log(_log, WARNING, "%s: task %s of tool %r is %s", _ENDED, task_id, record.tool,
+                                  "begun again" if call is not None else record.status)
+        if call is None or record is None:
+            if again and self._roster is not None and task_id not in self._runs:
+                self._roster.remove(task_id)
+        elif not again:
+            self._hand_over(record)
+        elif entry is not None:
+            self._submit(self._run_of(entry, record, call, None), record)
+
+    def _end(self, record: TaskRecord, why: str) -> None:
+        def fail(found: TaskRecord) -> bool:
+            if found.finished or found.run != record.run:
+                return False
+            found.fail(INTERNAL_ERROR, why)
+            return True
+
+        if self.store.change(record.id, fail) is not None:
+            self.changes.tell(record.id)
+
+    def cancel_run(self, task_id: str, reason: str) -> None:
+        """Ask the handler of a task to stop, if it runs here."""
+        run = self._runs.get(task_id)
+        if run is not None:
+            run.cancel(reason)
+
+    def _changed_here(self, task_id: str) -> None:
+        self._runtime.subscriptions.publish(NEWEST.task_notification, task_id)
+
+    def _changed_elsewhere(self, task_id: str) -> None:
+        if task_id in self._runs or len(self._runtime.subscriptions):
+            self._runtime.workers.spawn(lambda: self._take_note(task_id))
+
+    def _take_note(self, task_id: str) -> None:
+        """Read a task that was changed elsewhere: its run ends if it was cancelled, and listeners are told."""
+        self._changed_here(task_id)
+        run = self._runs.get(task_id)
+        if run is None:
+            return
+        try:
+            record = self.store.get(task_id)
+        except BackendError as error:
+            # The run finds it with its next change.
+            self._runtime.log.log(_log, WARNING, "the change of a task was not read: %s", error)
+            return
+        if record is None or record.finished or record.run != run.run:
+            run.cancel("the task was cancelled, or another process runs it")
+
+    # --- the clock, and the other processes ---------------------------------------------------------------------
+
+    def start(self) -> None:
+        if self.shared:
+            self._keep()
+
+    def _keep(self) -> None:
+        with self._lock:
+            if self._ended is not None:
+                return
+            ended = self._ended = threading.Event()
+        # It ends with stop(), or when there is nothing to look after; it blocks on operations of the backend.
+        threading.Thread(target=self._look, args=(ended,), name="mcplite tasks", daemon=True).start()
+
+    def _look(self, ended: threading.Event) -> None:
+        while not ended.wait(_LOOK_SECONDS):
+            now = self.store.now()
+            for run in list(self._runs.values()):
+                if now >= run.expires:
+                    run.cancel("its time is over")
+            if self._roster is None:
+                with self._lock:
+                    if not self._runs and self._ended is ended:
+                        self._ended = None
+                        return
+                continue
+            try:
+                self._roster.look()
+            except (BackendError, RemoteError) as error:
+                self._runtime.log.log(_log, WARNING, "the tasks of other processes are not looked after: %s", error)
+
+    def stop(self) -> None:
+        with self._lock:
+            ended, self._ended = self._ended, None
+        if ended is not None:
+            ended.set()
+        self._pool.stop()
+
+    def close(self) -> None:
+        for run in list(self._runs.values()):
+            if not (self.shared and run.restartable):
+                run.end_early("the server was stopped")
+            run.cancel("the server was stopped")
+        self.stop()
+
+    # --- what clients see -----------------------------------------------------------------------------------------
+
+    def answer(self, context: RequestContext) -> Any:
+        if context.session.revision.modern and TASKS_EXTENSION not in (context.session.client_capabilities.extensions or {}):
+            raise requires_extension(context.method)
+        return self._methods.answer(context)
+
+    def listenable(self, wanted: Dict[str, Any], extensions: Dict[str, Any], owner: Optional[str]) -> Dict[str, List[str]]:
+        named = wanted.get(TASK_IDS)
+        if named is None:
+            return {}
+        if TASKS_EXTENSION not in extensions:
+            raise requires_extension(f"params.notifications.{TASK_IDS}")
+        most = self._runtime.limits.subscriptions
+        if not isinstance(named, list) or not all(isinstance(item, str) for item in named) or len(named) > most:
+            raise InvalidParams(f"params.notifications.{TASK_IDS} must be a list of at most {most} ids of tasks")
+        found = ((task_id, self.store.get(task_id)) for task_id in dict.fromkeys(named))
+        return {TASK_IDS: [task_id for task_id, record in found if record is not None and record.owner == owner]}
+
+    def describe(self, task_id: str, revision: Revision) -> Optional[Dict[str, Any]]:
+        try:
+            record = self.store.get(task_id)
+        except BackendError as error:
+            _log.debug("the change of a task was not sent: %s", error)
+            return None
+        return None if record is None else self._methods.describe(record, revision)
+
+
+def _lifetime(context: RequestContext, most: float) -> float:
+    """Return for how many seconds a task is kept: as its client asks, or as long as the server keeps any."""
+    wanted = context.params.get("task") if not context.session.revision.modern else None
+    ttl = wanted.get("ttl") if isinstance(wanted, dict) else None
+    if wanted is not None and not isinstance(wanted, dict):
+        raise InvalidParams("params.task must be an object")
+    if ttl is None:
+        return most
+    if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not 0 < ttl < 1e15:
+        raise InvalidParams("params.task.ttl must be a positive number of milliseconds")
+    return min(most, ttl / 1000)
+
+
+def _call_of(context: RequestContext, entry: ToolEntry, arguments: Dict[str, Any], declared: Dict[str, Any]) -> TaskCall:
+    session, principal = context.session, context.principal
+    revision, info = session.revision, session.client_info
+    members: Optional[Dict[str, Any]] = None
+    if principal is not None:
+        members = {"subject": principal.subject, "audience": list(principal.audience), "issuer": principal.issuer,
+                   "client_id": principal.client_id, "scopes": sorted(principal.scopes), "expires_at": principal.expires_at,
+                   "claims": {name: value for name, value in principal.claims.items() if _is_json(value)}}
+    return TaskCall(
+        entry.tool.name, revision.name, arguments, declared,
+        {key: value for key, value in context.meta.items() if not key.startswith("io.modelcontextprotocol/")},
+        codec.encode(session.client_capabilities, revision), None if info is None else codec.encode(info, revision), members)
+
+
+def _is_json(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_json, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_json(item) for key, item in value.items())
+    return value is None or isinstance(value, (str, int, float, bool))
