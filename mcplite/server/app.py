@@ -305,11 +305,10 @@ class Server:
 
         return register
 
-    def add_resource(self, uri: str, function: Callable[..., Any], *, name: Optional[str] = None,
-                     title: Optional[str] = None, description: Optional[str] = None, mime_type: Optional[str] = None,
-                     size: Optional[int] = None, annotations: Union[None, Annotations, Dict[str, Any]] = None,
-                     icons: Icons = None, meta: Meta = None, cache: "Optional[CacheHint]" = None,
-                     scopes: Scopes = ()) -> None:
+    def add_resource(self, uri: str, function: Callable[..., Any], *, name: Optional[str] = None, title: Optional[str] = None,
+                     description: Optional[str] = None, mime_type: Optional[str] = None, size: Optional[int] = None,
+                     annotations: Union[None, Annotations, Dict[str, Any]] = None, icons: Icons = None, meta: Meta = None,
+                     cache: "Optional[CacheHint]" = None, scopes: Scopes = ()) -> None:
         """Register *function* as the reader of a URI, or of every URI that a template matches.
 
         A URI with ``{variables}`` (RFC 6570) is a template, and the function gets their values.

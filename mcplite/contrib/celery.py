@@ -1,0 +1,43 @@
+"""Tasks in Celery: ``Server(tasks=CeleryTasks(app))`` has the workers of a Celery application run them."""
+
+from typing import Any, Callable
+
+from ..errors import RegistrationError
+from ..server.tasks.runner import TaskRunner
+
+__all__ = ["CeleryTasks"]
+
+
+class CeleryTasks(TaskRunner):
+    """Hands the tasks of a server to Celery.
+
+    The workers import the module of the server, which registers a task in the application; the server has a backend that
+    they reach.
+
+    :param app: the ``celery.Celery``.
+    :param name: of the task in it.
+    :param options: for ``apply_async``, such as ``queue="slow"``.
+    """
+
+    def __init__(self, app: Any, name: str = "mcplite.run_task", **options: Any) -> None:
+        self._app = app
+        self._name = name
+        self._options = options
+
+    def attach(self, run: Callable[[str], None], shared: bool) -> None:
+        """Register the task.
+
+        :raises RegistrationError: the workers cannot reach the server's backend.
+        """
+        if not shared:
+            raise RegistrationError("CeleryTasks needs a backend that the workers reach: Server(backend='redis://...',"
+                                    " state_keys=[...])")
+
+        def run_task(payload: str) -> None:
+            run(payload)
+
+        # The result is in the server's backend, where clients look for it.
+        self._app.task(run_task, name=self._name, ignore_result=True)
+
+    def submit(self, name: str, payload: str) -> object:
+        return self._app.send_task(self._name, args=[payload], ignore_result=True, **self._options)
