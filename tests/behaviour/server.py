@@ -6,6 +6,7 @@ As a program it serves over stdio; ``application`` is the WSGI application, and 
 import collections
 import contextvars
 import dataclasses
+import os
 import threading
 from typing import Annotated, Any, Dict, List
 
@@ -190,6 +191,38 @@ def block(key: str, ctx: mcplite.Context) -> str:
 @mcp.tool()
 def was_stopped(key: str) -> bool:
     return marks.wait(f"{key} stopped", 20)
+
+
+@mcp.tool(task="optional")
+def work(steps: int, key: str, ctx: mcplite.Context) -> int:
+    """Work until the test says so; a task if the client can have tasks."""
+    for step in range(steps):
+        ctx.task_status(f"step {step} in {os.getpid()}")
+        while not marks.count(f"{key} go {step}"):
+            ctx.sleep(0.02)
+    return steps
+
+
+@mcp.tool(task="required", restartable=True)
+def work_anyway(key: str, ctx: mcplite.Context) -> str:
+    """Work until the test says so; begun again when its process has ended."""
+    first = ctx.once("process", os.getpid)
+    ctx.task_status(f"in {os.getpid()}")
+    while not marks.count(f"{key} go"):
+        ctx.sleep(0.02)
+    return f"begun in {first}, done in {os.getpid()}"
+
+
+@mcp.tool()
+def mark(key: str) -> int:
+    marks.add(key)
+    return marks.count(key)
+
+
+@mcp.tool(task="required")
+def sign(ctx: mcplite.Context) -> str:
+    """Ask for a trip."""
+    return f"signed: {ctx.elicit('Where to?', Trip).action}"
 
 
 @mcp.tool()

@@ -3,11 +3,9 @@
 import contextlib
 import time
 
-import pytest
-
 import mcplite
 from mcplite.revisions import JULY_2026, NOVEMBER_2025
-from mcplite.types.tasks import TASKS_EXTENSION, TERMINAL
+from mcplite.types.tasks import TERMINAL
 
 LIMIT = 30
 REVISIONS = [NOVEMBER_2025, JULY_2026]
@@ -55,12 +53,5 @@ class TaskClient:
 
 @contextlib.contextmanager
 def task_client(target, revision, **options):
-    if revision.modern:
-        options = {"extensions": {TASKS_EXTENSION: {}}, "result_types": ["task"], **options}
     with mcplite.connect(target, revision=revision.name, timeout=LIMIT, **options) as client:
         yield TaskClient(client)
-
-
-@pytest.fixture(params=REVISIONS, ids=str)
-def revision(request):
-    return request.param

@@ -12,7 +12,7 @@ from mcplite.errors import InvalidParams, MethodNotFound, MissingCapability, Rem
 from mcplite.protocol.envelope import CAPABILITIES, SUBSCRIPTION, VERSION
 from mcplite.revisions import JULY_2026, JUNE_2025, NOVEMBER_2025
 from mcplite.types.tasks import RELATED_TASK, TASK_IDS, TASKS_EXTENSION
-from tests.support.taskclients import LIMIT, REVISIONS, TaskClient, task_client
+from tests.support.taskclients import LIMIT, REVISIONS, task_client
 
 both = pytest.mark.parametrize("revision", REVISIONS, ids=str)
 
@@ -236,19 +236,30 @@ def test_without_authentication_there_is_no_list(jobs):
             client.request("tasks/list")
 
 
+def bare_request(url, method, named, **params):
+    """Send a request of a client that declares nothing; return the HTTP status and the message."""
+    params["_meta"] = {VERSION: JULY_2026.name, CAPABILITIES: {}}
+    response = requests.post(url, json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, headers={
+        "Accept": "application/json, text/event-stream", "MCP-Protocol-Version": JULY_2026.name, "Mcp-Method": method,
+        "Mcp-Name": named}, timeout=LIMIT)
+    return response.status_code, response.json()
+
+
 def test_a_client_without_the_extension(jobs):
-    with task_client(jobs.mcp, JULY_2026) as client:
-        task = client.start("wait")
-    with mcplite.connect(jobs.mcp, revision=JULY_2026.name, timeout=LIMIT, extensions={"com.example/other": {}}) as plain:
-        bare = TaskClient(plain)
-        for method in sorted(JULY_2026.task_requests):
-            with pytest.raises(MissingCapability) as caught:
-                bare.request(method, taskId=task["taskId"], **({"inputResponses": {}} if method == "tasks/update" else {}))
-            assert caught.value.required == {"extensions": {TASKS_EXTENSION: {}}}
-        with pytest.raises(MissingCapability) as caught:
-            bare.request("tools/call", name="wait", arguments={})
-        assert caught.value.required == {"extensions": {TASKS_EXTENSION: {}}}
-        assert bare.request("tools/call", name="add", arguments={"a": 1, "b": 2})["structuredContent"] == {"result": 3}
+    with serve(jobs.mcp, port=0) as httpd, task_client(httpd.url, JULY_2026) as client:
+        task = client.start("wait")["taskId"]
+        refused = [bare_request(httpd.url, method, task, taskId=task, **(
+            {"inputResponses": {}} if method == "tasks/update" else {})) for method in sorted(JULY_2026.task_requests)]
+        refused.append(bare_request(httpd.url, "tools/call", "wait", name="wait", arguments={}))
+        assert len(refused) == 4
+        for status, message in refused:
+            assert status == 400 and message["error"]["code"] == -32021
+            assert message["error"]["data"] == {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
+        status, message = bare_request(httpd.url, "tools/call", "add", name="add", arguments={"a": 1, "b": 2})
+        assert status == 200 and message["result"]["structuredContent"] == {"result": 3}
+        # The header says which task it is about, for those who route requests.
+        status, message = bare_request(httpd.url, "tasks/get", "another", taskId=task)
+        assert status == 400 and message["error"]["code"] == -32020
 
 
 @pytest.mark.parametrize("name, params, works", [

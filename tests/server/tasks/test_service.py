@@ -9,8 +9,7 @@ import mcplite
 from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import SERVER_BUSY, InvalidParams, RegistrationError, RemoteError
 from mcplite.revisions import JULY_2026, NOVEMBER_2025
-from mcplite.types.tasks import TASKS_EXTENSION
-from tests.support.taskclients import LIMIT, REVISIONS, TaskClient, task_client
+from tests.support.taskclients import LIMIT, REVISIONS, task_client
 
 KEY = "a secret of at least 16 bytes"
 both = pytest.mark.parametrize("revision", REVISIONS, ids=str)
@@ -359,11 +358,3 @@ def test_a_server_without_tasks_loads_nothing_of_them():
     code = ("import sys, mcplite; mcp = mcplite.Server('x'); mcp.add_tool(lambda: 1, name='t'); print(sorted(name for name in"
             " sys.modules if name.startswith(('mcplite.server.tasks', 'mcplite.types.tasks'))))")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout == "[]\n"
-
-
-@both
-def test_the_client_of_another_extension_gets_the_result(revision):
-    mcp, _ = jobs()
-    with mcplite.connect(mcp, revision=revision.name, timeout=LIMIT) as client:
-        assert TaskClient(client).request("tools/call", name="who", arguments={})["content"][0]["text"] == "nobody known"
-    assert TASKS_EXTENSION in str(mcp.runtime.catalog.discover(JULY_2026))
