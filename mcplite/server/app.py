@@ -130,9 +130,8 @@ class Server:
                  state_store: "Optional[StoredState]" = None, backend: "Union[None, str, Backend]" = None,
                  era: Optional[str] = None, cache: "Optional[CacheHint]" = None,
                  cache_lists: "Optional[Mapping[str, CacheHint]]" = None, extensions: Optional[Dict[str, Any]] = None,
-                 auth: "Union[None, BearerAuth, Verifier]" = None, trusted_patterns: bool = False,
-                 debug: Union[None, bool, str] = None, on_duplicate: str = "error",
-                 capabilities: Optional[Mapping[str, Any]] = None, tasks: Any = None,
+                 auth: "Union[None, BearerAuth, Verifier]" = None, trusted_patterns: bool = False, on_duplicate: str = "error",
+                 debug: Union[None, bool, str] = None, capabilities: Optional[Mapping[str, Any]] = None, tasks: Any = None,
                  on_subscribe: Optional[Callable[[str, int], object]] = None) -> None:
         check_name("server", name)
         check_options(page_size, era, on_duplicate)
@@ -219,19 +218,18 @@ class Server:
     def tool(self, name: F) -> F: ...
 
     @overload
-    def tool(self, name: Optional[str] = None, *, title: Optional[str] = None,
-             description: Optional[str] = None, input_schema: Optional[Dict[str, Any]] = None,
-             output_schema: Optional[Dict[str, Any]] = None, structured_output: StructuredOutput = None,
-             annotations: Union[None, ToolAnnotations, Dict[str, Any]] = None, icons: Icons = None, meta: Meta = None,
-             timeout: Optional[float] = None, scopes: Scopes = (), trusted_patterns: Optional[bool] = None,
-             task: str = "forbidden", restartable: bool = False) -> Callable[[F], F]: ...
+    def tool(self, name: Optional[str] = None, *, title: Optional[str] = None, description: Optional[str] = None,
+             input_schema: Optional[Dict[str, Any]] = None, output_schema: Optional[Dict[str, Any]] = None,
+             structured_output: StructuredOutput = None, annotations: Union[None, ToolAnnotations, Dict[str, Any]] = None,
+             icons: Icons = None, meta: Meta = None, timeout: Optional[float] = None, restartable: bool = False,
+             trusted_patterns: Optional[bool] = None, task: str = "forbidden", scopes: Scopes = ()) -> Callable[[F], F]: ...
 
     def tool(self, name: Union[None, str, Callable[..., Any]] = None, *, title: Optional[str] = None,
              description: Optional[str] = None, input_schema: Optional[Dict[str, Any]] = None,
-             output_schema: Optional[Dict[str, Any]] = None, structured_output: StructuredOutput = None,
-             annotations: Union[None, ToolAnnotations, Dict[str, Any]] = None, icons: Icons = None, meta: Meta = None,
-             timeout: Optional[float] = None, scopes: Scopes = (), trusted_patterns: Optional[bool] = None,
-             task: str = "forbidden", restartable: bool = False) -> Any:
+             output_schema: Optional[Dict[str, Any]] = None, structured_output: StructuredOutput = None, icons: Icons = None,
+             annotations: Union[None, ToolAnnotations, Dict[str, Any]] = None, meta: Meta = None, scopes: Scopes = (),
+             timeout: Optional[float] = None, trusted_patterns: Optional[bool] = None, task: str = "forbidden",
+             restartable: bool = False) -> Any:
         """Register the decorated function as a tool; parentheses are optional. Takes the keywords of :meth:`add_tool`."""
         return decorated(name, lambda function, name: self.add_tool(
             function, name=name, title=title, description=description, input_schema=input_schema,

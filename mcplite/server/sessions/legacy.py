@@ -246,7 +246,7 @@ class LegacySession(Session, OpenSession, MessageHandler):
         if method in _STATEFUL_METHODS and not (self.persistent and (flags.logging if area == "logging" else flags.subscribe)):
             return False
         if area == "tasks":
-            # Without authentication a list would show each client the tasks of all (TSK-43).
+            # Without authentication a list would show each client the tasks of all.
             return self._catalog.registry.has_tasks and (method != "tasks/list" or self.principal is not None)
         return area == "logging" or area in self._declared
 

@@ -19,7 +19,7 @@ from ..handling.session import Session
 from ..runtime.runtime import Runtime
 from .record import TaskCall, TaskRecord
 
-__all__ = ["RunControl", "TaskContext", "TaskRequest", "TaskSession"]
+__all__ = ["RunControl", "TaskContext", "RunningRequest", "TaskSession"]
 
 
 class RunControl:
@@ -53,7 +53,7 @@ class _NoPeer(MessageSink):
         self.log = log
 
 
-class TaskRequest(Incoming):
+class RunningRequest(Incoming):
     """The request that became a task: answered already, and in progress until the task is finished.
 
     :param origin: the session of the client, while it is in this process; notifications go there.
@@ -114,7 +114,8 @@ class TaskSession(Session):
 class TaskContext(RequestContext):
     """The context of a handler that runs as a task."""
 
-    def __init__(self, session: TaskSession, incoming: TaskRequest, control: RunControl, asker: Callable[[Any], Asker]) -> None:
+    def __init__(self, session: TaskSession, incoming: RunningRequest, control: RunControl,
+                 asker: Callable[[Any], Asker]) -> None:
         super().__init__(session, incoming, asker)
         self._control = control
 

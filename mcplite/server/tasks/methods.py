@@ -43,7 +43,7 @@ class TaskMethods:
     def answer(self, context: RequestContext) -> Any:
         """Return the result of a request about tasks.
 
-        :raises InvalidParams: there is no such task, or it is another principal's (TSK-37, TSK-41).
+        :raises InvalidParams: there is no such task, or it is another principal's (TSK-37).
         """
         return _METHODS[context.method](self, context)
 

@@ -22,7 +22,7 @@ from ..handling.session import Session
 from ..handling.tools import call_bound, tool_error
 from ..runtime.runtime import Runtime
 from .changes import TaskChanges
-from .context import RunControl, TaskContext, TaskRequest, TaskSession
+from .context import RunControl, RunningRequest, TaskContext, TaskSession
 from .questions import QuestionBoard, TaskAsker
 from .record import TaskCall, TaskRecord
 from .store import TaskStore
@@ -69,7 +69,7 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
         assert revision is not None, "the record is of a revision that this server has served"
         session = TaskSession(runtime, revision, call, record, origin)
         params = {"name": call.tool, "arguments": call.arguments, "_meta": call.meta}
-        self._request = TaskRequest(self, params, runtime.log, origin)
+        self._request = RunningRequest(self, params, runtime.log, origin)
         self.context = TaskContext(session, self._request, self, lambda _: TaskAsker(session, self))
         self.context.once_results = dict(record.once) or None
 
