@@ -85,7 +85,9 @@ class ServerMount(Mounted, Service):
     def listed(self, entry: ProvidedEntry, revision: Revision) -> Any:
         kind, _, inner = entry.own
         definition = copy.copy(inner.listed(revision))
-        if kind in ("tools", "prompts"):
+        if kind == "tools":
+            definition.name, definition.execution = entry.seen, None  # a tool that runs as a task is waited for here
+        elif kind == "prompts":
             definition.name = entry.seen
         elif kind == "resources":
             definition.uri = entry.seen

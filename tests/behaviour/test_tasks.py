@@ -26,21 +26,24 @@ def key():
     return uuid.uuid4().hex
 
 
-def skip_without(revision):
+def skip_without(host, revision):
     if revision not in [one.name for one in GENERATIONS]:
         pytest.skip("this revision has no tasks")
+    if host.name.startswith("mounted"):
+        pytest.skip("a mounted server's tools are called without tasks")
 
 
 @pytest.fixture
-def tasks(connect, revision):
+def tasks(host, connect, revision):
     """Return a client whose calls become tasks."""
-    skip_without(revision)
+    skip_without(host, revision)
     with connect(elicitation_handler=lambda question: mcplite.accept({"city": "Oslo", "days": 3})) as client:
         yield TaskClient(client)
 
 
 def go(client, key):
-    client.client.call_tool("mark", {"key": key})
+    # Again if its worker was killed at this moment; one mark is as good as two.
+    client.patiently(lambda: client.client.call_tool("mark", {"key": key}))
 
 
 def said(client, task, pattern):

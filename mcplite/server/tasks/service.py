@@ -105,6 +105,8 @@ class Tasks(TaskService):
 
     def takes(self, context: RequestContext, entry: ToolEntry) -> bool:
         session, support = context.session, entry.task_support
+        if context.runtime is not self._runtime:
+            return False  # a tool of a mounted server, whose calls are waited for
         if session.revision.modern:
             if support == "forbidden":
                 return False

@@ -307,7 +307,7 @@ def test_the_lifespan_lasts_as_long_as_a_task():
 
 
 def test_many_tasks_of_many_clients():
-    # The short form of 1,000 tasks of 100 clients; the long one is tests/soak, make tasks.
+    # None is lost, and none is seen by another principal.
     mcp, _ = jobs(auth=tokens(*(f"user{number}" for number in range(20))))
     with mcplite.serve(mcp, port=0) as httpd:
         found, problems = {}, []
