@@ -118,6 +118,13 @@ def faults(checks):
     return wrong
 
 
+#: What bridges do not pass on: tasks, and that the server behind them ends the stream of a call for its client to come back.
+NOT_BRIDGED = frozenset({
+    "server-sse-polling", "tasks-capability-negotiation", "tasks-dispatch-and-envelope", "tasks-lifecycle",
+    "tasks-mrtr-composition", "tasks-mrtr-input", "tasks-request-headers", "tasks-request-state-removal", "tasks-wire-fields",
+})
+
+
 @contextlib.contextmanager
 def serving(*command):
     """Run a server as a process of its own; gives the port that it names."""
@@ -155,9 +162,11 @@ def server_leg(request, served, tmp_path_factory):
     return request.param, verdicts(folder, "server-"), output
 
 
-def test_the_server_passes_every_scenario(server_leg):
+def test_the_server_passes_every_scenario(server_leg, request):
     revision, found, output = server_leg
     wanted = SERVER[revision]["scored"] + SERVER[revision]["unscored"]
+    if request.node.callspec.params["served"] == "bridged":
+        wanted = [name for name in wanted if name not in NOT_BRIDGED]
     wrong = {name: faults(found[name]) for name in wanted if faults(found[name])}
     assert not wrong, f"{wrong}\n{output[-4000:]}"
 
