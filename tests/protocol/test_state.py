@@ -55,7 +55,7 @@ def test_a_note_must_be_json(note):
 
 
 def test_a_new_journal_is_empty():
-    assert vars(Journal()) == {"rounds": [], "once_results": {}, "entered": 0}
+    assert vars(Journal()) == {"rounds": [], "once_results": {}, "entered": 0, "answered": ""}
 
 
 def test_every_release_writes_and_reads_the_same():
