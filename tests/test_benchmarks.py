@@ -13,6 +13,8 @@ import pytest
 
 from mcplite import BackendError, revisions
 
+pytestmark = pytest.mark.one_python
+
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 110
 

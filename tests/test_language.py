@@ -9,6 +9,8 @@ import pytest
 
 import mcplite
 
+pytestmark = pytest.mark.one_python
+
 PACKAGE = Path(mcplite.__file__).resolve().parent
 ROOT = PACKAGE.parent
 TEXTS = sorted(PACKAGE.rglob("*.py")) + [

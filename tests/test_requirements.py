@@ -8,6 +8,8 @@ import pytest
 
 import mcplite
 
+pytestmark = pytest.mark.one_python
+
 PACKAGE = Path(mcplite.__file__).resolve().parent
 ROOT = PACKAGE.parent
 PAGE = ROOT / "docs" / "requirements.rst"

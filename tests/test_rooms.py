@@ -12,6 +12,8 @@ import pytest
 
 import mcplite
 
+pytestmark = pytest.mark.one_python
+
 PACKAGE = Path(mcplite.__file__).resolve().parent
 ROOT = PACKAGE.parent
 FILES = sorted(PACKAGE.rglob("*.py"))
