@@ -15,7 +15,10 @@ LOG = 20_000
 #: MiB that all attacks together may cost.
 MEBIBYTES = 256
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux has all of 127.0.0.0/8, and /proc")
+pytestmark = [
+    pytest.mark.one_python,  # it takes minutes
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux has all of 127.0.0.0/8, and /proc"),
+]
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.one_python  # it takes a minute
+
 ROOT = Path(__file__).resolve().parent.parent
 #: The soak waits half a minute at its end, until the idle threads of the pools have ended.
 LIMIT = 115
