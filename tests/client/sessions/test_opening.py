@@ -62,6 +62,9 @@ class Slow(Failing):
     def open(self):
         """It is open."""
 
+    def alternative(self, error):
+        """There is no third way, which is asked for if a moment of the time is left."""
+
     def write(self, data, timeout=None):
         """It takes everything."""
 
