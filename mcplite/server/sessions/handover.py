@@ -142,7 +142,7 @@ class Handover:
         except RemoteError:
             if call is None or not self._doubtful.get(handle) or taken_elsewhere(self._runtime, handle):
                 if call is not None and waiting.remove(handle):
-                    call.cancel("another process has gone on with this call")
+                    call.cancel("another process has taken this call over")
                 raise
         finally:
             if len(self._doubtful) > self._runtime.limits.waiting_calls:

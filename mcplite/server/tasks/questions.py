@@ -1,4 +1,4 @@
-"""Asks the client of a task: the questions lie in its record until the answers are there, whoever brings them."""
+"""Asks the client of a task: the questions lie in its record until a request of the client has brought the answers."""
 
 from typing import Any, Dict, List, Mapping, Set
 
