@@ -125,8 +125,8 @@ def test_events_are_delivered_as_they_come(script):
         assert client.call_tool("t", on_progress=lambda progress: seen.set()).text == "done"
 
 
-def test_a_question_inside_of_a_call_is_answered_by_a_request_of_its_own(script):
-    answered = threading.Event()
+def asking(script, answered):
+    """Return the part of a script that asks in a call, and ends the call when the event says that the answer is there."""
 
     def play(request, answer):
         answer.events({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": {
@@ -135,12 +135,18 @@ def test_a_question_inside_of_a_call_is_answered_by_a_request_of_its_own(script)
         answer.more(script.text(request, "thanks"))
         answer.end()
 
+    return play
+
+
+def test_a_question_inside_of_a_call_is_answered_by_a_request_of_its_own(script):
+    answered = threading.Event()
+
     def take(request, answer):
         if isinstance(request.message, dict) and "result" in request.message:
             answered.set()
         return NotImplemented
 
-    script.on_tools_call, script.on_POST = play, take
+    script.on_tools_call, script.on_POST = asking(script, answered), take
     with connect(script, sampling_handler=lambda request: "because") as client:
         assert client.call_tool("t").text == "thanks"  # HTTP-40
     answer = next(request for request in script.requests if request.does == "POST")
@@ -151,13 +157,6 @@ def test_a_question_inside_of_a_call_is_answered_by_a_request_of_its_own(script)
 def test_an_answer_that_does_not_arrive_is_sent_again(script, failing):
     answered, attempts = threading.Event(), []
 
-    def play(request, answer):
-        answer.events({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": {
-            "messages": [{"role": "user", "content": {"type": "text", "text": "?"}}], "maxTokens": 5}})
-        assert answered.wait(LIMIT)
-        answer.more(script.text(request, "thanks"))
-        answer.end()
-
     def take(request, answer):
         if not isinstance(request.message, dict) or "result" not in request.message:
             return NotImplemented
@@ -167,7 +166,7 @@ def test_an_answer_that_does_not_arrive_is_sent_again(script, failing):
             return NotImplemented
         return answer.cut() if failing == "broken" else answer.status(503, **{"Retry-After": "1"})
 
-    script.on_tools_call, script.on_POST = play, take
+    script.on_tools_call, script.on_POST = asking(script, answered), take
     with connect(script, sampling_handler=lambda request: "because") as client:
         assert client.call_tool("t").text == "thanks"
     assert len(attempts) == 3 and attempts[0] == attempts[1] == attempts[2]
@@ -176,13 +175,6 @@ def test_an_answer_that_does_not_arrive_is_sent_again(script, failing):
 def test_an_answer_that_is_refused_is_not_sent_again(script):
     refused = threading.Event()
 
-    def play(request, answer):
-        answer.events({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": {
-            "messages": [{"role": "user", "content": {"type": "text", "text": "?"}}], "maxTokens": 5}})
-        assert refused.wait(LIMIT)
-        answer.more(script.text(request, "thanks"))
-        answer.end()
-
     def take(request, answer):
         if isinstance(request.message, dict) and "result" in request.message:
             answer.status(500)
@@ -190,7 +182,7 @@ def test_an_answer_that_is_refused_is_not_sent_again(script):
             return None
         return NotImplemented
 
-    script.on_tools_call, script.on_POST = play, take
+    script.on_tools_call, script.on_POST = asking(script, refused), take
     with connect(script, sampling_handler=lambda request: "because") as client:
         assert client.call_tool("t").text == "thanks"
     assert [request.does for request in script.requests].count("POST") == 1
