@@ -7,8 +7,9 @@ from typing import Optional
 __all__ = ["network_file_system"]
 
 _KINDS = frozenset({
-    "9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "fuse.cephfs", "fuse.glusterfs", "fuse.s3fs", "fuse.sshfs", "gfs2",
-    "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb2", "smb3", "smbfs",
+    "9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.blobfuse2", "fuse.cephfs", "fuse.gcsfuse",
+    "fuse.glusterfs", "fuse.juicefs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs",
+    "nfs", "nfs4", "ocfs2", "smb2", "smb3", "smbfs", "vboxsf",
 })
 _MOUNTS = "/proc/self/mounts"
 

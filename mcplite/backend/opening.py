@@ -9,13 +9,14 @@ from .interface import Backend
 __all__ = ["open_backend"]
 
 _KINDS = "memory:, sqlite:///relative.db, sqlite:////absolute.db, redis://host:6379/0 or postgresql://user@host/database"
+_CLUSTERS = ("redis+cluster", "rediss+cluster", "valkey+cluster", "valkeys+cluster")
 
 
 def open_backend(backend: Union[str, Backend]) -> Backend:
     """Return the backend that a URL names; a backend itself is returned as it is.
 
     :param backend: ``memory:``; ``sqlite:///relative.db`` or ``sqlite:////absolute.db``; ``redis://``, ``rediss://``,
-        ``valkey://`` or ``unix://``, with ``cluster=true`` and ``prefix=`` in the query if wanted; ``postgresql://``.
+        ``valkey://`` or ``unix://``, or ``redis+cluster://`` of a cluster; ``postgresql://``.
     :raises RegistrationError: the URL is of no such kind, or its library is not installed.
     :raises BackendError: the store cannot be opened.
     """
@@ -35,7 +36,7 @@ def open_backend(backend: Union[str, Backend]) -> Backend:
         from .sqlite import SQLiteBackend
 
         return SQLiteBackend(path)
-    if scheme in ("redis", "rediss", "valkey", "valkeys", "unix"):
+    if scheme in ("redis", "rediss", "valkey", "valkeys", "unix", *_CLUSTERS):
         from .redis import RedisBackend
 
         return RedisBackend(backend.replace("valkey", "redis", 1) if scheme.startswith("valkey") else backend)

@@ -1,15 +1,15 @@
 """The backend in Redis or Valkey: for several hosts, with the extra ``redis``.
 
 Each log has a counter, a stream, and a channel on which its last number is published. The keys of a group have the same
-hash tag, so a cluster keeps them in one slot.
+hash tag, so a cluster keeps them in one slot, as a script needs them.
 """
 
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Type, TypeVar
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, TypeVar
 
-from ..errors import BackendError, RegistrationError
-from .addresses import take_option, without_password
+from ..errors import BackendError
 from .interface import NUMBERS_SECONDS, Backend, Entry
 from .redis_changes import RedisChanges
+from .redis_client import RedisClient
 from .watch import LogWatch, grouped
 
 __all__ = ["RedisBackend"]
@@ -35,6 +35,10 @@ elseif old then return 0 end
 if ARGV[3] == '1' then redis.call('SET', KEYS[1], ARGV[4], 'PX', ARGV[5]) else redis.call('DEL', KEYS[1]) end
 return 1
 """
+#: KEYS: counter, stream. ARGV: the id of the first entry. Both answers are of one moment.
+_SINCE = """
+return {redis.call('GET', KEYS[1]), redis.call('XRANGE', KEYS[2], ARGV[1], '+')}
+"""
 #: Seconds for which an operation waits for the server.
 _SECONDS = 5.0
 #: Logs in one request of the listening thread.
@@ -45,41 +49,25 @@ class RedisBackend(Backend):
     """Keeps values and logs in Redis 6.2 or newer, or in Valkey.
 
     :param url: as redis-py reads it: ``redis://[user:password@]host:port/db``, ``rediss://`` for TLS, ``unix://path``;
-        ``cluster=true`` in its query connects to a cluster, and ``prefix=name`` is another way to say *prefix*.
+        ``redis+cluster://host:port,host:port`` names some nodes of a cluster, ``rediss+cluster://`` with TLS;
+        ``prefix=name`` in its query is another way to say *prefix*.
     :param prefix: begins each key; by default "mcplite".
     :param timeout: seconds for which an operation waits for the server.
-    :raises RegistrationError: redis-py is not installed, or the URL cannot be read.
+    :raises RegistrationError: redis-py is not installed or too old, or the URL cannot be read.
     """
 
     def __init__(self, url: str, prefix: Optional[str] = None, timeout: float = _SECONDS) -> None:
-        try:
-            import redis
-            from redis.backoff import NoBackoff
-            from redis.retry import Retry
-        except ImportError as error:
-            raise RegistrationError("a backend in Redis needs redis-py: pip install 'mcplite[redis]'") from error
-        self._name = without_password(url)
-        self._errors: Tuple[Type[Exception], ...] = (redis.RedisError, OSError)
-        # A repeated operation might take place twice; redis-py looks at a connection before it uses it again.
-        options: Dict[str, Any] = {"socket_timeout": timeout, "socket_connect_timeout": timeout, "retry": Retry(NoBackoff(), 0)}
-        plain, cluster = take_option(url, "cluster", "false")
-        plain, named = take_option(plain, "prefix", "mcplite")
-        self._prefix = named if prefix is None else prefix
-        try:
-            self._client: Any = (redis.RedisCluster if cluster == "true" else redis.Redis).from_url(plain, **options)
-        except self._errors as error:
-            raise BackendError(f"the backend {self._name} cannot be reached: {error}") from error
-        except ValueError as error:
-            raise RegistrationError(f"the backend {self._name}: {error}") from error
-        self._append = self._client.register_script(_APPEND)
-        self._swap = self._client.register_script(_SWAP)
+        self._redis = RedisClient(url, timeout)
+        self._prefix = self._redis.prefix if prefix is None else prefix
         self._timeout = timeout
         self._closed = False
-        self._watch = LogWatch(self._follow, self._forget)
-        self._changes = RedisChanges(self._name, self._client, self._errors, self._report, self._watch.refresh)
+        #: Whether the thread that listens has ended, so that connections are closed without it.
+        self._ended = False
+        self._watch = LogWatch(self._follow, self._forget, self._numbers)
+        self._changes = RedisChanges(self._redis, self._report, self._watch.refresh)
 
     def __repr__(self) -> str:
-        return f"<RedisBackend {self._name}>"
+        return f"<RedisBackend {self._redis.name}>"
 
     def _key(self, kind: str, name: str) -> str:
         group, slash, rest = name.partition("/")
@@ -94,29 +82,36 @@ class RedisBackend(Backend):
             if self._closed:
                 # redis-py raises errors of many kinds on a connection that another thread closes.
                 raise self._closed_error() from error
-            if not isinstance(error, self._errors):
+            if not isinstance(error, self._redis.errors):
                 raise
-            raise BackendError(f"the backend {self._name} cannot be {verb}: {error}") from error
+            raise BackendError(f"the backend {self._redis.name} cannot be {verb}: {self._redis.explain(error)}") from error
+        finally:
+            if self._ended:
+                self._redis.close()  # this operation may have connected after another thread closed
+
+    def _call(self, script: str, keys: List[str], arguments: List[Any]) -> Any:
+        """Run a script on the server that has the keys, which may not know it yet."""
+        return self._redis.get().register_script(script)(keys=keys, args=arguments)
 
     def _closed_error(self) -> BackendError:
-        return BackendError(f"the backend {self._name} is closed")
+        return BackendError(f"the backend {self._redis.name} is closed")
 
     # --- values -------------------------------------------------------------------------------------
 
     def put(self, key: str, value: bytes, seconds: float) -> None:
-        self._run("written", lambda: self._client.set(self._key("value", key), value, px=_milliseconds(seconds)))
+        self._run("written", lambda: self._redis.get().set(self._key("value", key), value, px=_milliseconds(seconds)))
 
     def get(self, key: str) -> Optional[bytes]:
-        value: Optional[bytes] = self._run("read", lambda: self._client.get(self._key("value", key)))
+        value: Optional[bytes] = self._run("read", lambda: self._redis.get().get(self._key("value", key)))
         return value
 
     def take(self, key: str) -> Optional[bytes]:
-        value: Optional[bytes] = self._run("written", lambda: self._client.getdel(self._key("value", key)))
+        value: Optional[bytes] = self._run("written", lambda: self._redis.get().getdel(self._key("value", key)))
         return value
 
     def swap(self, key: str, old: Optional[bytes], new: Optional[bytes], seconds: float) -> bool:
         arguments: List[Any] = [int(old is not None), old or b"", int(new is not None), new or b"", _milliseconds(seconds)]
-        return self._run("written", lambda: bool(self._swap(keys=[self._key("value", key)], args=arguments)))
+        return self._run("written", lambda: bool(self._call(_SWAP, [self._key("value", key)], arguments)))
 
     # --- logs ---------------------------------------------------------------------------------------
 
@@ -124,23 +119,17 @@ class RedisBackend(Backend):
         keys = [self._key("number", log), self._key("log", log)]
         arguments: List[Any] = [value, _milliseconds(seconds), _milliseconds(seconds + NUMBERS_SECONDS), keep,
                                 self._channel(log)]
-        return self._run("written", lambda: int(self._append(keys=keys, args=arguments)))
+        return self._run("written", lambda: int(self._call(_APPEND, keys, arguments)))
 
     def since(self, log: str, number: int) -> Optional[List[Entry]]:
-        def since() -> Any:
-            # Transactional, so that both answers are of one moment. The keys are in one slot.
-            pipeline = self._client.pipeline(transaction=True)
-            pipeline.get(self._key("number", log))
-            pipeline.xrange(self._key("log", log), min=f"{number + 1}-0")
-            return pipeline.execute()
-
-        count, found = self._run("read", since)
-        entries = [(int(at.partition(b"-")[0]), fields[b"v"]) for at, fields in found]
+        keys = [self._key("number", log), self._key("log", log)]
+        count, found = self._run("read", lambda: self._call(_SINCE, keys, [f"{number + 1}-0"]))
+        entries = [(int(at.partition(b"-")[0]), fields[1]) for at, fields in found]
         last = int(count or 0)
         return entries if number <= last and len(entries) == last - number else None
 
     def last(self, log: str) -> int:
-        return int(self._run("read", lambda: self._client.get(self._key("number", log))) or 0)
+        return int(self._run("read", lambda: self._redis.get().get(self._key("number", log))) or 0)
 
     def wait(self, logs: Mapping[str, int], timeout: float) -> Set[str]:
         return self._watch.wait(logs, timeout)
@@ -151,17 +140,20 @@ class RedisBackend(Backend):
         return self._key("news", log)
 
     def _follow(self, logs: Sequence[str]) -> Dict[str, int]:
-        def follow() -> Dict[str, int]:
-            self._changes.add([self._channel(log) for log in logs], self._timeout)
+        self._run("read", lambda: self._changes.add([self._channel(log) for log in logs], self._timeout))
+        return self._numbers(logs)
+
+    def _numbers(self, logs: Sequence[str]) -> Dict[str, int]:
+        def read() -> Dict[str, int]:
             numbers: Dict[str, int] = {}
             for some in grouped(logs, _AT_ONCE):
-                pipeline = self._client.pipeline(transaction=False)
+                pipeline = self._redis.get().pipeline(transaction=False)
                 for log in some:
                     pipeline.get(self._key("number", log))
                 numbers.update({log: int(count or 0) for log, count in zip(some, pipeline.execute())})
             return numbers
 
-        return self._run("read", follow)
+        return self._run("read", read)
 
     def _forget(self, logs: Sequence[str]) -> None:
         self._changes.remove([self._channel(log) for log in logs])
@@ -175,7 +167,8 @@ class RedisBackend(Backend):
             self._closed = True
             self._watch.close()
             self._changes.close()
-            self._client.close()
+            self._ended = True
+            self._redis.close()
 
 
 def _milliseconds(seconds: float) -> int:

@@ -3,17 +3,20 @@
 import contextlib
 import secrets
 import threading
-from typing import Any, Callable, List, Sequence, Set, Tuple, Type
+import time
+from typing import Any, Callable, Dict, List, Sequence, Set, Tuple, Type
 
 from ..errors import BackendError
 from ..rpc.deadline import Deadline
 from ..rpc.forks import new_condition, on_fork
 from ..rpc.tracing import get_logger
+from .redis_client import RedisClient
 
 __all__ = ["RedisChanges"]
 
 _log = get_logger(__name__)
-#: Seconds for which the thread waits for a message before it checks its connection.
+#: Seconds for which the thread waits for a message, and after which it reads the numbers even if none was missed as far as it
+#: knows: a message can be lost without a sign, and requests hang on it.
 _LISTEN_SECONDS = 5.0
 #: Seconds between two attempts to reach the server again, at first and at most.
 _RETRY_SECONDS = (0.1, 2.0)
@@ -25,18 +28,18 @@ class RedisChanges:
     redis-py's subscriptions are for one thread. It is started with the first subscription and ends in :meth:`close`;
     other threads hand it what to subscribe to, and wake it through a channel of its own.
 
-    :param name: of the backend, for errors and logs.
-    :param client: of redis-py.
-    :param errors: what that raises.
+    The nodes of a cluster pass messages on to each other, and lose them while they have no connection. When the node that the
+    thread listens to is lost, it goes to another one.
+
+    :param client: of Redis.
     :param report: called on the thread with a channel and the text that was published.
-    :param refresh: called on the thread after messages may have been missed. It may raise BackendError.
+    :param refresh: called on the thread after messages may have been missed, and every few seconds; it must not add or remove
+        channels. It may raise BackendError.
     """
 
-    def __init__(self, name: str, client: Any, errors: Tuple[Type[Exception], ...], report: Callable[[str, bytes], object],
-                 refresh: Callable[[], object]) -> None:
-        self._name = name
-        self._client = client
-        self._errors: Tuple[Type[Exception], ...] = (*errors, BackendError)
+    def __init__(self, client: RedisClient, report: Callable[[str, bytes], object], refresh: Callable[[], object]) -> None:
+        self._redis = client
+        self._errors: Tuple[Type[Exception], ...] = (*client.errors, BackendError)
         self._report = report
         self._refresh = refresh
         self._own = f"mcplite-wake:{secrets.token_hex(8)}"
@@ -47,6 +50,8 @@ class RedisChanges:
         self._started = self._closed = False
         #: Whether the server was reached since the thread last tried.
         self._reachable = False
+        #: The node of a cluster that the thread listens to, as redis-py wants it named.
+        self._target: Dict[str, Any] = {}
         self._thread = threading.Thread(target=self._run, name="mcplite-redis-changes", daemon=True)
         on_fork(self, RedisChanges._forked)
 
@@ -54,6 +59,7 @@ class RedisChanges:
         self._wanted.clear()
         self._confirmed.clear()
         self._started = False
+        self._target = {}
         self._own = f"mcplite-wake:{secrets.token_hex(8)}"
         self._thread = threading.Thread(target=self._run, name="mcplite-redis-changes", daemon=True)
 
@@ -69,62 +75,84 @@ class RedisChanges:
                 self._started = True
                 self._thread.start()
         if not awake:
-            self._client.publish(self._own, b"")
-            if threading.current_thread() is not self._thread:
-                with self._changed:
-                    self._reachable = True  # the thread need not pause longer after an outage
-                    self._changed.notify_all()
+            self._wake()
+            with self._changed:
+                self._reachable = True  # the thread need not pause longer after an outage
+                self._changed.notify_all()
         deadline = Deadline(timeout)
         with self._changed:
             if not self._changed.wait_for(lambda: self._closed or self._confirmed.issuperset(channels), deadline.remaining()):
-                raise BackendError(f"the backend {self._name} cannot be read: it has not confirmed a subscription within"
+                raise BackendError(f"the backend {self._redis.name} cannot be read: it has not confirmed a subscription within"
                                    f" {timeout:g} s")
 
     def remove(self, channels: Sequence[str]) -> None:
         """Unsubscribe from channels, with the next message that comes."""
         with self._changed:
             self._wanted.difference_update(channels)
-            self._confirmed.difference_update(channels)
 
     def _run(self) -> None:
-        messages = self._client.pubsub()
-        pause, connected = _RETRY_SECONDS[0], True
+        messages: Any = None
+        pause, connected, looked = _RETRY_SECONDS[0], True, time.monotonic()
         while not self._closed:
             try:
+                if messages is None:
+                    messages = self._open()
                 self._subscribe(messages)
                 message = messages.get_message(timeout=_LISTEN_SECONDS)
-                if not connected:
-                    self._refresh()
-                    connected, pause = True, _RETRY_SECONDS[0]
                 if message is not None:
-                    self._receive(message)
-            except self._errors as error:
+                    self._receive(message, messages)
+                if not connected or time.monotonic() - looked >= _LISTEN_SECONDS:
+                    self._refresh()
+                    connected, pause, looked = True, _RETRY_SECONDS[0], time.monotonic()
+            except Exception as error:  # whatever redis-py raises: without this thread all waits would be blind
                 if connected and not self._closed:
-                    _log.warning("the backend %s cannot be reached, changes are read when it is back: %s", self._name, error)
+                    _log.warning("the backend %s cannot be reached, changes are read when it is back: %s",
+                                 self._redis.name, self._redis.explain(error), exc_info=not isinstance(error, self._errors))
                 connected = False
+                if self._redis.cluster:
+                    self._abandon(messages)
+                    messages = None
                 with self._changed:
                     self._changed.wait_for(lambda: self._closed or self._reachable, pause)
                     self._reachable = False
                 pause = min(2 * pause, _RETRY_SECONDS[1])
-        with contextlib.suppress(*self._errors):
-            messages.close()
+        self._abandon(messages)
+
+    def _open(self) -> Any:
+        client = self._redis.get()
+        if not self._redis.cluster:
+            return client.pubsub()
+        node = client.get_random_node()
+        messages = client.pubsub(node=node)
+        self._target = {"target_nodes": node}
+        return messages
+
+    def _abandon(self, messages: Any) -> None:
+        if messages is not None:
+            with contextlib.suppress(*self._errors):
+                messages.close()
+
+    def _wake(self) -> None:
+        """Have the thread look at what is wanted; through the node that it listens to, which passes nothing on for it."""
+        self._redis.get().publish(self._own, b"", **self._target)
 
     def _subscribe(self, messages: Any) -> None:
+        subscribed = {channel.decode("ascii") for channel in messages.channels}
         with self._changed:
             wanted = {self._own, *self._wanted}
-        subscribed = {channel.decode("ascii") for channel in messages.channels}
-        new: List[str] = [channel for channel in wanted if channel not in subscribed]
-        old: List[str] = [channel for channel in subscribed if channel not in wanted]
+            new: List[str] = [channel for channel in wanted if channel not in subscribed]
+            old: List[str] = [channel for channel in subscribed if channel not in wanted]
+            self._confirmed.difference_update(old)  # a thread that wants one of them again waits for a new confirmation
         if new:
             messages.subscribe(*new)
         if old:
             messages.unsubscribe(*old)
 
-    def _receive(self, message: Any) -> None:
+    def _receive(self, message: Any, messages: Any) -> None:
         channel = message["channel"].decode("ascii")
         if message["type"] == "subscribe":
             with self._changed:
-                if channel in self._wanted:
+                if channel in self._wanted and message["channel"] not in messages.pending_unsubscribe_channels:
                     self._confirmed.add(channel)
                     self._changed.notify_all()
         elif message["type"] == "message" and channel != self._own:
@@ -138,5 +166,5 @@ class RedisChanges:
             started = self._started
         if started and self._thread is not threading.current_thread():
             with contextlib.suppress(*self._errors):  # without a server it ends after its present wait
-                self._client.publish(self._own, b"")
+                self._wake()
             self._thread.join()

@@ -37,6 +37,8 @@ _RETRY_SECONDS = (0.001, 0.05)
 _SWEEP_SECONDS = 5.0
 #: Seconds between two looks whether the file is still the one that was opened.
 _LOOK_SECONDS = 1.0
+#: Seconds after which the numbers of all watched logs are read, whatever has been reported.
+_REFRESH_SECONDS = 5.0
 #: Parameters of one statement: SQLite before 3.32 takes 999.
 _PARAMETERS = 900
 
@@ -66,8 +68,9 @@ class SQLiteBackend(Backend):
         self._closed = False
         self._watch = LogWatch(self._numbers)
         self._wakeup = Wakeup(self._path, self._report_changes)
-        #: The place of the newest entry that was reported to the watch; only the listening thread uses it.
-        self._reported = -1
+        #: The place of the newest entry that was reported to the watch, and when all logs were; only the listening thread
+        #: uses them.
+        self._reported, self._refreshed = -1, 0.0
         on_fork(self, SQLiteBackend._forked)
         self._run("opened", lambda connection: None)
 
@@ -175,10 +178,12 @@ class SQLiteBackend(Backend):
         def changes(connection: sqlite3.Connection) -> Tuple[int, Dict[str, int]]:
             newest = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone()
             place = 0 if newest is None else newest[0]
+            now = time.monotonic()
+            if self._reported < 0 or place < self._reported or now - self._refreshed >= _REFRESH_SECONDS:
+                self._refreshed = now
+                return place, self._all(connection)
             if place == self._reported:
                 return place, {}
-            if self._reported < 0 or place < self._reported:
-                return place, self._all(connection)
             return place, dict(connection.execute("SELECT log, MAX(number) FROM entries WHERE place > ? GROUP BY log",
                                                   (self._reported,)))
 
@@ -208,7 +213,8 @@ class SQLiteBackend(Backend):
         :param write: in a transaction that excludes other writers.
         :param read: in a transaction that sees one state.
         """
-        deadline, pause = Deadline(self._busy_seconds), _RETRY_SECONDS[0]
+        deadline: Optional[Deadline] = None  # most operations find the file free
+        pause = _RETRY_SECONDS[0]
         while True:
             try:
                 with self._lock:
@@ -226,7 +232,9 @@ class SQLiteBackend(Backend):
             except sqlite3.Error as error:
                 if not _is_busy(error):
                     raise self._error(verb, error) from error
-                if deadline.expired:
+                if deadline is None:
+                    deadline = Deadline(self._busy_seconds)
+                elif deadline.expired:
                     raise BackendError(f"the backend {self._path} cannot be {verb}: another process has kept it locked for"
                                        f" {self._busy_seconds:g} s") from error
             time.sleep(pause)

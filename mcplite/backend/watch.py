@@ -21,12 +21,15 @@ class LogWatch:
 
     :param follow: called with the names of logs that are new here: begins to report their entries, and returns their
         last numbers. It may raise BackendError.
+    :param read: called with the names of logs that are followed; returns their last numbers. By default *follow*.
     :param forget: called with the names of logs for which no thread waits any more.
     """
 
     def __init__(self, follow: Callable[[List[str]], Mapping[str, int]],
-                 forget: Callable[[List[str]], object] = lambda logs: None) -> None:
+                 forget: Callable[[List[str]], object] = lambda logs: None,
+                 read: Optional[Callable[[List[str]], Mapping[str, int]]] = None) -> None:
         self._follow = follow
+        self._read = read or follow
         self._forget = forget
         #: Guards the fields below; threads wait on it for reports. Held for dictionary work only.
         self._changed = new_condition()
@@ -92,6 +95,11 @@ class LogWatch:
             for log in unused:
                 del self._numbers[log]
         self._forget(unused)
+        with self._changed:
+            again = [log for log in unused if log in self._numbers]
+        if again:
+            # Another thread has begun to wait for them meanwhile, and may have followed them before they were forgotten.
+            self.report(self._follow(again))
 
     def _different(self, logs: Mapping[str, int]) -> Set[str]:
         numbers = self._numbers
@@ -109,13 +117,16 @@ class LogWatch:
             self._changed.notify_all()
 
     def refresh(self) -> None:
-        """Read the numbers of all watched logs, after reports may have been missed.
+        """Read the numbers of all watched logs, since reports may have been missed.
+
+        What a thread is about to follow is left out: that thread reads the number, once nothing later can be missed.
 
         :raises BackendError: the store cannot be reached.
         """
-        logs = self.logs
+        with self._changed:
+            logs = [log for log, number in self._numbers.items() if number is not None]
         if logs:
-            self.report(self._follow(logs))
+            self.report(self._read(logs))
 
     def close(self) -> None:
         """End all waits."""

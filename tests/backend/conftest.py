@@ -1,4 +1,4 @@
-"""The four stores that every test of a backend runs on."""
+"""The stores that every test of a backend runs on."""
 
 import secrets
 
@@ -17,6 +17,15 @@ def redis_server():
 
 
 @pytest.fixture(scope="session")
+def cluster_server():
+    pytest.importorskip("redis")
+    stores = pytest.importorskip("tests.support.stores")
+    servers = stores.RedisClusterServers().start()
+    yield servers
+    servers.close()
+
+
+@pytest.fixture(scope="session")
 def postgres_server():
     pytest.importorskip("psycopg")
     stores = pytest.importorskip("tests.support.stores")
@@ -25,7 +34,7 @@ def postgres_server():
     server.close()
 
 
-KINDS = ["memory", "sqlite", "redis", "postgres"]
+KINDS = ["memory", "sqlite", "redis", "cluster", "postgres"]
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,9 @@
 """File systems on which SQLite cannot be shared."""
 
 import os
+import shutil
+import subprocess
+import time
 
 import pytest
 
@@ -39,3 +42,37 @@ def test_sqlite_refuses_one_by_name(tmp_path, monkeypatch):
     monkeypatch.setattr(sqlite, "network_file_system", lambda path: "nfs4")
     with pytest.raises(BackendError, match=r"network file system \(nfs4\).*redis://"):
         sqlite.SQLiteBackend(str(tmp_path / "store.db"))
+
+
+SFTP_SERVER = "/usr/lib/openssh/sftp-server"
+
+
+@pytest.fixture
+def remote_folder(tmp_path):
+    """A folder that sshfs mounts, over pipes to a server of SFTP in the place of ssh."""
+    if shutil.which("sshfs") is None or not os.path.exists(SFTP_SERVER) or os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
+        pytest.skip("no sshfs, no server of SFTP, or not root")
+    for name in ("there", "here"):
+        (tmp_path / name).mkdir()
+    down, up = os.pipe(), os.pipe()
+    server = subprocess.Popen([SFTP_SERVER], stdin=up[0], stdout=down[1])
+    mount = subprocess.Popen(["sshfs", "-f", "-o", "passive", f":{tmp_path / 'there'}", str(tmp_path / "here")], stdin=down[0],
+                             stdout=up[1])
+    for descriptor in (*down, *up):
+        os.close(descriptor)
+    try:
+        until = time.monotonic() + 60
+        while not os.path.ismount(tmp_path / "here"):
+            assert mount.poll() is None and time.monotonic() < until
+            time.sleep(0.02)
+        yield tmp_path / "here"
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path / "here")], check=True)
+        for process in (mount, server):
+            process.wait(60)
+
+
+def test_sqlite_refuses_a_real_one(remote_folder):
+    with pytest.raises(BackendError, match=r"here/store.db is on a network file system \(fuse.sshfs\)"):
+        sqlite.SQLiteBackend(str(remote_folder / "store.db"))
+    assert not os.listdir(remote_folder)

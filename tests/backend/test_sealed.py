@@ -4,8 +4,10 @@ import logging
 
 import pytest
 
+from mcplite.backend import sealed as sealed_module
 from mcplite.backend.memory import MemoryBackend
 from mcplite.backend.sealed import SealedBackend
+from mcplite.protocol.state import open_bytes
 
 OLD, NEW = b"an old key of 16 bytes", b"a new key of 16 bytes"
 
@@ -46,3 +48,32 @@ def test_a_key_can_be_replaced(store):
     assert (after.get("a"), after.since("log", 0)) == (b"1", [(1, b"1")])
     assert after.swap("a", b"1", b"2", 60)
     assert (before.get("a"), after.get("a")) == (None, b"2")
+
+
+def test_a_seal_is_verified_once_for_the_same_bytes(store, monkeypatch):
+    opened = []
+    monkeypatch.setattr(sealed_module, "open_bytes", lambda data, *rest: opened.append(data) or open_bytes(data, *rest))
+    sealed = SealedBackend(store, [NEW])
+    sealed.put("a", b"1", 60)
+    assert [sealed.get("a") for _ in range(3)] == [b"1"] * 3 and len(opened) == 1
+    sealed.put("a", b"2", 60)
+    assert [sealed.get("a") for _ in range(3)] == [b"2"] * 3 and len(opened) == 2
+    sealed.put("long", bytes(5000), 60)
+    assert sealed.get("long") == sealed.get("long") == bytes(5000) and len(opened) == 4, "long values are not remembered"
+    for number in range(3000):
+        sealed.put(f"b/{number}", b"3", 60)
+        sealed.get(f"b/{number}")
+    assert len(sealed._verified) <= 1024
+
+
+def test_what_was_valid_is_not_when_another_program_changes_it(store):
+    sealed = SealedBackend(store, [NEW])
+    sealed.put("a", b"1", 60)
+    assert sealed.get("a") == b"1"
+    stored = store.get("a")
+    store.put("a", stored[:-1] + b"2", 60)
+    assert sealed.get("a") is None
+    store.put("other", stored, 60)
+    assert sealed.get("other") is None, "it is valid for its own key"
+    store.take("a")
+    assert sealed.get("a") is None

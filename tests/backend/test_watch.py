@@ -90,3 +90,38 @@ def test_after_close_no_wait_waits():
     store = Numbers()
     store.watch.close()
     assert store.watch.wait({"a": 0}, 60) == set()
+
+
+def test_a_log_that_is_waited_for_again_while_it_is_forgotten_is_followed():
+    followed, numbers = set(), {"old/1": 4}
+
+    def follow(logs):
+        followed.update(logs)
+        return {log: numbers.get(log, 0) for log in logs}
+
+    def forget(logs):
+        # Another thread comes between the decision to forget and the forgetting.
+        thread = threading.Thread(target=watch.wait, args=({"old/1": 4}, 0))
+        thread.start()
+        thread.join(60)
+        numbers["old/1"] = 5  # and an entry, whose report goes to nobody from here on
+        followed.difference_update(logs)
+
+    watch = LogWatch(follow, forget)
+    watch.wait({f"old/{number}": 0 for number in range(200)}, 0)
+    watch.wait({"new": 0}, 0)
+    assert "old/1" in followed and "old/2" not in followed
+    assert watch.wait({"old/1": 4}, 60) == {"old/1"}
+
+
+def test_refresh_only_reads_what_is_followed():
+    read = []
+
+    def numbers(logs):
+        read.append(sorted(logs))
+        return dict.fromkeys(logs, 7)
+
+    watch = LogWatch(lambda logs: dict.fromkeys(logs, 0), read=numbers)
+    watch.wait({"a": 0, "b": 0}, 0)
+    watch.refresh()
+    assert read == [["a", "b"]] and watch.wait({"a": 0}, 60) == {"a"}

@@ -18,10 +18,15 @@ import pytest
 PATIENCE = 60
 
 
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
+def free_port(beside=0):
+    """Return a free port; also the one that is higher by *beside* is free."""
+    while True:
+        with socket.socket() as sock, socket.socket() as other:
+            sock.bind(("127.0.0.1", 0))
+            port = sock.getsockname()[1]
+            with contextlib.suppress(OSError, OverflowError):
+                other.bind(("127.0.0.1", port + beside if beside else 0))
+                return port
 
 
 def find_program(name, *places):
@@ -41,8 +46,11 @@ class StoreServer:
     :param url: of the backend.
     """
 
+    #: A second port that the server listens on is higher by so much.
+    beside = 0
+
     def __init__(self, prefix):
-        self.port = free_port()
+        self.port = free_port(self.beside)
         # Short, since a Unix socket's path is; in the system's folder, since another user must reach it.
         self.folder = tempfile.mkdtemp(prefix=prefix)
         self._process = None
@@ -119,6 +127,90 @@ class RedisServer(StoreServer):
 
     def stop(self):
         self.end(signal.SIGTERM)
+
+
+class RedisNode(RedisServer):
+    """One node of a Redis cluster; it talks to the others on a port of its own."""
+
+    beside = 10_000
+
+    def _command(self):
+        return [*super()._command(), "--cluster-enabled", "yes", "--cluster-node-timeout", "1500", "--cluster-config-file",
+                "nodes.conf", "--cluster-require-full-coverage", "no", "--cluster-allow-replica-migration", "no",
+                "--repl-diskless-sync-delay", "0"]
+
+
+class RedisClusterServers:
+    """Nodes of one Redis cluster: three with a third of the slots each, and with a replica for each if wanted.
+
+    :param url: of the backend; it names the first two nodes.
+    """
+
+    def __init__(self, replicas=0):
+        self._cli = find_program("redis-cli")
+        self.nodes = [RedisNode() for _ in range(3 * (1 + replicas))]
+        self._replicas = replicas
+        self.url = f"redis+cluster://127.0.0.1:{self.nodes[0].port},127.0.0.1:{self.nodes[1].port}"
+
+    def start(self):
+        try:
+            for node in self.nodes:
+                node.start()
+            addresses = [f"127.0.0.1:{node.port}" for node in self.nodes]
+            made = self._run("--cluster", "create", *addresses, "--cluster-replicas", str(self._replicas), "--cluster-yes")
+            assert "16384 slots covered" in made, made
+            self.wait(lambda: all(self._whole(self.ask(node, "cluster", "nodes")) for node in self.nodes))
+            self.wait(lambda: all("cluster_state:ok" in self.ask(node, "cluster", "info") for node in self.nodes))
+            self.wait(lambda: self._copies() == 3 * self._replicas)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _whole(self, listed):
+        """Whether a node knows all others, and is connected to them."""
+        return len(listed.splitlines()) == len(self.nodes) and "disconnected" not in listed and "handshake" not in listed
+
+    def _copies(self):
+        """How many replicas have all data of their node."""
+        return sum("master_link_status:up" in self.ask(node, "info", "replication") for node in self.nodes)
+
+    def _run(self, *arguments):
+        done = subprocess.run([self._cli, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE)
+        return done.stdout.decode()
+
+    def ask(self, node, *command):
+        """Return what a node answers to a command, as redis-cli prints it."""
+        return self._run("-p", str(node.port), *command)
+
+    def wait(self, condition):
+        until = time.monotonic() + PATIENCE
+        while not condition():
+            if time.monotonic() > until:
+                pytest.fail(f"the cluster has not come to its state: {self.ask(self.nodes[0], 'cluster', 'nodes')}")
+            time.sleep(0.05)
+
+    def id(self, node):
+        return self.ask(node, "cluster", "myid").strip()
+
+    def primaries(self):
+        return [node for node in self.nodes if "role:master" in self.ask(node, "info", "replication")]
+
+    def owner(self, key):
+        """The node that has the slot of a key, and the slot."""
+        slot = int(self.ask(self.nodes[0], "cluster", "keyslot", key))
+        for line in self.ask(self.nodes[0], "cluster", "nodes").splitlines():
+            _, address, flags, *_, = line.split(" ")
+            for field in line.split(" ")[8:]:
+                low, _, high = field.partition("-")
+                if "master" in flags and low.isdigit() and int(low) <= slot <= int(high or low):
+                    port = int(address.partition("@")[0].rpartition(":")[2])
+                    return next(node for node in self.nodes if node.port == port), slot
+        raise AssertionError(f"no node has slot {slot}")
+
+    def close(self):
+        for node in self.nodes:
+            node.close()
 
 
 class PostgresServer(StoreServer):
