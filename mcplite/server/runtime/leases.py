@@ -1,5 +1,6 @@
 """Tells which processes of a fleet are running: each holds a number for as long as it renews its lease.
 
+A process of the same machine is found ended at once, as its socket is gone; one of another machine when its lease expires.
 Other modules name a process by its number: in ids of requests and streams, and in states. A module of its own so that the
 one question "has that process ended?" is answered in one way.
 """
@@ -11,6 +12,7 @@ import time
 from typing import Callable, Dict, List, Optional
 
 from ...backend.interface import Backend
+from ...backend.presence import Presence, has_ended
 from ...errors import BackendError
 from ...rpc.forks import new_lock, on_fork
 from ...rpc.tracing import get_logger
@@ -33,6 +35,8 @@ _STEADY = 0.6
 #: The value in the place of the lease of a process that has ended, and the seconds for which it stays: as long as the
 #: logs of the process go on counting, so that the number is not used again before.
 _ENDED = b"ended"
+#: Bytes that tell a lease from others of the same number; the mark of its process follows them.
+_TOKEN_BYTES = 8
 _ENDED_SECONDS = 7200.0
 #: Numbers that are remembered as running.
 _MOST_SEEN = 4096
@@ -53,6 +57,7 @@ class Leases:
         self._outage = outage
         self._seconds = seconds
         self._on_lost: List[Callable[[int], object]] = []
+        self._on_doubt: List[Callable[[int], object]] = []
         #: Guards the taking and the giving back of the lease, and the start of its thread; held for one operation of the
         #: backend.
         self._lock = new_lock()
@@ -62,8 +67,10 @@ class Leases:
     def _begin(self, owner: int = 0) -> None:
         #: The number that this process has, or will have when it first needs one.
         self.candidate = _random_number()
-        #: Tells this lease from others of the same number; None without a lease.
+        #: The stored value, which tells this lease from others of the same number; None without a lease.
         self._token: Optional[bytes] = None
+        #: Shows processes of this machine that this one runs; None without a lease.
+        self._presence: Optional[Presence] = None
         #: Set when the present thread shall end.
         self._ended = threading.Event()
         #: Since when the lease was renewed without a gap, and when it was renewed last.
@@ -93,8 +100,15 @@ class Leases:
     def _take(self) -> None:
         with self._lock:
             while self._token is None:
-                token = secrets.token_bytes(8)
-                if not self._backend.swap(_key(self.candidate), None, token, self._seconds):
+                # Before the lease is stored: other processes look for it from then on.
+                presence = self._presence = self._presence or Presence()
+                token = secrets.token_bytes(_TOKEN_BYTES) + presence.mark
+                try:
+                    taken = self._backend.swap(_key(self.candidate), None, token, self._seconds)
+                except BackendError:
+                    self._let_go()
+                    raise
+                if not taken:
                     self.candidate = _random_number()
                     continue
                 self._steady = self._renewed = time.monotonic()
@@ -139,7 +153,7 @@ class Leases:
             if held:
                 self._renewed = time.monotonic()
                 return True
-            self._token, self.candidate = None, _random_number()
+            self._let_go()
         _log.warning("this process was paused for more than %g s, and other processes have taken it for ended: the calls that"
                      " wait in it for clients fail", self._seconds)
         for callback in list(self._on_lost):
@@ -155,16 +169,24 @@ class Leases:
             token, number = self._token, self.candidate
             if token is None:
                 return
-            self._token, self.candidate = None, _random_number()
+            self._let_go()
             self._ended.set()
             if not self._outage:
                 with contextlib.suppress(BackendError):  # then it expires
                     self._backend.swap(_key(number), token, _ENDED, _ENDED_SECONDS)
 
+    def _let_go(self) -> None:
+        """Have no number; called with the lock held."""
+        presence, self._presence = self._presence, None
+        self._token, self.candidate = None, _random_number()
+        if presence is not None:
+            presence.close()
+
     # --- those of others --------------------------------------------------------------------------------
 
     def alive(self, number: int) -> bool:
-        """Whether a process is running, or was a second ago. A process that was killed is found ended within ten seconds.
+        """Whether a process is running, or was a second ago. A process that was killed is found ended within ten seconds, on
+        the same machine within one.
 
         Once this is False, it stays so for all processes: one that was only paused finds its lease lost. *number* must be
         from data that this server has sealed or stored, since a number without a lease is noted as that of an ended process.
@@ -178,18 +200,45 @@ class Leases:
             return True
         if self._token is None:
             self._take()  # with its own lease a process notices when all leases have expired
-        found = self._backend.get(_key(number))
-        if found is None and self._is_steady():
-            if self._backend.swap(_key(number), None, _ENDED, _ENDED_SECONDS):
-                return False
-            found = self._backend.get(_key(number))
+        found = self._look(number)
         if found == _ENDED:
             self._seen.pop(number, None)
             return False
+        if found is None:
+            for callback in list(self._on_doubt):
+                callback(number)
         if len(self._seen) >= _MOST_SEEN:
             self._seen.clear()
         self._seen[number] = time.monotonic()
         return True
+
+    def on_doubt(self, callback: Callable[[int], object]) -> None:
+        """Call *callback* with the number of a process that has no lease, while this process has not held its own for long
+        enough to take that for an end; on the thread that asks. Others may be sure: see :meth:`judge`.
+        """
+        self._on_doubt.append(callback)
+
+    def judge(self, number: int) -> None:
+        """Note for all processes that one has ended, if this process is sure of it.
+
+        :raises BackendError: the store failed.
+        """
+        if self._token is not None and number != self.candidate:
+            self._look(number)
+
+    def _look(self, number: int) -> Optional[bytes]:
+        """Return what is stored of a process: of one that has ended, _ENDED; None if that is not sure."""
+        found = self._backend.get(_key(number))
+        if found is None:
+            ended = self._is_steady()
+        else:
+            ended = has_ended(found[_TOKEN_BYTES:])  # no thread is left that could renew the lease, which may expire now
+        if not ended:
+            return found
+        for old in [found] if found is None else [found, None]:
+            if self._backend.swap(_key(number), old, _ENDED, _ENDED_SECONDS):
+                return _ENDED
+        return self._backend.get(_key(number))
 
     def _is_steady(self) -> bool:
         now = time.monotonic()

@@ -7,6 +7,7 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Optional, Set, Union
 
+from ...errors import BackendError
 from ...protocol import jsonrpc
 from ...protocol.methods import LIST_CHANGES, RESOURCE_UPDATED
 from ...revisions import Revision
@@ -129,6 +130,8 @@ class Runtime:
         self.handover: Any = None
         #: The tasks; None without a tool that may be called as one.
         self.tasks: Optional[TaskService] = None
+        #: Has tasks run elsewhere, as the user gave it; None for threads of this process.
+        self.task_runner: Any = None
         self._news: "Optional[News]" = None
         if fleet is not None and fleet.backend is not None:
             self._join(fleet.backend)
@@ -145,8 +148,18 @@ class Runtime:
 
         outage = self.outage = Outage()
         self.leases = Leases(backend, outage)
-        self.letters = Letters(backend, self.leases, self.catalog.name, outage, self.log)
+        letters = self.letters = Letters(backend, self.leases, self.catalog.name, outage, self.log)
         self._news = News(backend, self.letters, self.catalog.name, self._deliver, self._everything_changed, self.log)
+        self.leases.on_doubt(lambda number: letters.broadcast("ended?", number))
+        letters.on("ended?", lambda number: self.workers.spawn(lambda: self._judge(number)))
+
+    def _judge(self, number: int) -> None:
+        """Look whether a process has ended, which another one is not sure of."""
+        assert self.leases is not None and self.outage is not None
+        try:
+            self.leases.judge(number)
+        except BackendError as error:
+            self.outage.found(error)
 
     def _create_subscriptions(self) -> ListenRequests:
         return ListenRequests(self.catalog, self.limits, lambda task: self.workers.spawn(task), self.subscribers,
@@ -223,6 +236,14 @@ class Runtime:
             self._services[name] = service
             if self._users:
                 service.start()
+
+    def use_tasks(self, tasks: TaskService) -> None:
+        """Have tasks from now on, if there are none yet: the first tool that may be called as one has come."""
+        with self._lock:
+            if self.tasks is None:
+                self.tasks = tasks
+                if self._users:
+                    tasks.start()
 
     def remove_service(self, name: str) -> None:
         """Stop the service of this name, if there is one."""

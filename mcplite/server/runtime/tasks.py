@@ -3,9 +3,10 @@
 A module of its own so that servers without tasks do not load them.
 """
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Union
 
 from ...revisions import Revision
+from ..catalog.provider import ProvidedEntry
 from ..catalog.registry import ToolEntry
 
 __all__ = ["TaskService"]
@@ -14,17 +15,32 @@ __all__ = ["TaskService"]
 class TaskService:
     """The tasks of a server, as the code of requests and listeners sees them."""
 
-    def takes(self, context: Any, entry: ToolEntry) -> bool:
+    def allows(self, context: Any) -> bool:
+        """Whether the client of a call asks for a task, or, from July 2026 on, can have one."""
+        raise NotImplementedError
+
+    def takes(self, context: Any, entry: Union[ToolEntry, ProvidedEntry]) -> bool:
         """Whether a call of a tool becomes a task.
 
         :raises RemoteError: it must, and the client cannot have tasks; or it cannot, and the client asks for one.
         """
         raise NotImplementedError
 
-    def create(self, context: Any, entry: ToolEntry, arguments: Dict[str, Any], kwargs: Dict[str, Any]) -> Any:
+    def create(self, context: Any, entry: Union[ToolEntry, ProvidedEntry], arguments: Dict[str, Any],
+               kwargs: Optional[Dict[str, Any]] = None) -> Any:
         """Make a call a task, and return the encoded result that says so.
 
-        :param arguments: as the client gave them; *kwargs* are those of the function.
+        :param arguments: as the client gave them; *kwargs* are those of the function, None for a tool of a provider.
+        """
+        raise NotImplementedError
+
+    def adopt(self, context: Any, once: Dict[str, Any], meta: Optional[Dict[str, Any]] = None) -> Any:
+        """Make a call of a provider's tool a task after it has begun, and return the encoded result that says so.
+
+        The provider runs the call again in this process, as the task.
+
+        :param once: the results of ``ctx.once`` that this run finds.
+        :param meta: the ``_meta`` of the result.
         """
         raise NotImplementedError
 
