@@ -3,12 +3,12 @@
 from typing import Any, Callable
 
 from ..errors import RegistrationError
-from ..server.tasks.runner import TaskRunner
+from ..server.tasks.runner import QueueRunner
 
 __all__ = ["CeleryTasks"]
 
 
-class CeleryTasks(TaskRunner):
+class CeleryTasks(QueueRunner):
     """Hands the tasks of a server to Celery.
 
     The workers import the module of the server, which registers a task in the application; the server has a backend that

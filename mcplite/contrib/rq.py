@@ -4,12 +4,12 @@ import importlib
 from typing import Any, Callable
 
 from ..errors import RegistrationError
-from ..server.tasks.runner import TaskRunner
+from ..server.tasks.runner import QueueRunner
 
 __all__ = ["RQTasks", "run_task"]
 
 
-class RQTasks(TaskRunner):
+class RQTasks(QueueRunner):
     """Hands the tasks of a server to the workers of an RQ queue.
 
     :param queue: the ``rq.Queue``.

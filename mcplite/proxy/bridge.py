@@ -9,6 +9,7 @@ from ..server.app import Server
 from ..server.catalog.capabilities import CapabilityFlags
 from ..types import ServerCapabilities
 from .clients import ClientMount
+from .links import Link
 from .names import Names
 
 __all__ = ["open_bridge"]
@@ -28,21 +29,29 @@ def open_bridge(client: Client, *, shared: bool, **options: Any) -> Iterator[Ser
     :raises RegistrationError: an option cannot be used.
     """
     server = Server("bridge", **options)
-    mount = ClientMount(server.runtime, client, Names(""), shared)
+    mount = BridgedMount(server.runtime, client, Names(""), shared)
     mount.open(reported=True)
     server.runtime.enter()
     try:
-        main = mount.links.main
-        if main is None:
+        if mount.links.main is None:
             raise mount.down or TransportError("the server cannot be reached")
-        catalog, capabilities = server.runtime.catalog, main.client.server_capabilities
-        catalog.description = catalog.description._replace(
-            info=main.client.server_info, instructions=main.client.instructions, experimental=capabilities.experimental,
-            flags=_flags(capabilities))
         yield server
     finally:
         server.close()
         server.runtime.leave()
+
+
+class BridgedMount(ClientMount):
+    """The server behind a bridge."""
+
+    def _on_open(self, link: Link) -> None:
+        # First, since what the bridge keeps in a backend has the name of the server.
+        catalog, client = self.hub.catalog, link.client
+        capabilities = client.server_capabilities
+        catalog.description = catalog.description._replace(
+            info=client.server_info, instructions=client.instructions, experimental=capabilities.experimental,
+            flags=_flags(capabilities))
+        super()._on_open(link)
 
 
 def _flags(capabilities: ServerCapabilities) -> CapabilityFlags:

@@ -14,15 +14,16 @@ from ..errors import (
 )
 from ..protocol import codec
 from ..protocol.envelope import CAPABILITIES, LOG_LEVEL, SERVER_INFO
-from ..revisions import Revision
+from ..revisions import TASKS_EXTENSION, Revision
 from ..server.catalog.hints import CacheHint
 from ..server.handling.questions import Elicit, Relayed
 from ..server.handling.request_context import RequestContext
 from ..types import NULL, CallToolResult, CompleteResult, GetPromptResult, ReadResourceResult, TextContent
+from ..types.tasks import RELATED_TASK
 from .links import OWN, Link, Links, declared_by
 from .relay import RelayedCall, adapted_answer, passed_on
 
-__all__ = ["adapted_result", "error_for", "pass_call", "unaskable"]
+__all__ = ["adapted_result", "answers_to", "error_for", "pass_call", "pass_over", "report_progress", "unaskable"]
 
 #: Rounds of questions of one call (MRTR-29).
 _ROUNDS = 10
@@ -38,28 +39,34 @@ class _Complete(Exception):
         self.result = result
 
 
-def pass_call(links: Links, context: RequestContext, params: Dict[str, Any], as_task: bool = False
-              ) -> Tuple[Dict[str, Any], Revision]:
+def pass_call(links: Links, context: RequestContext, params: Dict[str, Any]) -> Tuple[Dict[str, Any], Revision]:
     """Return the result of a request of a client, as a mounted server gave it, and that server's revision.
 
     :param params: with the mounted server's own names, without ``_meta``.
-    :param as_task: whether it is a tool that a server with a handshake runs only as a task, which is waited for here.
     :raises RemoteError: an error for the client.
     :raises MCPError: there is no answer.
     """
+    call = RelayedCall(context)
+    with links.lease(call) as link:
+        return pass_over(link, call, params), link.client.revision
+
+
+def pass_over(link: Link, call: RelayedCall, params: Dict[str, Any], tasks: bool = False) -> Dict[str, Any]:
+    """Return the result of a request as the mounted server gives it over one connection; see :func:`pass_call`.
+
+    :param tasks: whether the result may say that the call has become a task, where the mounted server decides on that.
+    """
+    context = call.context
     meta = {key: value for key, value in context.meta.items() if key != "progressToken" and not key.startswith(OWN)}
     if meta:
         params["_meta"] = meta
-    call = RelayedCall(context)
-    with links.lease(call) as link:
-        try:
-            result = _with_pages(call, lambda: _exchange(link, call, params, as_task))
-        finally:
-            if context.session.revision.modern:
-                # A question that is still open ends the client's present request: the client returns with another one.
-                with call.asking:
-                    pass
-        return result, link.client.revision
+    try:
+        return _with_pages(call, lambda: _exchange(link, call, params, tasks))
+    finally:
+        if context.session.revision.modern:
+            # A question that is still open ends the client's present request: the client returns with another one.
+            with call.asking:
+                pass
 
 
 def _with_pages(call: RelayedCall, run: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
@@ -77,22 +84,21 @@ def _with_pages(call: RelayedCall, run: Callable[[], Dict[str, Any]]) -> Dict[st
     return run()
 
 
-def _exchange(link: Link, call: RelayedCall, params: Dict[str, Any], as_task: bool) -> Dict[str, Any]:
+def _exchange(link: Link, call: RelayedCall, params: Dict[str, Any], tasks: bool) -> Dict[str, Any]:
     context, client = call.context, link.client
     report: Optional[Callable[[Dict[str, Any]], object]] = None
     if "progressToken" in context.meta:
-        report = lambda given: _report(context, given)  # noqa: E731
+        report = lambda given: report_progress(context, given)  # noqa: E731
     request = Call(context.method, params, cancel=context.token, on_progress=report, rounds=False, fresh=True)
-    if client.era == "legacy" and as_task:
-        finished = client.call_tool(params["name"], params.get("arguments"), timeout=None, max_timeout=None,
-                                    cancel=context.token, meta=params.get("_meta"))
-        return codec.encode(finished, client.revision)  # type: ignore[no-any-return]
     if client.era == "legacy":
         return client.send(request)  # its questions come to the handlers of the connection
     revision = client.revision
     for number in range(_ROUNDS + 1):
         # Each round declares what the client's present request declares.
-        request = request._replace(sender={CAPABILITIES: codec.encode(declared_by(context), revision),
+        declared = declared_by(context)
+        if tasks:
+            declared.extensions = {TASKS_EXTENSION: {}, **(declared.extensions or {})}
+        request = request._replace(sender={CAPABILITIES: codec.encode(declared, revision),
                                            LOG_LEVEL: context.session.log_level})
         needed = _round(link, context, request, number)
         if not isinstance(needed, InputNeeded):
@@ -101,7 +107,7 @@ def _exchange(link: Link, call: RelayedCall, params: Dict[str, Any], as_task: bo
             break
         params = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
         if needed.requests:
-            params["inputResponses"] = _answers(context, needed.requests, revision)
+            params["inputResponses"] = answers_to(context, needed.requests, revision)
         else:
             context.sleep(min(0.05 * 2.0 ** number, 5.0))
         if needed.state is not None:
@@ -112,7 +118,7 @@ def _exchange(link: Link, call: RelayedCall, params: Dict[str, Any], as_task: bo
 
 def _round(link: Link, context: RequestContext, request: Call, number: int) -> Any:
     """Return the result of one request, or the questions that it needs answers to."""
-    if context.session.runtime.fleet is None or not context.session.revision.modern:
+    if context.session.runtime.fleet is None or not context.session.revision.modern or context.task_id is not None:
         try:
             return link.client.send(request)
         except InputNeeded as needed:
@@ -132,13 +138,15 @@ def _round(link: Link, context: RequestContext, request: Call, number: int) -> A
     return InputNeeded(requests=asked["requests"], state=asked["state"])
 
 
-def _answers(context: RequestContext, requests: Mapping[str, Dict[str, Any]], revision: Revision) -> Dict[str, Any]:
+def answers_to(context: RequestContext, requests: Mapping[str, Dict[str, Any]], revision: Revision) -> Dict[str, Any]:
+    """Return the answers of a client to questions of a mounted server, in the form of that server's revision."""
     questions = {key: Relayed(request["method"], request.get("params") or {}) for key, request in requests.items()}
     answers = context.ask(questions)
     return {key: adapted_answer(requests[key]["method"], answers[key], revision) for key in requests}
 
 
-def _report(context: RequestContext, given: Dict[str, Any]) -> None:
+def report_progress(context: RequestContext, given: Dict[str, Any]) -> None:
+    """Tell the client of a call of progress, given as on the wire."""
     if not context.cancelled:
         context.report_progress(given["progress"], given.get("total"), given.get("message"))
 
@@ -158,7 +166,7 @@ def adapted_result(context: RequestContext, given: Dict[str, Any], revision: Rev
     result, own = dict(given), context.session.revision
     meta = result.pop("_meta", None)
     if isinstance(meta, dict):
-        meta = {key: value for key, value in meta.items() if key != SERVER_INFO}
+        meta = {key: value for key, value in meta.items() if key not in (SERVER_INFO, RELATED_TASK)}
         if meta:
             result["_meta"] = meta
     result.pop("resultType", None)

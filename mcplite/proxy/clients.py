@@ -2,7 +2,7 @@
 
 import copy
 import functools
-from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Set, Tuple
 
 from ..client.client import Client
 from ..errors import (
@@ -19,7 +19,7 @@ from ..errors import (
 )
 from ..protocol.http.routing_headers import marks
 from ..protocol.uritemplate import Template
-from ..revisions import Revision
+from ..revisions import TASKS_EXTENSION, Revision
 from ..rpc.forks import new_lock
 from ..rpc.tracing import get_logger
 from ..server.catalog.provider import ProvidedEntry, Service
@@ -31,6 +31,9 @@ from .keeper import Keeper
 from .links import Link, Links
 from .mounted import KINDS, Mounted
 from .names import Names
+
+if TYPE_CHECKING:
+    from .tasks import PassedTasks
 
 __all__ = ["ClientMount"]
 
@@ -61,6 +64,8 @@ class ClientMount(Mounted, Service):
         self._lock = new_lock()
         self._followed: Set[str] = set()
         self._reads = False
+        #: None while the server has offered no tasks.
+        self._tasks: "Optional[PassedTasks]" = None
 
     @property
     def name(self) -> str:
@@ -96,6 +101,8 @@ class ClientMount(Mounted, Service):
         self._peer = client.server_info.name or repr(client)
         capabilities, registry = client.server_capabilities, self.hub.catalog.registry
         self._reads = capabilities.resources is not None
+        if _has_tasks(client):
+            self._use_passed_tasks()
         if capabilities.completions is not None or not client.revision.completions_capability:
             registry.declare_completions()
         self._down = None
@@ -107,6 +114,13 @@ class ClientMount(Mounted, Service):
             followed = sorted(self._followed)
         for uri in followed:
             self._follow(link, uri)
+
+    def _use_passed_tasks(self) -> None:
+        if self._tasks is None:
+            from .tasks import PassedTasks  # for servers that have tasks
+
+            self._tasks = PassedTasks(self.links, self._keeper.doubt)
+            self.use_tasks()
 
     def _on_change(self, area: str) -> None:
         link = self.links.main
@@ -137,6 +151,12 @@ class ClientMount(Mounted, Service):
 
     def _tool(self, tool: Tool) -> ProvidedEntry:
         entry = ProvidedEntry(self, ("tools", tool.name, tool))
+        link = self.links.main
+        if link is not None and _has_tasks(link.client):
+            # A modern server says with each call whether that becomes a task.
+            entry.decides_tasks = link.client.era == "modern"
+            entry.task_support = "optional" if entry.decides_tasks else tool.task_support
+            entry.restartable = True
         try:
             entry.marks = marks(tool.input_schema)
         except ValueError as error:
@@ -175,7 +195,7 @@ class ClientMount(Mounted, Service):
         definition = copy.copy(definition)
         definition.__dict__.pop("_extra", None)
         if kind == "tools":
-            definition.execution = None  # a tool that runs as a task is waited for here
+            definition.execution = None if entry.task_support == "forbidden" else {"taskSupport": entry.task_support}
         if kind in ("tools", "prompts"):
             definition.name = entry.seen
         elif kind == "resources":
@@ -205,8 +225,14 @@ class ClientMount(Mounted, Service):
     def run(self, entry: ProvidedEntry, context: RequestContext) -> Any:
         kind, own, definition = entry.own
         try:
-            as_task = kind == "tools" and definition is not None and definition.task_support == "required"
-            result, revision = pass_call(self.links, context, self._params(entry, context), as_task)
+            params = self._params(entry, context)
+            if entry.task_support == "forbidden" or self._tasks is None:
+                result, revision = pass_call(self.links, context, params)
+            else:
+                result, there = self._tasks.call(entry, context, params, self.as_task)
+                if there is None:
+                    return result  # it is a task of the hub now
+                revision = there
             hint = self.hub.catalog.hint_for(None)
             return self.seen_contents(adapted_result(context, result, revision, hint, kind == "tools" and _wraps(definition)))
         except MissingCapability as error:
@@ -285,6 +311,14 @@ class ClientMount(Mounted, Service):
         link = self.links.of(session)
         if link is not None and link.usable:
             link.client.notify("notifications/roots/list_changed")
+
+
+def _has_tasks(client: Client) -> bool:
+    capabilities = client.server_capabilities
+    if client.era == "modern":
+        return TASKS_EXTENSION in (capabilities.extensions or {})
+    requests = (capabilities.tasks or {}).get("requests") or {}
+    return bool(client.revision.task_requests) and (requests.get("tools") or {}).get("call") is not None
 
 
 def _wraps(tool: Optional[Tool]) -> bool:

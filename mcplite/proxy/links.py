@@ -34,7 +34,7 @@ Key = Tuple[Optional[str], str]
 def declared_by(context: RequestContext) -> ClientCapabilities:
     """Return what the client of a request can be asked."""
     session = context.session
-    if not (session.persistent or session.revision.modern):
+    if not session.askable:
         return ClientCapabilities()
     declared = session.client_capabilities
     # The protocol's own extensions change how results come, which has to be known here.
@@ -53,6 +53,32 @@ class Link:
     def __init__(self, client: Client, handlers: RelayHandlers) -> None:
         self.client = client
         self.handlers = handlers
+        #: Guards the fields below; held for arithmetic only.
+        self._lock = new_lock()
+        #: The tasks that were started over the connection, and are followed.
+        self._tasks = 0
+        self._over = False
+
+    def hold(self) -> None:
+        """Keep the connection open for a task, until :meth:`release`."""
+        with self._lock:
+            self._tasks += 1
+
+    def release(self) -> None:
+        """Close the connection after its last task, if its client has left."""
+        with self._lock:
+            self._tasks -= 1
+            ended = self._over and not self._tasks
+        if ended:
+            self.client.close()
+
+    def close(self) -> None:
+        """Close the connection, now or after its last task."""
+        with self._lock:
+            self._over = True
+            if self._tasks:
+                return
+        self.client.close()
 
     def open(self) -> None:
         """Open the connection.
@@ -202,14 +228,14 @@ class Links:
     def _give_back(self, key: Key, link: Link, usable: bool) -> None:
         """Keep a connection for the next call, or close it."""
         if not usable or not link.usable or self.main is None:
-            link.client.close()
+            link.close()
             return
         with self._lock:
             self._idle.append((key, link))
             surplus = [left for _, left in self._idle[:-_IDLE]]
             del self._idle[:-_IDLE]
         for left in surplus:
-            left.client.close()
+            left.close()
 
     def of(self, session: OpenSession) -> Optional[Link]:
         """Return the connection of a session; None if it has none."""
@@ -221,7 +247,7 @@ class Links:
             link = self._own.pop(session, None)
             self._opening.pop(session, None)
         if link is not None:
-            link.client.close()
+            link.close()
 
     def let_go(self) -> None:
         """Forget all connections in a forked process; they belong to the other one."""

@@ -2,8 +2,10 @@
 
 from typing import Any, Dict, List, Mapping
 
+from ..errors import InvalidParams
 from ..rpc.tracing import get_logger
 from ..server.catalog.provider import ProvidedEntry, Provider
+from ..server.handling.request_context import RequestContext
 from ..server.runtime.runtime import Runtime
 from .names import Names
 
@@ -50,6 +52,24 @@ class Mounted(Provider):
         for seen, own in taken.items():
             _log.warning("the %s %.200r of %s is left out, since another has the name %.200r; mount it with another prefix=%s",
                          kind[:-1], own, self.name, seen, " or tool=" if kind == "tools" else "")
+
+    def use_tasks(self) -> None:
+        """Have tasks on the hub, as the mounted server has."""
+        from ..server.tasks.service import start_tasks  # for servers that have tasks
+
+        start_tasks(self.hub)
+
+    def as_task(self, entry: ProvidedEntry, context: RequestContext) -> Any:
+        """Make a call a task of the hub that runs it, and return the result that says so; None if it becomes none.
+
+        :raises RemoteError: it must, and the client cannot have tasks; or it cannot, and the client asks for one.
+        """
+        tasks, arguments = context.session.runtime.tasks, context.params.get("arguments")
+        if tasks is None or not tasks.takes(context, entry):
+            return None
+        if arguments is not None and not isinstance(arguments, dict):
+            raise InvalidParams("params.arguments must be an object")
+        return tasks.create(context, entry, arguments or {})
 
     def seen_contents(self, result: Any) -> Any:
         """Change the URIs in an encoded result to those that clients see; return it.

@@ -20,6 +20,7 @@ from ..server.handling.questions import Relayed
 from ..server.handling.request_context import RequestContext
 from ..server.sessions.legacy import LegacySession
 from ..types import ClientCapabilities, CreateMessageResult, ElicitResult, ListRootsResult
+from ..types.tasks import RELATED_TASK
 
 __all__ = ["EVERYTHING", "RelayHandlers", "RelayedCall", "adapted_answer", "passed_on"]
 
@@ -43,6 +44,9 @@ class RelayedCall:
 
     :param context: of the request that it serves.
     """
+
+    #: The id of the mounted server's task that the call is; None for an ordinary call.
+    task: Optional[str] = None
 
     def __init__(self, context: RequestContext) -> None:
         self.context = context
@@ -108,7 +112,7 @@ class RelayHandlers(Handlers):
     def answer(self, method: str, params: Dict[str, Any], revision: Revision, token: CancelToken) -> Dict[str, Any]:
         question = Relayed(method, params, token)
         try:
-            call = self._call()
+            call = self._call(params)
             if call is not None:
                 self._note_visit(params, call.context.session)
                 uncancel = call.context.token.add_callback(lambda: token.cancel("the call was cancelled"))
@@ -134,13 +138,19 @@ class RelayHandlers(Handlers):
                 while len(self._visits) > 1000:
                     del self._visits[next(iter(self._visits))]
 
-    def _call(self) -> Optional[RelayedCall]:
-        """Return the call that a question belongs to; None if there is none.
+    def _call(self, params: Mapping[str, Any]) -> Optional[RelayedCall]:
+        """Return the call that a question or a log message belongs to; None if there is none.
 
         :raises InternalError: it may belong to calls of different clients.
         """
+        task = ((params.get("_meta") or {}).get(RELATED_TASK) or {}).get("taskId")
         with self._lock:
             calls = list(self._calls)
+        if task is not None:
+            of_task = [call for call in calls if call.task == task]
+            if of_task:
+                return of_task[-1]
+        calls = [call for call in calls if call.task is None]
         peers = {id(call.context.session.peer) for call in calls}
         # Over HTTP all clients without a session are behind one peer; on a pipe there is one client.
         if len(calls) > 1 and self._session is None and (len(peers) > 1 or calls[0].context.session.peer.shared):
@@ -171,7 +181,7 @@ class RelayHandlers(Handlers):
         if level not in LEVELS:
             return
         try:
-            call = self._call()
+            call = self._call(params)
             if call is not None:
                 call.context.log(level, params.get("data"), logger if isinstance(logger, str) else None)
             elif self._session is not None:

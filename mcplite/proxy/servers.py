@@ -68,12 +68,15 @@ class ServerMount(Mounted, Service):
         registry = self.mounted.catalog.registry
         if registry.has_completions:
             self.hub.catalog.registry.declare_completions()
+        if registry.has_tasks:
+            self.use_tasks()
         self.report(kind, self.put(kind, {own: self._entry(kind, own, entry) for own, entry in registry.all(kind).items()}))
 
     def _entry(self, kind: str, own: str, entry: Any) -> ProvidedEntry:
         made = ProvidedEntry(self, (kind, own, entry), scopes=entry.scopes)
         if kind == "tools":
-            made.marks = entry.marks
+            made.marks, made.task_support, made.restartable = entry.marks, entry.task_support, entry.restartable
+            made.decides_tasks = getattr(entry, "decides_tasks", False)
         elif kind == "templates":
             made.pattern, made.resources = entry.pattern, entry.resources
             made.cache, made.mime_type = self.mounted.catalog.hint_for(entry.cache), entry.listed(NEWEST).mime_type
@@ -86,7 +89,7 @@ class ServerMount(Mounted, Service):
         kind, _, inner = entry.own
         definition = copy.copy(inner.listed(revision))
         if kind == "tools":
-            definition.name, definition.execution = entry.seen, None  # a tool that runs as a task is waited for here
+            definition.name = entry.seen
         elif kind == "prompts":
             definition.name = entry.seen
         elif kind == "resources":
@@ -106,6 +109,10 @@ class ServerMount(Mounted, Service):
 
     def run(self, entry: ProvidedEntry, context: RequestContext) -> Any:
         kind, own, _ = entry.own
+        if kind == "tools" and not (entry.decides_tasks and context.session.revision.modern):
+            task = self.as_task(entry, context)
+            if task is not None:
+                return task
         params: Dict[str, Any] = dict(context.params)
         if context.method == "completion/complete":
             reference = params["ref"]

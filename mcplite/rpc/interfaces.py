@@ -209,6 +209,9 @@ class Delivery(NamedTuple):
     beside: Any = None
     #: Whether the peer is sent a cancel notice.
     cancel_notice: bool = True
+    #: Whether the response comes at the end of something that goes on for long, such as a subscription, so that its caller
+    #: does not read for the others meanwhile.
+    lasting: bool = False
 
 
 class MessageSink:

@@ -130,7 +130,7 @@ class Caller:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"{method!r} was not sent to {self.name}, since its params are not JSON: {error}") from error
         pending = Pending(id, method, self._clock, timeout, max_timeout, on_progress)
-        outlet, pending.beside, cancel_notice = delivery
+        outlet, pending.beside, cancel_notice, pending.lasting = delivery
         with self._lock:
             if self._error is not None:
                 raise copy.copy(self._error)

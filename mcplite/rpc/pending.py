@@ -75,7 +75,7 @@ class Pending:
     """
 
     __slots__ = ("id", "method", "on_progress", "progress", "clock", "timeout", "max_timeout", "begun", "limit", "end",
-                 "beside", "outcome", "interrupted", "delivering", "_progressed", "_progress_bytes", "_event")
+                 "beside", "lasting", "outcome", "interrupted", "delivering", "_progressed", "_progress_bytes", "_event")
 
     def __init__(self, id: int, method: str, clock: Clock, timeout: Optional[float],
                  max_timeout: Optional[float], on_progress: Optional[Callable[[Dict[str, Any]], object]]) -> None:
@@ -106,6 +106,8 @@ class Pending:
         self._progress_bytes = 0
         #: What goes beside the message, on a channel that carries it.
         self.beside: Any = None
+        #: Whether its caller leaves the reading to others.
+        self.lasting = False
         #: The message or the exception that ended the call; None while it runs.
         self.outcome: Any = None
         #: Whether the waiting thread has to check for a cancel or a close.

@@ -40,12 +40,21 @@ def _end_of(channel: Channel, error: Exception) -> Exception:
     return ended
 
 
+def _sleep_until(event: threading.Event, remaining: Optional[float]) -> bool:
+    """Wait for the event of a caller, or for a while; False if no time remains."""
+    if remaining is not None and remaining <= 0:
+        return False
+    event.wait(WAKE_SECONDS if remaining is None or remaining > WAKE_SECONDS else remaining)
+    return True
+
+
 class CallerReading(Reading):
     """A client's strategy: callers read their own responses, a daemon thread reads when no call waits.
 
     Reading is a role that one thread holds at a time. A caller that waits takes the role if it is free, and reads
     until its own response is there: no hand-over between threads. A caller that finds the role taken sleeps on its
-    own event. The daemon takes the role when no call was made for 20 ms.
+    own event. The daemon takes the role when no call was made for 20 ms. A caller whose call lasts never takes it: else each
+    response to another call would be handed over from its thread.
 
     :param receive: called with each message on the reading thread; it must not block.
     :param failed: called once with the error that ended reading.
@@ -75,6 +84,9 @@ class CallerReading(Reading):
         self._thread = start_thread(self._run_daemon, self._name)
 
     def wait(self, pending: Pending) -> None:
+        if pending.lasting:
+            self._sleep(pending)
+            return
         self._waits += 1
         sleeping = False
         try:
@@ -93,10 +105,8 @@ class CallerReading(Reading):
                     return
                 if self._channel.interruptible and not self._role and not self._stop.is_set():
                     continue
-                remaining = pending.remaining()
-                if remaining is not None and remaining <= 0:
+                if not _sleep_until(event, pending.remaining()):
                     return
-                event.wait(WAKE_SECONDS if remaining is None or remaining > WAKE_SECONDS else remaining)
         finally:
             if sleeping:
                 with self._lock:
@@ -105,6 +115,14 @@ class CallerReading(Reading):
                 self._release_role()
             elif self._waiting:
                 self._wake_waiter()
+
+    def _sleep(self, pending: Pending) -> None:
+        """Wait for a call that lasts, while other threads read."""
+        while True:
+            event = pending.prepare_sleep()
+            if pending.outcome is not None or pending.interrupted or pending.progress or not _sleep_until(
+                    event, pending.remaining()):
+                return
 
     def _read_for(self, pending: Pending) -> bool:
         """Read until *pending* needs its thread; False if it has timed out or reading has been stopped."""

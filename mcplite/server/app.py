@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from .http.endpoint import Route
     from .http.event_store import EventStore
     from .runtime.states import StoredState
+    from .tasks.runner import TaskRunner
     from .transports.wsgi import WSGIApp
 
 __all__ = ["Server"]
@@ -114,8 +115,7 @@ class Server:
         revision: 1 after the first, when the server may begin to watch the resource, and 0 after the last. The calls come
         one after another on a thread of their own.
     :param on_duplicate: what becomes of a name that is registered again: "error" refuses it, "replace" puts the new entry in
-        the place of the old one, "warn" as well, with a warning in the log. In an interactive session a function that is
-        defined again always replaces itself, so that a notebook's cell can be run again.
+        its place, "warn" as well, with a warning in the log. In an interactive session, "error" replaces functions as well.
     :raises RegistrationError: the name is empty, or an option cannot be used.
     """
 
@@ -131,11 +131,10 @@ class Server:
                  era: Optional[str] = None, cache: "Optional[CacheHint]" = None,
                  cache_lists: "Optional[Mapping[str, CacheHint]]" = None, extensions: Optional[Dict[str, Any]] = None,
                  auth: "Union[None, BearerAuth, Verifier]" = None, trusted_patterns: bool = False, on_duplicate: str = "error",
-                 debug: Union[None, bool, str] = None, capabilities: Optional[Mapping[str, Any]] = None, tasks: Any = None,
-                 on_subscribe: Optional[Callable[[str, int], object]] = None) -> None:
+                 debug: Union[None, bool, str] = None, capabilities: Optional[Mapping[str, Any]] = None,
+                 tasks: "Optional[TaskRunner]" = None, on_subscribe: Optional[Callable[[str, int], object]] = None) -> None:
         check_name("server", name)
         check_options(page_size, era, on_duplicate)
-        self._trusted_patterns, self._task_runner = trusted_patterns, tasks
         #: The registered tools, resources, prompts, completions and methods.
         self.registry = Registry(lambda kind: self.runtime.list_changed(kind, always=False), on_duplicate)
         flags, named = read_capabilities(capabilities)
@@ -151,6 +150,7 @@ class Server:
         self.runtime = Runtime(
             catalog, limits, None if lifespan is None else functools.partial(lifespan, self),
             on_roots_changed, mask_errors, bearer_auth(auth), create_fleet(fleet, state_keys, state_store, backend), debug)
+        self._trusted_patterns, self.runtime.task_runner = trusted_patterns, tasks
         if on_subscribe is not None:
             self.runtime.count_subscriptions(on_subscribe)
         for kind in (*declare, *named):
@@ -269,10 +269,10 @@ class Server:
         tool = Tool(name=compiled.name, input_schema={}, title=title, description=description,
                     annotations=annotations, icons=icons, meta=meta)  # type: ignore[arg-type]
         entry = tool_entry(compiled, tool, timeout, scopes, task, restartable)
-        if entry.task_support != "forbidden" and self.runtime.tasks is None:
+        if entry.task_support != "forbidden":
             from .tasks.service import start_tasks  # for servers that have tasks
 
-            self.runtime.tasks = start_tasks(self.runtime, self._task_runner)
+            start_tasks(self.runtime)
         self.registry.add("tools", tool.name, entry)
 
     def run_task(self, payload: str) -> None:

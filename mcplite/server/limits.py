@@ -128,7 +128,7 @@ class Limits:
     tasks_per_client: int = 1000
     #: Seconds for which a task is kept after its creation; a client may ask for less.
     task_seconds: float = 3600.0
-    #: Seconds that clients are asked to wait between two looks at a task.
+    #: The most seconds that clients are asked to wait between two looks at a task; for a young task it is half its age.
     task_poll_seconds: float = 0.5
     #: Seconds that running handlers have to finish when the server stops.
     grace: float = 2.0

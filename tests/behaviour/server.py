@@ -143,6 +143,13 @@ def think(question: str, ctx: mcplite.Context) -> str:
 
 
 @mcp.tool()
+def confer(ctx: mcplite.Context) -> str:
+    """Ask the user and the model, as tasks of clients that have such."""
+    where = ctx.elicit("Where to?", Trip, task=True)
+    return f"{where.data.city}: {ctx.sample('Is it nice?', task=True).text}"
+
+
+@mcp.tool()
 def folders(ctx: mcplite.Context) -> List[str]:
     return [root.uri for root in ctx.list_roots()]
 

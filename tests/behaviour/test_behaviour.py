@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import mcplite
-from mcplite.revisions import TASKS_EXTENSION
+from mcplite.revisions import JULY_2026, NOVEMBER_2025, TASKS_EXTENSION
 from mcplite.types import LogMessage
 
 LIMIT = 30
@@ -195,6 +195,18 @@ def test_a_handler_may_call_the_server(connect):
         assert client.call_tool("think", {"question": "Why?"}).text == "inside"
 
 
+def test_questions_are_tasks_of_a_client_that_has_them(host, connect, revision, tmp_path):
+    if revision not in (NOVEMBER_2025.name, JULY_2026.name):
+        pytest.skip("this revision has no tasks")
+    handlers = {"elicitation_handler": lambda question: {"city": "Oslo", "nights": 3},
+                "sampling_handler": lambda question: "very"}
+    with connect(debug=str(tmp_path / "wire"), **handlers) as client:
+        assert client.call_tool("confer").text == "Oslo: very"
+    if not host.name.startswith("mounted-"):  # there a client of the hub's own stands between
+        polled = (tmp_path / "wire").read_text().count('"tasks/get"')
+        assert (polled > 0) is (revision == NOVEMBER_2025.name)
+
+
 def test_the_list_of_tools_changes(connect, host, key):
     changed = threading.Event()
     with connect(on_tools_changed=changed.set) as client:
@@ -302,12 +314,11 @@ def test_clients_do_not_get_messages_for_others(connect):
 
 def test_extensions_are_negotiated_in_each_revision(connect, host):
     with connect(extensions={"com.example/units": {"round": True}}) as client:
-        # Each modern client has tasks; a hub does not pass them on to a server elsewhere.
+        # Each modern client has tasks; a server with a handshake hears of no extension for them.
         tasks = {TASKS_EXTENSION: {}} if client.revision.modern else {}
-        own = {} if host.name.startswith("mounted-") else tasks
+        own = {} if host.name == "mounted-legacy" else tasks
         assert json.loads(client.call_tool("declared").text) == {"com.example/units": {"round": True}, **own}
-        offered = {} if host.name.startswith("mounted") else tasks
-        assert client.server_capabilities.extensions == {"com.example/units": {"system": "metric"}, **offered}
+        assert client.server_capabilities.extensions == {"com.example/units": {"system": "metric"}, **tasks}
         tools = {tool.name: tool for tool in client.list_tools()}
         assert tools["declared"].meta == {"com.example/unit": "m"}
 

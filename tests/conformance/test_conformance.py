@@ -118,11 +118,8 @@ def faults(checks):
     return wrong
 
 
-#: What bridges do not pass on: tasks, and that the server behind them ends the stream of a call for its client to come back.
-NOT_BRIDGED = frozenset({
-    "server-sse-polling", "tasks-capability-negotiation", "tasks-dispatch-and-envelope", "tasks-lifecycle",
-    "tasks-mrtr-composition", "tasks-mrtr-input", "tasks-request-headers", "tasks-request-state-removal", "tasks-wire-fields",
-})
+#: What bridges do not pass on: that the server behind them ends the stream of a call for its client to come back.
+NOT_BRIDGED = frozenset({"server-sse-polling"})
 
 
 @contextlib.contextmanager

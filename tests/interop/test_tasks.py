@@ -1,6 +1,8 @@
-"""Tasks at servers of others: the reference server in TypeScript (November 2025), FastMCP (the extension of July 2026)."""
+"""Tasks beside others: at the reference server in TypeScript and at FastMCP's, and of our server with clients of three SDKs."""
 
 import contextlib
+import json
+import os
 import shlex
 import subprocess
 import sys
@@ -119,3 +121,69 @@ def test_tasks_are_cancelled(fast):
     task = fast.start_tool("forever")
     task.cancel()
     assert task.wait(LIMIT) and task.status == "cancelled"
+
+
+# --- our server, and the clients of others ----------------------------------------------------------------
+
+
+@pytest.fixture(params=["stdio", "http"])
+def served(request, serving):
+    """What a client needs for our server with tasks: a command, or a URL."""
+    program = str(HERE / "task_server.py")
+    if request.param == "stdio":
+        yield [sys.executable, program]
+        return
+    with serving([sys.executable, "-m", "mcplite.server", program, "--http", "0"]) as server:
+        yield [server.url]
+
+
+def report(command, target):
+    """Return what a program of another SDK saw."""
+    ran = subprocess.run([*command, *target], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=3 * LIMIT,
+                         env={**os.environ, "PYTHONPATH": str(ROOT)}, encoding="utf-8")
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def test_the_official_client_in_python(installed, served):
+    seen = report([installed.python("mcp1"), "-W", "ignore", str(HERE / "official_task_client.py")], served)
+    assert seen["declared"] == {"cancel": {}, "requests": {"tools": {"call": {}}}}
+    assert seen["support"] == {"count": "required", "either": "optional", "forever": "required", "broken": "required",
+                               "greet": "required"}
+    for tool, text in (("count", "3"), ("either", "now"), ("greet", "Hello Ada")):
+        found = seen[tool]
+        assert (found["first"], found["last"], found["text"], found["ttl"]) == ("working", "completed", text, 60_000), tool
+        assert found["related"] and not found["is_error"]
+    assert (seen["broken"]["last"], seen["broken"]["message"], seen["broken"]["is_error"]) == ("failed", "it broke", True)
+    assert seen["at once"] == "now" and seen["cancelled"] == "cancelled"
+    codes = {name: seen[name]["code"] for name in ("again", "unknown", "plain", "without", "list")}
+    assert codes == {"again": -32602, "unknown": -32602, "plain": -32601, "without": -32601, "list": -32601}
+    # It serves questions of ours as tasks.
+    polled = [step for step in seen["asked"] if step != "tasks/get"]
+    assert seen["confer"] == "Ada: very" and seen["asked"].count("tasks/get") >= 2
+    assert polled == ["elicitation as a task", "tasks/result", "sampling as a task", "tasks/result"]
+
+
+def test_the_official_client_in_typescript(installed, served):
+    # The second generation of that SDK, 2.4, has the names of the methods, and nothing that follows a task.
+    seen = report(installed.script("official_task_client.mjs"), served)
+    assert seen["declared"] == {"cancel": {}, "requests": {"tools": {"call": {}}}}
+    for tool, text in (("count", "3"), ("either", "now"), ("greet", "Hello Ada")):
+        assert (seen[tool]["first"], seen[tool]["text"], seen[tool]["isError"]) == ("working", text, False), tool
+    assert seen["broken"]["statuses"][-1] == "failed" and "failed" in seen["broken"]["error"]
+    assert seen["greet"]["statuses"][-1] == "input_required"
+    assert seen["atOnce"] == "now" and seen["cancelled"] == "cancelled"
+    assert {name: seen[name]["code"] for name in ("again", "unknown", "list")} == {
+        "again": -32602, "unknown": -32602, "list": -32601}
+    assert seen["confer"] == "Ada: very" and seen["asked"] == ["elicitation as a task", "sampling as a task"]
+
+
+def test_the_client_of_fastmcp(installed, served):
+    seen = report([installed.python("fastmcptasks"), str(HERE / "fastmcp_task_client.py")], served)
+    assert seen["plain"] == "now"
+    if served[0].startswith("http"):
+        # It sends requests about tasks without the header that names the task, which the extension asks for.
+        assert seen["count"] == "Header mismatch: Mcp-Name is missing"
+        return
+    assert (seen["count"], seen["either"], seen["greet"], seen["broken"]) == ("3", "now", "Hello Ada", "it broke")
+    assert (seen["first"], seen["cancelled"]) == ("working", "cancelled")

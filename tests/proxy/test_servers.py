@@ -3,8 +3,6 @@
 import contextlib
 import threading
 
-import pytest
-
 import mcplite
 
 LIMIT = 30
@@ -112,16 +110,3 @@ def test_a_tool_with_a_question_in_a_fleet():
         with mcplite.connect(httpd.url, era="modern", elicitation_handler=lambda request: mcplite.accept()) as client:
             assert client.call_tool("i_ask").data == "accept"
     assert calls == [0, 0]
-
-
-@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
-def test_a_tool_that_runs_as_a_task_is_waited_for(revision):
-    inner, hub = mcplite.Server("inner"), mcplite.Server("hub")
-    inner.add_tool(lambda: "inner", name="needs", task="required")
-    inner.add_tool(lambda: "inner", name="may", task="optional")
-    hub.add_tool(lambda: "own", name="own", task="optional")
-    hub.mount(inner, prefix="in")
-    with mcplite.connect(hub, revision=revision, timeout=30) as client:
-        assert {tool.name for tool in client.list_tools() if tool.task_support != "forbidden"} <= {"own"}
-        assert [client.call_tool(name).text for name in ("own", "in_needs", "in_may")] == ["own", "inner", "inner"]
-    hub.close()

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from mcplite.rpc.channels import MemoryChannel
+from mcplite.rpc.interfaces import Delivery
 from mcplite.rpc.peer import Peer
 from mcplite.rpc.threads import Workers
 from tests.support.conversations import Recorder, reply
@@ -54,6 +55,23 @@ def test_progress_arrives_in_order_and_before_the_result(talk):
     assert outcome() == {}
     assert seen == list(range(2000))
     assert not talk.peer.progress(id, {}) and not talk.peer.progress("text", {})
+
+
+def test_a_call_that_lasts_does_not_read_for_others(talk):
+    readers = []
+    talk.handler.on_notification = lambda message: readers.append(threading.get_ident())
+    listener = threading.Thread(target=talk.peer.call, args=("listen",), kwargs={"delivery": Delivery(lasting=True)})
+    listener.start()
+    lasting = talk.hear()
+    for number in range(20):
+        outcome = talk.call("x")
+        request = talk.hear()
+        talk.say({"jsonrpc": "2.0", "method": "p", "params": {"n": number}})
+        talk.say(reply(request, {}))
+        assert outcome() == {}
+    talk.say(reply(lasting, {}))
+    listener.join(30)
+    assert len(readers) == 20 and listener.ident not in readers
 
 
 def test_the_daemon_reads_a_channel_that_cannot_be_interrupted():

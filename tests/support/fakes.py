@@ -1,5 +1,6 @@
 """A server made of plain messages, so that a client is tested against the protocol and not against our server."""
 
+import contextlib
 import itertools
 import json
 import threading
@@ -158,16 +159,14 @@ class Fake:
             self._respond(message, lambda params: answer)
 
     def _respond(self, message, answer):
-        try:
-            result = answer(message.get("params"))
-            if isinstance(result, Refusal):
-                raise result
+        with contextlib.suppress(mcplite.ConnectionClosed):  # the client has left meanwhile
+            try:
+                result = answer(message.get("params"))
+            except Refusal as refusal:
+                result = refusal
             if result is not SILENCE:
-                self.send({"id": message["id"], "result": result})
-        except Refusal as refusal:
-            self.send({"id": message["id"], "error": refusal.error})
-        except mcplite.ConnectionClosed:
-            return  # the client has left meanwhile
+                outcome = {"error": result.error} if isinstance(result, Refusal) else {"result": result}
+                self.send({"id": message["id"], **outcome})
 
     def _handshake(self, params):
         return {"protocolVersion": self.version or params["protocolVersion"], "capabilities": self.capabilities,

@@ -19,6 +19,8 @@ from .processes import ROOT
 #: Seconds for what ends by an event: starts, ends and the noticing of a death, on a busy machine.
 LIMIT = 90
 KINDS = ["sqlite", "redis", "postgres"]
+#: Those and a cluster of three Redis servers.
+EVERY_KIND = [*KINDS, "cluster"]
 
 
 class Fleet:
@@ -121,9 +123,10 @@ def running_store(kind, folder):
     if kind == "sqlite":
         yield f"sqlite:///{Path(folder) / 'store.db'}", None
         return
-    pytest.importorskip({"redis": "redis", "postgres": "psycopg"}[kind])
+    pytest.importorskip("psycopg" if kind == "postgres" else "redis")
     stores = pytest.importorskip("tests.support.stores")
-    server = {"redis": stores.RedisServer, "postgres": stores.PostgresServer}[kind]().start()
+    kinds = {"redis": stores.RedisServer, "cluster": stores.RedisClusterServers, "postgres": stores.PostgresServer}
+    server = kinds[kind]().start()
     try:
         yield server.url, server
     finally:

@@ -36,6 +36,8 @@ class TaskServer(Fake):
             self.task[names.get("pollInterval", "pollInterval")] = interval
         #: Set when the task has ended.
         self.ended = threading.Event()
+        #: Guards the task and the steps: answers are made on threads of their own, and the test changes the task meanwhile.
+        self.changing = threading.RLock()
         discovered = {"resultType": "complete", "supportedVersions": [MODERN], "ttlMs": 0, "cacheScope": "private",
                       "capabilities": EXTENDED}
         listed = {"tools": TOOLS, **({"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if self.modern else {})}
@@ -51,10 +53,12 @@ class TaskServer(Fake):
 
     def change(self, **members):
         """Change the task, as its work does."""
-        self.task = {**self.task, **members}
-        if self.modern and self.task["status"] == "completed":
-            self.task.setdefault("result", self.result)
-        if self.task["status"] in ("completed", "failed", "cancelled"):
+        with self.changing:
+            task = {**self.task, **members}
+            if self.modern and task["status"] == "completed":
+                task.setdefault("result", self.result)
+            self.task = task
+        if task["status"] in ("completed", "failed", "cancelled"):
             self.ended.set()
 
     def call(self, params):
@@ -66,9 +70,12 @@ class TaskServer(Fake):
 
     def get(self, params):
         assert params["taskId"] == "t1"
-        if self.steps:
-            step = self.steps.pop(0)
-            self.change(**(step() if callable(step) else step))
+        with self.changing:
+            step = self.steps.pop(0) if self.steps else {}
+        if callable(step):
+            step = step()
+        if step:
+            self.change(**step)
         return self.complete(self.task)
 
     def wait_for_result(self, params):

@@ -51,6 +51,8 @@ class Call(NamedTuple):
     headers: Mapping[str, str] = {}
     #: Whether the server is notified when the call is cancelled.
     notice: bool = True
+    #: Whether the response comes at the end of something that goes on for long.
+    lasting: bool = False
     #: The members of ``_meta`` in place of the client's own, where each request names its sender: one that is passed on for
     #: another client. None as a value leaves a member out.
     sender: Optional[Mapping[str, Any]] = None

@@ -4,12 +4,12 @@
 """
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
 
 from ...errors import InputNeeded, NotSupported, ProtocolError, RemoteError, RequestTimeout, TransportError
 from ...rpc.cancel import CancelToken
 from ...types import CallToolResult
-from .call import DEFAULT, OnProgress, RequestOptions, time_limits
+from .call import DEFAULT, Call, OnProgress, RequestOptions, time_limits
 from .requests import Requests
 from .session import FeatureSession
 
@@ -82,6 +82,34 @@ class TaskCalls(Requests):
         return session
 
     # --- calls that are tasks -----------------------------------------------------------------------------
+
+    def follow_task(self, known: "Union[str, Dict[str, Any]]") -> "TaskFollower":
+        """Return the follower of a task that is passed on: its questions are left to the caller, as ``InputNeeded``.
+
+        :param known: its id, or the result of a call that says that the call became a task.
+        :raises MCPError: the server cannot be asked for it, or does not know it.
+        """
+        from .tasks.following import read_state
+        from .tasks.view import TaskView
+
+        if not isinstance(known, str):
+            return self._follow_answer(known, self._open_session(), TaskView(), RequestOptions(rounds=False))
+        session = self._require_tasks("tasks/get")
+        answer = self._request(session, "tasks/get", {"taskId": known}, RequestOptions())
+        return self._follower(TaskView(read_state(answer, session)), None, False)
+
+    def send_as_task(self, call: Call) -> "TaskFollower":
+        """Send a call of a tool that was made elsewhere and asks for a task, and return the follower of that task.
+
+        Its reports of progress go to the follower, if it has a progress token.
+        """
+        from .tasks.view import TaskView
+
+        session, view, params = self._open_session(), TaskView(), dict(call.params or {})
+        meta = params.get("_meta") or {}
+        if "progressToken" in meta:
+            params["_meta"] = {**meta, "progressToken": session.expect_progress(view)}
+        return self._follow_answer(self.send(call._replace(params=params)), session, view, RequestOptions(rounds=False))
 
     def _start_task(self, session: FeatureSession, params: Dict[str, Any], options: RequestOptions,
                     ttl: Optional[float] = None) -> "TaskFollower":

@@ -43,7 +43,6 @@ MODERN_ERRORS = frozenset({HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERS
 
 _log = get_logger(__name__)
 _DIRECT = Delivery()
-_WITHOUT_NOTICE = Delivery(cancel_notice=False)
 
 
 class ModernSession(ClientSession):
@@ -231,10 +230,10 @@ class ModernSession(ClientSession):
             stamped["_meta"]["progressToken"] = id
         if self._trace_context is not None:
             stamped["_meta"].update(envelopes.checked_trace(self._trace_context()))
-        delivery = _DIRECT if call.notice else _WITHOUT_NOTICE
+        delivery = _DIRECT if call.notice and not call.lasting else Delivery(cancel_notice=call.notice, lasting=call.lasting)
         if self._carries_headers:
             headers = {**routing_headers.standard(method, stamped, self._revision.name), **call.headers}
-            delivery = Delivery(beside=headers, cancel_notice=call.notice)
+            delivery = Delivery(beside=headers, cancel_notice=call.notice, lasting=call.lasting)
         try:
             result = self.peer.call(method, stamped, id=id, timeout=call.timeout, max_timeout=call.max_timeout,
                                     cancel=call.cancel, on_progress=call.on_progress, delivery=delivery)
@@ -297,7 +296,7 @@ class ModernSession(ClientSession):
         with self._lock:
             self._subscribers[id] = subscriber
         try:
-            self._send_once(Call("subscriptions/listen", {"notifications": filter}, cancel=cancel), id)
+            self._send_once(Call("subscriptions/listen", {"notifications": filter}, cancel=cancel, lasting=True), id)
         finally:
             with self._lock:
                 self._subscribers.pop(id, None)

@@ -96,8 +96,19 @@ class ProvidedEntry:
         self.marks: Sequence[Mark] = ()
         #: Returns the resources that a template stands for, to be listed; None if they are not known.
         self.resources: Optional[Callable[[], List[Resource]]] = None
+        #: Whether a tool may be called as a task: "forbidden", "optional" or "required".
+        self.task_support = "forbidden"
+        #: Whether such a task is begun again, or followed again, when the process that ran it has ended.
+        self.restartable = False
+        #: Whether the provider's server decides, call by call, which of the calls of modern clients become tasks.
+        self.decides_tasks = False
         #: The target of its calls, which the catalog makes for the first of them.
         self.target: Any = None
+
+    @property
+    def name(self) -> str:
+        """What clients call it."""
+        return self.seen
 
     def listed(self, revision: Revision) -> Any:
         """Return its definition; see :meth:`Provider.listed`."""

@@ -42,6 +42,11 @@ class ToolEntry:
     #: Runs a request in place of the function; only the entries of providers have one.
     handler: None = None
 
+    @property
+    def name(self) -> str:
+        """What clients call it."""
+        return self.tool.name
+
     def __init__(self, tool: Tool, function: Function, timeout: Optional[float] = None, marks: "Sequence[Mark]" = (),
                  scopes: Tuple[str, ...] = (), task_support: str = "forbidden", restartable: bool = False) -> None:
         self.tool = tool
@@ -206,6 +211,7 @@ class Registry:
             self.scoped = self.scoped or any(entry.scopes for entry in ours.values())
             self.has_special_resources = self.has_special_resources or any(
                 entry.unlisted or entry.resources is not None for entry in ours.values())
+            self.has_tasks = self.has_tasks or any(entry.task_support != "forbidden" for entry in ours.values())
             place: Dict[Optional[Provider], int] = {one: number for number, one in enumerate((None, *self.providers))}
             state.entries = dict(sorted({**others, **ours}.items(), key=lambda item: place[_provider(item[1])]))
             state.version += 1

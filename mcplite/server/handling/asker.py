@@ -46,6 +46,8 @@ class EncodedQuestion(NamedTuple):
     read: Callable[[Dict[str, Any]], Any]
     #: Withdraws the question; None if only the end of the request does.
     cancel: Optional[CancelToken] = None
+    #: Whether it is asked as a task of the client.
+    as_task: bool = False
 
 
 class Asker:
@@ -121,6 +123,20 @@ class Asker:
         """
         if self.session.peer.foreign and self.session.peer.last_error is not None:
             raise copy.copy(self.session.peer.last_error)
+        encoded = self._encode(question)
+        return encoded._replace(as_task=True) if question.task and self._gives_tasks(encoded.method) else encoded
+
+    def _gives_tasks(self, method: str) -> bool:
+        """Whether the client has declared to answer such questions as tasks (TSK-02 to TSK-04)."""
+        if "tasks/result" not in self._revision.task_requests:
+            return False  # only there do servers start tasks
+        kind, _, verb = method.partition("/")
+        found: Any = self.session.client_capabilities.tasks
+        for name in ("requests", kind, verb):
+            found = found.get(name) if isinstance(found, dict) else None
+        return found is not None
+
+    def _encode(self, question: Question) -> EncodedQuestion:
         if isinstance(question, Elicit):
             return self._elicit(question) if question.url is None else self._elicit_url(question)
         if isinstance(question, Sample):

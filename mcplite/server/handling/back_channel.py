@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional
 
 from ...errors import MissingCapability, ProtocolError
 from ...protocol.jsonio import memory_size
+from ...rpc.cancel import CancelToken
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Delivery
 from ...types import Root
@@ -16,7 +17,7 @@ from .asker import ABILITIES, Asker, EncodedQuestion
 from .questions import ListRoots, Question
 from .session import KnownRoots, RequestFacts, Session
 
-__all__ = ["BackChannelAsker"]
+__all__ = ["BackChannelAsker", "send_question"]
 
 
 class BackChannelAsker(Asker):
@@ -81,8 +82,25 @@ class BackChannelAsker(Asker):
     def _request(self, asked: EncodedQuestion, id: Optional[int]) -> Dict[str, Any]:
         incoming = self._incoming
         assert incoming is not None, "a question without a request is not asked here"
-        result = self._session.peer.call(asked.method, asked.params, id=id, timeout=self._session.limits.ask_seconds,
-                                         cancel=asked.cancel or incoming.token, delivery=Delivery(incoming.outlet))
-        if not isinstance(result, dict):
-            raise ProtocolError(f"the client answered {asked.method!r} with {type(result).__name__}, not an object", result)
-        return result
+        return send_question(self._session, asked, asked.cancel or incoming.token, Delivery(incoming.outlet), id)
+
+
+def send_question(session: Session, asked: EncodedQuestion, token: Optional[CancelToken], delivery: Delivery,
+                  id: Optional[int] = None) -> Dict[str, Any]:
+    """Send a question to a client with a session, as a task if it is to be one, and return the answer.
+
+    :param token: cancelled when it is withdrawn.
+    :param id: of the request; by default a new one.
+    :raises RemoteError, RequestTimeout, Cancelled, ConnectionClosed: there is no answer.
+    :raises ProtocolError: the answer is no object.
+    """
+    if asked.as_task:
+        from .question_tasks import ask_as_task
+
+        result = ask_as_task(session, asked, token, delivery, id)
+    else:
+        result = session.peer.call(asked.method, asked.params, id=id, timeout=session.limits.ask_seconds, cancel=token,
+                                   delivery=delivery)
+    if not isinstance(result, dict):
+        raise ProtocolError(f"the client answered {asked.method!r} with {type(result).__name__}, not an object", result)
+    return result

@@ -96,6 +96,11 @@ class Session:
     persistent = False
 
     @property
+    def askable(self) -> bool:
+        """Whether a question can reach the client at all."""
+        return self.persistent or self.revision.modern
+
+    @property
     def limits(self) -> Limits:
         """The server's bounds."""
         return self.runtime.limits

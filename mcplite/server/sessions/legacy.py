@@ -13,6 +13,7 @@ from ...protocol.envelope import bounded_capabilities, bounded_info
 from ...protocol.jsonio import memory_size
 from ...revisions import NEWEST_LEGACY, Revision, find_revision
 from ...rpc.incoming import Incoming, MessageHandler
+from ...rpc.interfaces import Delivery
 from ...rpc.tracing import INFO, get_logger
 from ...types import ClientCapabilities, Implementation
 from ..handling.context import LEVELS, log_params, rank
@@ -121,10 +122,10 @@ class LegacySession(Session, OpenSession, MessageHandler):
         :raises MissingCapability: the client cannot be asked this; nothing was sent.
         :raises RemoteError, RequestTimeout, ConnectionClosed: there is no answer.
         """
-        from ..handling.back_channel import BackChannelAsker
+        from ..handling.back_channel import BackChannelAsker, send_question
 
         asked = BackChannelAsker(self, self._roots, None).prepare(question)
-        return asked.read(self.peer.call(asked.method, asked.params, timeout=self.limits.ask_seconds, cancel=asked.cancel))
+        return asked.read(send_question(self, asked, asked.cancel, Delivery()))
 
     def elicitation_complete(self, elicitation_id: str) -> None:
         """Tell this client, and no other, that a URL question was answered (URLE-05 to URLE-07)."""

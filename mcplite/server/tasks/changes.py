@@ -38,21 +38,27 @@ class TaskChanges:
             letters.on(_KIND, self._receive)
 
     def _begin(self, owner: int = 0) -> None:
-        self._waiting: Dict[str, List[threading.Event]] = {}
+        self._waiting: Dict[str, List[Callable[[], object]]] = {}
 
     @contextlib.contextmanager
     def watch(self, task_id: str) -> Iterator[threading.Event]:
         """Return a block with an event that is set with each change of a task."""
         event = threading.Event()
-        with self._lock:
-            self._waiting.setdefault(task_id, []).append(event)
-        try:
+        with self.calling(task_id, event.set):
             yield event
+
+    @contextlib.contextmanager
+    def calling(self, task_id: str, callback: Callable[[], object]) -> Iterator[None]:
+        """Return a block in which each change of a task calls a function, which must not block."""
+        with self._lock:
+            self._waiting.setdefault(task_id, []).append(callback)
+        try:
+            yield
         finally:
             with self._lock:
-                events = self._waiting[task_id]
-                events.remove(event)
-                if not events:
+                callbacks = self._waiting[task_id]
+                callbacks.remove(callback)
+                if not callbacks:
                     del self._waiting[task_id]
 
     def tell(self, task_id: str) -> None:
@@ -72,5 +78,6 @@ class TaskChanges:
 
     def _wake(self, task_id: str) -> None:
         with self._lock:
-            for event in self._waiting.get(task_id, ()):
-                event.set()
+            callbacks = list(self._waiting.get(task_id, ()))
+        for callback in callbacks:
+            callback()

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, ContextManager, Dict, Optional
 
 from ...errors import MCPError
 from ...protocol import codec, jsonrpc
@@ -40,6 +40,19 @@ class RunControl:
 
     def complete(self, result: Any) -> None:
         """End the task with a result, before the handler has returned."""
+        raise NotImplementedError
+
+    @property
+    def over(self) -> bool:
+        """Whether the task was cancelled, has ended or its time is over, so that no run continues it."""
+        raise NotImplementedError
+
+    def suspended(self) -> ContextManager[None]:
+        """Return a block in which the thread waits, and gives its place to another run."""
+        raise NotImplementedError
+
+    def end_cancelled(self, message: Optional[str]) -> None:
+        """End the task as cancelled, by whom it was given to."""
         raise NotImplementedError
 
 
@@ -104,8 +117,16 @@ class TaskSession(Session):
         self.client_info = None if call.info is None else codec.decode(Implementation, call.info)
         self.principal = None if call.principal is None else Principal(**call.principal)
         self.sender = record.sender
-        self.askable = record.askable
+        self._askable = record.askable
         self._origin = origin
+
+    @property
+    def askable(self) -> bool:
+        return self._askable
+
+    @property
+    def log_level(self) -> Optional[str]:
+        return None if self._origin is None or not self._origin.persistent else self._origin.log_level
 
     def wants_log(self, level: str) -> bool:
         return self._origin is not None and self._origin.persistent and self._origin.wants_log(level)
@@ -118,6 +139,11 @@ class TaskContext(RequestContext):
                  asker: Callable[[Any], Asker]) -> None:
         super().__init__(session, incoming, asker)
         self._control = control
+
+    @property
+    def control(self) -> RunControl:
+        """The run of the task, for those who pass the task on."""
+        return self._control
 
     @property
     def task_id(self) -> Optional[str]:

@@ -2,13 +2,26 @@
 
 from typing import Any, Callable, Dict, Optional
 
-from ...errors import INVALID_REQUEST, METHOD_NOT_FOUND, InvalidParams, RemoteError, remote_error
+from ...errors import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    BackendError,
+    Cancelled,
+    InvalidParams,
+    ProtocolError,
+    RemoteError,
+    remote_error,
+)
 from ...protocol import codec, paging
 from ...revisions import Revision
+from ...rpc.cancel import CancelToken
 from ...rpc.interfaces import Delivery
 from ...rpc.tracing import INFO, get_logger
 from ...types import CallToolResult
 from ...types.tasks import CANCELLED, COMPLETED, FAILED, WORKING, ListTasksResult, related_task
+from ..handling.asker import EncodedQuestion
+from ..handling.back_channel import send_question
 from ..handling.request_context import RequestContext
 from ..runtime.runtime import Runtime
 from .changes import TaskChanges
@@ -61,7 +74,7 @@ class TaskMethods:
 
     def describe(self, record: TaskRecord, revision: Revision) -> Result:
         """Return a task as a client of *revision* sees it, encoded, from July 2026 on with its result or error."""
-        task = record.view(revision)
+        task = record.view(revision, self._store.now())
         if revision.modern and record.status == COMPLETED:
             task.result = self._result_in(record, revision)
         elif revision.modern and record.status == FAILED:
@@ -129,7 +142,7 @@ class TaskMethods:
         listed, size = self._store.list(principal.key), min(_PAGE, self._runtime.catalog.page_size)
         chosen, after = paging.page(listed, cursor, size, "tasks", key=str)
         records = [self._store.get(task_id) for task_id in chosen]
-        tasks = [self._look_after(record).view(revision) for record in records if record is not None]
+        tasks = [self._look_after(record).view(revision, self._store.now()) for record in records if record is not None]
         return codec.encode(ListTasksResult(tasks, after), revision)  # type: ignore[no-any-return]
 
     def _result(self, context: RequestContext) -> Result:
@@ -173,23 +186,46 @@ class TaskMethods:
                 continue
             sent = True
             try:
-                answer = self._send(context, record, question)
+                answer = self._send(context, record, key, question)
             except BaseException:
                 self._store.release(record, key)
                 raise
-            self.take_answers(record.id, {key: answer})
+            if answer is not None:
+                self.take_answers(record.id, {key: answer})
         return sent
 
-    def _send(self, context: RequestContext, record: TaskRecord, question: Dict[str, Any]) -> Dict[str, Any]:
-        incoming, session = context.incoming, context.session
+    def _send(self, context: RequestContext, record: TaskRecord, key: str, question: Dict[str, Any]) -> Optional[Result]:
+        """Send a question, and return its answer or error; None if the task did not wait for it to the end."""
         params = question.get("params") or {}
         params = {**params, "_meta": {**params.get("_meta", {}), **related_task(record.id)}}
+        asked = EncodedQuestion(question["method"], params, dict, as_task=bool(question.get("task")))
+        token = CancelToken()
+        uncancel = context.token.add_callback(lambda: token.cancel(context.token.reason))
         try:
-            result = session.peer.call(question["method"], params, timeout=session.limits.ask_seconds, cancel=context.token,
-                                       delivery=Delivery(incoming.outlet))
+            with self._changes.calling(record.id, lambda: self._look_soon(record.id, key, token)):
+                return {"result": send_question(context.session, asked, token, Delivery(context.incoming.outlet))}
+        except Cancelled:
+            context.check_cancelled()
+            return None
         except RemoteError as error:
             return {"error": error_members(error.code, error.message, error.data)}
-        return {"result": result}
+        except ProtocolError as error:
+            return {"error": error_members(INTERNAL_ERROR, str(error), None)}
+        finally:
+            uncancel()
+
+    def _look_soon(self, task_id: str, key: str, token: CancelToken) -> None:
+        """Withdraw a question if its task does not ask it any more, as a cancelled one; on another thread."""
+        def look() -> None:
+            try:
+                record = self._store.get(task_id)
+            except BackendError as error:
+                _log.debug("the change of a task was not read: %s", error)
+                return
+            if record is None or key not in record.inputs:
+                token.cancel("the task does not ask this any more")
+
+        self._runtime.workers.spawn(look)
 
 
 _METHODS: Dict[str, Callable[[TaskMethods, RequestContext], Optional[Result]]] = {

@@ -100,7 +100,12 @@ class TaskAsker(Asker):
 
 
 def _members(question: EncodedQuestion) -> Dict[str, Any]:
-    return {"method": question.method} if question.params is None else {"method": question.method, "params": question.params}
+    members: Dict[str, Any] = {"method": question.method}
+    if question.params is not None:
+        members["params"] = question.params
+    if question.as_task:
+        members["task"] = True  # for this server alone: clients that see these members have no such tasks
+    return members
 
 
 def _digest(question: EncodedQuestion) -> str:

@@ -13,6 +13,9 @@ from ...types.tasks import COMPLETED, FAILED, TERMINAL, WORKING, DetailedTask
 
 __all__ = ["TaskCall", "TaskRecord", "error_members", "timestamp"]
 
+#: Seconds that a client waits at least between two looks at a task that has just begun, and for the others the part of their
+#: age: a short task is seen to end soon after, and a long one is not looked at more often than ``Limits.task_poll_seconds``.
+_SOONEST_POLL, _POLL_SHARE = 0.01, 0.5
 #: Characters of a status message; it may be shown to a person on one line.
 _MOST_MESSAGE = 500
 
@@ -65,6 +68,7 @@ class TaskRecord:
     :param revision: the name of the revision in which the result and the questions are encoded.
     :param created: seconds since 1970, as is *updated*.
     :param ttl: seconds for which it is kept, from its creation.
+    :param poll: the most seconds that its clients are asked to wait between two looks.
     :param askable: whether questions can reach the client.
     """
 
@@ -129,12 +133,17 @@ class TaskRecord:
         self.status, self.inputs = status, {}
         self.say(message)
 
-    def view(self, revision: Revision) -> DetailedTask:
-        """Return the task as a client of *revision* sees it, without its result."""
+    def view(self, revision: Revision, now: Optional[float] = None) -> DetailedTask:
+        """Return the task as a client of *revision* sees it, without its result.
+
+        :param now: seconds since 1970; by default the time of its last change.
+        """
+        age = (self.updated if now is None or self.finished else now) - self.created
+        poll = min(self.poll, max(_SOONEST_POLL, age * _POLL_SHARE))
         failed = self.status == COMPLETED and self.is_error and not revision.modern
         return DetailedTask(
             self.id, FAILED if failed else self.status, timestamp(self.created), timestamp(self.updated),
-            round(self.ttl * 1000), round(self.poll * 1000), self.message, input_requests=dict(self.inputs) or None)
+            round(self.ttl * 1000), round(poll * 1000), self.message, input_requests=dict(self.inputs) or None)
 
 
 def _dump(members: Dict[str, Any]) -> bytes:

@@ -1,11 +1,12 @@
 """One run of a task in this process: its handler on a thread, its status, and its end."""
 
+import contextlib
 import contextvars
 import json
 import os
 import threading
 import time
-from typing import Any, Callable, ContextManager, Dict, Mapping, Optional
+from typing import Any, Callable, ContextManager, Dict, Mapping, Optional, Union
 
 from ...errors import INTERNAL_ERROR, SERVER_BUSY, BackendError, Cancelled, RemoteError
 from ...protocol import jsonrpc
@@ -13,7 +14,8 @@ from ...revisions import find_revision
 from ...rpc.fair_queue import QueuedTask
 from ...rpc.forks import end_process
 from ...rpc.tracing import ERROR, INFO, WARNING, get_logger
-from ...types.tasks import COMPLETED, INPUT_REQUIRED, WORKING
+from ...types.tasks import CANCELLED, COMPLETED, INPUT_REQUIRED, WORKING
+from ..catalog.provider import ProvidedEntry
 from ..catalog.registry import ToolEntry
 from ..functions.forms import form_type
 from ..functions.function import BadArguments
@@ -45,19 +47,21 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
     :param origin: the session of the client, while it is in this process.
     """
 
-    def __init__(self, runtime: Runtime, store: TaskStore, changes: TaskChanges, entry: ToolEntry, record: TaskRecord,
-                 call: TaskCall, origin: Optional[Session]) -> None:
+    def __init__(self, runtime: Runtime, store: TaskStore, changes: TaskChanges,
+                 entry: Union[ToolEntry, ProvidedEntry], record: TaskRecord, call: TaskCall, origin: Optional[Session]) -> None:
         self.task_id = record.id
         self.restartable = record.restartable
         self.run = record.run
         #: The arguments of the function; None if they are to be read from the call.
         self.kwargs: Optional[Dict[str, Any]] = None
-        #: Returns a block in which the thread gives its place to another run; None outside of the pool.
-        self.suspended: Optional[Callable[[], ContextManager[None]]] = None
+        #: Returns a block in which the thread gives its place to another run; outside of the pool it does nothing.
+        self.release_place: Callable[[], ContextManager[None]] = contextlib.nullcontext
         #: Called when the run is over.
         self.ended: Callable[[TaskRun], object] = _nothing
         self.size = 0
         self.expires = record.expires
+        #: Whether the task is left to other processes, as this one is stopped.
+        self.left = False
         self._runtime = runtime
         self._store = store
         self._changes = changes
@@ -111,6 +115,8 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
             self.ended(self)
 
     def _result(self) -> Any:
+        if isinstance(self._entry, ProvidedEntry):
+            return self._entry.handler(self.context.params, self.context)
         kwargs, self.kwargs = self.kwargs, None
         if kwargs is None:
             try:
@@ -130,6 +136,11 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
     def cancel(self, reason: str) -> None:
         """Ask the handler to stop; the status is the caller's to set."""
         self._request.cancel(reason)
+
+    def leave(self, reason: str) -> None:
+        """Ask the handler to stop, and leave the task as it is to other processes."""
+        self.left = True
+        self.cancel(reason)
 
     # --- what the context stores ------------------------------------------------------------------------------
 
@@ -210,11 +221,11 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
                 uncancel()
 
     def _wait(self, changed: threading.Event) -> None:
-        if self.suspended is None:
-            changed.wait(_LOOK_SECONDS)
-            return
         with self.suspended():
             changed.wait(_LOOK_SECONDS)
+
+    def suspended(self) -> ContextManager[None]:
+        return self.release_place()
 
     # --- the end ------------------------------------------------------------------------------------------------
 
@@ -239,8 +250,20 @@ class TaskRun(QueuedTask, RunControl, QuestionBoard):
         """Mark the task as failed while its handler runs."""
         self._fail(INTERNAL_ERROR, f"the task was ended: {reason}")
 
+    @property
+    def over(self) -> bool:
+        try:
+            record = self._store.get(self.task_id)
+        except BackendError:
+            return False
+        return record is None or record.finished
+
+    def end_cancelled(self, message: Optional[str]) -> None:
+        self._finish(lambda record: record.end(CANCELLED, message))
+
     def _fail(self, code: int, message: str, data: Any = None) -> None:
-        self._finish(lambda record: record.fail(code, message, data))
+        if not self.left:
+            self._finish(lambda record: record.fail(code, message, data))
 
     def _finish(self, end: Callable[[TaskRecord], object]) -> None:
         self._messages.close()

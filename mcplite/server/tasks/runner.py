@@ -1,28 +1,34 @@
 """What runs the tasks of a server: a pool of threads in this process, or a queue of jobs that the user has already."""
 
-from typing import Callable, Optional
+from typing import Callable, Optional, Protocol
 
 from ...rpc.forks import new_lock, on_fork
 from ...rpc.threads import Workers
 from ..limits import Limits
 from .run import TaskRun
 
-__all__ = ["TaskPool", "TaskRunner"]
+__all__ = ["QueueRunner", "TaskPool", "TaskRunner"]
 
 
-class TaskRunner:
-    """Hands tasks to other processes, for ``Server(tasks=...)``; the base of those that are shipped.
+class TaskRunner(Protocol):
+    """Hands tasks to other processes, for ``Server(tasks=...)``.
 
-    Anything with a method ``submit(name, payload)`` will do: the job calls ``server.run_task(payload)`` in a process that
-    has the same server, with the same backend.
+    Any object with this method will do: its job calls ``server.run_task(payload)`` in a process that has the same server, with
+    the same backend.
     """
 
     def submit(self, name: str, payload: str) -> object:
-        """Have a task run elsewhere.
+        """Have a task run elsewhere; what it returns is not used.
 
         :param name: of the tool.
         :param payload: for :meth:`Server.run_task`.
         """
+
+
+class QueueRunner(TaskRunner):
+    """The base of the runners that are shipped: the server tells them what to run."""
+
+    def submit(self, name: str, payload: str) -> object:
         raise NotImplementedError
 
     def attach(self, run: Callable[[str], None], shared: bool) -> None:
@@ -55,7 +61,7 @@ class TaskPool:
         with self._lock:
             if self._workers is None:
                 self._workers = Workers(self._limits.tasks_running, self._limits.tasks_queued, "mcplite task")
-            run.suspended = self._workers.suspended
+            run.release_place = self._workers.suspended
             return self._workers.enqueue(run)
 
     def stop(self) -> None:

@@ -4,7 +4,7 @@ Loaded with the first tool that may be called as a task.
 """
 
 import threading
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Union
 
 from ...backend.memory import MemoryBackend
 from ...errors import (
@@ -22,6 +22,7 @@ from ...revisions import NEWEST, Revision
 from ...rpc.forks import new_lock, on_fork
 from ...rpc.tracing import INFO, WARNING, get_logger
 from ...types.tasks import TASK_IDS, TASKS_EXTENSION, WORKING, CreateTaskResult
+from ..catalog.provider import ProvidedEntry
 from ..catalog.registry import ToolEntry
 from ..handling.request_context import RequestContext
 from ..handling.session import Session
@@ -33,7 +34,7 @@ from .methods import TaskMethods
 from .record import TaskCall, TaskRecord
 from .roster import TaskRoster
 from .run import TaskRun
-from .runner import TaskPool, TaskRunner
+from .runner import QueueRunner, TaskPool, TaskRunner
 from .store import TaskStore
 
 __all__ = ["Tasks", "requires_extension", "start_tasks"]
@@ -44,6 +45,7 @@ _LOOK_SECONDS = 1.0
 #: How often a task is begun whose processes end: one that ends them itself must not end them all.
 _MOST_RUNS = 3
 _ENDED = "the process that ran the task has ended"
+Entry = Union[ToolEntry, ProvidedEntry]
 
 
 def requires_extension(what: str) -> MissingCapability:
@@ -52,18 +54,20 @@ def requires_extension(what: str) -> MissingCapability:
                              data={"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}})
 
 
-def start_tasks(runtime: Runtime, runner: Any) -> "Tasks":
-    """Return the tasks of a server, which gets its first tool that may be called as one.
+def start_tasks(runtime: Runtime) -> None:
+    """Have tasks on a server, which gets a tool that may be called as one; it does nothing if there are tasks already.
 
-    :param runner: an object with ``submit(name, payload)``; None for threads of this process.
-    :raises RegistrationError: it cannot be used.
+    :raises RegistrationError: the runner of the server cannot be used.
     """
+    runner = runtime.task_runner
+    if runtime.tasks is not None:
+        return
     if runner is not None and not callable(getattr(runner, "submit", None)):
         raise RegistrationError(f"tasks= needs an object with submit(name, payload), not {type(runner).__name__}")
     tasks = Tasks(runtime, runner)
-    if isinstance(runner, TaskRunner):
+    if isinstance(runner, QueueRunner):
         runner.attach(tasks.run_task, tasks.shared)
-    return tasks
+    runtime.use_tasks(tasks)
 
 
 class Tasks(TaskService):
@@ -72,7 +76,7 @@ class Tasks(TaskService):
     :param runner: an object with ``submit(name, payload)`` that has tasks run elsewhere; None for threads of this process.
     """
 
-    def __init__(self, runtime: Runtime, runner: Any = None) -> None:
+    def __init__(self, runtime: Runtime, runner: Optional[TaskRunner] = None) -> None:
         self._runtime = runtime
         self._runner = runner
         shared = None if runtime.fleet is None else runtime.fleet.backend
@@ -103,61 +107,88 @@ class Tasks(TaskService):
 
     # --- creation ---------------------------------------------------------------------------------------
 
-    def takes(self, context: RequestContext, entry: ToolEntry) -> bool:
-        session, support = context.session, entry.task_support
-        if context.runtime is not self._runtime:
-            return False  # a tool of a mounted server, whose calls are waited for
-        if session.revision.modern:
-            if support == "forbidden":
-                return False
-            declared = TASKS_EXTENSION in (session.client_capabilities.extensions or {})
-            if not declared and support == "required":
-                raise requires_extension(f"tool {entry.tool.name}")
-            return declared
-        asked = bool(session.revision.task_requests) and context.params.get("task") is not None
-        if asked and support == "forbidden":
-            raise RemoteError(f"Tool {entry.tool.name} cannot be called as a task", code=METHOD_NOT_FOUND)
-        if not asked and support == "required":
-            raise RemoteError(f"Tool {entry.tool.name} can be called as a task only: add 'task' to the params",
-                              code=METHOD_NOT_FOUND)
-        return asked
+    def allows(self, context: RequestContext) -> bool:
+        revision = context.session.revision
+        if revision.modern:
+            return TASKS_EXTENSION in (context.session.client_capabilities.extensions or {})
+        return bool(revision.task_requests) and context.params.get("task") is not None
 
-    def create(self, context: RequestContext, entry: ToolEntry, arguments: Dict[str, Any], kwargs: Dict[str, Any]) -> Any:
+    def takes(self, context: RequestContext, entry: Entry) -> bool:
+        support, revision = entry.task_support, context.session.revision
+        if context.runtime is not self._runtime or context.task_id is not None:
+            return False  # a tool of a mounted server, or one that runs as a task already
+        allowed = self.allows(context)
+        if support == "forbidden":
+            if allowed and not revision.modern:
+                raise RemoteError(f"Tool {entry.name} cannot be called as a task", code=METHOD_NOT_FOUND)
+            return False
+        if not allowed and support == "required":
+            if revision.modern:
+                raise requires_extension(f"tool {entry.name}")
+            if entry.function is not None or revision.task_requests:
+                raise RemoteError(f"Tool {entry.name} can be called as a task only: add 'task' to the params",
+                                  code=METHOD_NOT_FOUND)
+        return allowed
+
+    def create(self, context: RequestContext, entry: Entry, arguments: Dict[str, Any],
+               kwargs: Optional[Dict[str, Any]] = None) -> Any:
         declared: Dict[str, Any] = {}
-        if entry.function.questions and context.session.revision.modern:
+        if kwargs is not None and entry.function.questions and context.session.revision.modern:
             try:
                 declared = ask_declared(context, entry.function, kwargs)
             except Declined as error:
                 return tool_error(context, str(error))
-        session = context.session  # another one, if it has asked
-        record = self._new_record(context, entry)
-        call = _call_of(context, entry, arguments, declared)
+        record, call = self._new_record(context, entry), _call_of(context, entry, arguments, declared)
         if self._runner is None:
-            record.run, record.process = 1, self._note(record.id)
+            return self._begin_here(context, entry, record, call, kwargs)
         self.store.create(record, call)
-        if self._runner is None:
-            run = self._run_of(entry, record, call, session)
-            run.kwargs = kwargs
-            self._submit(run, record)
-        else:
-            self._hand_over(record)
-        self._runtime.log.log(_log, INFO, "task %s of tool %r was created", record.id, record.tool)
-        return codec.encode(CreateTaskResult(record.view(session.revision)), session.revision)
+        self._hand_over(record)
+        return self._created(context, record)
 
-    def _new_record(self, context: RequestContext, entry: ToolEntry) -> TaskRecord:
+    def adopt(self, context: RequestContext, once: Dict[str, Any], meta: Optional[Dict[str, Any]] = None) -> Any:
+        params = context.incoming.params
+        entry = self._entry(params.get("name"))
+        assert entry is not None, "its call is in progress"
+        record = self._new_record(context, entry)
+        record.once = once
+        arguments = params.get("arguments")
+        call = _call_of(context, entry, arguments if isinstance(arguments, dict) else {}, {})
+        return self._begin_here(context, entry, record, call, None, meta)
+
+    def _begin_here(self, context: RequestContext, entry: Entry, record: TaskRecord, call: TaskCall,
+                    kwargs: Optional[Dict[str, Any]], meta: Optional[Dict[str, Any]] = None) -> Any:
+        record.run, record.process = 1, self._note(record.id)
+        self.store.create(record, call)
+        run = self._run_of(entry, record, call, context.session)
+        run.kwargs = kwargs
+        self._submit(run, record)
+        return self._created(context, record, meta)
+
+    def _created(self, context: RequestContext, record: TaskRecord, meta: Optional[Dict[str, Any]] = None) -> Any:
+        self._runtime.log.log(_log, INFO, "task %s of tool %r was created", record.id, record.tool)
+        revision = context.session.revision
+        return codec.encode(CreateTaskResult(record.view(revision), meta), revision)
+
+    def _entry(self, name: Any) -> Optional[Entry]:
+        """Return a tool; also one of a mounted server that is down."""
+        registry = self._runtime.catalog.registry
+        found: Optional[Entry] = registry.get("tools", name)
+        return found or registry.find_provided("tools", name)
+
+    def _new_record(self, context: RequestContext, entry: Entry) -> TaskRecord:
         session, limits, now = context.session, self._runtime.limits, self.store.now()
         principal = context.principal
         return TaskRecord(
-            id=self.store.new_id(), server=self._runtime.catalog.name, tool=entry.tool.name,
+            id=self.store.new_id(), server=self._runtime.catalog.name, tool=entry.name,
             owner=None if principal is None else principal.key, sender=session.sender_of(context.incoming),
             revision=session.revision.name, created=now, updated=now, ttl=_lifetime(context, limits.task_seconds),
             poll=limits.task_poll_seconds, restartable=entry.restartable,
-            askable=session.revision.modern or session.persistent)
+            askable=session.askable)
 
     def _note(self, task_id: str) -> int:
         return 0 if self._roster is None else self._roster.add(task_id)
 
-    def _run_of(self, entry: ToolEntry, record: TaskRecord, call: TaskCall, origin: Optional[Session]) -> TaskRun:
+    def _run_of(self, entry: Entry, record: TaskRecord, call: TaskCall, origin: Optional[Session]) -> TaskRun:
         run = TaskRun(self._runtime, self.store, self.changes, entry, record, call, origin)
         run.ended = self._run_ended
         return run
@@ -174,7 +205,7 @@ class Tasks(TaskService):
             held = self._runs.pop(run.task_id, None)
         if held is None:
             return
-        if self._roster is not None:
+        if self._roster is not None and not run.left:
             try:
                 self._roster.remove(run.task_id)
             except BackendError as error:
@@ -189,6 +220,7 @@ class Tasks(TaskService):
             raise RemoteError("Server busy: too many tasks are waiting; try again later", code=SERVER_BUSY)
 
     def _hand_over(self, record: TaskRecord) -> None:
+        assert self._runner is not None, "only tasks of a runner are handed over"
         try:
             self._runner.submit(record.tool, record.id)
         except Exception as error:
@@ -216,7 +248,7 @@ class Tasks(TaskService):
             _log.info("task %s is finished, cancelled, over or run elsewhere", payload)
             return
         self.changes.tell(payload)
-        entry = self._runtime.catalog.registry.get("tools", call.tool)
+        entry = self._entry(call.tool)
         if record.finished or entry is None:
             if self._roster is not None:
                 self._roster.remove(payload)
@@ -250,13 +282,13 @@ class Tasks(TaskService):
     def _recover(self, task_id: str, number: int) -> None:
         """Begin a task again whose process has ended, or mark it as failed."""
         again = self._runner is None
-        entry: Optional[ToolEntry] = None
+        entry: Optional[Entry] = None
 
         def change(record: TaskRecord) -> bool:
             nonlocal entry
             if record.finished or record.process != number:
                 return False
-            entry = self._runtime.catalog.registry.get("tools", record.tool)
+            entry = self._entry(record.tool)
             if not record.restartable or record.run >= _MOST_RUNS or entry is None:
                 record.fail(INTERNAL_ERROR, _ENDED)
                 return True
@@ -359,9 +391,11 @@ class Tasks(TaskService):
 
     def close(self) -> None:
         for run in list(self._runs.values()):
-            if not (self.shared and run.restartable):
+            if self.shared and run.restartable:
+                run.leave("the server was stopped")
+            else:
                 run.end_early("the server was stopped")
-            run.cancel("the server was stopped")
+                run.cancel("the server was stopped")
         self.stop()
 
     # --- what clients see -----------------------------------------------------------------------------------------
@@ -405,7 +439,7 @@ def _lifetime(context: RequestContext, most: float) -> float:
     return min(most, ttl / 1000)
 
 
-def _call_of(context: RequestContext, entry: ToolEntry, arguments: Dict[str, Any], declared: Dict[str, Any]) -> TaskCall:
+def _call_of(context: RequestContext, entry: Entry, arguments: Dict[str, Any], declared: Dict[str, Any]) -> TaskCall:
     session, principal = context.session, context.principal
     revision, info = session.revision, session.client_info
     members: Optional[Dict[str, Any]] = None
@@ -414,7 +448,7 @@ def _call_of(context: RequestContext, entry: ToolEntry, arguments: Dict[str, Any
                    "client_id": principal.client_id, "scopes": sorted(principal.scopes), "expires_at": principal.expires_at,
                    "claims": {name: value for name, value in principal.claims.items() if _is_json(value)}}
     return TaskCall(
-        entry.tool.name, revision.name, arguments, declared,
+        entry.name, revision.name, arguments, declared,
         {key: value for key, value in context.meta.items() if not key.startswith("io.modelcontextprotocol/")},
         codec.encode(session.client_capabilities, revision), None if info is None else codec.encode(info, revision), members)
 

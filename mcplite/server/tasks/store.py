@@ -92,7 +92,8 @@ class TaskStore:
         """Remove a task."""
         for part in ("record", "call", f"result-{record.run}"):
             self.backend.take(_key(record.id, part))
-        self._replace_list(record, lambda listed: [item for item in listed if item[0] != record.id])
+        self._replace_list(record, lambda data, now: _write_list(
+            [item for item in _read_list(data, now) if item[0] != record.id]))
 
     def call(self, task_id: str) -> Optional[TaskCall]:
         """Return the call that became a task."""
@@ -126,15 +127,16 @@ class TaskStore:
 
     def list(self, owner: str) -> List[str]:
         """Return the ids of the tasks of a principal, oldest first; some may be gone."""
-        now = self._clock()
-        data = self.backend.get(self._list_key(owner, ""))
-        return [item for item, until in (json.loads(data) if data is not None else ()) if until > now]
+        return [item for item, _ in _read_list(self.backend.get(self._list_key(owner, "")), self._clock())]
 
     def _enlist(self, record: TaskRecord) -> None:
-        def add(listed: List[Tuple[str, float]]) -> List[Tuple[str, float]]:
+        def add(data: Optional[bytes], now: float) -> bytes:
+            if data is not None and data.count(b"\n") <= self._most:
+                return _append(data, record)  # what is over stays in it until there is no more room
+            listed = _read_list(data, now)
             if len(listed) >= self._most:
                 listed = self._make_room(listed)
-            return [*listed, (record.id, record.expires)]
+            return _write_list([*listed, (record.id, record.expires)])
 
         self._replace_list(record, add)
 
@@ -149,15 +151,12 @@ class TaskStore:
         raise RemoteError(f"Server busy: you have {self._most} unfinished tasks, which is the most; wait for one, or cancel"
                           " one", code=SERVER_BUSY)
 
-    def _replace_list(self, record: TaskRecord, change: Callable[[Any], Any]) -> None:
+    def _replace_list(self, record: TaskRecord, change: Callable[[Optional[bytes], float], bytes]) -> None:
         key = self._list_key(record.owner, record.sender)
         for attempt in range(_ATTEMPTS):
             data, now = self.backend.get(key), self._clock()
-            listed = [item for item in (json.loads(data) if data is not None else ()) if item[1] > now]
-            changed = change(listed)
-            lasting = max((until for _, until in changed), default=now + 1) - now
-            text = json.dumps(changed, separators=(",", ":")).encode("ascii")
-            if self.backend.swap(key, data, text, lasting):
+            changed = change(data, now)
+            if self.backend.swap(key, data, changed, max(1.0, _latest(changed) - now)):
                 return
             if attempt > 2:
                 time.sleep(_PAUSE_SECONDS)
@@ -169,3 +168,30 @@ class TaskStore:
 
 def _key(task_id: str, part: str) -> str:
     return f"task-{task_id}/{part}"
+
+
+# A list of tasks is a line with the time when the last of them is over, and one for each: its id, and when it is over. A task
+# is added without reading the others, since a client may have a thousand.
+
+
+def _read_list(data: Optional[bytes], now: float) -> List[Tuple[str, float]]:
+    """Return the tasks of a list that are not over."""
+    lines = [] if data is None else data.decode("ascii").splitlines()[1:]
+    listed = [(id, float(until)) for id, until in (line.split(" ") for line in lines)]
+    return [item for item in listed if item[1] > now]
+
+
+def _write_list(listed: List[Tuple[str, float]]) -> bytes:
+    latest = max((until for _, until in listed), default=0.0)
+    return "".join([f"{latest!r}\n", *(f"{id} {until!r}\n" for id, until in listed)]).encode("ascii")
+
+
+def _append(data: bytes, record: TaskRecord) -> bytes:
+    line = f"{record.id} {record.expires!r}\n".encode("ascii")
+    if record.expires <= _latest(data):
+        return data + line
+    return f"{record.expires!r}\n".encode("ascii") + data[data.index(b"\n") + 1:] + line
+
+
+def _latest(data: bytes) -> float:
+    return float(data[:data.index(b"\n")])

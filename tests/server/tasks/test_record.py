@@ -30,10 +30,16 @@ def test_what_is_not_json_is_refused():
 def test_the_view_of_each_generation():
     view = record(message="half").view(JULY_2026)
     assert (view.task_id, view.status, view.ttl_ms, view.poll_interval_ms, view.status_message) == (
-        "i", "working", 60_000, 500, "half")
+        "i", "working", 60_000, 375, "half")
     assert view.created_at == "1970-01-01T00:00:01.500Z" and view.last_updated_at == "1970-01-01T00:00:02.250Z"
     failed = record(status="completed", is_error=True)
     assert failed.view(NOVEMBER_2025).status == "failed" and failed.view(JULY_2026).status == "completed"
+
+
+@pytest.mark.parametrize("age, interval", [(-3, 10), (0, 10), (0.1, 50), (0.5, 250), (1, 500), (3600, 500)])
+def test_a_young_task_may_be_looked_at_more_often(age, interval):
+    assert record().view(JULY_2026, 1.5 + age).poll_interval_ms == interval
+    assert record(poll=0.001).view(NOVEMBER_2025, 1.5 + age).poll_interval_ms == 1
 
 
 def test_an_end_leaves_no_question():

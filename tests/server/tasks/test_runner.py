@@ -8,7 +8,7 @@ import mcplite
 from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import RemoteError
 from mcplite.revisions import JULY_2026
-from mcplite.server.tasks.runner import TaskRunner
+from mcplite.server.tasks.runner import QueueRunner
 from tests.support.taskclients import LIMIT, REVISIONS, task_client
 
 KEY = "a secret of at least 16 bytes"
@@ -18,7 +18,7 @@ class Shared(MemoryBackend):
     shared = True
 
 
-class Queue(TaskRunner):
+class Queue(QueueRunner):
     """Keeps what is submitted, until the test runs it."""
 
     def __init__(self):

@@ -40,7 +40,9 @@ _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0
 _GROWTH = 1.5
 #: The least pause, whatever the server says.
-_LEAST_SECONDS = 0.02
+_LEAST_SECONDS = 0.01
+#: Seconds of a wait after which the server is asked to send each change, where it can: short tasks are not worth it.
+_LASTING_SECONDS = 0.25
 #: Seconds between two requests for the status while the server sends each change; a lost one is noticed then.
 _PUSHED_SECONDS = 30.0
 #: Seconds after an answer to a question until the status is asked for, unless the server's interval is shorter.
@@ -75,6 +77,9 @@ class TaskFollower:
         self._send = send
         self._current = current
         self._on_progress = on_progress
+        self._on_status: Optional[Callable[[str], object]] = None
+        #: Whether its changes are passed on to others, so that each should come at once.
+        self.passed_on = False
         #: The server's text for a model that does not wait for the task.
         self.immediate_response: Optional[str] = None
         self._rounds = rounds
@@ -93,6 +98,14 @@ class TaskFollower:
     def id(self) -> str:
         """The id of the task."""
         return self.view.state.task_id
+
+    def report_to(self, on_progress: Optional[OnProgress], on_status: Optional[Callable[[str], object]]) -> None:
+        """Have progress reports and status messages given to one function each, from now on.
+
+        :param on_status: called with each new status message, which is no progress report then.
+        """
+        self._on_progress, self._on_status = on_progress, on_status
+        self.passed_on = True
 
     # --- waiting --------------------------------------------------------------------------------------------
 
@@ -140,6 +153,9 @@ class TaskFollower:
         if message is None or message == self._message or state.finished:
             return bool(told)
         self._message = message
+        if self._on_status is not None:
+            self._on_status(message)
+            return True
         self._reports += 1
         # Without numbers of the server, each message is one step of an unknown number of steps.
         number = self._latest.progress or self._reports
@@ -169,7 +185,7 @@ class TaskFollower:
                 raise InputNeeded(f"the task {self.id!r} of {session.name} needs answers before it continues; give them to"
                                   f" client.task({self.id!r}).answer({{...}})", requests=questions)
             answers = session.answer_inputs(questions, cancel)
-            self.update(session, answers)
+            self.update(answers)
         except BaseException as error:
             with self._lock:
                 self._answered.difference_update(questions)
@@ -178,9 +194,9 @@ class TaskFollower:
             raise
         return True
 
-    def update(self, session: FeatureSession, answers: Dict[str, Any]) -> None:
+    def update(self, answers: Dict[str, Any]) -> None:
         """Send the answers to questions of the task, by their keys."""
-        self._send(session, "tasks/update", {"taskId": self.id, "inputResponses": answers})
+        self._send(self._current(), "tasks/update", {"taskId": self.id, "inputResponses": answers})
         with self._lock:
             self._answered.update(answers)
 
@@ -285,8 +301,11 @@ class _Wait:
         """Wait until the state passes a test; what is begun for the wait is ended by *stack*."""
         task, view = self._task, self._task.view
         stack.callback(self._session.watch_task(task.id, view, False))
-        lasting = False
-        due = time.monotonic() + self._interval()
+        lasting, begun = task.passed_on, time.monotonic()
+        if lasting:
+            stack.callback(self._session.watch_task(task.id, view, True))
+        pushed = False
+        due = begun + self._interval()
         last = view.state
         while True:
             version = view.version
@@ -303,14 +322,17 @@ class _Wait:
             if left is not None and left <= 0:
                 return False
             now = time.monotonic()
+            if view.pushed and not pushed:
+                due = now  # what has changed since the last answer, and before the server began to send changes
+            pushed = view.pushed
             if now >= due and view.version == version:
                 self._poll(left)
                 due = time.monotonic() + self._interval()
-                if not lasting and not view.state.finished:
+                if not lasting and not view.state.finished and time.monotonic() - begun >= _LASTING_SECONDS:
                     lasting = True
                     stack.callback(self._session.watch_task(task.id, view, True))
                 continue
-            if view.pushed:
+            if pushed:
                 due = max(due, now + _PUSHED_SECONDS)
             view.wait(version, max(_LEAST_SECONDS, due - now if left is None else min(due - now, left)))
 

@@ -126,7 +126,7 @@ class Task:
 
         :param responses: the answers as on the wire, by the keys of ``task.state.input_requests``.
         """
-        self._follower.update(self._current(), dict(responses))
+        self._follower.update(dict(responses))
 
     def __iter__(self) -> Iterator[DetailedTask]:
         """Yield the state now, and each later one that differs in status or message, up to the final one."""
