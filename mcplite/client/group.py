@@ -6,7 +6,6 @@ It uses the public methods of :class:`~.client.Client` alone.
 import copy
 import functools
 import os
-import re
 import threading
 from types import TracebackType
 from typing import (
@@ -55,13 +54,12 @@ from .targets import LINE_LIMIT
 
 if TYPE_CHECKING:
     from ..net.settings import Cert, Verify
+    from .features.tasks.task import Task
     from .stdio.stderr import StderrTarget
 
 __all__ = ["Group", "connect_all"]
 
 _log = get_logger(__name__)
-#: What of a server's name is not taken into the name of a file.
-_NO_FILE_NAME = re.compile(r"[^\w.-]|^\.+")
 T = TypeVar("T")
 Named = TypeVar("Named", Tool, Resource, ResourceTemplate, Prompt)
 
@@ -138,21 +136,13 @@ def connect_all(
     def connected(server: ServerConfig) -> Client:
         # A local process needs no login (STD-23), but servers with a URL in the same configuration may; and only a process
         # has a stderr.
-        return connect(server, **{**options, **({"stderr": None} if server.url else {
-            "auth": None, "stderr": _stderr_of(server.name, stderr)})})
+        if server.url:
+            return connect(server, **{**options, "stderr": None})
+        from .stdio.stderr import stderr_of  # for groups with processes
+
+        return connect(server, **{**options, "auth": None, "stderr": stderr_of(server.name, stderr)})
 
     return Group(load_config(config), connected, separator=separator)
-
-
-def _stderr_of(server: str, target: "StderrTarget") -> "StderrTarget":
-    """Return the place for the stderr of one server: a file of its own, or the common place, each line with its name."""
-    if target is None or target == "inherit":
-        return target
-    if isinstance(target, (str, os.PathLike)) and "{name}" in os.fspath(target):
-        return os.fspath(target).replace("{name}", _NO_FILE_NAME.sub("_", server))
-    from .stdio.stderr import Labelled  # for groups whose stderr is wanted
-
-    return target if isinstance(target, Labelled) else Labelled(target, server)
 
 
 class Group:
@@ -312,6 +302,30 @@ class Group:
         return client.call_tool(own_name, arguments, timeout=timeout, max_timeout=max_timeout, cancel=cancel,
                                 on_progress=on_progress, meta=meta, fresh=fresh, rounds=rounds,
                                 input_responses=input_responses, request_state=request_state)
+
+    def start_tool(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *, ttl: Optional[float] = None,
+                   timeout: Optional[float] = DEFAULT, cancel: Optional[CancelToken] = None,
+                   on_progress: Optional[OnProgress] = None, meta: Optional[Dict[str, Any]] = None) -> "Task":
+        """Start a tool as a task, by its name as for :meth:`call_tool`; the parameters are those of ``Client.start_tool``.
+
+        :raises MCPError: no server fits, or more than one; else as ``Client.start_tool``.
+        """
+        client, own_name = self._find(name, "tool")
+        return client.start_tool(own_name, arguments, ttl=ttl, timeout=timeout, cancel=cancel, on_progress=on_progress,
+                                 meta=meta)
+
+    def task(self, id: str, *, server: str, timeout: Optional[float] = DEFAULT,
+             on_progress: Optional[OnProgress] = None) -> "Task":
+        """Return the handle of a task by its id, as ``Client.task``.
+
+        :param server: that has it. The id is not shown to the others: where there is no authentication, it is the right to
+            the task.
+        """
+        return self[server].task(id, timeout=timeout, on_progress=on_progress)
+
+    def list_tasks(self) -> Dict[str, List["Task"]]:
+        """Return the tasks that this user has, by server; those that offer no list are left out."""
+        return {server: list(tasks) for server, tasks in self._all(lambda client: client.list_tasks()).items()}
 
     def get_prompt(self, name: str, arguments: Optional[Mapping[str, Any]] = None, *,
                    timeout: Optional[float] = DEFAULT, max_timeout: Optional[float] = DEFAULT,

@@ -7,6 +7,7 @@ import codecs
 import functools
 import io
 import os
+import re
 import select
 import sys
 import threading
@@ -23,9 +24,11 @@ from ...rpc.tracing import FaultLog, get_logger
 if TYPE_CHECKING:
     import logging
 
-__all__ = ["Labelled", "StderrPump", "StderrTarget", "open_sink"]
+__all__ = ["Labelled", "StderrPump", "StderrTarget", "open_sink", "stderr_of"]
 
 _log = get_logger(__name__)
+#: What of a server's name is not taken into the name of a file.
+_NO_FILE_NAME = re.compile(r"[^\w.-]|^\.+")
 
 
 class Labelled(NamedTuple):
@@ -37,6 +40,18 @@ class Labelled(NamedTuple):
 
 #: Where a child's stderr goes, besides the tail that is always kept.
 StderrTarget = Union[None, str, "os.PathLike[str]", Callable[[str], object], IO[Any], "logging.Logger", Labelled]
+
+
+def stderr_of(server: str, target: StderrTarget) -> StderrTarget:
+    """Return the place for the stderr of one of several servers: a file of its own, or the common place, labelled.
+
+    :param target: as for ``connect_all``.
+    """
+    if target is None or target == "inherit" or isinstance(target, Labelled):
+        return target
+    if isinstance(target, (str, os.PathLike)) and "{name}" in os.fspath(target):
+        return os.fspath(target).replace("{name}", _NO_FILE_NAME.sub("_", server))
+    return Labelled(target, server)
 
 #: Bytes of the tail.
 _TAIL_BYTES = 64 << 10

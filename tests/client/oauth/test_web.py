@@ -125,7 +125,8 @@ def test_another_status_is_an_error_that_does_not_quote_the_body(status):
     b"\xff\xfe\xfd",
     b'{"a": "\xc3"}', b'{"a": ' + b"[" * 200_000 + b"]" * 200_000 + b"}", b"[" * 500_000, b'{"a":' * 100_000,
     b'{"a": ' + b"1" * 10_000 + b"}",
-], ids=lambda body: repr(body[:12]))
+], ids=["empty", "HTML", "list", "string", "number", "null", "cut", "two objects", "bytes", "Latin-1", "deep list in an object",
+        "deep list", "deep object", "long number"])
 def test_a_body_that_is_not_a_json_object_is_an_error(body):
     with Pages(page=says(body, "text/html")) as script, pytest.raises(mcplite.AuthError, match="is not a JSON object"):
         fetch(script)
