@@ -1,84 +1,27 @@
-"""The command line: list, call, read, prompt, complete and ping any server, and log in to it."""
+"""Starts the command line, which is in :mod:`.cli.program`: python -m mcplite, and the program ``mcplite``.
 
-import argparse
-import io
-import json
-import logging
-import os
+This module and the package's ``__init__`` import next to nothing, so that Ctrl-C has its short message from here on, also
+while the modules are loaded. Before its first line no module can help: Python starts, and prints a traceback of its own.
+"""
+
 import sys
 from typing import List, Optional
-
-from .cli import parser
-from .cli.arguments import UsageError
-from .cli.failures import record_of, status_of
-from .cli.printing import clean, is_unread
-from .errors import MCPError
-from .protocol.show import worded
-from .version import __version__
 
 __all__ = ["main"]
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Run the command line; return the exit status."""
-    package = __package__ or ""  # with -m the name of this module is "__main__"
-    options = parser.parse(arguments, package, __version__)
-    if options.debug:
-        logging.basicConfig(stream=sys.stderr, level=logging.INFO)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a character that the terminal lacks is escaped, not an error
+    """Run the command line; return the exit status, which is 130 at Ctrl-C."""
     try:
-        status = _run(options)
-        sys.stdout.flush()  # here, as a failure at exit could not be reported
-        return status
+        from .rpc.deadline import end_at_interrupt
+
+        with end_at_interrupt():
+            from .cli.program import run
+
+        return run(arguments)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except (MCPError, ValueError, TypeError) as error:
-        if options.debug:
-            logging.getLogger(__name__).exception("failed")
-        if getattr(options, "json", False):
-            print(json.dumps({"error": record_of(error)}), file=sys.stderr)
-        else:
-            print(clean(worded(error, parser.NAMES)), file=sys.stderr)
-        return status_of(error)
-    except OSError as error:  # behind the others: a RequestTimeout is a TimeoutError, and so an OSError
-        if not is_unread(error):
-            raise
-        # The reader of our output has closed it. The buffer is flushed at exit and needs a place to go.
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)
-        return 0
-
-
-def _run(options: argparse.Namespace) -> int:
-    words = list(options.words)
-    if options.command in ("login", "logout", "token"):
-        parser.check_words(words, options.command, False)
-        from .cli import login
-
-        return login.run(words[0], options)
-    from .cli.commands.actions import ACTIONS
-    from .cli.configuration import take_file
-    from .cli.overview import is_overview, show_all
-    from .cli.target import connected
-
-    command = options.command
-    if command == "task":
-        command = parser.take_verb(words, options)
-    take_file(words, options)
-    if options.server and not options.config:
-        raise UsageError("--server names a server in a file: give the file with --config FILE")
-    parser.check_words(words, command, bool(options.config))
-    if command == "bridge":
-        from .cli import bridge
-
-        return bridge.run(words, options)
-    if is_overview(words, options):
-        return show_all(options)
-    with connected(words, options) as client:
-        return ACTIONS[options.command](client, words, options)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def modules(statement):
 
 
 @pytest.mark.parametrize("module, allowed", [
-    ("mcplite", FRONT_DOOR), ("mcplite.server", SERVER), ("mcplite.client", CLIENT),
+    ("mcplite", FRONT_DOOR), ("mcplite.server.app", SERVER), ("mcplite.client", CLIENT),
 ])
 def test_an_import_loads_only_the_modules_of_its_list(module, allowed):
     names = {name.partition(".")[0] for name in modules(f"import {module}") - modules("pass")}
@@ -63,7 +63,22 @@ def test_the_front_door_loads_no_room():
     assert [name for name in modules("import mcplite") if name.startswith("mcplite")] == ["mcplite"]
 
 
-@pytest.mark.parametrize("module, other", [("mcplite.server", "mcplite.client"), ("mcplite.client", "mcplite.server")])
+def test_the_programs_load_next_to_nothing_before_they_answer_to_an_interrupt():
+    loaded = modules("import mcplite.__main__, mcplite.server.__main__")
+    assert {name for name in loaded if name.startswith("mcplite")} == {
+        "mcplite", "mcplite.__main__", "mcplite.server", "mcplite.server.__main__"}
+
+
+def test_the_names_of_the_server_resolve():
+    from mcplite import server
+
+    for name in server.__all__:
+        assert getattr(server, name) is not None, name
+    with pytest.raises(AttributeError, match="module 'mcplite.server' has no attribute 'nothing'"):
+        server.nothing
+
+
+@pytest.mark.parametrize("module, other", [("mcplite.server.app", "mcplite.client"), ("mcplite.client", "mcplite.server")])
 def test_one_side_does_not_load_the_other(module, other):
     assert [name for name in modules(f"import {module}") if name.startswith(other)] == []
 
@@ -148,7 +163,7 @@ print(" ".join(sys.modules))
 
 
 def test_a_server_loads_what_belongs_to_http_authentication_hints_and_questions_with_its_first_use():
-    loaded = modules("import mcplite.server")
+    loaded = modules("import mcplite.server.app")
     rooms = ("mcplite.protocol.http.", "mcplite.server.auth.", "mcplite.server.http")
     assert not {name for name in loaded if name.startswith(rooms)}
     assert "mcplite.server.handling.http_request" not in loaded and "mcplite.server.catalog.hints" not in loaded

@@ -15,6 +15,7 @@ import pytest
 
 import mcplite
 from mcplite import __main__ as command_line
+from mcplite.cli import program
 from mcplite.cli.commands import actions, results
 from mcplite.cli.description.examples import pasted
 from mcplite.errors import Cancelled, ConnectionClosed, InvalidParams, MCPError, NotSupported, RequestTimeout, TransportError
@@ -586,7 +587,7 @@ def test_each_error_has_its_exit_status(monkeypatch, capsys, error, status):
     def fail(options):
         raise error
 
-    monkeypatch.setattr(command_line, "_run", fail)
+    monkeypatch.setattr(program, "_run", fail)
     assert command_line.main(["ping", "x"]) == status
     assert capsys.readouterr().err == f"{error}\n"
 
@@ -595,7 +596,7 @@ def test_130_interrupted_in_this_process(monkeypatch, capsys):
     def interrupt(options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command_line, "_run", interrupt)
+    monkeypatch.setattr(program, "_run", interrupt)
     assert command_line.main(["ping", "x"]) == 130
     assert capsys.readouterr().err == "interrupted\n"
 

@@ -1,13 +1,15 @@
-"""One deadline for one operation, passed through all of its steps; and waits that a signal can end.
+"""One deadline for one operation, passed through all of its steps; and what a signal can end: waits, and a program's start.
 
 A channel computes the remaining time of each step from it, so that the steps together keep one limit. Unlike
 the clock in :mod:`.pending`, which all calls of a connection share, it belongs to one operation.
 """
 
+import contextlib
+import os
 import time
-from typing import Callable, Optional
+from typing import Any, Callable, Iterator, Optional
 
-__all__ = ["WAKE_SECONDS", "Deadline", "wait_interruptibly"]
+__all__ = ["WAKE_SECONDS", "Deadline", "end_at_interrupt", "wait_interruptibly"]
 
 #: Seconds that a thread of the user sleeps at a time. A signal can come between Python's last check and the system call, or
 #: on another thread that is just started; it does not end the sleep then. Python runs its handler, which may raise, on the
@@ -63,3 +65,29 @@ def wait_interruptibly(wait: Callable[[float], bool], timeout: Optional[float]) 
             return wait(remaining)
         if wait(WAKE_SECONDS):
             return True
+
+
+@contextlib.contextmanager
+def end_at_interrupt() -> Iterator[None]:
+    """End the process with status 130 at Ctrl-C in the block, in which a program loads its modules.
+
+    A KeyboardInterrupt would not do: Python drops one that is raised in a callback of the import system, and the code
+    of a module may turn one into another exception. So early nothing needs an end: no thread, child or file.
+    On another thread than the main one, and where Ctrl-C has another effect than Python's own, nothing changes.
+    """
+    import signal
+    import threading
+
+    def end(number: int, frame: Any) -> None:
+        os.write(2, b"interrupted\n")
+        os._exit(130)
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

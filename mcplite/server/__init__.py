@@ -1,13 +1,39 @@
-"""The server: register tools, resources and prompts, and serve them."""
+"""The server: register tools, resources and prompts, and serve them. Each name is loaded on its first use."""
 
-from ..types import assistant, user
-from .app import Server
-from .functions.media import Audio, Image
-from .handling.context import Context
-from .handling.questions import Elicit, Elicited, InputRequired, ListRoots, Sample
-from .limits import Limits
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..types import assistant as assistant, user as user
+    from .app import Server as Server
+    from .functions.media import Audio as Audio, Image as Image
+    from .handling.context import Context as Context
+    from .handling.questions import (
+        Elicit as Elicit,
+        Elicited as Elicited,
+        InputRequired as InputRequired,
+        ListRoots as ListRoots,
+        Sample as Sample,
+    )
+    from .limits import Limits as Limits
 
 __all__ = [
     "Audio", "Context", "Elicit", "Elicited", "Image", "InputRequired", "Limits", "ListRoots", "Sample", "Server",
     "assistant", "user",
 ]
+
+#: Where each name lives, relative to this package.
+_HOMES = {
+    "Server": ".app", "Audio": ".functions.media", "Image": ".functions.media", "Context": ".handling.context",
+    "Elicit": ".handling.questions", "Elicited": ".handling.questions", "InputRequired": ".handling.questions",
+    "ListRoots": ".handling.questions", "Sample": ".handling.questions", "Limits": ".limits",
+    "assistant": "..types", "user": "..types",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load *name* on its first use (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name], __name__), name)
+    return value

@@ -1,6 +1,14 @@
 """A deadline counts down, or has no limit; a wait of the user is made of short ones."""
 
-from mcplite.rpc.deadline import WAKE_SECONDS, Deadline, wait_interruptibly
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from mcplite.rpc.deadline import WAKE_SECONDS, Deadline, end_at_interrupt, wait_interruptibly
 
 
 def test_deadline_without_a_timeout_never_expires():
@@ -31,3 +39,58 @@ def test_a_wait_with_a_limit_ends_with_it():
     waits = []
     assert not wait_interruptibly(lambda seconds: bool(waits.append(seconds)), WAKE_SECONDS / 2)
     assert len(waits) == 1 and waits[0] <= WAKE_SECONDS / 2
+
+
+LOADING = """
+import os, signal, weakref
+from mcplite.rpc.deadline import end_at_interrupt
+
+class Thing:
+    pass
+
+signal.signal(signal.SIGINT, signal.{before})
+with end_at_interrupt():
+    thing = Thing()
+    # In a callback of the interpreter, where an exception would be dropped.
+    weakref.finalize(thing, lambda: signal.raise_signal(signal.SIGINT))
+    del thing
+print("goes on", flush=True)
+"""
+
+
+def load(before):
+    return subprocess.run([sys.executable, "-c", LOADING.format(before=before)], capture_output=True, timeout=60, text=True)
+
+
+def test_an_interrupt_while_a_program_is_loaded_ends_it():
+    ran = load("default_int_handler")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "interrupted\n")
+
+
+def test_a_program_that_ignores_interrupts_goes_on_loading():
+    ran = load("SIG_IGN")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "goes on\n", "")
+
+
+def test_interrupts_are_exceptions_again_once_the_program_is_loaded():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(ImportError), end_at_interrupt():
+            assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+            raise ImportError
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_another_thread_loads_without_a_word_about_signals():
+    loaded = []
+
+    def run():
+        with end_at_interrupt():
+            loaded.append(os.getpid())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(30)
+    assert loaded

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import mcplite
-from mcplite.server import __main__ as command_line
+from mcplite.server import __main__ as command_line, program
 from tests.support.interrupts import OPTIONS, STOPS, ask_to_stop
 from tests.support.rawhttp import Wire, begin, call, initialize, post, request
 
@@ -450,7 +450,7 @@ def test_main_serves_on_the_real_streams_when_sys_stdout_is_replaced(here, monke
         for descriptor in streams:
             os.close(descriptor)
 
-    monkeypatch.setattr(command_line, "serve_stdio", serve_stdio)
+    monkeypatch.setattr(program, "serve_stdio", serve_stdio)
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     assert command_line.main(["weather_app.py", *options]) == 0
     (runtime, streams), = served
@@ -482,7 +482,7 @@ def test_help_has_examples(words, taught):
 
 def test_importing_the_module_has_no_side_effects():
     assert command_line.__all__ == ["main"]
-    assert not logging.getLogger(command_line.__name__).handlers
+    assert not logging.getLogger(program.__name__).handlers
 
 
 @pytest.mark.parametrize("options", [[], ["--http", "0"]])
