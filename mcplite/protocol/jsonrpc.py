@@ -280,8 +280,9 @@ def dump_result(id: Id, result: Any) -> bytes:
     :param result: a JSON value, or one that is :class:`Encoded`.
     :raises TypeError, ValueError: as for :func:`dump`.
     """
-    text = result.text if type(result) is Encoded else _encode(result)
-    return f'{{"jsonrpc":"2.0","id":{_id(id)},"result":{text}}}'.encode("utf-8", "backslashreplace")
+    text = (result._text or result.text) if type(result) is Encoded else _encode(result)
+    shown = id if type(id) is int else _encode(id)
+    return f'{{"jsonrpc":"2.0","id":{shown},"result":{text}}}'.encode("utf-8", "backslashreplace")
 
 
 def dump_request(id: Id, method: str, params: "Union[None, Dict[str, Any], Encoded]") -> bytes:

@@ -145,7 +145,9 @@ class Peer(Caller, MessageSink):
         counters.bytes_received += length
         if length >= _MUCH and facts is not None:
             size = jsonrpc.estimate_memory(data, self._limits)
-        if type(message) is jsonrpc.Batch:
+        if type(message) is jsonrpc.Request:
+            self._on_request(message, None, outlet, inline, facts, size)
+        elif type(message) is jsonrpc.Batch:
             self._receive_batch(message, outlet, facts, size)
         else:
             self._route(message, None, outlet, inline, facts, size)

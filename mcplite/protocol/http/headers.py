@@ -5,7 +5,7 @@ The HTTP server, the decision about requests and the client's checks of its own 
 
 import functools
 import re
-from typing import Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, TypeVar
 
 __all__ = ["DEFAULT_PORTS", "POST_HEADERS", "TOKEN", "Headers", "accepts", "check_header", "media_type", "parse_host",
            "parse_origin"]
@@ -22,6 +22,7 @@ _MEDIA = re.compile(r"[!#$&\-^_.+0-9a-z]+/[!#$&\-^_.+0-9a-z]+")
 _HOST = re.compile(r"([a-z0-9_](?:[a-z0-9_.\-]*[a-z0-9_])?|\[[0-9a-f:.]+\])\.?(?::([0-9]{1,5}))?")
 _UNSAFE = re.compile("[\x00-\x08\x0a-\x1f\x7f]")
 
+_Read = TypeVar("_Read")
 #: Clients send the same few values with each request.
 _cached = functools.lru_cache(maxsize=128)
 
@@ -32,23 +33,30 @@ class Headers:
     :param pairs: the raw names and values; blanks and tabs around values are dropped.
     """
 
-    __slots__ = ("_pairs", "_first")
+    __slots__ = ("_pairs", "_first", "_read")
 
     def __init__(self, pairs: Iterable[Tuple[str, str]] = ()) -> None:
         self._pairs = [(name.lower(), value.strip(" \t")) for name, value in pairs]
         self._first: Dict[str, str] = {}
         for name, value in self._pairs:
             self._first[name] = f"{self._first[name]}, {value}" if name in self._first else value
+        self._read: Dict[Callable[[Headers], Any], Any] = {}
+
+    def read_once(self, reader: "Callable[[Headers], _Read]") -> _Read:
+        """Return what *reader* makes of the fields; it is called once for these fields.
+
+        A connection keeps the fields while its client repeats them, so that most requests find them read already.
+
+        :param reader: depends on nothing but the fields and what never changes.
+        """
+        found: Optional[_Read] = self._read.get(reader)
+        if found is None:
+            found = self._read[reader] = reader(self)
+        return found
 
     def get(self, name: str, default: Optional[str] = None) -> Optional[str]:
-        """Return a field's value; the values of repeated fields are joined by commas.
-
-        :param name: found faster in lower case.
-        """
-        found = self._first.get(name)
-        if found is None and self._first:
-            found = self._first.get(name.lower())
-        return default if found is None else found
+        """Return a field's value; the values of repeated fields are joined by commas."""
+        return self._first.get(name.lower(), default)
 
     def __getitem__(self, name: str) -> str:
         found = self.get(name)

@@ -188,22 +188,34 @@ def _text(value: Any) -> Optional[str]:
 # --- what a server checks ---------------------------------------------------------------------------
 
 
+class _Standard(NamedTuple):
+    """The headers of every request, as far as their text is their value; None for one that has to be compared."""
+
+    version: Optional[str]
+    method: Optional[str]
+    name: Optional[str]
+
+
+def _plain_standard(headers: Headers) -> _Standard:
+    given = [headers.get(name) for name in ("mcp-protocol-version", "mcp-method", "mcp-name")]
+    return _Standard(*(value if value is not None and _is_plain(value) else None for value in given))
+
+
 def check_standard(headers: Headers, method: str, params: Mapping[str, Any], version: str) -> None:
     """Check that the headers of every request match the body.
 
     :param version: the version in the body.
     :raises HeaderMismatch: a header is missing, comes twice, or has another value.
     """
-    get = headers.get
-    given_version, given_method, given_name = get("mcp-protocol-version"), get("mcp-method"), get("mcp-name")
-    if given_version != version or not _is_plain(version):
+    plain = headers.read_once(_plain_standard)
+    if plain.version != version:
         _compare(headers, "MCP-Protocol-Version", version, encoded=False)
-    if given_method != method or not _is_plain(method):
+    if plain.method != method:
         _compare(headers, "Mcp-Method", method, encoded=False)
     member = _NAMED.get(method)
     if member is not None:
         name = params.get(member)
-        if isinstance(name, str) and (given_name != name or not _is_plain(name)):
+        if isinstance(name, str) and plain.name != name:
             _compare(headers, "Mcp-Name", name)
 
 

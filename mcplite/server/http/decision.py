@@ -179,9 +179,28 @@ class _Named(NamedTuple):
         return self.revision is not None and self.revision.modern
 
 
+class _Posted(NamedTuple):
+    """What the headers of a POST say."""
+
+    #: The refusal of a body in a form that is not supported, or of a client that cannot read the response.
+    refused: Optional[Rejection]
+    named: _Named
+
+
 def _named(headers: Headers) -> _Named:
     version, session = headers.get(VERSION), headers.get(SESSION)
     return _Named(version, None if version is None else find_revision(version), session)
+
+
+def _posted(headers: Headers) -> _Posted:
+    refused: Optional[Rejection] = None
+    if (headers.get("content-encoding") or "identity").lower() != "identity":
+        refused = Rejection(415, "compressed bodies are not supported", close=True)
+    elif media_type(headers.get("content-type")) != "application/json":
+        refused = Rejection(415, "a POST needs 'Content-Type: application/json'", close=True)
+    elif not accepts(headers.get("accept"), "application/json", "text/event-stream"):
+        refused = Rejection(406, "a POST needs 'Accept: application/json, text/event-stream'", close=True)
+    return _Posted(refused, _named(headers))
 
 
 def decide(request: HTTPRequest, rules: Rules) -> Decision:
@@ -219,14 +238,10 @@ def _is_number(text: str) -> bool:
 
 
 def _decide_post(request: HTTPRequest, rules: Rules) -> Decision:
-    headers = request.headers
-    if (headers.get("content-encoding") or "identity").lower() != "identity":
-        return Rejection(415, "compressed bodies are not supported", close=True)
-    if media_type(headers.get("content-type")) != "application/json":
-        return Rejection(415, "a POST needs 'Content-Type: application/json'", close=True)
-    if not accepts(headers.get("accept"), "application/json", "text/event-stream"):
-        return Rejection(406, "a POST needs 'Accept: application/json, text/event-stream'", close=True)
-    named = _named(headers)
+    posted = request.headers.read_once(_posted)
+    if posted.refused is not None:
+        return posted.refused
+    named = posted.named
     try:
         data = request.read(rules.body_bytes)
     except UnreadableBody as error:

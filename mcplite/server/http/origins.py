@@ -66,6 +66,8 @@ class OriginPolicy:
 
         Where a web framework has checked the host by its own list, that counts, and pages of that host are accepted.
         """
+        if request.headers.read_once(self.admits) and not request.host_checked:
+            return None
         host, origin = request.headers.get("host"), request.headers.get("origin")
         if not (request.host_checked or self.admits_host(host)):
             return Rejection(421, f"this server does not accept requests for the host {(host or '')[:100]!r};"
@@ -74,6 +76,10 @@ class OriginPolicy:
             return Rejection(403, f"web pages of the origin {(origin or '')[:100]!r} may not use this server;"
                                   " its allowed_origins lists the accepted origins", close=True)
         return None
+
+    def admits(self, headers: Headers) -> bool:
+        """Whether a request with these headers is accepted by the names of this policy."""
+        return self.admits_host(headers.get("host")) and self.admits_origin(headers.get("origin"))
 
     def admits_host(self, value: Optional[str]) -> bool:
         """Whether a request with this ``Host`` header is accepted (HTTP-34)."""

@@ -111,8 +111,11 @@ class EventStream(Outlet):
     def __init__(self, streams: StreamSet, common: bool = False) -> None:
         self._streams = streams
         self._common = common
-        #: Guards every field below. A body waits on it for messages, a handler for room in the queue.
-        self._changed = threading.Condition(threading.Lock())
+        #: Guards every field below.
+        self._lock = threading.Lock()
+        #: What a body waits on for messages, and a handler for room in the queue. Created by the first that waits, since
+        #: most streams are finished when their request's thread comes to read them.
+        self._waited: Optional[threading.Condition] = None
         #: None until the stream has a message before its response.
         self._number: Optional[int] = 0 if common else None
         #: Whether there was a message before the response.
@@ -144,7 +147,7 @@ class EventStream(Outlet):
         self.begun = True
 
     def send(self, data: bytes) -> bool:
-        with self._changed:
+        with self._lock:
             if self._finished:
                 return False
             self._open()
@@ -155,7 +158,7 @@ class EventStream(Outlet):
         return sent
 
     def offer(self, data: bytes) -> bool:
-        with self._changed:
+        with self._lock:
             if self._finished:
                 return True
             limits = self._streams.limits
@@ -167,12 +170,12 @@ class EventStream(Outlet):
 
     def send_event(self, event: bytes) -> None:
         """Send an event that is not a message; it is not kept for resumption."""
-        with self._changed:
+        with self._lock:
             self._queue.append(event)
-            self._changed.notify_all()
+            self._notify()
 
     def finish(self, data: Optional[bytes], code: Optional[int] = None) -> None:
-        with self._changed:
+        with self._lock:
             if self._finished:
                 return
             if self._number is None:
@@ -183,7 +186,7 @@ class EventStream(Outlet):
 
     def close_connection(self, retry: Optional[float]) -> bool:
         """Tell the client when to reconnect, and end the body that reads the stream (HTTP-14, HTTP-16)."""
-        with self._changed:
+        with self._lock:
             if self._finished or not self._streams.priming or not self.resumable:
                 return False
             self._open()
@@ -192,16 +195,26 @@ class EventStream(Outlet):
                 seconds = self._streams.limits.retry_seconds if retry is None else retry
                 self._queue.append(b"retry: %d\n\n" % round(seconds * 1000))
                 body.ending = True
-                self._changed.notify_all()
+                self._notify()
             return True
 
     def end(self) -> None:
         """End the stream and its body without a response."""
-        with self._changed:
+        with self._lock:
             if not self._finished:
                 self._finish()
 
     # --- with the lock held -----------------------------------------------------------------------
+
+    @property
+    def _changed(self) -> threading.Condition:
+        if self._waited is None:
+            self._waited = threading.Condition(self._lock)
+        return self._waited
+
+    def _notify(self) -> None:
+        if self._waited is not None:
+            self._waited.notify_all()
 
     def _finish(self) -> None:
         self._finished = True
@@ -209,7 +222,7 @@ class EventStream(Outlet):
             self._streams.finished(self._number)
         if self._body is None:
             self._clear()
-        self._changed.notify_all()
+        self._notify()
 
     def _clear(self) -> None:
         self._queue.clear()
@@ -232,7 +245,7 @@ class EventStream(Outlet):
             self._number = self._streams.add(self)
             self.streaming = True
             self._prime()
-            self._changed.notify_all()
+            self._notify()
 
     def _prime(self) -> None:
         if self._streams.priming and self.resumable:
@@ -254,7 +267,7 @@ class EventStream(Outlet):
             self._queue.append(event)
             self._queued += len(event)
             self._count_unread()
-            self._changed.notify_all()
+            self._notify()
             return True
         return self.resumable
 
@@ -308,7 +321,7 @@ class EventStream(Outlet):
             if not self._common or self._finished:
                 self._clear()
             self._count_unread()
-            self._changed.notify_all()
+            self._notify()
 
     # --- for the threads of HTTP requests ------------------------------------------------------------
 
@@ -317,12 +330,14 @@ class EventStream(Outlet):
 
         Then :attr:`streaming` tells. If it is not a stream, :attr:`answer` is the whole response.
         """
-        with self._changed:
+        with self._lock:
+            if self._finished or self._number is not None:
+                return True
             return self._changed.wait_for(lambda: self._finished or self._number is not None, timeout)
 
     def commit(self) -> bool:
         """Make the HTTP response a stream although there is no message yet; False if the response is already there."""
-        with self._changed:
+        with self._lock:
             if self._finished and self._number is None:
                 return False
             self._open()
@@ -355,7 +370,7 @@ class EventStream(Outlet):
         :param after: the number of the last event that the client has received; None if it has received none.
         :returns: None if the events after that one are not kept any more.
         """
-        with self._changed:
+        with self._lock:
             replay: List[bytes] = []
             store = self._streams.store
             if after is not None:
@@ -378,18 +393,18 @@ class EventStream(Outlet):
                 self._queue.extend(replay)
                 self._queued = sum(map(len, replay))
             self._count_unread()
-            self._changed.notify_all()
+            self._notify()
             return body
 
     def is_over(self, after: int) -> bool:
         """Whether the event with this number is the last one, and the stream has finished."""
-        with self._changed:
+        with self._lock:
             return self._finished and after == self._event
 
     def take(self, body: "EventBody") -> Optional[bytes]:
         """Return the next bytes for *body*; None at its end."""
         quiet_until = time.monotonic() + self._streams.limits.keep_alive_seconds
-        with self._changed:
+        with self._lock:
             while True:
                 if self._body is not body:
                     return None
@@ -405,7 +420,7 @@ class EventStream(Outlet):
                     self._queued, self._sending = 0, len(data)
                     self._count_unread()
                     body.last = self._finished or body.ending
-                    self._changed.notify_all()
+                    self._notify()
                     return data
                 if self._finished or body.ending:
                     self._detach(body)
@@ -423,7 +438,7 @@ class EventStream(Outlet):
 
     def detach(self, body: "EventBody") -> None:
         """End *body*. The stream continues, unless closing its response cancels the call (H26-10)."""
-        with self._changed:
+        with self._lock:
             attached = self._body is body
             self._detach(body)
             hung_up = attached and not self._finished

@@ -77,7 +77,11 @@ class ClientSocket:
         # does not block, so that the timeout need not be set, and reset for the next request.
         sent = 0
         if not self.may_block:
-            sent = self._send_now(data)
+            self._set_timeout(0.0)
+            try:
+                sent = self.sock.send(data)
+            except BlockingIOError:
+                sent = 0
             if sent == len(data):
                 return
             self.allow_blocking_send()
@@ -91,13 +95,6 @@ class ClientSocket:
                     rest = rest[self.sock.send(rest):]
         except socket.timeout:
             raise ClientGone(f"it took no byte of a response for {self._write_seconds:g} s") from None
-
-    def _send_now(self, data: bytes) -> int:
-        self._set_timeout(0.0)
-        try:
-            return self.sock.send(data)
-        except BlockingIOError:
-            return 0
 
     def allow_blocking(self, seconds: float) -> None:
         """Let reads and writes block from here on, each for *seconds* at most."""

@@ -97,11 +97,14 @@ class Connection:
         self._noted = float("-inf")
         #: When it was parked, or last served by the leader.
         self.since = 0.0
-        #: A cache, since clients repeat their headers: the last head as bytes, and parsed.
+        #: A cache, since clients repeat their headers: the last head as bytes, and parsed, with the length of its body.
         self._block = b""
         self._head: Optional[RequestHead] = None
-        #: A cache: the time of the last response in seconds, and as text.
-        self._second, self._time = 0, ""
+        self._plan: Optional[int] = 0
+        #: A cache, since responses repeat theirs: what the last head of a whole response was made of, and the head up to the
+        #: length of the body.
+        self._made_of: Tuple[Any, ...] = ()
+        self._top = b""
 
     @property
     def busy(self) -> bool:
@@ -184,7 +187,6 @@ class Connection:
             head = self._read_head()
             if head is None:
                 return False
-            plan = body_plan(head)
         except BadRequest as error:
             # Without the request line, whose query may hold secrets (SEC-13).
             _access.info("%s - %d", self._remote, error.status)
@@ -192,7 +194,7 @@ class Connection:
             return False
         started = time.monotonic()
         self._client.busy = True
-        body = RequestBody(self._client, head, plan, self._limits, self._budget, self.sender)
+        body = RequestBody(self._client, head, self._plan, self._limits, self._budget, self.sender)
         request = HTTPRequest(head.method, head.path, head.headers, head.query, read=body.read, remote=self._remote,
                               network=self.sender, port=self._port, disconnected=self._client.disconnected, inline=True)
         response = self._handle(request)
@@ -260,12 +262,14 @@ class Connection:
         return self._take_head(end)
 
     def _take_head(self, end: int) -> RequestHead:
-        """Remove the head from the buffer and return it parsed."""
+        """Remove the head from the buffer and return it parsed; ``_plan`` is the length of its body."""
         buffer = self._client.buffer
         block = bytes(buffer[:end])
         del buffer[:end]
         if self._head is None or block != self._block:
-            self._head, self._block = parse_head(block, self._head_limits), block
+            head = parse_head(block, self._head_limits)
+            self._plan = body_plan(head)
+            self._head, self._block = head, block
         return self._head
 
     # --- the response -----------------------------------------------------------------------------------
@@ -276,30 +280,18 @@ class Connection:
         chunked = response.streaming and head.version == (1, 1)
         # An unread body would be parsed as the next request.
         again = (head.keep_alive and not asked.unread and not self._closing()
-                 and (chunked or not response.streaming))
-        lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}", f"Date: {self._date()}"]
-        for name, value in response.headers:
-            if name == "Connection":
-                again = again and value != "close"
-            else:
-                lines.append(f"{name}: {value}")
+                 and (chunked or not response.streaming) and ("Connection", "close") not in response.headers)
+        made_of = (status, tuple(response.headers), head.version, again, response.streaming, int(time.time()))
+        if made_of != self._made_of:
+            self._top = _top(*made_of)
+            self._made_of = made_of
         body = b""
-        if chunked:
-            lines.append("Transfer-Encoding: chunked")
-        elif not response.streaming and status not in _BODILESS:
+        if response.streaming or status in _BODILESS:
+            data = self._top + b"\r\n"
+        else:
             body = response.content
-            lines.append(f"Content-Length: {len(body)}")
-        if not again:
-            lines.append("Connection: close")
-        elif head.version == (1, 0):
-            lines.append("Connection: keep-alive")
-        joined = "\r\n".join(lines)
-        if joined.count("\n") >= len(lines) or joined.count("\r") >= len(lines) or "\0" in joined:
-            raise ValueError("a header of the response contains a line break or NUL")  # SEC-18
-        top = joined.encode("latin-1") + b"\r\n\r\n"
-        if head.method == "HEAD":
-            body = b""
-        self._client.send_all(top + body)
+            data = b"%bContent-Length: %d\r\n\r\n" % (self._top, len(body))
+        self._client.send_all(data if head.method == "HEAD" else data + body)
         if response.streaming and head.method != "HEAD":
             self._stream(response, chunked)
         return again
@@ -339,11 +331,27 @@ class Connection:
                 return
             left -= len(data)
 
-    def _date(self) -> str:
-        now = int(time.time())
-        if now != self._second:
-            self._second, self._time = now, _date(now)
-        return self._time
+
+def _top(status: int, headers: Tuple[Tuple[str, str], ...], version: Tuple[int, int], again: bool, streaming: bool,
+         now: int) -> bytes:
+    """Return the head of a response up to the length of its body.
+
+    :param again: whether the connection can be used for another request.
+    :param now: the time in seconds.
+    :raises ValueError: a header contains a line break or NUL (SEC-18).
+    """
+    lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Status')}", f"Date: {_date(now)}",
+             *(f"{name}: {value}" for name, value in headers if name != "Connection")]
+    if streaming and version == (1, 1):
+        lines.append("Transfer-Encoding: chunked")
+    if not again:
+        lines.append("Connection: close")
+    elif version == (1, 0):
+        lines.append("Connection: keep-alive")
+    joined = "\r\n".join(lines)
+    if joined.count("\n") >= len(lines) or joined.count("\r") >= len(lines) or "\0" in joined:
+        raise ValueError("a header of the response contains a line break or NUL")
+    return joined.encode("latin-1") + b"\r\n"
 
 
 def _plain(status: int, message: str) -> bytes:

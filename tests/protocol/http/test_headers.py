@@ -13,6 +13,21 @@ def test_fields_are_found_whatever_their_case():
     assert headers.get("x-a") == "1, 2" and headers.all("x-a") == ["1", "2"] and headers.all("missing") == []
     assert "accept" in headers and "missing" not in headers
     assert headers.items() == [("accept", "text/html"), ("x-a", "1"), ("x-a", "2")]
+    assert headers["ACCEPT"] == "text/html" and headers.get("X-a") == "1, 2" and list(headers) == ["accept", "x-a"]
+    with pytest.raises(KeyError, match="'Missing'"):
+        headers["Missing"]
+
+
+@pytest.mark.parametrize("value", [False, "", "1"])
+def test_fields_are_read_once(value):
+    calls = []
+
+    def read(headers):
+        calls.append(headers.get("a"))
+        return value
+
+    one, other = Headers([("A", "1")]), Headers([("A", "2")])
+    assert [one.read_once(read), one.read_once(read), other.read_once(read)] == [value] * 3 and calls == ["1", "2"]
 
 
 @pytest.mark.parametrize("value, kind", [

@@ -27,7 +27,7 @@ def test_files_and_listings(root):
     assert read_below(str(root), "", 6) == ["north/"]
     with pytest.raises(FileTooLarge) as caught:
         read_below(str(root), "north/b.txt", 5)
-    assert caught.value.size == 6
+    assert caught.value.size == 6 and str(caught.value) == "the file has 6 bytes"
     for path in ("absent", "north/b.txt/x", "../outside/b.txt"):
         with pytest.raises(NotBelow):
             read_below(str(root), path, 6)
@@ -75,6 +75,26 @@ def test_a_name_that_becomes_a_link_inside_is_resolved_again(root, monkeypatch):
 
     monkeypatch.setattr(files, "safe_join", check_then_replace)
     assert read_below(str(root), "north/b.txt", 100) == b"newer"
+
+
+@posix
+@pytest.mark.parametrize("changing, looks", [(True, 3), (False, 1)])
+def test_a_name_that_changes_again_and_again_is_given_up(root, monkeypatch, changing, looks):
+    check, checked = files.safe_join, []
+
+    def check_then_replace(*arguments):
+        checked.append(check(*arguments))
+        if changing:
+            (root / "north" / "b.txt").rename(root / "north" / "c.txt")
+            (root / "north" / "b.txt").symlink_to("c.txt")
+            return str(root / "north" / "b.txt")
+        (root / "north" / "b.txt").unlink()
+        return checked[-1]
+
+    monkeypatch.setattr(files, "safe_join", check_then_replace)
+    with pytest.raises(NotBelow):
+        read_below(str(root), "north/b.txt", 100)
+    assert len(checked) == looks
 
 
 @posix
@@ -133,10 +153,14 @@ def test_special_files_do_not_exist_and_do_not_block(root):
         read_below(str(root), "pipe", 100)
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/environ"), reason="POSIX only")
+@pytest.mark.skipif(not os.path.exists("/proc/version"), reason="POSIX only")
 def test_a_file_whose_size_the_system_does_not_tell_is_bounded_as_well(monkeypatch):
-    with pytest.raises(FileTooLarge):
-        read_below("/proc/self", "status", 10)
+    with open("/proc/version", "rb") as file:
+        data = file.read()
+    assert read_below("/proc", "version", len(data)) == data
+    with pytest.raises(FileTooLarge) as caught:
+        read_below("/proc", "version", 10)
+    assert caught.value.size == 11  # no more was read
 
 
 @posix
@@ -152,4 +176,6 @@ def test_a_file_that_may_not_be_read_does_not_exist(root):
     ("\\\\?\\D:\\maps\\a.txt", False), ("\\\\?\\UNC\\host\\share\\maps\\a.txt", False)])
 def test_the_path_that_windows_reports_is_compared_as_text(final, below):
     assert is_below(final, "C:\\maps") is below
+    assert is_below("//?/C:/maps/a.txt", "C:/MAPS")
+    assert not is_below("C:\\ß\\a.txt", "C:\\ss")
     assert is_below("\\\\?\\UNC\\host\\share\\a", "\\\\host\\share") and is_below("\\\\?\\C:\\a", "C:\\")

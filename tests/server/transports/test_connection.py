@@ -575,6 +575,28 @@ def test_keep_alive(host, version, asked, kept, said):
     assert made.over()
 
 
+def test_each_response_has_its_own_head(host):
+    made = host()
+    headers = [("X-Tag", "1")]
+    answers = [plain(200, b"a", **{"X-Tag": "1"}), plain(200, b"bcd", **{"X-Tag": "1"}), plain(404, b"a", **{"X-Tag": "1"}),
+               plain(404, b"a", **{"X-Tag": "2"}), plain(404, b"a"), plain(204, b"", **{"X-Tag": "2"}),
+               streamed(Body([b"piece"])), plain(200, b"", **{"Content-Type": "text/event-stream"}),
+               lambda asked: HTTPResponse(200, headers, [b"a"])]
+    shown = []
+    with made.open() as wire:
+        for answer in [*answers, answers[-1]]:
+            made.handler.answer = answer
+            reply = wire.send(request("GET")).reply()
+            shown.append((reply.status, reply.headers.get("x-tag"), reply.headers.get("content-length"),
+                          reply.headers.get("transfer-encoding"), reply.body))
+            headers[:] = [("X-Tag", "3")] if answer is answers[-1] else headers
+    assert shown == [
+        (200, "1", "1", None, b"a"), (200, "1", "3", None, b"bcd"), (404, "1", "1", None, b"a"), (404, "2", "1", None, b"a"),
+        (404, None, "1", None, b"a"), (204, "2", None, None, b""), (200, None, None, "chunked", b"piece"),
+        (200, None, "0", None, b""), (200, "1", "1", None, b"a"), (200, "3", "1", None, b"a")]
+    assert made.over()
+
+
 def test_a_response_can_close_the_connection(host):
     made = host()
     made.handler.answer = plain(403, Connection="close")
