@@ -47,7 +47,8 @@ bench:
 costs:
 	$(PYTHON) docs/costs.py
 
-# What attacks of one client cost a server, and how another client fares meanwhile; some minutes, on Linux.
+# What attacks of one client cost a server, and how another client fares meanwhile; some minutes, on Linux. With
+# ARGUMENTS="--front nginx" or haproxy all requests come through that proxy.
 attacks:
 	$(PYTHON) benchmarks/attacks.py $(ARGUMENTS)
 

@@ -7,6 +7,8 @@
     --against REV   another column: an older commit of mcplite, which takes turns with this one
     --official PY   a Python with the official SDK 2; by default the one that tests/interop/install.sh
                     put into MCPLITE_INTEROP, as it does fastmcp; without one that column is left out
+    --write         what docs/performance.rst shows; write its tables. Takes ten minutes, in which the machine should have
+                    nothing else to do
 """
 
 import argparse
@@ -17,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Dict, List
 
-from . import table
+from . import page, table
 from .peers import Failed, Peer, check_out, find_peers
 from .shared import SHARED_WORKLOADS
 from .slices import Measurement
@@ -36,10 +38,15 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="exit status 1 when a requirement is missed")
     parser.add_argument("--against", metavar="REV", help="another column: an older commit of mcplite, which takes turns"
                         " with this one; what git calls it, such as main or v0.1.0")
+    parser.add_argument("--write", action="store_true", help=f"measure what {page.PAGE.name} shows, and write its tables")
     parser.add_argument("--official", metavar="PYTHON", help="a Python that has the official SDK 2")
     options = parser.parse_args()
+    if options.write and (options.quick or options.only):
+        parser.error("--write needs all that the page shows, in full")
     with tempfile.TemporaryDirectory() as folder:
         peers = find_peers(options.official)
+        if options.write:
+            peers.pop("fastmcp", None)  # the page does not show it
         if "mcp" not in peers:
             print("without the official SDK: tests/interop/install.sh installs it", file=sys.stderr)
         if options.against is not None:
@@ -58,11 +65,13 @@ def measure(options: argparse.Namespace, peers: Dict[str, Peer]) -> int:
     over_stdio = {key: peer for key, peer in peers.items() if peer.stdio}
     counts = QUICK if options.quick else FULL
     rows: List[Measurement] = []
-    for name in options.only or [*STDIO_WORKLOADS, *OVER_HTTP]:
+    for name in options.only or (page.WORKLOADS if options.write else None) or [*STDIO_WORKLOADS, *OVER_HTTP]:
         begun = time.perf_counter()
         rows += OVER_HTTP[name](peers, counts) if name in OVER_HTTP else STDIO_WORKLOADS[name](over_stdio, counts)
         print(f"{name}: {time.perf_counter() - begun:.1f} s", file=sys.stderr)
     print((table.as_json if options.json else table.as_table)(rows, peers))
+    if options.write:
+        page.PAGE.write_text(page.page(rows, peers), "utf-8")
     return 1 if options.check and table.missed(rows) else 0
 
 

@@ -2,8 +2,10 @@
 
 ``make attacks`` runs all of them, and then all at once; ``python benchmarks/attacks.py NAME...`` some. Each has a server
 of its own in a child process. The client of the attack has the address 127.0.0.1, the other one, which is a process too,
-127.0.0.2 (Linux); ``--behind-proxy`` gives both the same. The package is the one of the current folder, so that an older
-version can be measured with this file.
+127.0.0.2 (Linux); ``--behind-proxy`` gives both the same. ``--front nginx`` or ``--front haproxy`` puts that proxy
+between both and the server, for which all requests then come from one address, over connections of the proxy; with
+``nginx-bounded`` and ``haproxy-bounded`` the proxy bounds how many connections each client has at once. The package is the
+one of the current folder, so that an older version can be measured with this file.
 """
 
 import argparse
@@ -19,6 +21,10 @@ import tempfile
 import threading
 import time
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+
+import fronts  # noqa: E402
 
 __all__ = ["ATTACKS", "Outcome", "measure"]
 
@@ -312,7 +318,8 @@ def go_on_conversing(port: int, source: str) -> None:
     while not select.select([sys.stdin], [], [], 0.05)[0]:
         try:
             print(converse(port, source), flush=True)
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError) as error:
+            print(f"a conversation failed: {error}", file=sys.stderr, flush=True)
             print(-1, flush=True)
 
 
@@ -336,23 +343,30 @@ def other_client(port: int, source: str, found: List[float]) -> Iterator[None]:
             thread.join()
 
 
-def measure(name: str, source: str = "127.0.0.2", share: float = 1.0, hold: float = 3.0) -> Outcome:
+def measure(name: str, source: str = "127.0.0.2", share: float = 1.0, hold: float = 3.0,
+            front: Optional[str] = None) -> Outcome:
     """Run one attack on a new server.
 
     :param source: the address of the other client.
     :param share: of the attack's size; less for a quick look.
     :param hold: seconds for which the attack is kept up once it is in place.
+    :param front: the proxy before the server, of ``fronts.FRONTS``.
     """
     attack, size = ATTACKS[name]
-    with tempfile.TemporaryDirectory() as folder:
+    with contextlib.ExitStack() as opened:
+        folder = opened.enter_context(tempfile.TemporaryDirectory())
         target = Target(os.path.join(folder, "log"))
+        port = target.port
         try:
-            calm = max([converse(target.port, source) for _ in range(_CALM_CONVERSATIONS)][1:])
+            if front is not None:
+                place = opened.enter_context(tempfile.TemporaryDirectory())
+                port = opened.enter_context(fronts.running(front, port, place))
+            calm = max([converse(port, source) for _ in range(_CALM_CONVERSATIONS)][1:])
             before = now = target.look()
             threads, found = before.threads, []  # type: int, List[float]
-            with other_client(target.port, source, found):
+            with other_client(port, source, found):
                 with contextlib.ExitStack() as stack:
-                    attack(target.port, stack, max(1, int(size * share)))
+                    attack(port, stack, max(1, int(size * share)))
                     until = time.monotonic() + hold
                     # On a slow machine, until the other client has had its chance.
                     while time.monotonic() < until + (0 if len(found) >= _CONVERSATIONS else 10 * PATIENCE):
@@ -362,7 +376,7 @@ def measure(name: str, source: str = "127.0.0.2", share: float = 1.0, hold: floa
             back, began = None, time.monotonic()
             while back is None and time.monotonic() - began < 60:
                 try:
-                    if converse(target.port, source) < 1:
+                    if converse(port, source) < 1:
                         back = time.monotonic() - began
                 except (OSError, ValueError, KeyError):
                     time.sleep(0.2)
@@ -379,6 +393,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="what one client costs an HTTP server")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(ATTACKS)}")
     parser.add_argument("--behind-proxy", action="store_true", help="all clients have one address")
+    parser.add_argument("--front", choices=list(fronts.FRONTS), help="a proxy between all clients and the server")
     parser.add_argument("--converse", nargs=2, metavar=("PORT", "ADDRESS"), help=argparse.SUPPRESS)  # the other client
     options = parser.parse_args()
     if options.converse:
@@ -387,7 +402,7 @@ def main() -> None:
     print(f"{'attack':<18} {'MiB':>7} {'threads':>7} {'log':>8} {'CPU s':>6}   {'slowest':>8} {'(calm)':>8} {'failed':>9}"
           "   back after")
     for name in options.names or ATTACKS:
-        row = measure(name, "127.0.0.1" if options.behind_proxy else "127.0.0.2")
+        row = measure(name, "127.0.0.1" if options.behind_proxy else "127.0.0.2", front=options.front)
         back = "not in 60 s" if row.back is None else f"{row.back:.2f} s"
         print(f"{row.name:<18} {row.mebibytes:>7.1f} {row.threads:>7} {row.log:>8} {row.seconds:>6.2f}   {row.slowest:>6.2f} s"
               f" {row.calm:>6.2f} s {row.failed:>4}/{row.tried:<4}   {back}", flush=True)

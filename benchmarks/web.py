@@ -155,22 +155,21 @@ def payloads(peers: Peers, counts: Counts) -> List[Measurement]:
     """Big texts, as result, as result behind progress, and as argument, and the memory that they cost."""
     rows = []
     small = counts.megabytes[0]
-    for mode, kinds in (("json", (("text", "result"), ("argument", "argument"))),
-                        ("events", (("stream", "result as event"),))):
+    for mode, what, title in (("json", "text", "result"), ("json", "argument", "argument"),
+                              ("events", "stream", "result as event")):
         opening = Measurement("", "", "")
         with web_pairs(peers, OWN, opening, mode) as drivers:
-            for what, title in kinds:
-                for size in counts.megabytes:
-                    row = Measurement(f"http.{what}.{'small' if size == small else 'large'}", f"HTTP, {title} of {size} MB",
-                                      "ms", failures=dict(opening.failures))
-                    usable = dict(drivers)
-                    warm_up(usable, row, lambda driver: driver.ask(what, size=size * 1_000_000))
-                    steps = {name: (lambda driver=driver: driver.ask(what, size=size * 1_000_000) / 1e6)
-                             for name, driver in usable.items()}
-                    take_turns(row, counts.payload_rounds, steps, failed)
-                    rows.append(row)
-                rows.append(growth(f"http.growth.{what}", f"HTTP, {title}", counts, *rows[-2:]))
-            rows += peak_memory(f"http.memory.{mode}", "HTTP, ", drivers)
+            for size in counts.megabytes:
+                row = Measurement(f"http.{what}.{'small' if size == small else 'large'}", f"HTTP, {title} of {size} MB",
+                                  "ms", failures=dict(opening.failures))
+                usable = dict(drivers)
+                warm_up(usable, row, lambda driver: driver.ask(what, size=size * 1_000_000))
+                steps = {name: (lambda driver=driver: driver.ask(what, size=size * 1_000_000) / 1e6)
+                         for name, driver in usable.items()}
+                take_turns(row, counts.payload_rounds, steps, failed)
+                rows.append(row)
+            rows.append(growth(f"http.growth.{what}", f"HTTP, {title}", counts, *rows[-2:]))
+            rows += peak_memory(f"http.memory.{what}", "HTTP, ", drivers)
     return rows
 
 

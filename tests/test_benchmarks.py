@@ -55,6 +55,9 @@ def test_every_workload_runs():
     for key, row in rows.items():
         # Figures of the system are not available everywhere, or only in hundredths of a second.
         assert key.startswith(unsure) or row["figures"]["ours"]["value"] > 0, row
+    page = import_module("benchmarks.page")
+    assert {row.key for row in page.ROWS} | {key for extra in page.EXTRAS for key, _ in extra[1:]} <= set(rows)
+    assert set(page.WORKLOADS) <= set(names)
     targets = {row["key"] for row in rows.values() if row["targets"]}
     assert targets == {target.key for target in import_module("benchmarks.targets").TARGETS}
 
@@ -171,6 +174,27 @@ def test_a_peer_that_fails_is_left_out_and_noted():
     assert targets.Target("add.own", 3.5, "floor").met(row) is False
     with pytest.raises(KeyError):
         slices.take_turns(row, 1, {"mcp": fail}, lambda error: False)
+
+
+def test_the_page_gets_the_figures_of_a_run(monkeypatch, tmp_path):
+    page, peers = import_module("benchmarks.page"), import_module("benchmarks.peers")
+    slices = import_module("benchmarks.slices")
+    text = page.PAGE.read_text("utf-8")
+    monkeypatch.setattr(page, "PAGE", tmp_path / "page.rst")
+    page.PAGE.write_text(text, "utf-8")
+    keys = dict.fromkeys([*(row.key for row in page.ROWS), *(key for extra in page.EXTRAS for key, _ in extra[1:])])
+    rows = [slices.Measurement(key, key, "us", {"floor": slices.Figure([100.0]), "ours": slices.Figure([150.0], [1.5])})
+            for key in keys]
+    rows[0].failures["mcp"] = "it left"
+    found = {name: peers.Peer(title, name, sys.executable) for name, title in (
+        ("floor", "floor"), ("ours", "mcplite"), ("mcp", "mcp 2.3.0"), ("tuned", "http.server"))}
+    written = page.page(rows, found)
+    assert [line for line in written.splitlines() if line.startswith("stdio, ``add``: own")][0].split()[-4:] == [
+        "100", "150", "(1.50x)", "fails"]
+    assert written.count("(1.50x)") == len(page.ROWS) and "http.server" not in written
+    assert "Python" in written and written.startswith(text[:text.index(page.MARKS[0])])
+    page.PAGE.write_text(written, "utf-8")
+    assert page.page(rows, found) == written  # the marks are still there
 
 
 @pytest.mark.parametrize("bound, met", [(5, True), (20, True), (21, False)])

@@ -157,7 +157,7 @@ def test_a_step_that_hangs_is_an_error(monkeypatch, tmp_path):
     try:
         run.start()
         assert begun.wait(30)
-        run.look()
+        run.find_hanging()
     finally:
         monkeypatch.undo()
         released.set()

@@ -22,23 +22,25 @@ from .driver import Run
 from .samples import ALLOCATOR
 from .table import as_json, as_table, drifts_of
 
-#: Seconds between samples, and between lines of progress.
-SAMPLE, PROGRESS = 5.0, 60.0
+#: Seconds of work before each rest, and of the rest, which is longer than an idle thread of a pool stays; in a short run a
+#: share of its time.
+WORK, REST = 85.0, 35.0
+WORK_SHARE, REST_SHARE = 1 / 4, 1 / 10
 #: Seconds that the server keeps threads and connections for clients that do not come back: in a run of seconds, and in one
 #: of some minutes.
 KEPT = 10.0, 20.0
 
 
 def watch(run: Run, seconds: float, ended: threading.Event) -> None:
-    """Take samples until the time is over or *ended* is set."""
-    sample = min(SAMPLE, seconds / 30)
-    said = 0.0
-    while not ended.wait(sample) and run.elapsed < seconds:
-        run.look()
-        if run.elapsed > said + PROGRESS:
-            said = run.elapsed
-            print(f"{said / 60:.0f} min: {sum(run.steps.values())} steps, {sum(run.failed.values())} failed",
-                  file=sys.stderr, flush=True)
+    """Let the jobs work and rest, by turns, until the time is over or *ended* is set."""
+    work, rest = min(WORK, WORK_SHARE * seconds), min(REST, REST_SHARE * seconds)
+    while run.elapsed < seconds and not ended.is_set():
+        until = time.monotonic() + work
+        while time.monotonic() < until and not ended.wait(min(5.0, work)):
+            run.find_hanging()
+        run.rest(rest, ended)
+        print(f"{run.elapsed / 60:.0f} min: {sum(run.steps.values())} steps, {sum(run.failed.values())} failed",
+              file=sys.stderr, flush=True)
 
 
 def main() -> int:

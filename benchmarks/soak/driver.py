@@ -1,4 +1,8 @@
-"""One run of the soak: starts the server and the jobs, samples the processes, and looks at the end for what is left."""
+"""One run of the soak: starts the server and the jobs, samples the processes, and looks at the end for what is left.
+
+The processes are sampled while the jobs rest. How much they hold in the middle of their work depends on how busy the machine
+is, since steps that take longer overlap more; what they hold at rest does not.
+"""
 
 import collections
 import contextlib
@@ -28,7 +32,7 @@ MOST_ERRORS = 50
 
 
 class Run:
-    """Starts everything with :meth:`start`; :meth:`look` takes samples; :meth:`stop` ends it, also when the start failed.
+    """Starts everything with :meth:`start`; :meth:`rest` takes samples; :meth:`stop` ends it, also when the start failed.
 
     :param folder: for logs and samples.
     :param names: the jobs whose names contain one of these.
@@ -45,8 +49,12 @@ class Run:
         self.steps: Counter[str] = collections.Counter()
         self.failed: Counter[str] = collections.Counter()
         self.errors: List[str] = []
+        #: Guards the two fields below, and tells the jobs of the end of a rest, and the rest of the end of a step.
+        self._turn = threading.Condition()
         #: When the job's step began that is not over yet.
         self._busy: Dict[str, float] = {}
+        #: Whether no job may begin a step.
+        self._resting = False
         self._watched: Dict[str, Watched] = {}
         #: CPU seconds of the processes at the end.
         self.cpu = 0.0
@@ -101,27 +109,37 @@ class Run:
 
     def _work(self, job: Job, place: Place) -> None:
         while not self._stopping.is_set():
-            self._busy[job.name] = time.monotonic()
+            self._begin(job)
             try:
                 with job.open(place) as step:
                     self._repeat(job, step)
-                    self._busy[job.name] = time.monotonic()  # the end of the block closes the job's client
+                    self._begin(job)  # the end of the block closes the job's client
             except Exception:
                 self._fail(job.name, traceback.format_exc())
                 self._pause(job, time.monotonic() + job.every)
-        self._busy.pop(job.name, None)
+        self._end(job.name)
 
     def _repeat(self, job: Job, step: Step) -> None:
         due = time.monotonic() + random.uniform(0, job.every)
         while not self._pause(job, due):
-            self._busy[job.name] = time.monotonic()
+            self._begin(job)
             step()
             with self._lock:
                 self.steps[job.name] += 1
             due = max(due + job.every, time.monotonic())
 
+    def _begin(self, job: Job) -> None:
+        with self._turn:
+            self._turn.wait_for(lambda: not self._resting or self._stopping.is_set())
+            self._busy[job.name] = time.monotonic()
+
+    def _end(self, name: str) -> None:
+        with self._turn:
+            self._busy.pop(name, None)
+            self._turn.notify_all()
+
     def _pause(self, job: Job, until: float) -> bool:
-        self._busy.pop(job.name, None)
+        self._end(job.name)
         return self._stopping.wait(max(0.0, until - time.monotonic()))
 
     def _fail(self, what: str, text: str) -> None:
@@ -132,8 +150,33 @@ class Run:
 
     # --- samples ----------------------------------------------------------------------------------------------------
 
-    def look(self) -> None:
-        """Take a sample of each process, and note the jobs that hang."""
+    def rest(self, seconds: float, ended: threading.Event) -> None:
+        """Let the jobs end their steps and do nothing for some seconds, take a sample of each process, and let them go on.
+
+        :param seconds: at least as long as an idle thread of a pool stays, or a session of a client that went away; else the
+            sample depends on how many of them the work before had.
+        :param ended: when it is set, the rest ends early and takes no sample.
+        """
+        with self._turn:
+            self._resting = True
+        try:
+            until = time.monotonic() + LIMIT
+            while self._steps_left() and time.monotonic() < until and not ended.is_set():
+                self.find_hanging()
+                with self._turn:
+                    self._turn.wait_for(lambda: not self._busy, 1.0)
+            if not ended.wait(seconds):
+                self._look()
+        finally:
+            with self._turn:
+                self._resting = False
+                self._turn.notify_all()
+
+    def _steps_left(self) -> bool:
+        with self._turn:
+            return bool(self._busy)
+
+    def _look(self) -> None:
         give_back()
         with self._lock:
             for watched in self._watched.values():
@@ -142,9 +185,14 @@ class Run:
             self.samples.add("driver: children", self.elapsed, len(psutil.Process().children()))
             for name, value in in_use().items():
                 self.samples.add(f"driver: {name}", self.elapsed, value)
-        for name, since in list(self._busy.items()):
+
+    def find_hanging(self) -> None:
+        """Note the jobs whose step takes too long."""
+        with self._turn:
+            busy = list(self._busy.items())
+        for name, since in busy:
             if time.monotonic() - since > LIMIT:
-                self._busy.pop(name, None)
+                self._end(name)
                 self._fail(name, f"it hangs: a step takes more than {LIMIT:.0f} s")
 
     # --- the end ----------------------------------------------------------------------------------------------------
@@ -152,6 +200,8 @@ class Run:
     def stop(self) -> None:
         """End the jobs and the server, and note what is left of them as errors."""
         self._stopping.set()
+        with self._turn:
+            self._turn.notify_all()
         until = time.monotonic() + LIMIT
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))

@@ -10,8 +10,7 @@ are kept out of the figures:
 - Free memory that glibc keeps for each thread, and counts as allocated. With it, ``malloc`` rose by 11 KiB while one thread
   opened and closed 4,500 clients, and without it by nothing; the server took 44 MiB, rising, and without it 36, flat.
 
-What is in use is a figure of its own beside the size (:func:`in_use`), with the same bound. On a machine that becomes busy
-the steps overlap more, and what they hold for a moment rises: run the hour on a machine that does nothing else.
+What is in use is a figure of its own beside the size (:func:`in_use`), with the same bound.
 """
 
 import contextlib
