@@ -9,7 +9,7 @@ from tests.support.fleets import KINDS, running_fleet, running_store
 HERE = Path(__file__).resolve().parent
 
 
-@pytest.fixture(scope="session", params=KINDS)
+@pytest.fixture(scope="session", params=[*KINDS, pytest.param("cluster", marks=pytest.mark.one_python)])
 def fleet(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("fleet")
     with running_store(request.param, folder) as (backend, _):

@@ -187,6 +187,17 @@ def filled(folder):
 
 
 @contextlib.contextmanager
+def read_only(path):
+    """Have all writes to a file refused, also those of root and over descriptors that are open."""
+    files = [path, f"{path}-wal"]
+    subprocess.run(["chattr", "+i", *files], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["chattr", "-i", *files], check=True)
+
+
+@contextlib.contextmanager
 def deleted(path):
     for suffix in ("", "-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):
@@ -242,10 +253,14 @@ def postgres_faults(folder):
 
 
 def sqlite_faults(folder):
-    """SQLite is locked, on a full disk, and deleted, one after another."""
+    """SQLite is locked, read-only, on a full disk, and deleted, one after another."""
+    path = os.path.join(folder, "read-only.db")
+    with served(folder, f"sqlite:///{path}") as fleet:
+        yield "sqlite read-only", lambda: suffer(fleet, read_only(path))
     with small_disk(folder) as place:
         path = os.path.join(place, "store.db")
         with served(folder, f"sqlite:///{path}") as fleet:
-            yield "sqlite locked", lambda: suffer(fleet, locked(path))
+            # It can be read meanwhile, and the state of a session that is not changed is read alone.
+            yield "sqlite locked", lambda: suffer(fleet, locked(path), away=False)
             yield "sqlite on a full disk", lambda: suffer(fleet, filled(place), away=False)
             yield "sqlite deleted", lambda: suffer(fleet, deleted(path), away=False, empty=True)

@@ -100,11 +100,14 @@ def restarts(fleet, clients, times):
 
 def stored_bytes(kind, fleet, server):
     """How many bytes a store takes by its own account."""
-    if kind == "redis":
+    if kind in ("redis", "cluster"):
         import redis
 
-        with contextlib.closing(redis.Redis(port=server.port)) as client:
-            return client.info("memory")["used_memory"]
+        used = 0
+        for node in [server] if kind == "redis" else server.nodes:
+            with contextlib.closing(redis.Redis(port=node.port)) as client:
+                used += client.info("memory")["used_memory"]
+        return used
     if kind == "postgres":
         import psycopg
 

@@ -4,9 +4,13 @@ import os
 from typing import List
 
 import mcplite
+from tests.fleet.tasks import token
 from tests.support.marks import counted, create_marks
 
-mcp = mcplite.Server("fleet", limits=mcplite.Limits(sessions=20_000, running=256, connections=2048))
+#: How many principals there are; 0 for a server without authentication.
+PRINCIPALS = int(os.environ.get("FLEET_PRINCIPALS", "0"))
+auth = mcplite.StaticTokens({token(number): f"principal {number}" for number in range(PRINCIPALS)}) if PRINCIPALS else None
+mcp = mcplite.Server("fleet", auth=auth, limits=mcplite.Limits(sessions=20_000, running=256, connections=2048))
 marks = create_marks("FLEET_FOLDER")
 FORM = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
 READ_ONLY = mcplite.types.ToolAnnotations(read_only_hint=True, idempotent_hint=True)
@@ -91,6 +95,30 @@ def speak(words: List[str], ctx: mcplite.Context) -> str:
 def touch(uri: str) -> int:
     mcp.resource_updated(uri)
     return os.getpid()
+
+
+@mcp.tool(task="required")
+def sign(text: str, ctx: mcplite.Context) -> str:
+    """Return the text with the name of the principal, as a task that works a little."""
+    ctx.sleep(0.05)
+    return f"{ctx.principal.subject}: {text}"
+
+
+@mcp.tool(task="required")
+def take_time(seconds: float, ctx: mcplite.Context) -> str:
+    """Say which worker runs it, and take a while."""
+    ctx.task_status(f"in {os.getpid()}")
+    ctx.sleep(seconds)
+    return f"done in {os.getpid()}"
+
+
+@mcp.tool(task="required", restartable=True)
+def take_time_again(seconds: float, ctx: mcplite.Context) -> str:
+    """As take_time; another worker goes on when this one ends."""
+    begun = ctx.once("worker", os.getpid)
+    ctx.task_status(f"in {os.getpid()}")
+    ctx.sleep(seconds)
+    return f"begun in {begun}, done in {os.getpid()}"
 
 
 @mcp.resource("shop://stock")
