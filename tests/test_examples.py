@@ -82,6 +82,42 @@ def test_hello_counts_words(tmp_path):
         assert result.structured_content == {"to": 3, "be": 2}
 
 
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_report_is_a_task_that_asks(revision):
+    asked = []
+
+    def publish(request):
+        asked.append(request.message)
+        return mcplite.accept()
+
+    with connect("report.py", revision=revision, elicitation_handler=publish) as client:
+        assert client.call_tool("yearly_report", {"year": 2024}, timeout=SECONDS).text == "2024: 534"
+        task = client.start_tool("yearly_report", {"year": 2026})
+        messages = [state.status_message for state in task]
+        assert task.result(SECONDS).text == "2026: 822" and any("reading month" in (text or "") for text in messages)
+        assert asked == ["The sum is 822. Publish it?"]
+
+
+def test_report_is_read_at_another_process(tmp_path):
+    variables = {"MCPLITE_BACKEND": f"sqlite:///{tmp_path / 'store.db'}",
+                 "MCPLITE_STATE_KEYS": "a key of thirty-two bytes or more!"}
+    command = [sys.executable, "-m", "mcplite.server", "report.py", "--http", "PORT"]
+    with serving(command, EXAMPLES, **variables) as first, serving(command, EXAMPLES, **variables) as second:
+        with mcplite.connect(first + "mcp") as client:
+            id = client.start_tool("yearly_report", {"year": 2024}).id
+        with mcplite.connect(second + "mcp") as client:
+            assert client.task(id).result(SECONDS).text == "2024: 534"
+
+
+def test_hub_offers_two_servers(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("tea tea coffee", encoding="utf-8")
+    with connect("hub.py") as client:
+        assert [tool.name for tool in client.list_tools()] == ["clock_minutes", "text_top_words"]
+        assert client.call_tool("clock_minutes", {"hours": 1.5}).data == 90
+        assert client.call_tool("text_top_words", {"path": str(text), "count": 1}).data == {"tea": 2}
+
+
 def test_weather_forecasts_and_alerts(service):
     service.answers = {
         "/points/38.5,-121.5": {"properties": {"forecast": f"{service.url}/forecast"}},
