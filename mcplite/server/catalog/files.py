@@ -47,19 +47,19 @@ def read_below(root: str, relative: str, limit: int) -> Union[bytes, List[str]]:
     :raises FileTooLarge: it has more bytes.
     :raises OSError: the system fails: it has no descriptor left, or the disk cannot be read.
     """
-    for attempt in range(_ATTEMPTS):
+    for _ in range(_ATTEMPTS):
         try:
             real_root = os.path.realpath(root)
             return _read(real_root, safe_join(real_root, relative), limit)
-        except (ValueError, NotBelow) as error:
-            raise NotBelow(relative[:200]) from error
+        except ValueError as error:
+            raise NotBelow from error
         except OSError as error:
             if error.errno not in _ABSENT:
                 raise
             # A name may have become a link since it was resolved, as an update by renaming does.
-            if attempt == _ATTEMPTS - 1 or error.errno not in (errno.ELOOP, errno.ENOTDIR):
-                raise NotBelow(relative[:200]) from error
-    raise NotBelow(relative[:200])
+            if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                raise NotBelow from error
+    raise NotBelow
 
 
 def _contents(fd: int, limit: int) -> bytes:
@@ -100,12 +100,12 @@ if sys.platform == "win32":
             if not kernel.GetFinalPathNameByHandleW(handle, buffer, _LONGEST_PATH, 0):
                 raise ctypes.WinError(ctypes.get_last_error())
             if not is_below(buffer.value, real_root):
-                raise NotBelow(target)
+                raise NotBelow
             if os.path.isdir(target):
                 return sorted(name + ("/" if os.path.isdir(os.path.join(target, name)) else "") for name in os.listdir(target))
             fd = msvcrt.open_osfhandle(handle, os.O_RDONLY | os.O_BINARY)
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise NotBelow(target)
+                raise NotBelow
             return _contents(fd, limit)
         finally:
             if fd >= 0:
@@ -122,7 +122,7 @@ else:
             if stat.S_ISDIR(mode):
                 return sorted(name + ("/" if _is_directory(name, fd) else "") for name in os.listdir(fd))
             if not stat.S_ISREG(mode):
-                raise NotBelow(target)
+                raise NotBelow
             return _contents(fd, limit)
         finally:
             os.close(fd)
@@ -161,8 +161,8 @@ def is_below(final: str, real_root: str) -> bool:
 
     Only the text is compared: the names on the way may have changed since the file was opened.
     """
-    plain = [_plain(path) for path in (final, real_root)]
-    return plain[0] == plain[1] or plain[0].startswith(plain[1].rstrip("\\") + "\\")
+    found, root = _plain(final), _plain(real_root)
+    return found == root or found.startswith(root if root.endswith("\\") else root + "\\")
 
 
 def _plain(path: str) -> str:
