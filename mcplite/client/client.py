@@ -133,15 +133,18 @@ class Client(Features):
             observer.opened(session)
         self._subscriptions.open_for_handlers(session, self._timeout)
 
-    def sibling(self, handlers: Any, cache: bool = True) -> "Client":
+    def sibling(self, handlers: Any, cache: bool = True, client_info: Optional[Implementation] = None) -> "Client":
         """Return another client, which is not open, for the same server, with the same options and other handlers.
 
         A server that mounts this client opens siblings of it, one for each of its own clients.
 
         :param handlers: a :class:`Handlers`.
         :param cache: whether it may keep results.
+        :param client_info: its name and version; by default those of this client.
         """
-        return Client(self._transport, replace(self._options, cache=cache and self._options.cache), handlers)
+        options = replace(self._options, cache=cache and self._options.cache,
+                          client_info=client_info or self._options.client_info)
+        return Client(self._transport, options, handlers)
 
     # --- forks -----------------------------------------------------------------------------------------------------
 

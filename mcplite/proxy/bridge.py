@@ -7,9 +7,11 @@ from ..client.client import Client
 from ..errors import TransportError
 from ..server.app import Server
 from ..server.catalog.capabilities import CapabilityFlags
+from ..server.runtime.runtime import Runtime
 from ..types import ServerCapabilities
 from .clients import ClientMount
 from .links import Link
+from .lists import ListObserver
 from .names import Names
 
 __all__ = ["open_bridge"]
@@ -43,6 +45,10 @@ def open_bridge(client: Client, *, shared: bool, **options: Any) -> Iterator[Ser
 
 class BridgedMount(ClientMount):
     """The server behind a bridge."""
+
+    def __init__(self, hub: Runtime, client: Client, names: Names, shared: bool) -> None:
+        super().__init__(hub, client, names, shared)
+        self.links.observer = ListObserver(hub.catalog)
 
     def _on_open(self, link: Link) -> None:
         # First, since what the bridge keeps in a backend has the name of the server.

@@ -13,14 +13,14 @@ from ..errors import (
     UrlElicitationRequired,
 )
 from ..protocol import codec
-from ..protocol.envelope import CAPABILITIES, LOG_LEVEL, SERVER_INFO
+from ..protocol.envelope import CAPABILITIES, CLIENT_INFO, LOG_LEVEL, SERVER_INFO
 from ..revisions import TASKS_EXTENSION, Revision
 from ..server.catalog.hints import CacheHint
 from ..server.handling.questions import Elicit, Relayed
 from ..server.handling.request_context import RequestContext
 from ..types import NULL, CallToolResult, CompleteResult, GetPromptResult, ReadResourceResult, TextContent
 from ..types.tasks import RELATED_TASK
-from .links import OWN, Link, Links, declared_by
+from .links import OWN, Link, Links, declared_by, info_of
 from .relay import RelayedCall, adapted_answer, passed_on
 
 __all__ = ["adapted_result", "answers_to", "error_for", "pass_call", "pass_over", "report_progress", "unaskable"]
@@ -98,8 +98,10 @@ def _exchange(link: Link, call: RelayedCall, params: Dict[str, Any], tasks: bool
         declared = declared_by(context)
         if tasks:
             declared.extensions = {TASKS_EXTENSION: {}, **(declared.extensions or {})}
-        request = request._replace(sender={CAPABILITIES: codec.encode(declared, revision),
-                                           LOG_LEVEL: context.session.log_level})
+        info = info_of(context)
+        request = request._replace(sender={
+            CAPABILITIES: codec.encode(declared, revision), LOG_LEVEL: context.session.log_level,
+            CLIENT_INFO: None if info is None else codec.encode(info, revision)})
         needed = _round(link, context, request, number)
         if not isinstance(needed, InputNeeded):
             return dict(needed)

@@ -12,17 +12,19 @@ import threading
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ..client.client import Client
+from ..client.features.observer import ClientObserver
 from ..errors import ConnectionClosed, MCPError, RemoteError
 from ..protocol import codec
+from ..protocol.envelope import bounded_info
 from ..revisions import NEWEST
 from ..rpc.forks import new_lock
 from ..server.handling.request_context import RequestContext
 from ..server.runtime.runtime import OpenSession
 from ..server.sessions.legacy import LegacySession
-from ..types import ClientCapabilities
+from ..types import ClientCapabilities, Implementation
 from .relay import EVERYTHING, RelayedCall, RelayHandlers
 
-__all__ = ["OWN", "Link", "Links", "declared_by"]
+__all__ = ["OWN", "Link", "Links", "declared_by", "info_of"]
 
 #: How the names of the protocol's own extensions begin, and those of the members of ``_meta`` that belong to one connection.
 OWN = "io.modelcontextprotocol/"
@@ -41,6 +43,12 @@ def declared_by(context: RequestContext) -> ClientCapabilities:
     extensions = {name: settings for name, settings in (declared.extensions or {}).items() if not name.startswith(OWN)}
     return ClientCapabilities(roots=declared.roots, sampling=declared.sampling, elicitation=declared.elicitation,
                               extensions=extensions or None)
+
+
+def info_of(context: RequestContext) -> Optional[Implementation]:
+    """Return the name and version of the client of a request; None if it does not say."""
+    info = context.client_info
+    return None if info is None else bounded_info(info)
 
 
 class Link:
@@ -115,6 +123,8 @@ class Links:
         self.shared = shared
         #: The connection for lists and changes, which :class:`~.keeper.Keeper` keeps; None while the server is down.
         self.main: Optional[Link] = None
+        #: Sees the requests of that connection.
+        self.observer: Optional[ClientObserver] = None
         #: Guards the fields below; held for dictionary work only.
         self._lock = new_lock()
         self._own: Dict[OpenSession, Link] = {}
@@ -124,16 +134,23 @@ class Links:
         self._opening: Dict[Any, threading.Lock] = {}
         self._idle: List[Tuple[Key, Link]] = []
 
-    def create(self, declared: ClientCapabilities, session: Optional[LegacySession] = None, **callbacks: Any) -> Link:
-        """Return a connection that is not open yet."""
+    def create(self, declared: ClientCapabilities, session: Optional[LegacySession] = None,
+               info: Optional[Implementation] = None, **callbacks: Any) -> Link:
+        """Return a connection that is not open yet.
+
+        :param info: the name that the server gets; None for that of the mounted client.
+        """
         callbacks.setdefault("on_change", None)
         callbacks.setdefault("on_lost", lambda error: None)
         handlers = RelayHandlers(self._name, declared, session, **callbacks)
-        return Link(self._template.sibling(handlers, cache=False), handlers)
+        return Link(self._template.sibling(handlers, cache=False, client_info=info), handlers)
 
     def create_main(self, **callbacks: Any) -> Link:
         """Return a connection for lists and changes; servers list some tools only if the client can be asked."""
-        return self.create(EVERYTHING, **callbacks)
+        link = self.create(EVERYTHING, **callbacks)
+        if self.observer is not None:
+            link.client.observe(self.observer)
+        return link
 
     def _plain_link(self, owner: Optional[str]) -> Link:
         """Return the connection for the calls of clients without a session that cannot be asked."""
@@ -165,14 +182,16 @@ class Links:
             with self._own_link(context.session, call) as link:
                 yield link
         else:
-            declared = declared_by(context)
+            declared, info = declared_by(context), info_of(context)
             text = json.dumps(codec.encode(declared, NEWEST), sort_keys=True)
             if text == "{}":
                 plain = self._plain_link(context.session.owner)
                 with _noted(plain, call):
                     yield plain
             else:
-                with self._exclusive((context.session.owner, text), declared, call) as link:
+                if info is not None:
+                    text += json.dumps(codec.encode(info, NEWEST), sort_keys=True)
+                with self._exclusive((context.session.owner, text), declared, info, call) as link:
                     yield link
 
     @contextlib.contextmanager
@@ -183,7 +202,7 @@ class Links:
             link = self._own.get(session)
             fresh = link is None or not link.usable
             if link is None or not link.usable:
-                link = self.create(declared_by(call.context), session)
+                link = self.create(declared_by(call.context), session, session.client_info)
                 link.handlers.add(call)  # a server may ask as soon as the connection is open
                 try:
                     link.open()
@@ -202,7 +221,8 @@ class Links:
             link.handlers.remove(call)
 
     @contextlib.contextmanager
-    def _exclusive(self, key: Key, declared: ClientCapabilities, call: RelayedCall) -> Iterator[Link]:
+    def _exclusive(self, key: Key, declared: ClientCapabilities, info: Optional[Implementation], call: RelayedCall
+                   ) -> Iterator[Link]:
         link: Optional[Link] = None
         with self._lock:
             for index, (known, idle) in enumerate(self._idle):
@@ -211,7 +231,7 @@ class Links:
                     del self._idle[index]
                     break
         opened = link is not None
-        link = link or self.create(declared)
+        link = link or self.create(declared, info=info)
         try:
             with _noted(link, call):
                 if not opened:

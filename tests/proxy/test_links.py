@@ -27,6 +27,10 @@ def asking(log=None):
         return [ctx.can_elicit, ctx.can_elicit_url, ctx.can_sample, ctx.can_list_roots]
 
     @server.tool()
+    def name(ctx: mcplite.Context) -> str:
+        return f"{ctx.client_info.name} {ctx.client_info.version}"
+
+    @server.tool()
     def session(ctx: mcplite.Context) -> int:
         return id(ctx.session.peer)
 
@@ -71,6 +75,25 @@ def test_a_server_sees_what_each_client_can_be_asked(upstream, downstream):
     ):
         with mcplite.connect(hub, era=downstream, **handlers) as client:
             assert json.loads(client.call_tool("declared").text) == expected
+    hub.close()
+
+
+@pytest.mark.parametrize("upstream", ["legacy", "modern"])
+@pytest.mark.parametrize("downstream", ["legacy", "modern"])
+def test_a_server_knows_each_client_by_its_name(upstream, downstream):
+    hub = hub_of(asking(), upstream)
+    for name in ("one", "two", "one"):
+        info = mcplite.types.Implementation(name, "3")
+        with mcplite.connect(hub, era=downstream, client_info=info, elicitation_handler=lambda request: None) as client:
+            assert client.call_tool("name").text == f"{name} 3"
+    hub.close()
+
+
+def test_clients_without_a_session_that_cannot_be_asked_share_the_name_of_the_mount():
+    hub = mcplite.Server("hub")
+    hub.mount(mcplite.connect(asking(), era="legacy", client_info=mcplite.types.Implementation("hub", "1")))
+    with mcplite.connect(hub, era="modern", client_info=mcplite.types.Implementation("one", "3")) as client:
+        assert client.call_tool("name").text == "hub 1"
     hub.close()
 
 

@@ -71,9 +71,11 @@ class Catalog:
         self.page_size = page_size
         self._longest_uri = longest_uri
         self._cache = cache
-        self._cache_lists = dict(cache_lists or {})
-        #: Guards the replacement of the two dictionaries below; readers need no lock.
+        #: Guards the replacement of the four dictionaries below; readers need no lock.
         self._lock = new_lock()
+        self._cache_lists: Dict[str, CacheHint] = dict(cache_lists or {})
+        #: By kind of list, where it is not ``page_size``.
+        self._page_sizes: Dict[str, int] = {}
         self._pages: Dict[Tuple[str, Optional[str], str, int], Any] = {}
         self._identities: Dict[str, Dict[str, Any]] = {}
         #: By revision; both threads that miss one make the same.
@@ -175,6 +177,19 @@ class Catalog:
             hint = self._cache = CacheHint()
         return hint
 
+    def set_listing(self, kind: str, page_size: Optional[int], hint: "Optional[CacheHint]") -> None:
+        """Give a list the pages and the hint that it has at the server behind a bridge.
+
+        :param kind: "tools", "prompts", "resources", "templates" or "discover".
+        :param page_size: None for the page size of all lists.
+        :param hint: None for the hint of all lists.
+        """
+        with self._lock:
+            self._page_sizes = {**self._page_sizes, kind: page_size or self.page_size}
+            others = {name: known for name, known in self._cache_lists.items() if name != kind}
+            self._cache_lists = others if hint is None else {**others, kind: hint}
+            self._pages = {at: kept for at, kept in self._pages.items() if at[0] != kind}
+
     def listing(self, kind: str, key: str, cursor: Optional[str], revision: Revision) -> Any:
         """Return one page of a list; encoded pages are cached until the registry changes.
 
@@ -198,7 +213,8 @@ class Catalog:
 
     def _page(self, entries: Mapping[str, Any], kind: str, key: str, cursor: Optional[str], revision: Revision
               ) -> jsonrpc.Encoded:
-        chosen, after = paging.page(list(entries.items()), cursor, self.page_size, kind, key=lambda item: str(item[0]))
+        chosen, after = paging.page(list(entries.items()), cursor, self._page_sizes.get(kind, self.page_size), kind,
+                                    key=lambda item: str(item[0]))
         result: Dict[str, Any] = {key: [codec.encode(entry.listed(revision), revision) for _, entry in chosen]}
         if after is not None:
             result["nextCursor"] = after

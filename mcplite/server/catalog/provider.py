@@ -62,7 +62,7 @@ class Service:
 class MountableClient(Protocol):
     """What a server can mount of the client's side: a :class:`mcplite.Client`."""
 
-    def sibling(self, handlers: Any, cache: bool = True) -> Any:
+    def sibling(self, handlers: Any, cache: bool = True, client_info: Any = None) -> Any:
         """Return another client for the same server."""
 
 
