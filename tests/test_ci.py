@@ -1,13 +1,16 @@
-"""``.ci/rerun``: a few tests that fail once reject nothing, and what fails twice or in numbers does."""
+"""``.ci/rerun``: a few tests that fail once reject nothing, and what fails twice or in numbers does; what a release lists."""
 
+import configparser
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-RERUN = Path(__file__).resolve().parent.parent / ".ci" / "rerun"
+ROOT = Path(__file__).resolve().parent.parent
+RERUN = ROOT / ".ci" / "rerun"
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="POSIX only")
 
 _TESTS = '''
@@ -122,3 +125,26 @@ def test_a_process_that_is_left_behind_is_not_waited_for(rerun):
     script = "import subprocess, sys; print('first', flush=True); subprocess.Popen(['sleep', '30']); sys.exit(3)"
     status, lines, _ = rerun(command=(sys.executable, "-c", script))
     assert status == 3 and lines == ["first"]
+
+
+@pytest.fixture
+def for_users():
+    """The requirements of the package, and of its extras for users by name."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    extras = dict(setup["options.extras_require"])
+    names = list(extras)
+    named = {name: extras[name] for name in names[:names.index("test")]}  # those of contributors stand behind it
+    return {"": setup["options"]["install_requires"], **named}
+
+
+def test_the_bill_of_materials_of_a_release_has_every_extra_for_users(for_users):
+    installed = re.findall(r'install -q "\$\{wheel\}\[(.+)\]"', (ROOT / ".ci" / "release").read_text("utf-8"))
+    assert [sorted(names.split(",")) for names in installed] == [sorted(filter(None, for_users))]
+
+
+def test_every_requirement_for_users_has_a_floor(for_users):
+    lines = [line for text in for_users.values() for line in text.splitlines() if line and not line.startswith("#")]
+    assert [line for line in lines if not re.match(r"[\w.-]+(\[\w+\])?>=\d", line)] == []
+    floors = {re.split(r"[\[>]", line)[0]: line for line in lines}
+    assert {"requests", "PyJWT"} <= set(floors)
