@@ -9,6 +9,8 @@ import json
 import sys
 import time
 
+#: The last revision with a handshake, and the one without.
+REVISION, STATELESS = "2025-11-25", "2026-07-28"
 #: Text as it occurs in results: words and line ends, some of them escaped in JSON.
 _PATTERN = 'The quick brown fox said "jump" and jumped.\n'
 #: One of a thousand tools.

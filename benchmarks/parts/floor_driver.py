@@ -8,12 +8,9 @@ import subprocess
 import sys
 import time
 
-from common import answer_commands, calls_in, expect, text_of
+from common import REVISION, STATELESS, answer_commands, calls_in, expect, text_of
 
-#: The last revision with a handshake.
-REVISION = "2025-11-25"
-#: The revision without a handshake, and what each of its requests says of its sender.
-STATELESS = "2026-07-28"
+#: What each request without a handshake says of its sender.
 META = {"io.modelcontextprotocol/protocolVersion": STATELESS, "io.modelcontextprotocol/clientCapabilities": {},
         "io.modelcontextprotocol/clientInfo": {"name": "floor", "version": "1"}}
 

@@ -9,7 +9,7 @@ import json
 import re
 import socket
 
-from floor_driver import REVISION, STATELESS
+from common import REVISION, STATELESS
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _SESSION = re.compile(rb"\r\nmcp-session-id: *(\S+)", re.IGNORECASE)
