@@ -134,6 +134,12 @@ class Envelope:
             self._info = codec.decode(Implementation, self.meta[CLIENT_INFO])
         return self._info
 
+    @property
+    def facts(self) -> Any:
+        """What the client says of itself, to be compared; as it came, so that it need not be decoded."""
+        meta = self.meta
+        return (meta[CAPABILITIES], meta.get(CLIENT_INFO)) if meta else (self._capabilities, self._info)
+
     def forget_meta(self) -> None:
         """Keep no more than a session keeps of its client, for a request that is in progress for long."""
         info = self.info

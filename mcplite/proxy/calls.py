@@ -1,6 +1,7 @@
 """Passes one request on to a mounted server over a connection, and its result back, in the revisions of both sides."""
 
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+import functools
+from typing import Any, Dict, Mapping, Tuple
 
 from ..client.features.call import Call
 from ..errors import (
@@ -13,15 +14,16 @@ from ..errors import (
     UrlElicitationRequired,
 )
 from ..protocol import codec
-from ..protocol.envelope import CAPABILITIES, CLIENT_INFO, LOG_LEVEL, SERVER_INFO
-from ..revisions import TASKS_EXTENSION, Revision
+from ..protocol.envelope import SERVER_INFO
+from ..revisions import Revision
 from ..server.catalog.hints import CacheHint
 from ..server.handling.questions import Elicit, Relayed
 from ..server.handling.request_context import RequestContext
 from ..types import NULL, CallToolResult, CompleteResult, GetPromptResult, ReadResourceResult, TextContent
 from ..types.tasks import RELATED_TASK
-from .links import OWN, Link, Links, declared_by, info_of
+from .links import Link, Links
 from .relay import RelayedCall, adapted_answer, passed_on
+from .senders import OWN
 
 __all__ = ["adapted_result", "answers_to", "error_for", "pass_call", "pass_over", "report_progress", "unaskable"]
 
@@ -57,11 +59,18 @@ def pass_over(link: Link, call: RelayedCall, params: Dict[str, Any], tasks: bool
     :param tasks: whether the result may say that the call has become a task, where the mounted server decides on that.
     """
     context = call.context
-    meta = {key: value for key, value in context.meta.items() if key != "progressToken" and not key.startswith(OWN)}
+    given = context.meta
+    meta = {key: value for key, value in given.items() if key != "progressToken" and not key.startswith(OWN)}
     if meta:
         params["_meta"] = meta
+    report = functools.partial(report_progress, context) if "progressToken" in given else None
+    request = Call(context.method, params, cancel=context.token, on_progress=report, rounds=False, fresh=True)
     try:
-        return _with_pages(call, lambda: _exchange(link, call, params, tasks))
+        return _exchange(link, context, request, tasks)
+    except UrlElicitationRequired as error:
+        if not _visited(context, error):
+            raise
+        return _exchange(link, context, request, tasks)
     finally:
         if context.session.revision.modern:
             # A question that is still open ends the client's present request: the client returns with another one.
@@ -69,45 +78,28 @@ def pass_over(link: Link, call: RelayedCall, params: Dict[str, Any], tasks: bool
                 pass
 
 
-def _with_pages(call: RelayedCall, run: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
-    """Return a result; where the client's revision lacks the error that asks for visits of pages, ask (URLE-15)."""
-    try:
-        return run()
-    except UrlElicitationRequired as error:
-        context = call.context
-        if context.session.revision.elicitation_ids or not context.can_elicit_url:
-            raise
-        pages = {f"page-{number}": Elicit(str(page.get("message") or error.message), url=str(page.get("url")))
-                 for number, page in enumerate(error.urls, 1)}
-        if not all(answer.accepted for answer in context.ask(pages).values()):
-            raise
-    return run()
+def _visited(context: RequestContext, error: UrlElicitationRequired) -> bool:
+    """Ask a client whose revision lacks the error that asks for visits of pages (URLE-15); return whether it visits all."""
+    if context.session.revision.elicitation_ids or not context.can_elicit_url:
+        return False
+    pages = {f"page-{number}": Elicit(str(page.get("message") or error.message), url=str(page.get("url")))
+             for number, page in enumerate(error.urls, 1)}
+    return all(answer.accepted for answer in context.ask(pages).values())
 
 
-def _exchange(link: Link, call: RelayedCall, params: Dict[str, Any], tasks: bool) -> Dict[str, Any]:
-    context, client = call.context, link.client
-    report: Optional[Callable[[Dict[str, Any]], object]] = None
-    if "progressToken" in context.meta:
-        report = lambda given: report_progress(context, given)  # noqa: E731
-    request = Call(context.method, params, cancel=context.token, on_progress=report, rounds=False, fresh=True)
-    if client.era == "legacy":
-        return client.send(request)  # its questions come to the handlers of the connection
-    revision = client.revision
+def _exchange(link: Link, context: RequestContext, request: Call, tasks: bool) -> Dict[str, Any]:
+    revision = link.client.revision
+    if not revision.modern:
+        return link.client.send(request)  # its questions come to the handlers of the connection
     for number in range(_ROUNDS + 1):
         # Each round declares what the client's present request declares.
-        declared = declared_by(context)
-        if tasks:
-            declared.extensions = {TASKS_EXTENSION: {}, **(declared.extensions or {})}
-        info = info_of(context)
-        request = request._replace(sender={
-            CAPABILITIES: codec.encode(declared, revision), LOG_LEVEL: context.session.log_level,
-            CLIENT_INFO: None if info is None else codec.encode(info, revision)})
-        needed = _round(link, context, request, number)
+        needed = _round(link, context, request._replace(sender=link.senders.members(context, revision, tasks)), number)
         if not isinstance(needed, InputNeeded):
-            return dict(needed)
+            return needed  # type: ignore[no-any-return]
         if number == _ROUNDS:
             break
-        params = {key: value for key, value in params.items() if key not in ("inputResponses", "requestState")}
+        params = {key: value for key, value in (request.params or {}).items()
+                  if key not in ("inputResponses", "requestState")}
         if needed.requests:
             params["inputResponses"] = answers_to(context, needed.requests, revision)
         else:

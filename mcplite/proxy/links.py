@@ -9,46 +9,25 @@ client without a session has a connection for itself while it runs, if the clien
 import contextlib
 import json
 import threading
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, ContextManager, Dict, Iterator, List, Optional, Tuple
 
 from ..client.client import Client
 from ..client.features.observer import ClientObserver
 from ..errors import ConnectionClosed, MCPError, RemoteError
 from ..protocol import codec
-from ..protocol.envelope import bounded_info
 from ..revisions import NEWEST
 from ..rpc.forks import new_lock
-from ..server.handling.request_context import RequestContext
 from ..server.runtime.runtime import OpenSession
 from ..server.sessions.legacy import LegacySession
 from ..types import ClientCapabilities, Implementation
 from .relay import EVERYTHING, RelayedCall, RelayHandlers
+from .senders import Senders, declared_by
 
-__all__ = ["OWN", "Link", "Links", "declared_by", "info_of"]
+__all__ = ["Link", "Links"]
 
-#: How the names of the protocol's own extensions begin, and those of the members of ``_meta`` that belong to one connection.
-OWN = "io.modelcontextprotocol/"
 #: Connections that wait for the next call of a client without a session; more are closed.
 _IDLE = 4
 Key = Tuple[Optional[str], str]
-
-
-def declared_by(context: RequestContext) -> ClientCapabilities:
-    """Return what the client of a request can be asked."""
-    session = context.session
-    if not session.askable:
-        return ClientCapabilities()
-    declared = session.client_capabilities
-    # The protocol's own extensions change how results come, which has to be known here.
-    extensions = {name: settings for name, settings in (declared.extensions or {}).items() if not name.startswith(OWN)}
-    return ClientCapabilities(roots=declared.roots, sampling=declared.sampling, elicitation=declared.elicitation,
-                              extensions=extensions or None)
-
-
-def info_of(context: RequestContext) -> Optional[Implementation]:
-    """Return the name and version of the client of a request; None if it does not say."""
-    info = context.client_info
-    return None if info is None else bounded_info(info)
 
 
 class Link:
@@ -61,6 +40,8 @@ class Link:
     def __init__(self, client: Client, handlers: RelayHandlers) -> None:
         self.client = client
         self.handlers = handlers
+        #: Name the sender of each request, on a connection without a handshake.
+        self.senders = Senders()
         #: Guards the fields below; held for arithmetic only.
         self._lock = new_lock()
         #: The tasks that were started over the connection, and are followed.
@@ -165,34 +146,34 @@ class Links:
                     self._plain[owner] = link
             return link
 
-    @contextlib.contextmanager
-    def lease(self, call: RelayedCall) -> Iterator[Link]:
-        """Run the block with the connection for a call.
+    def lease(self, call: RelayedCall) -> ContextManager[Link]:
+        """Return a block with the connection for a call.
 
-        :raises MCPError: there is none, and it cannot be opened.
+        :raises MCPError: there is none, or it cannot be opened; the latter when the block is entered.
         """
         main = self.main
         if main is None:
             raise ConnectionClosed(f"{self._name} cannot be reached at present")
+        session = call.context.session
+        if self.shared or main.client.revision.modern:
+            return _Noted(main, call)
+        if session.persistent and isinstance(session, LegacySession):
+            return self._own_link(session, call)
+        return self._link_without_session(call)
+
+    @contextlib.contextmanager
+    def _link_without_session(self, call: RelayedCall) -> Iterator[Link]:
         context = call.context
-        if main.client.era == "modern" or self.shared:
-            with _noted(main, call):
-                yield main
-        elif context.session.persistent and isinstance(context.session, LegacySession):
-            with self._own_link(context.session, call) as link:
+        declared, info = declared_by(context), context.client_info
+        text = json.dumps(codec.encode(declared, NEWEST), sort_keys=True)
+        if text == "{}":
+            with _Noted(self._plain_link(context.session.owner), call) as link:
                 yield link
-        else:
-            declared, info = declared_by(context), info_of(context)
-            text = json.dumps(codec.encode(declared, NEWEST), sort_keys=True)
-            if text == "{}":
-                plain = self._plain_link(context.session.owner)
-                with _noted(plain, call):
-                    yield plain
-            else:
-                if info is not None:
-                    text += json.dumps(codec.encode(info, NEWEST), sort_keys=True)
-                with self._exclusive((context.session.owner, text), declared, info, call) as link:
-                    yield link
+            return
+        if info is not None:
+            text += json.dumps(codec.encode(info, NEWEST), sort_keys=True)
+        with self._exclusive((context.session.owner, text), declared, info, call) as link:
+            yield link
 
     @contextlib.contextmanager
     def _own_link(self, session: LegacySession, call: RelayedCall) -> Iterator[Link]:
@@ -233,7 +214,7 @@ class Links:
         opened = link is not None
         link = link or self.create(declared, info=info)
         try:
-            with _noted(link, call):
+            with _Noted(link, call):
                 if not opened:
                     link.open()
                 yield link
@@ -283,10 +264,18 @@ class Links:
             link.client.close()
 
 
-@contextlib.contextmanager
-def _noted(link: Link, call: RelayedCall) -> Iterator[None]:
-    link.handlers.add(call)
-    try:
-        yield
-    finally:
-        link.handlers.remove(call)
+class _Noted(ContextManager[Link]):
+    """A block in which the handlers of a connection know of a call. Not a generator, since each call has one."""
+
+    __slots__ = ("_link", "_call")
+
+    def __init__(self, link: Link, call: RelayedCall) -> None:
+        self._link = link
+        self._call = call
+
+    def __enter__(self) -> Link:
+        self._link.handlers.add(self._call)
+        return self._link
+
+    def __exit__(self, *error: object) -> None:
+        self._link.handlers.remove(self._call)

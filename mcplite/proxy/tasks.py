@@ -20,8 +20,9 @@ from ..server.tasks.context import RunControl, TaskContext
 from ..types import Progress
 from ..types.tasks import IMMEDIATE_RESPONSE
 from .calls import answers_to, pass_call, pass_over
-from .links import OWN, Link, Links
+from .links import Link, Links
 from .relay import RelayedCall
+from .senders import OWN
 
 __all__ = ["PassedTasks"]
 

@@ -3,6 +3,7 @@
 Callers pass one to a call; handlers find theirs in the context.
 """
 
+import threading
 from typing import Callable, Dict, Optional
 
 from ..errors import Cancelled
@@ -25,9 +26,12 @@ class CancelToken:
 
     def __init__(self, log: Optional[PeerLog] = None) -> None:
         self._log = log
-        #: Guards ``_callbacks`` and the one transition of ``_event``; held for dictionary work only.
+        #: Guards ``_callbacks`` and the one transition of ``_cancelled``; held for dictionary work only.
         self._lock = new_lock()
-        self._event = new_event()
+        self._cancelled = False
+        #: What :meth:`wait` sleeps on, under the one key; made by the first that waits, since most tokens are only asked.
+        #: Without the lock, which a signal handler that cancels may need while its own thread begins to wait.
+        self._waited: Dict[str, threading.Event] = {}
         self._callbacks: Dict[int, Callable[[], object]] = {}
         self._next = 0
         self._reason: Optional[str] = None
@@ -35,7 +39,7 @@ class CancelToken:
     @property
     def cancelled(self) -> bool:
         """Whether the token was cancelled."""
-        return self._event.is_set()
+        return self._cancelled
 
     @property
     def reason(self) -> Optional[str]:
@@ -49,10 +53,11 @@ class CancelToken:
         :returns: whether this call was the first.
         """
         with self._lock:
-            if self._event.is_set():
+            if self._cancelled:
                 return False
-            self._reason = reason
-            self._event.set()
+            self._reason, self._cancelled = reason, True
+            for event in list(self._waited.values()):
+                event.set()
             callbacks = list(self._callbacks.values())
             self._callbacks.clear()
         for callback in callbacks:
@@ -72,7 +77,7 @@ class CancelToken:
         :returns: a function that removes the callback.
         """
         with self._lock:
-            if not self._event.is_set():
+            if not self._cancelled:
                 key = self._next
                 self._next += 1
                 self._callbacks[key] = callback
@@ -87,12 +92,13 @@ class CancelToken:
 
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Block until cancelled or until *timeout* seconds have passed; return whether cancelled."""
-        return wait_interruptibly(self._event.wait, timeout)
+        event = self._waited.get("event") or self._waited.setdefault("event", new_event())
+        return self._cancelled or wait_interruptibly(event.wait, timeout)
 
     def check(self) -> None:
         """Return if the token was not cancelled.
 
         :raises Cancelled: it was; with the reason.
         """
-        if self._event.is_set():
+        if self._cancelled:
             raise Cancelled(self._reason)

@@ -14,6 +14,7 @@ from ...protocol import codec
 from ...protocol.jsonrpc import Encoded
 from ...rpc.tracing import INFO, get_logger
 from ...types import CompleteResult, Completion, GetPromptResult, ReadResourceResult
+from ..catalog.provider import ProvidedEntry
 from ..catalog.registry import suggestions
 from ..catalog.targets import Target
 from ..functions.function import BadArguments
@@ -112,7 +113,9 @@ def _handle(context: RequestContext, target: Target) -> Result:
 def _own(context: RequestContext, target: Target) -> Result:
     own = target.custom_handler
     assert own is not None
-    result = _guarded(context, context.method, lambda: own(context.params, context))
+    result = _guarded(context, context.method, functools.partial(own, context.params, context))
+    if isinstance(getattr(own, "__self__", None), ProvidedEntry):
+        return result  # type: ignore[no-any-return]  # the provider has encoded it
     return {} if result is None else codec.encode(result, context.session.revision)
 
 

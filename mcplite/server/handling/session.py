@@ -96,6 +96,11 @@ class Session:
     persistent = False
 
     @property
+    def client_facts(self) -> Any:
+        """What the client says of itself, to be compared: it is equal for requests of clients that say the same."""
+        return self.client_capabilities, self.client_info
+
+    @property
     def askable(self) -> bool:
         """Whether a question can reach the client at all."""
         return self.persistent or self.revision.modern

@@ -100,6 +100,10 @@ class ModernSession(Session):
     def client_capabilities(self) -> ClientCapabilities:  # type: ignore[override]
         return bounded_capabilities(self._envelope.capabilities)
 
+    @property
+    def client_facts(self) -> Any:
+        return self._envelope.facts
+
     def forget_request(self) -> None:
         self._envelope.forget_meta()
         self.given = _NOTHING
