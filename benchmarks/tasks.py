@@ -3,8 +3,9 @@
     python -m benchmarks.tasks [--calls 200] [--rounds 5]
 
 The function adds two numbers. "started" is ``start_tool`` alone, "finished" is ``start_tool`` and ``result``: the client polls
-as the server says, or hears of the end. The ways take turns, round by round, so that a busy machine treats them alike; the
-figure is the median of the rounds' medians, and the ratio that to the plain call of the same client.
+as the server says, at first after 10 ms, or hears of the end: most of the time of so short a task is that pause. The ways take
+turns, round by round, so that a busy machine treats them alike; the figure is the median of the rounds' medians, and the ratio
+that to the plain call of the same client.
 """
 
 import argparse
