@@ -112,15 +112,19 @@ class Shares(Generic[Item]):
     :param busy: returns whether an item is in use, so that it is not idle. Called with the lock held: it must only read.
     :param lasting: returns whether an item in use stays so until one side ends it, such as an event stream: rather than
         that a newcomer finds no room, the oldest of these goes. Called like *busy*.
+    :param due: returns whether an idle item is about to be used: where a sender makes room for itself, idle ones that are
+        not, and lasting ones, go before it. Called like *busy*.
     :param clock: returns seconds.
     """
 
     def __init__(self, most: int, most_bytes: Optional[int] = None, *, busy: Callable[[Item], bool] = _never,
-                 lasting: Callable[[Item], bool] = _never, clock: Callable[[], float] = time.monotonic) -> None:
+                 lasting: Callable[[Item], bool] = _never, due: Callable[[Item], bool] = _never,
+                 clock: Callable[[], float] = time.monotonic) -> None:
         self._most = most
         self._most_bytes = most_bytes
         self._busy = busy
         self._lasting = lasting
+        self._due = due
         self._clock = clock
         #: Guards the fields below; held for dictionary work only.
         self._lock = new_lock()
@@ -300,17 +304,25 @@ class Shares(Generic[Item]):
         def idle(item: Item, entry: _KeptItem) -> bool:
             return item is not newcomer and (entry.bytes > 0 or not by_bytes) and not self._busy(item)
 
+        def idle_for_now(item: Item, entry: _KeptItem) -> bool:
+            return idle(item, entry) and not self._due(item)
+
         def lasting(item: Item, entry: _KeptItem) -> bool:
             return item is not newcomer and not by_bytes and self._lasting(item)
 
-        victim = self._oldest(levels, own, idle)
-        if victim is not None or own is None:
-            return victim
         most = max(levels)
-        if own not in levels[most] and most * _PART >= limit:
-            return next((item for items in (levels[most][0].unused, levels[most][0].used) for item, entry in items.items()
-                         if entry.bytes or not by_bytes), None)
-        return self._oldest(levels, own, lasting)
+        from_others = own is not None and own not in levels[most] and most * _PART >= limit
+        victim = None
+        if not from_others:
+            victim = self._oldest(levels, own, idle_for_now)
+            if victim is None and own is not None:
+                victim = self._oldest(levels, own, lasting)
+        if victim is None:
+            victim = self._oldest(levels, own, idle)
+        if victim is None and from_others:
+            victim = next((item for items in (levels[most][0].unused, levels[most][0].used) for item, entry in items.items()
+                           if entry.bytes or not by_bytes), None)
+        return victim
 
     def _oldest(self, levels: "Dict[int, List[_Share[Item]]]", own: "Optional[_Share[Item]]",
                 fits: Callable[[Item, _KeptItem], bool]) -> Optional[Item]:

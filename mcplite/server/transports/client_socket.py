@@ -129,6 +129,13 @@ class ClientSocket:
         except (OSError, ValueError):  # reset by the client, or closed on this side
             return True
 
+    def has_input(self) -> bool:
+        """Whether the client has sent something that was not read yet; from any thread, without blocking."""
+        try:
+            return _readable(self.sock)
+        except (OSError, ValueError):  # closed on this side
+            return False
+
     def shut(self, how: int) -> None:
         """Shut down one direction or both, from any thread: a blocked read or write returns."""
         try:

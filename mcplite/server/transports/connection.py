@@ -111,6 +111,11 @@ class Connection:
         """Whether a whole request is being served; false while the connection waits for a head or a body."""
         return self._client.busy
 
+    @property
+    def due(self) -> bool:
+        """Whether the client has sent something that waits to be read, so that closing the connection may lose a request."""
+        return self._client.has_input()
+
     def serve(self) -> bool:
         """Serve requests on this thread, which may block, until the connection can be parked (True) or is closed (False)."""
         self._client.may_block = True

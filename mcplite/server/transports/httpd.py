@@ -86,8 +86,10 @@ class HTTPServer:
         self._changed = new_condition()
         self._connections: Set[Connection] = set()
         #: Those of them that count to the limit: not those that were told to make room and have not closed yet.
+        #: A proxy has sent a request on many a connection that looks idle because the leader is busy.
         self._shares: Shares[Connection] = Shares(self.limits.connections, busy=lambda connection: connection.busy,
-                                                  lasting=lambda connection: connection.lasting)
+                                                  lasting=lambda connection: connection.lasting,
+                                                  due=lambda connection: connection.due)
         #: Set under the lock above; connections read it without.
         self._closing = new_event()
         self._budget = BodyBudget(self.limits)

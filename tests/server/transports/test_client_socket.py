@@ -74,3 +74,14 @@ def test_a_disconnect_is_seen_unless_data_is_pending(pair):
     assert client.disconnected()
     client.receive_pending(10)
     client.shut(socket.SHUT_RDWR)
+
+
+def test_input_that_was_not_read_is_seen(pair):
+    client, theirs = pair
+    assert not client.has_input()
+    theirs.sendall(b"request")
+    assert client.has_input()
+    client.recv(100, LIMIT)
+    assert not client.has_input()
+    client.close()
+    assert not client.has_input()

@@ -435,6 +435,25 @@ def test_a_connection_that_was_used_stays_longer_than_one_that_was_not(served):
         assert wires[0].ended() and used.post(initialize()).status == 200
 
 
+def test_a_connection_whose_request_has_arrived_stays_although_the_leader_has_not_read_it(served, monkeypatch):
+    leader, go = threading.Event(), threading.Event()
+    accept = HTTPServer._accept
+
+    def held(server):
+        leader.set()
+        assert go.wait(LIMIT)
+        return accept(server)
+
+    monkeypatch.setattr(HTTPServer, "_accept", held)
+    made = served(connections=2)
+    with made.wire() as early, made.wire() as silent, made.wire() as late:
+        assert leader.wait(LIMIT)
+        for wire in (early, late):
+            wire.send(post(initialize()))
+        go.set()  # all three are accepted before any of them is read
+        assert silent.ended() and [wire.reply().status for wire in (early, late)] == [200, 200]
+
+
 def test_connections_with_requests_in_progress_make_no_room_for_the_same_client(served):
     made = served(connections=3)
     with contextlib.ExitStack() as stack:
