@@ -256,9 +256,14 @@ def test_cancelling_reaches_a_handler_that_blocks(client, key):
 
 
 def test_a_time_limit_reaches_a_handler_that_blocks(client, key):
-    with pytest.raises(mcplite.RequestTimeout):
-        client.call_tool("block", {"key": key}, timeout=0.2)
-    assert client.call_tool("was_stopped", {"key": key}).text == "true"
+    def is_stopped(seconds):
+        own = {"key": f"{key} {seconds}"}
+        with pytest.raises(mcplite.RequestTimeout):
+            client.call_tool("block", own, timeout=seconds)
+        return client.call_tool("was_stopped", own).text == "true"
+
+    # On a busy machine the time may be over before the handler has begun.
+    assert any(is_stopped(seconds) for seconds in (0.2, 2, 10))
 
 
 def test_handlers_see_the_http_request_and_its_context_variables(connect, host, revision, key):
