@@ -6,7 +6,7 @@ from typing import Deque, List, NamedTuple, Optional, Tuple
 
 from ...backend.interface import Backend
 from ...rpc.forks import new_lock
-from .news import LOG
+from .news import EVERYTHING, LOG
 
 __all__ = ["ToldChange", "Changes"]
 
@@ -50,7 +50,8 @@ class Changes:
         return self._backend.last(LOG)
 
     def since(self, number: int) -> Tuple[List[ToldChange], int, bool]:
-        """Return the changes after a number, the number up to which that is, and whether some are gone.
+        """Return the changes after a number, the number up to which that is, and whether anything may have changed,
+        since some are gone or a process says so.
 
         :raises BackendError: the store failed.
         """
@@ -58,7 +59,7 @@ class Changes:
             latest = self._latest
             if latest and latest[0].number - 1 <= number < latest[-1].number:
                 found = [change for change in latest if change.number > number]
-                return found, latest[-1].number, False
+                return found, latest[-1].number, _any_change(found)
             entries = self._backend.since(LOG, number)
             if entries is None or not entries:
                 last = self._backend.last(LOG)
@@ -72,9 +73,13 @@ class Changes:
             if latest and latest[-1].number != number:
                 latest.clear()
             latest.extend(changes)
-            return changes, changes[-1].number, False
+            return changes, changes[-1].number, _any_change(changes)
 
     def _change(self, number: int, entry: bytes) -> ToldChange:
         news = json.loads(entry)
         ours = news["server"] in (None, self._server)
         return ToldChange(number, news["method"] if ours else "", news["uri"])
+
+
+def _any_change(changes: List[ToldChange]) -> bool:
+    return any(change.method == EVERYTHING for change in changes)

@@ -2,14 +2,18 @@
 
 import json
 import secrets
-from typing import Callable, Optional
+import threading
+from typing import Callable, Dict, Optional, Tuple
 
 from ...backend.interface import Backend
-from ...errors import BackendError
+from ...errors import BackendError, TransportError
+from ...rpc.deadline import Deadline
+from ...rpc.forks import new_lock
+from ...rpc.threads import start_thread
 from ...rpc.tracing import WARNING, PeerLog, get_logger
 from .letters import Letters
 
-__all__ = ["LOG", "News", "append_news"]
+__all__ = ["EVERYTHING", "LOG", "News", "append_news"]
 
 _log = get_logger(__name__)
 #: The log of all processes.
@@ -17,13 +21,19 @@ LOG = "news/changes"
 #: Seconds for which a notification is kept, and how many are: as long as a process may need to read them.
 _SECONDS = 600.0
 _KEEP = 10_000
+#: In the place of a method: anything may have changed.
+EVERYTHING = "*"
+#: Changes that wait for the store; more are told as one, that anything may have changed.
+_MOST_UNTOLD = 1000
+#: Seconds between two attempts to tell them, at first and at most.
+_AGAIN_SECONDS = (0.5, 2.0)
 
 
 def append_news(backend: Backend, server: Optional[str], method: str, uri: Optional[str], sender: str = "") -> None:
     """Tell the processes of a server of a change.
 
     :param server: the name of the server; None for all servers on this backend.
-    :param method: of the notification.
+    :param method: of the notification; or EVERYTHING.
     :param uri: of the resource that has changed; None for lists.
     :param sender: the process that has told its own clients already.
     :raises BackendError: the store failed.
@@ -48,22 +58,106 @@ class News:
         self._backend = backend
         self._server = server
         self._deliver = deliver
+        self._missed = missed
         self._peer_log = log
-        self._sender = secrets.token_hex(8)
+        #: Guards the fields below; held for dictionary work only.
+        self._lock = new_lock()
+        self._begin()
         letters.read(LOG, self._receive, missed)
 
+    def _begin(self) -> None:
+        self._sender = secrets.token_hex(8)
+        #: The changes that the store did not take, each once, and whether a thread waits for the store to take them.
+        self._untold: Dict[Tuple[str, Optional[str]], None] = {}
+        self._telling = False
+        #: Set when that thread shall end.
+        self._stopped = threading.Event()
+
     def publish(self, method: str, uri: Optional[str] = None) -> None:
-        """Tell the other processes of a change. A store that fails is logged: the clients of this process were told."""
+        """Tell the other processes of a change; what the store does not take is told once, when the store is back."""
+        if self._telling and self._keep(method, uri):
+            return
         try:
             append_news(self._backend, self._server, method, uri, self._sender)
         except BackendError as error:
+            self._peer_log.log(_log, WARNING, "the clients of other processes are told of a change when the store is back: %s",
+                               error)
+            if not self._keep(method, uri, begin=True):
+                self._start()
+
+    def _keep(self, method: str, uri: Optional[str], begin: bool = False) -> bool:
+        """Keep a change until it can be told; return whether a thread waits for that already.
+
+        :param begin: keeps it if no thread does, too.
+        """
+        with self._lock:
+            before, self._telling = self._telling, self._telling or begin
+            if self._telling and len(self._untold) < _MOST_UNTOLD:
+                self._untold[method, uri] = None
+            elif self._telling and (method, uri) not in self._untold:
+                self._untold = {(EVERYTHING, None): None}
+            return before
+
+    def _start(self) -> None:
+        stopped = self._stopped
+        try:
+            # It ends when all is told, after some minutes, or in stop(); it blocks on the backend for one operation.
+            start_thread(lambda: self._tell_later(stopped), "mcplite news")
+        except TransportError as error:
+            self._telling = False  # the next change tries again
             self._peer_log.log(_log, WARNING, "the clients of other processes were not told of a change: %s", error)
+
+    def _tell_later(self, stopped: threading.Event) -> None:
+        deadline, pause = Deadline(_SECONDS), _AGAIN_SECONDS[0]
+        while True:
+            last = stopped.wait(pause) or deadline.expired
+            try:
+                if self._tell():
+                    return
+            except BackendError as error:
+                pause = min(2 * pause, _AGAIN_SECONDS[1])
+                if last:
+                    self._peer_log.log(_log, WARNING, "the clients of other processes were not told of a change: %s", error)
+                    self._give_up()
+                    return
+
+    def _tell(self) -> bool:
+        """Tell what is kept; True once that is nothing, and the thread ends.
+
+        :raises BackendError: the store failed.
+        """
+        while True:
+            with self._lock:
+                if not self._untold:
+                    self._telling = False
+                    return True
+                # Taken out before it is told: the same change may come again while that takes place, and is told again.
+                method, uri = next(iter(self._untold))
+                del self._untold[method, uri]
+            try:
+                append_news(self._backend, self._server, method, uri, self._sender)
+            except BackendError:
+                self._keep(method, uri)
+                raise
+
+    def _give_up(self) -> None:
+        with self._lock:
+            self._untold, self._telling = {}, False
+
+    def stop(self) -> None:
+        """Wait for the store no more, but for one last attempt."""
+        stopped, self._stopped = self._stopped, threading.Event()
+        stopped.set()
 
     def let_go(self) -> None:
         """Be another sender than the process that this one was forked from."""
-        self._sender = secrets.token_hex(8)
+        self._begin()
 
     def _receive(self, entry: bytes) -> None:
         news = json.loads(entry)
-        if news["sender"] != self._sender and news["server"] in (None, self._server):
+        if news["sender"] == self._sender or news["server"] not in (None, self._server):
+            return
+        if news["method"] == EVERYTHING:
+            self._missed()
+        else:
             self._deliver(news["method"], news["uri"])

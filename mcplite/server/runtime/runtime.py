@@ -116,6 +116,8 @@ class Runtime:
         #: Called with a session and True when its client's roots have changed, and False when it has ended: the mounts that
         #: have a connection for each client.
         self.followers: List[Callable[[OpenSession, bool], object]] = []
+        #: Called with a session whose handshake is complete, on the reader's thread.
+        self.greeters: List[Callable[[OpenSession], object]] = []
         #: The value of the lifespan; None if there is none, or it is not entered.
         self.lifespan_value: Any = None
         #: Counts the subscriptions for the user's hook; None without a hook.
@@ -269,6 +271,8 @@ class Runtime:
         if self.letters is not None and self.leases is not None:
             self.letters.stop()
             self.leases.stop()
+        if self._news is not None:
+            self._news.stop()
 
     def leave(self) -> None:
         """Count one user less; the last leaves the lifespan and ends the workers."""

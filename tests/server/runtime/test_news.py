@@ -3,6 +3,7 @@
 import logging
 import queue
 import secrets
+import time
 
 import pytest
 
@@ -158,11 +159,55 @@ def test_a_store_that_fails_is_logged_and_own_clients_hear_all_the_same(revision
         backend.broken = True
         server.resource_updated("shop://stock")
         assert client.hears() == mcplite.ResourceUpdated(uri="shop://stock")
-        assert "the clients of other processes were not told of a change: the backend is away" in caplog.text
+        assert "the clients of other processes are told of a change when the store is back: the backend is away" in caplog.text
         backend.broken = False
         with mcplite.publisher(backend, state_keys=[KEY]) as publisher:
             publisher.tools_changed()
             assert client.hears() == mcplite.ToolsChanged()
+
+
+def test_what_was_told_while_the_store_was_away_is_heard_once_when_it_is_back(revision):
+    backend = Broken()
+    one, other = shop(backend), shop(backend)
+    with Listening(one, "2026-07-28") as near, Listening(other, revision) as far:
+        backend.broken = True
+        for _ in range(3):
+            one.resource_updated("shop://stock")
+            one.tools_changed()
+        backend.broken = False
+        for client in (near, far):
+            heard = [client.hears(), client.hears()]
+            assert mcplite.ToolsChanged() in heard and mcplite.ResourceUpdated(uri="shop://stock") in heard
+        one.prompts_changed()
+        one.resource_updated("shop://stock")
+        assert far.hears() == mcplite.ResourceUpdated(uri="shop://stock")
+        assert far.events.empty()
+
+
+def test_of_very_many_changes_the_store_is_told_that_anything_may_have_changed(revision):
+    backend = Broken()
+    one, other = shop(backend), shop(backend)
+    with Listening(other, revision) as client:
+        backend.broken = True
+        for number in range(1500):
+            one.resource_updated(f"shop://{number}")
+        backend.broken = False
+        heard = [client.hears(), client.hears()]
+        assert mcplite.ToolsChanged() in heard and mcplite.ResourceUpdated(uri="shop://stock") in heard
+        assert backend.last("news/changes") < 1500
+    one.runtime._news.stop()
+
+
+def test_a_store_that_stays_away_is_given_up_when_the_server_ends(caplog):
+    backend = Broken()
+    server = shop(backend)
+    with caplog.at_level(logging.WARNING), mcplite.connect(server):
+        backend.broken = True
+        server.resource_updated("shop://stock")
+    end = time.monotonic() + PATIENCE
+    while "were not told of a change" not in caplog.text:
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 @POSIX_ONLY
