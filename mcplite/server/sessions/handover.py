@@ -8,12 +8,13 @@ import functools
 import time
 from typing import Any, Callable, Dict, NamedTuple, Optional
 
-from ...errors import BackendError, RemoteError
+from ...errors import BackendError, RemoteError, TransportError
 from ...protocol import envelope as envelopes, jsonrpc
 from ...protocol.http.headers import Headers
 from ...rpc.forks import new_lock, on_fork
 from ...rpc.incoming import Incoming
 from ...rpc.interfaces import Outlet
+from ...rpc.threads import start_thread
 from ..auth.principals import ISSUED_HERE, Principal
 from ..catalog.targets import Target
 from ..handling.http_request import HTTPRequest
@@ -31,11 +32,17 @@ __all__ = ["Handover", "handover_of"]
 #: Seconds between two attempts to store a response while the store is away, and in all.
 _AWAY_SECONDS = 0.5
 _ANSWER_SECONDS = 60.0
+#: Seconds between two looks whether the processes have ended whose requests run here.
+_LOOK_SECONDS = 1.0
 
 
 class _Accepted(NamedTuple):
-    """A request of another process that runs here."""
+    """A request of another process that runs here.
 
+    :param number: of that process.
+    """
+
+    number: int
     peer: Any
     id: Any
     client: SessionlessClient
@@ -62,6 +69,8 @@ class Handover:
         self._relays: Dict[str, Relay] = {}
         #: The handles of journals that this process may have taken with an operation whose answer was lost.
         self._doubtful: Dict[str, bool] = {}
+        #: Whether a thread looks for the end of the processes whose requests run here.
+        self._watching = False
         shared.letters.on("continue call", lambda body: runtime.workers.spawn(lambda: self._accept(body)))
         shared.letters.on("cancel call", self._cancel)
         shared.letters.on("reply", self._receive)
@@ -70,7 +79,7 @@ class Handover:
         on_fork(self, Handover._forked)
 
     def _forked(self, owner: int) -> None:
-        self._accepted, self._relays, self._doubtful = {}, {}, {}
+        self._accepted, self._relays, self._doubtful, self._watching = {}, {}, {}, False
 
     def _lose_number(self, number: int) -> None:
         """Give up what other processes know by a number that this one has lost."""
@@ -173,7 +182,10 @@ class Handover:
         peer: Any = call.peer
         client = self._client(message, body)
         with self._lock:
-            self._accepted[name] = _Accepted(peer, message.id, client)
+            self._accepted[name] = _Accepted(int(body["from"]), peer, message.id, client)
+            begins, self._watching = not self._watching, True
+        if begins:
+            self._watch()
         peer.receive(data, message, outlet, False, facts=client)
 
     def _client(self, message: jsonrpc.Request, body: Dict[str, Any]) -> SessionlessClient:
@@ -192,6 +204,32 @@ class Handover:
         if accepted is not None:
             # Callbacks of the user run on the thread that cancels.
             self._runtime.workers.spawn(lambda: accepted.peer.drop_incoming(accepted.id, accepted.client, body["reason"]))
+
+    def _watch(self) -> None:
+        try:
+            # It ends when no request of another process runs here any more; it blocks on the backend for one operation.
+            start_thread(self._cancel_abandoned, "mcplite handover")
+        except TransportError:
+            self._watching = False  # the next request tries again
+
+    def _cancel_abandoned(self) -> None:
+        """Cancel the handlers that go on for clients of processes that have ended: the connections ended with them."""
+        while True:
+            time.sleep(_LOOK_SECONDS)
+            with self._lock:
+                numbers = {name: accepted.number for name, accepted in self._accepted.items()}
+                if not numbers:
+                    self._watching = False
+                    return
+            try:
+                ended = {number for number in set(numbers.values()) if not self._shared.leases.alive(number)}
+            except BackendError as error:
+                self._shared.outage.found(error)
+                continue
+            for name, number in numbers.items():
+                if number in ended:
+                    self._cancel({"name": name, "reason": "the process that served the client has ended"})
+                    self._finished(name)
 
     def _finished(self, name: str) -> None:
         with self._lock:

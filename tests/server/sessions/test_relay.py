@@ -1,5 +1,6 @@
 """Requests whose handler waits in another process, which is killed or paused meanwhile."""
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -46,6 +47,17 @@ def create(backend, folder, key):
 
         ctx.once("shipping", ship)
 
+    @mcp.tool()
+    def bake(ctx: mcplite.Context) -> str:
+        ctx.elicit("Bake?")
+        note("baking")
+        try:
+            ctx.sleep(600)
+        except mcplite.Cancelled:
+            note("stopped")
+            raise
+        return "baked"
+
     return mcp
 """
 _MAIN = """
@@ -79,9 +91,12 @@ class Child:
         self._process.send_signal(number)
 
     def result(self, request):
+        return json.loads(self.send(request).content)["result"]
+
+    def send(self, request):
         port = self._url.split("/")[2]
-        response = requests.post(self._url, data=encode(request), headers={**headers(request), "Host": port}, timeout=PATIENCE)
-        return json.loads(response.content)["result"]
+        return requests.post(self._url, data=encode(request), headers={**headers(request), "Host": port}, timeout=PATIENCE,
+                             stream=True)
 
     def close(self):
         self._process.kill()
@@ -161,3 +176,13 @@ def test_a_process_that_is_killed_while_it_runs_the_call_is_named_with_its_steps
         " whether it took place is not known")
     assert [what for what, _ in notes(tmp_path)] == ["paid", "shipping"]
 
+
+
+def test_a_handler_is_cancelled_whose_client_was_served_by_a_process_that_is_killed(child, web, tmp_path):
+    request = call("bake", **CAN)
+    first = web.result(request)
+    with contextlib.closing(child.send(again(request, first))) as response:
+        assert response.headers["Content-Type"].startswith("text/event-stream")
+        wait_for(tmp_path, "baking")
+        child.send_signal(signal.SIGKILL)
+        wait_for(tmp_path, "stopped")
