@@ -90,6 +90,10 @@ class Limits:
     sessions: int = 1000
     #: Bytes of memory of all sessions; beyond it the one that has been idle for longest ends.
     session_bytes: int = 20 << 20
+    #: Sessions in a shared backend, of all processes of the server; one more ends the one that has been idle for longest.
+    fleet_sessions: int = 10_000
+    #: Bytes of their records in the backend. A record has what a session subscribes to, and counts four KiB at least.
+    fleet_session_bytes: int = 64 << 20
     #: Seconds after ``initialize`` within which a session's client must send something; clients confirm at once.
     session_start_seconds: float = 30.0
     #: Seconds without requests and streams after which a session expires.

@@ -10,7 +10,8 @@ from tests.support.marks import counted, create_marks
 #: How many principals there are; 0 for a server without authentication.
 PRINCIPALS = int(os.environ.get("FLEET_PRINCIPALS", "0"))
 auth = mcplite.StaticTokens({token(number): f"principal {number}" for number in range(PRINCIPALS)}) if PRINCIPALS else None
-mcp = mcplite.Server("fleet", auth=auth, limits=mcplite.Limits(sessions=20_000, running=256, connections=2048))
+limits = mcplite.Limits(sessions=20_000, fleet_sessions=20_000, running=256, connections=2048)
+mcp = mcplite.Server("fleet", auth=auth, limits=limits)
 marks = create_marks("FLEET_FOLDER")
 FORM = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
 READ_ONLY = mcplite.types.ToolAnnotations(read_only_hint=True, idempotent_hint=True)

@@ -6,7 +6,7 @@ scopes). The transports, our own HTTP server and WSGI, call :meth:`Endpoint.hand
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ...errors import INTERNAL_ERROR, MISSING_CAPABILITY, SERVER_BUSY, BackendError, RemoteError
+from ...errors import INTERNAL_ERROR, MISSING_CAPABILITY, SERVER_BUSY, BackendError, RegistrationError, RemoteError
 from ...protocol import jsonrpc
 from ...protocol.http.headers import check_header
 from ...revisions import Revision
@@ -65,10 +65,11 @@ class Endpoint:
     :param allowed_origins: the origins whose web pages may use the endpoint.
     :param stateless: serves every message on its own, without session ids: any number of processes can share the work,
         and handlers cannot ask the client questions. Also serves clients that skip the handshake.
-    :param event_store: keeps events for resumption; in memory by default.
+    :param event_store: keeps events for resumption; in memory by default. With a shared backend they are kept there.
     :param routes: handlers of other paths, by path; each is called with the request and returns status, media type and
         body. They are public, even if the endpoint requires tokens: for example the health checks of a load balancer.
     :raises ValueError: a path, host or origin is malformed.
+    :raises RegistrationError: an *event_store* is given to a server with a shared backend.
     """
 
     def __init__(self, runtime: Runtime, *, path: str = "/mcp", allowed_hosts: Optional[Sequence[str]] = None,
@@ -88,6 +89,9 @@ class Endpoint:
         self._session_ids: Optional[SessionIds] = None
         #: The sessions in a shared backend; None without one.
         self._shared = None if stateless else self.shared_table("session")
+        if event_store is not None and self._shared is not None:
+            raise RegistrationError("event_store= is for a server in one process: a server with a backend keeps the events of"
+                                    " streams there, so leave event_store= out")
         self.sessions: SessionTable = self.add_table() if self._shared is None else self._shared
         mode = "sessions" if self._shared is None else "shared"
         if stateless:

@@ -113,8 +113,28 @@ class LegacySSE:
         # Not inline: the response is sent on the stream, and this request is answered at once (LSSE-08).
         facts = RequestFacts(request, target, request.sender)
         if self._shared is not None:
-            self._shared.receive(session, data, message, facts)
+            _receive_shared(self._shared, session, data, message, facts)
         else:
             session.peer.receive(data, message, None, inline=False, facts=facts)
         return HTTPResponse(202, [("Content-Type", "text/plain")], [b"Accepted"])
 
+
+
+def _receive_shared(table: "SharedSessions", session: HTTPSession, data: bytes, message: jsonrpc.Message,
+                    facts: RequestFacts) -> None:
+    """Pass on a message; what it causes is sent on the stream of the session, wherever that is.
+
+    :raises BackendError: the store failed.
+    """
+    session.session.principal = session.session.principal or facts.principal
+    if type(message) is jsonrpc.Request and message.method == "initialize":
+        # Its response must not overtake the record, as the client's next message may reach another process.
+        stream = session.streams.new_stream(message)
+        session.peer.receive(data, message, stream, facts=facts)
+        table.start_over(session)
+        if stream.answer is not None:
+            session.peer.channel.write(stream.answer)
+    elif isinstance(message, (jsonrpc.Response, jsonrpc.Failure, jsonrpc.Notification)):
+        table.accept(session, data, message, facts.principal)
+    else:
+        session.peer.receive(data, message, None, inline=False, facts=facts)

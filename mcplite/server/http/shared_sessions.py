@@ -6,7 +6,7 @@ The endpoint of a server with a shared backend uses them in the place of :mod:`.
 import itertools
 import time
 from dataclasses import replace
-from typing import Any, Callable, Iterator, Optional, Set
+from typing import Any, Callable, Iterator, List, Optional, Set
 
 from ...backend.interface import Backend
 from ...errors import SERVER_BUSY, BackendError, ConnectionClosed, RemoteError
@@ -15,15 +15,15 @@ from ...rpc.forks import new_lock
 from ...rpc.peer import Peer
 from ..auth.principals import Principal
 from ..handling.http_request import HTTPRequest
-from ..handling.session import RequestFacts
 from ..runtime.changes import Changes
 from ..runtime.leases import NUMBERS, Leases
 from ..runtime.letters import Letters
 from ..runtime.outage import Outage, away_error
 from ..runtime.runtime import Runtime
+from ..sessions.ledger import LISTED_BYTES, SessionLedger
 from ..sessions.opening import create_session
 from ..sessions.records import SessionRecord, SessionRecords
-from ..sessions.shared import SharedLegacySession
+from ..sessions.shared import COUNT_BITS, QuestionIds, SharedLegacySession
 from .common_stream import CommonLogChannel, CommonStream, end_common
 from .decision import ResumeStream
 from .get_streams import GetStreams
@@ -34,8 +34,6 @@ from .sessions import SESSION_BYTES, HTTPSession, SessionTable
 
 __all__ = ["SharedSession", "SharedSessions"]
 
-#: A request id of the server's own has the number of its process above these bits, which count.
-_COUNT_BITS = 32
 #: Seconds after a failure in which the store is not tried for each request: somewhat longer than an operation may take.
 _KNOWN_SECONDS = 6.0
 #: Seconds after which a renewal that has failed is tried again.
@@ -49,6 +47,8 @@ class SharedSession(HTTPSession):
 
     session: SharedLegacySession
     streams: LoggedStreams
+    #: Called when the record has more bytes than the ledger has noted.
+    on_grown: "Callable[[SharedSession], object]"
 
     def __init__(self, id: str, session: SharedLegacySession, peer: Peer, streams: LoggedStreams, now: float,
                  record: SessionRecord, outage: Outage) -> None:
@@ -61,6 +61,8 @@ class SharedSession(HTTPSession):
         self.data = b""
         #: When this process has renewed the lifetime of the record; None before.
         self.renewed: Optional[float] = None
+        #: The bytes that the ledger has noted, as far as this process knows.
+        self.listed = LISTED_BYTES
         #: The responses of this process that read the common stream.
         self.bodies: Set[LogBody] = set()
         #: Held while a change is stored, so that changes of this process do not compete with each other.
@@ -119,8 +121,10 @@ class SharedSession(HTTPSession):
                     if data is None or not self.restore(data):
                         raise ConnectionClosed("the session has ended")
                     apply()
-                    if self._swap(data):
-                        return
+                    if self._swap(data, self.session.store(self.record)):
+                        break
+            if len(self.data) > self.listed:
+                self.on_grown(self)
         except BackendError as error:
             self._outage.found(error)
             raise away_error() from error
@@ -137,11 +141,11 @@ class SharedSession(HTTPSession):
                 if data is None or record is None:
                     return  # the session has ended
                 self.record = record
-                if self._swap(data):
+                if self._swap(data, self.session.store(self.record)):
                     return
 
-    def _swap(self, data: bytes) -> bool:
-        record = self.session.store(self.record)
+    def _swap(self, data: bytes, new: SessionRecord) -> bool:
+        record = replace(new, touched=self.records.now)
         stored = self.records.swap(self.id, data, record)
         if stored is None:
             return False
@@ -158,32 +162,15 @@ class SharedSession(HTTPSession):
         now = time.monotonic()
         if self.renewed is not None and now - self.renewed < self.records.renew_seconds:
             return True
-        while not self.records.renew(self.id, self.data, self.record):
-            if not self.reload():
-                return False
-        self.renewed = now
+        with self._changing:
+            while not self._swap(self.data, self.record.changed()):
+                if not self.reload():
+                    return False
         return True
 
     def renew_later(self) -> None:
         """Try the renewal again in some seconds."""
         self.renewed = time.monotonic() - self.records.renew_seconds + _RENEW_AGAIN_SECONDS
-
-
-class _QuestionIds(Iterator[int]):
-    """The ids of questions, from which every process reads which one has asked."""
-
-    def __init__(self, leases: Leases, outage: Outage) -> None:
-        self._leases = leases
-        self._outage = outage
-        self._counts = itertools.count(1)
-
-    def __next__(self) -> int:
-        try:
-            number = self._leases.number
-        except BackendError as error:
-            self._outage.found(error)
-            raise away_error() from error
-        return number << _COUNT_BITS | next(self._counts) % (1 << _COUNT_BITS)
 
 
 class SharedSessions(SessionTable):
@@ -205,9 +192,10 @@ class SharedSessions(SessionTable):
         self._letters: Letters = runtime.letters
         self.changes = Changes(backend, runtime.catalog.name)
         self.records = SessionRecords(backend, runtime.limits, kind)
+        self._ledger = SessionLedger(self.records, runtime.catalog.name)
         #: Numbers the streams, and the questions, of this process.
         self.labels: Iterator[int] = itertools.count(1)
-        self._ids = _QuestionIds(self.leases, self._outage)
+        self._ids = QuestionIds(self.leases, self._outage)
         self._backlog = Backlog()
         #: When the store could not be read last.
         self._failed = float("-inf")
@@ -237,15 +225,21 @@ class SharedSessions(SessionTable):
         assert isinstance(session, SharedLegacySession)
         session.principal, session.sender = principal, record.sender
         peer.number_calls(self._ids)
-        return SharedSession(id, session, peer, streams, self.now, record, self._outage)
+        made = SharedSession(id, session, peer, streams, self.now, record, self._outage)
+        made.on_grown = self._make_room
+        return made
 
     def store(self, session: SharedSession, reader: int = 0) -> bool:
-        """Store a new session, and add it; False if there are too many that are all in use.
+        """Store a new session, and add it; others end for it if there are too many. False if those are all in use.
 
         :param reader: the number of this process, if the session ends with it.
         :raises BackendError: the store failed.
         """
         session.record = replace(session.session.store(session.record), reader=reader)
+        going = self._ledger.add(session.id, session.record.sender)
+        if going is None:
+            return False
+        self._end_all(going)
         session.data = self.records.put(session.id, session.record)
         session.session.stored(session.record)
         session.streams.priming = session.record.revision.priming_event
@@ -328,10 +322,27 @@ class SharedSessions(SessionTable):
 
         :raises BackendError: the store failed.
         """
-        self.records.remove(session.id)
-        end_common(self.records, session.id)
-        self._letters.broadcast(self._kind, {"id": session.id, "what": "ended"})
+        self._end_elsewhere(session.id)
+        self._ledger.remove(session.id)
         self.end(session, why)
+
+    def _end_elsewhere(self, id: str) -> None:
+        self.records.remove(id)
+        end_common(self.records, id)
+        self._letters.broadcast(self._kind, {"id": id, "what": "ended"})
+
+    def _end_all(self, ids: List[str]) -> None:
+        for id in ids:
+            self._end_elsewhere(id)
+            session = self._sessions.get(id)
+            if session is not None:
+                self.end(session, "the processes needed the room for another client's session")
+
+    def _make_room(self, session: SharedSession) -> None:
+        """Have others end for a session that has grown, or the session itself if there is no room."""
+        session.listed = size = 1 << (len(session.data) - 1).bit_length()  # so that few changes are noted
+        going = self._ledger.resize(session.id, session.record.sender, size)
+        self._end_all([session.id] if going is None else going)
 
     # --- the transport with two endpoints -----------------------------------------------------------------
 
@@ -345,25 +356,6 @@ class SharedSessions(SessionTable):
             return False
         self.delete(session, "the process that served its stream has ended")
         return True
-
-    def receive(self, session: HTTPSession, data: bytes, message: jsonrpc.Message, facts: RequestFacts) -> None:
-        """Pass on a message; what it causes is sent on the stream of the session, wherever that is.
-
-        :raises BackendError: the store failed.
-        """
-        assert isinstance(session, SharedSession)
-        session.known_as(facts.principal)
-        if type(message) is jsonrpc.Request and message.method == "initialize":
-            # Its response must not overtake the record, as the client's next message may reach another process.
-            stream = session.streams.new_stream(message)
-            session.peer.receive(data, message, stream, facts=facts)
-            session.overwrite()
-            if stream.answer is not None:
-                session.peer.channel.write(stream.answer)
-        elif isinstance(message, (jsonrpc.Response, jsonrpc.Failure, jsonrpc.Notification)):
-            self.accept(session, data, message, facts.principal)
-        else:
-            session.peer.receive(data, message, None, inline=False, facts=facts)
 
     # --- messages without an answer ---------------------------------------------------------------------
 
@@ -382,7 +374,7 @@ class SharedSessions(SessionTable):
                     session.peer.receive(data, item)
             return
         if isinstance(message, (jsonrpc.Response, jsonrpc.Failure)):
-            asked = message.id >> _COUNT_BITS if type(message.id) is int else 0
+            asked = message.id >> COUNT_BITS if type(message.id) is int else 0
             if not 0 < asked < NUMBERS or asked == self.leases.candidate:
                 session.peer.receive(data, message)
             else:
@@ -480,7 +472,7 @@ class SharedSessions(SessionTable):
         elif what == "resumed":
             found.streams.let_go(letter["stream"])
         elif what == "ended":
-            self._end_soon(found, "the client has ended the session")
+            self._end_soon(found, "the session has ended")
 
     def _end_soon(self, session: SharedSession, why: str) -> None:
         """End a session on a worker: that waits for the store, and for callbacks of handlers."""
@@ -492,6 +484,6 @@ class SharedSessions(SessionTable):
                                  " answer cannot reach it")
         for session in list(self._sessions.values()):
             assert isinstance(session, SharedSession)
-            session.peer.abandon_calls(lambda id: id >> _COUNT_BITS == number, error)
+            session.peer.abandon_calls(lambda id: id >> COUNT_BITS == number, error)
             if session.record.reader == number:
                 self._end_soon(session, "this process was paused for too long")

@@ -30,6 +30,7 @@ class SessionRecord:
     :param owner: the key of the principal that opened it; None without authentication.
     :param sender: whose share it counts to.
     :param opened: when it began, in seconds since 1970.
+    :param touched: when its lifetime was renewed last, in seconds since 1970; 0 if the client has sent nothing since it began.
     :param news: the number of the last change notification before it began.
     :param begun: whether the client has sent ``initialize``.
     :param reader: the number of the process whose response is the stream of a client of the transport with two endpoints;
@@ -52,13 +53,14 @@ class SessionRecord:
     ready: bool = False
     roots: int = 0
     version: int = 1
+    touched: float = 0.0
 
     def dump(self) -> bytes:
         """Return the bytes that are stored."""
         content = {
             "revision": self.revision.name, "owner": self.owner, "sender": self.sender, "opened": self.opened,
             "news": self.news, "begun": self.begun, "reader": self.reader, "level": self.level, "uris": self.uris,
-            "ready": self.ready, "roots": self.roots, "version": self.version,
+            "ready": self.ready, "roots": self.roots, "version": self.version, "touched": self.touched,
             "capabilities": codec.encode(self.capabilities, self.revision),
             "info": None if self.info is None else codec.encode(self.info, self.revision)}
         return json.dumps(content, separators=(",", ":")).encode("ascii")
@@ -91,19 +93,19 @@ class SessionRecords:
     def __init__(self, backend: Backend, limits: Limits, kind: str = "session", clock: Callable[[], float] = time.time) -> None:
         self.backend = backend
         self.limits = limits
-        self._kind = kind
+        self.kind = kind
         self._clock = clock
         #: Seconds after which a process that uses a session renews its lifetime.
         self.renew_seconds = limits.session_idle_seconds * _RENEWED
 
     @property
     def now(self) -> float:
-        """Seconds since 1970."""
-        return self._clock()
+        """Seconds since 1970, to the millisecond."""
+        return round(self._clock(), 3)
 
     def name(self, id: str, part: str) -> str:
         """Return the name of a value or log of a session."""
-        return f"{self._kind}-{id}/{part}"
+        return f"{self.kind}-{id}/{part}"
 
     def get(self, id: str) -> Optional[bytes]:
         """Return a stored record; None if the session is unknown, or has ended.
@@ -122,19 +124,13 @@ class SessionRecords:
         return data
 
     def swap(self, id: str, old: bytes, new: SessionRecord) -> Optional[bytes]:
-        """Store a record in the place of *old*; return its bytes, or None if *old* is not the stored one any more.
+        """Store a record in the place of *old*, and have the session last for the idle time from now on.
 
+        :returns: its bytes; None if *old* is not the stored one any more.
         :raises BackendError: the store failed.
         """
         data = new.dump()
         return data if self.backend.swap(self.name(id, "record"), old, data, self._seconds(new)) else None
-
-    def renew(self, id: str, data: bytes, record: SessionRecord) -> bool:
-        """Have the session last for the idle time from now on; False if its record has changed, or is gone.
-
-        :raises BackendError: the store failed.
-        """
-        return self.backend.swap(self.name(id, "record"), data, data, self._seconds(record))
 
     def _seconds(self, record: SessionRecord) -> float:
         left = record.opened + self.limits.session_seconds - self.now

@@ -3,14 +3,38 @@
 Its state is the record that all processes share; this object has a copy.
 """
 
-from typing import Any, Callable, Dict, Optional
+import itertools
+from typing import Any, Callable, Dict, Iterator, Optional
 
+from ...errors import BackendError
 from ...protocol.jsonio import memory_size
+from ..runtime.leases import Leases
+from ..runtime.outage import Outage, away_error
 from ..runtime.runtime import Runtime
 from .legacy import LegacySession
 from .records import SessionRecord
 
-__all__ = ["SharedLegacySession"]
+__all__ = ["COUNT_BITS", "QuestionIds", "SharedLegacySession"]
+
+#: A request id of the server's own has the number of its process above these bits, which count.
+COUNT_BITS = 32
+
+
+class QuestionIds(Iterator[int]):
+    """The ids of questions, from which every process reads which one has asked."""
+
+    def __init__(self, leases: Leases, outage: Outage) -> None:
+        self._leases = leases
+        self._outage = outage
+        self._counts = itertools.count(1)
+
+    def __next__(self) -> int:
+        try:
+            number = self._leases.number
+        except BackendError as error:
+            self._outage.found(error)
+            raise away_error() from error
+        return number << COUNT_BITS | next(self._counts) % (1 << COUNT_BITS)
 
 
 class SharedLegacySession(LegacySession):

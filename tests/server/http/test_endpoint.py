@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import mcplite
+from mcplite.backend.memory import MemoryBackend
 from mcplite.protocol.http.headers import Headers
 from mcplite.revisions import LEGACY, REVISIONS
 from mcplite.server.handling.http_request import HTTPRequest
 from mcplite.server.http import make_endpoint
+from mcplite.server.http.event_store import MemoryEventStore
 from mcplite.server.http.messages import UnreadableBody
 from tests.support import stateless
 
@@ -611,3 +613,11 @@ def test_a_lifespan_that_fails_is_entered_by_the_next_request(caplog):
 def test_the_oldest_transport_is_for_clients_with_a_handshake():
     with pytest.raises(ValueError, match="era='modern'"):
         make(mcplite.Server("modern", era="modern"), legacy_sse=True)
+
+
+def test_an_event_store_beside_a_backend_is_refused():
+    backend = MemoryBackend()
+    backend.shared = True
+    mcp = mcplite.Server("demo", backend=backend, state_keys=["a key of sixteen bytes or more"])
+    with pytest.raises(mcplite.RegistrationError, match="event_store="):
+        mcp.wsgi(event_store=MemoryEventStore(mcp.limits))

@@ -218,3 +218,33 @@ def test_the_end_of_a_session_cancels_its_calls_in_all_processes(fleet):
     assert client.send(method="DELETE", process=fleet[1]).status == 204
     assert fleet[0].left.wait(LIMIT)
     stream.wait_over()
+
+
+def test_sessions_are_bounded_over_all_processes(store):
+    with running(store, 3, fleet_sessions=5) as fleet:
+        first = Client(fleet)
+        strangers = [Client(fleet) for _ in range(20)]
+        statuses = [client.send(call("ping"), process=process).status for client in strangers for process in fleet]
+        assert statuses == [404] * 45 + [200] * 15
+        assert first.send(call("ping")).status == 404
+
+
+def test_a_session_that_grows_makes_room_for_itself(store):
+    with running(store, 2, fleet_sessions=100, fleet_session_bytes=10 * 4096) as fleet:
+        for process in fleet:
+            process.mcp.resource("demo://{name}", name="any")(lambda name: name)
+        clients = [Client(fleet) for _ in range(10)]
+        for number in range(4):
+            answer = body(clients[9].send(call("resources/subscribe", {"uri": "demo://" + str(number) * 2500})))
+            assert answer["result"] == {}
+        statuses = [client.send(call("ping")).status for client in clients]
+        assert statuses[0] == 404 and statuses[9] == 200 and statuses.count(404) == 3
+
+
+def test_a_session_that_has_ended_leaves_the_ledger():
+    backend = Shared()
+    with running(lambda: backend, 1) as fleet:
+        client = Client(fleet)
+        assert any(key.startswith("sessions-") for key in backend._values)
+        assert client.send(method="DELETE").status == 204
+        assert not any(key.startswith("sessions-") for key in backend._values)

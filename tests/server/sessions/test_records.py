@@ -38,13 +38,14 @@ def test_a_session_lasts_while_it_is_used_and_never_longer_than_the_limit():
     records = SessionRecords(MemoryBackend(clock), limits, clock=clock)
     data = records.put(ID, record())
     clock.now += 9
-    assert records.get(ID) == data and records.renew(ID, data, record())
-    clock.now += 90
-    assert records.renew(ID, data, record())
-    clock.now += 50
     assert records.get(ID) == data
+    data = records.swap(ID, data, record(touched=records.now))
+    clock.now += 90
+    data = records.swap(ID, data, record(touched=records.now))
+    clock.now += 50
+    assert records.get(ID) == data and SessionRecord.load(data).touched == 1099
     clock.now += 2
-    assert records.get(ID) is None and not records.renew(ID, data, record())
+    assert records.get(ID) is None and records.swap(ID, data, record()) is None
 
 
 def test_of_two_changes_one_is_first():
