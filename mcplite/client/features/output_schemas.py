@@ -41,15 +41,23 @@ class OutputSchema:
         if validator is None:
             return
         if result.structured_content is None:
-            if not present or validator.problems(None):
+            if not present or self._problems(validator, None, server):
                 raise ProtocolError(f"{server}: the tool {self._tool!r} has declared an output schema, but its result has no"
                                     f" structuredContent")
             result.structured_content = NULL
             return
-        problems = validator.problems(result.structured_content)
+        problems = self._problems(validator, result.structured_content, server)
         if problems:
             raise ProtocolError(f"{server}: the result of the tool {self._tool!r} does not fit its declared output schema:"
                                 f" {'; '.join(problems[:3])}", result.structured_content)
+
+    def _problems(self, validator: "Validator", value: Any, server: str) -> List[str]:
+        try:
+            return validator.problems(value)
+        except ImportError as error:
+            self._validator = None
+            self._pass_unchecked(server, error)
+            return []
 
     def _compile(self, server: str) -> "Optional[Validator]":
         """Return the validator; None where results cannot be checked.
@@ -70,10 +78,13 @@ class OutputSchema:
             # Valid, but not allowed in a server's schema, such as a pattern that could run for hours.
             _log.warning("%s: results are not checked: %.500s", server, error)
         except ImportError as error:
-            # A vendored copy may lack the validator; results are then passed on unchecked.
-            _log.warning("%s: results of the tool %.100r are not checked: %s", server, self._tool, error)
+            self._pass_unchecked(server, error)
         self._ready = True
         return self._validator
+
+    def _pass_unchecked(self, server: str, error: ImportError) -> None:
+        # A vendored copy may lack the library that the validator asks where it is not certain.
+        _log.warning("%s: results of the tool %.100r are not checked: %s", server, self._tool, error)
 
 
 class OutputSchemas:

@@ -13,6 +13,7 @@ from .budget import Budget, BudgetExceeded, check_names, counted, name_patterns
 from .patterns import MAX_SUBJECT, longest_own_subject, longest_subject, unsafe_repeat
 from .quickcheck import Check, compile_check
 from .rules import check_rules, is_draft7, patterns_in
+from .wellformed import is_wellformed
 
 __all__ = ["Validator", "check_schema"]
 
@@ -30,6 +31,8 @@ def check_schema(schema: Any, *, what: str, trusted: bool = True) -> None:
         to something outside of itself.
     """
     check_rules(schema, what, trusted)
+    if is_wellformed(schema):
+        return
     draft7 = is_draft7(schema)
     try:
         for error in _Engine(_dialect(draft7).META_SCHEMA, draft7, _unformatted).errors(schema):
