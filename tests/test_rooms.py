@@ -114,7 +114,7 @@ UNKNOWN = {"rpc": re.compile("header|http|cookie", re.IGNORECASE)}
 #: Heavy or third-party modules, and the only modules that may import them (inside a function).
 GUESTS = {
     "requests": {"net", "client.http", "server.auth.fetch"},
-    "urllib3": {"net.adapter", "net.session_body", "net.session_sender"},
+    "urllib3": {"net.adapter", "net.session_body", "net.session_sender", "net.tls"},
     "jsonschema": {"protocol.schema.validation"},
     "referencing": {"protocol.schema.validation"},
     "redis": {"backend.redis_client"},

@@ -1,4 +1,4 @@
-"""Sends through ``requests`` over our own connections: TLS, proxies, and authentication that is made for ``requests``.
+"""Sends through ``requests`` over our own connections: proxies, and authentication that is made for ``requests``.
 
 An :class:`~.origin_client.OriginClient` sends by it where :mod:`.direct` cannot and no session was given.
 """

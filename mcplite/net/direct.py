@@ -1,4 +1,4 @@
-"""Our own HTTP connections to one origin: keep-alive, one write for a request, one thread for each exchange.
+"""Our own HTTP connections to one origin: keep-alive, one write for a request, one thread for each exchange, TLS for ``https``.
 
 An :class:`~.origin_client.OriginClient` sends by them where nothing of ``requests`` is wanted: no session of the user's, no
 proxy, no authentication that is made for it.
@@ -13,17 +13,18 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 from urllib.parse import quote, urlsplit
 
 from ..protocol.http.headers import DEFAULT_PORTS
-from ..rpc.forks import close_socket, on_fork, release_socket
+from ..rpc.forks import on_fork, release_socket
 from .exchange import Exchange
 from .reply import Body, Reply
 from .response import ResponseReader, send_whole
 from .settings import Guard
+from .tls import TLS
 
 __all__ = ["DirectSender", "is_plain"]
 
 #: How many idle connections are kept for later requests.
 _IDLE_CONNECTIONS = 100
-_PLAIN_URL = re.compile(r"http://([a-z0-9_](?:[a-z0-9_.\-]*[a-z0-9_])?|\[[0-9a-f:.]+\])(:[1-9][0-9]{0,4})?"
+_PLAIN_URL = re.compile(r"https?://([a-z0-9_](?:[a-z0-9_.\-]*[a-z0-9_])?|\[[0-9a-f:.]+\])(:[1-9][0-9]{0,4})?"
                         r"/(?!/)[A-Za-z0-9\-._~!$&'()*+,;=:@/]*(\?[A-Za-z0-9\-._~!$&'()*+,;=:@/?]+)?")
 _PLAIN_TARGET = re.compile(r"/[A-Za-z0-9\-._~!$&'()*+,;=:@/?]*")
 _PERCENT = re.compile(r"%[0-9A-Fa-f]{2}")
@@ -31,8 +32,16 @@ _SAFE = "!$&'()*+,;=:@/?"
 
 
 def is_plain(url: str) -> bool:
-    """Return whether a URL is one of ``http`` that ``requests`` would not write in another way."""
+    """Return whether a URL is one that ``requests`` would not write in another way."""
     return _PLAIN_URL.fullmatch(url) is not None and "/." not in url
+
+
+def _close(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # the server has closed it, or it is closed already
+        # Past TLS, which would drop its state under a reading thread; so that the server sees the end although a forked
+        # process may have a copy.
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)
+    sock.close()
 
 
 class _Connection:
@@ -63,19 +72,21 @@ class DirectSender:
     :param url: a plain one (:func:`is_plain`).
     :param headers: of all requests.
     :param guard: checks the addresses of new connections.
+    :param tls: begins it on the connections for ``https``, which need it; None for ``http``.
     """
 
     proxied = False
 
-    def __init__(self, url: str, headers: Mapping[str, str], guard: Optional[Guard]) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], guard: Optional[Guard], tls: Optional[TLS] = None) -> None:
         parts = urlsplit(url)
+        self._scheme = "http" if tls is None else "https"
         self.url = url
         self.headers = {name.lower(): value for name, value in headers.items()}
-        self._host, self._guard = str(parts.hostname), guard
-        self._port: int = parts.port or DEFAULT_PORTS["http"]
+        self._host, self._guard, self._tls = str(parts.hostname), guard, tls
+        self._port: int = parts.port or DEFAULT_PORTS[self._scheme]
         self._target = self._target_of(url)
         host = f"[{self._host}]" if ":" in self._host else self._host
-        named = host if self._port == DEFAULT_PORTS["http"] else f"{host}:{self._port}"
+        named = host if self._port == DEFAULT_PORTS[self._scheme] else f"{host}:{self._port}"
         #: The lines of all requests, by name in lower case.
         self._lines: Dict[str, str] = {"host": f"Host: {named}\r\n"}
         self._lines.update((name.lower(), f"{name}: {value}\r\n") for name, value in headers.items())
@@ -110,7 +121,7 @@ class DirectSender:
             reader = ResponseReader(sock, exchange, method)
             head = reader.begin()
         except BaseException:
-            close_socket(sock)  # it stays attached: the exchange says how far it came
+            _close(sock)  # it stays attached: the exchange says how far it came
             raise
         return Reply(head.status, head.headers, _DirectBody(self, connection, reader), exchange, url)
 
@@ -126,7 +137,7 @@ class DirectSender:
 
     def _target_of(self, url: str) -> str:
         parts = urlsplit(url)
-        if parts.scheme != "http" or parts.hostname != self._host or (parts.port or DEFAULT_PORTS["http"]) != self._port:
+        if (parts.scheme, parts.hostname, parts.port or DEFAULT_PORTS[self._scheme]) != (self._scheme, self._host, self._port):
             raise ValueError("the URL is of another origin")
         path = parts.path or "/"
         if path.startswith("//"):
@@ -150,7 +161,7 @@ class DirectSender:
                 return None
             if connection.is_idle():
                 return connection
-            close_socket(connection.sock)
+            _close(connection.sock)
         return None
 
     def _connect(self, exchange: Exchange, seconds: float) -> _Connection:
@@ -170,6 +181,8 @@ class DirectSender:
         sock = socket.create_connection((host, self._port), seconds)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                sock = self._tls.begin(sock, self._host)
             on_fork(sock, release_socket)  # a forked process must not read the answers of this one
             return _Connection(sock)
         except BaseException:
@@ -184,14 +197,14 @@ class DirectSender:
                 return
             self.close()  # which another thread began before the connection was there
             return
-        close_socket(connection.sock)
+        _close(connection.sock)
 
     def close(self) -> None:
         """Close the idle connections; those in use are closed by their replies."""
         self._closed = True
         while self._idle:
             with contextlib.suppress(IndexError):  # another thread closes it
-                close_socket(self._idle.pop().sock)
+                _close(self._idle.pop().sock)
 
 
 class _DirectBody(Body):
@@ -213,7 +226,7 @@ class _DirectBody(Body):
         if self._reader.reusable:
             self._sender.put_back(self._connection)
         else:
-            close_socket(self._connection.sock)
+            _close(self._connection.sock)
 
     def close(self) -> None:
-        close_socket(self._connection.sock)
+        _close(self._connection.sock)

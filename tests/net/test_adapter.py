@@ -106,14 +106,15 @@ def test_no_name_is_looked_up_behind_the_guard(script, monkeypatch):
     assert NAME not in asked
 
 
-def test_the_certificate_is_checked_against_the_name(certificate):
+@pytest.mark.parametrize("auth", [None, lambda request: request], ids=["our own connections", "through requests"])
+def test_the_certificate_is_checked_against_the_name(certificate, auth):
     with Secure(certificate) as script:
         pem = str(certificate / "cert.pem")
-        assert get(f"https://{NAME}:{script.port}/x", Guard("127.0.0.1"), verify=pem) == b"here"
+        assert get(f"https://{NAME}:{script.port}/x", Guard("127.0.0.1"), verify=pem, auth=auth) == b"here"
         assert script.named == [NAME] and script.requests[0].headers["host"] == f"{NAME}:{script.port}"
         # urllib3 1.26, which other libraries bring on Python 3.9, compares the name itself.
         with pytest.raises(mcplite.TransportError, match="certificate verify failed|doesn't match 'mcp.example'"):
-            get(f"https://other.example:{script.port}/x", Guard("127.0.0.1"), verify=pem)
+            get(f"https://other.example:{script.port}/x", Guard("127.0.0.1"), verify=pem, auth=auth)
         assert script.named == [NAME, "other.example"] and len(script.requests) == 1
 
 

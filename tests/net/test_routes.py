@@ -45,9 +45,19 @@ def way(url=URL, **options):
     {"proxies": {"https": "http://proxy:1"}}, {"proxies": {}}, {"verify": False}], ids=str)
 def test_over_our_own_connections(options):
     assert way("http://127.0.0.1:1/mcp", **options) is DirectSender
+    if "proxies" not in options or not options["proxies"]:
+        assert way("https://127.0.0.1:1/mcp", **options) is DirectSender
+
+
+def test_another_tls_of_urllib3_is_left_to_it(monkeypatch):
+    monkeypatch.setattr("urllib3.util.ssl_.IS_PYOPENSSL", True)
+    assert way("https://inside.example/mcp") is AdapterSender
+    assert way() is DirectSender
 
 
 @pytest.mark.parametrize("options", [
+    {"url": "https://inside.example/mcp", "proxies": {"https": "http://proxy:1"}},
+    {"url": "https://inside.example/mcp", "auth": lambda request: request},
     {"auth": HTTPDigestAuth("me", "pw")}, {"auth": lambda request: request}, {"auth": Signed("t")},
     {"proxies": {"http": "http://proxy:1"}}, {"proxies": {"all": "http://proxy:1"}},
     {"proxies": {"http://inside.example": "http://proxy:1"}}], ids=str)
@@ -72,7 +82,7 @@ def test_a_library_that_replaced_parts_of_requests_sees_the_requests(monkeypatch
     assert type(client._sender) is AdapterSender
 
 
-@pytest.mark.parametrize("url", ["https://inside.example/mcp", "http://me:pw@inside.example/mcp", "http://inside.example",
+@pytest.mark.parametrize("url", ["https://me:pw@inside.example/mcp", "http://me:pw@inside.example/mcp", "http://inside.example",
                                  "http://INSIDE.example/mcp", "http://inside.example/m%63p"])
 def test_urls_that_requests_writes(url):
     assert way(url) is AdapterSender

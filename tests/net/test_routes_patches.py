@@ -8,7 +8,7 @@ import pytest
 import requests
 import urllib3
 
-from mcplite.net.patches import requests_is_patched
+from mcplite.net.routes import requests_is_patched
 
 
 class Other(requests.Session):
