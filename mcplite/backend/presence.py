@@ -34,10 +34,13 @@ class Presence:
         if place is None:
             return
         mark = place + secrets.token_bytes(_NAME_BYTES)
-        sock = _new_socket()
+        try:
+            sock = _new_socket()
+        except OSError:  # there are no descriptors left: then the lease decides
+            return
         try:
             sock.bind(_address(mark))
-        except OSError:  # such as a sandbox that forbids it: then the lease decides
+        except OSError:  # such as a sandbox that forbids it
             sock.close()
             return
         self.mark, self._socket = mark, sock
@@ -58,13 +61,13 @@ def has_ended(mark: bytes) -> bool:
     place = _place()
     if place is None or len(mark) != _PLACE_BYTES + _NAME_BYTES or not mark.startswith(place):
         return False
-    with _new_socket() as sock:
-        try:
+    try:
+        with _new_socket() as sock:
             sock.connect(_address(mark))
-        except ConnectionRefusedError:
-            return True
-        except OSError:
-            return False
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
     return False
 
 

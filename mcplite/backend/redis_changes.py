@@ -72,8 +72,8 @@ class RedisChanges:
             self._wanted.update(channels)
             awake = not self._started
             if not self._started and not self._closed:
+                self._thread.start()  # if the system has no thread for it, the next wait tries again
                 self._started = True
-                self._thread.start()
         if not awake:
             self._wake()
             with self._changed:
@@ -105,9 +105,10 @@ class RedisChanges:
                     self._refresh()
                     connected, pause, looked = True, _RETRY_SECONDS[0], time.monotonic()
             except Exception as error:  # whatever redis-py raises: without this thread all waits would be blind
+                why = self._redis.explain(error)  # each time, since it lets the nodes of a cluster be looked for again
                 if connected and not self._closed:
                     _log.warning("the backend %s cannot be reached, changes are read when it is back: %s",
-                                 self._redis.name, self._redis.explain(error), exc_info=not isinstance(error, self._errors))
+                                 self._redis.name, why, exc_info=not isinstance(error, self._errors))
                 connected = False
                 if self._redis.cluster:
                     self._abandon(messages)
@@ -122,6 +123,8 @@ class RedisChanges:
         client = self._redis.get()
         if not self._redis.cluster:
             return client.pubsub()
+        with self._changed:
+            self._confirmed.clear()  # by the node before
         node = client.get_random_node()
         messages = client.pubsub(node=node)
         self._target = {"target_nodes": node}

@@ -91,3 +91,14 @@ def test_a_sandbox_without_such_sockets_has_no_mark(monkeypatch):
 
     monkeypatch.setattr(presence, "_new_socket", lambda: Refusing(presence.socket.AF_UNIX, presence.socket.SOCK_DGRAM))
     assert Presence().mark == b""
+
+
+@LINUX
+def test_without_descriptors_there_is_no_mark_and_nothing_is_known(monkeypatch):
+    def none_left():
+        raise OSError("too many open files")
+
+    held = Presence()
+    monkeypatch.setattr(presence, "_new_socket", none_left)
+    assert Presence().mark == b"" and not has_ended(held.mark)
+    held.close()

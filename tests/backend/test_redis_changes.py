@@ -113,7 +113,7 @@ def test_a_channel_that_is_wanted_again_before_it_was_left_is_there_at_once(crea
     wait_until(lambda: changes.reports == [("a", b"3")])
 
 
-def test_a_channel_that_is_being_left_is_confirmed_anew(create):
+def test_a_channel_that_is_being_left_is_confirmed_again(create):
     client = Client()
     changes = create(client)
     changes.add(["a"], PATIENCE)
@@ -125,6 +125,52 @@ def test_a_channel_that_is_being_left_is_confirmed_anew(create):
     wait_until(lambda: b"a" not in server.channels)
     changes.add(["a"], PATIENCE)
     assert b"a" in server.channels
+
+
+def test_another_node_confirms_the_channels_itself(create):
+    class Nodes(Client):
+        cluster = True
+
+        def __init__(self):
+            super().__init__()
+            self.opened = []
+
+        def get_random_node(self):
+            return "a node"
+
+        def pubsub(self, node):
+            self.opened.append(Subscriptions())
+            if len(self.opened) == 2:
+                self.opened[-1].answers.clear()
+            self.subscriptions = self.opened[-1]
+            return self.subscriptions
+
+        def publish(self, channel, data, target_nodes=None):
+            super().publish(channel, data)
+
+    client = Nodes()
+    changes = create(client)
+    changes.add(["a"], PATIENCE)
+    changes.remove(["a"])
+    client.subscriptions.break_down()
+    wait_until(lambda: len(client.opened) == 2)
+    with pytest.raises(BackendError, match="has not confirmed"):
+        changes.add(["a"], 0.05)
+    client.subscriptions.answers.set()
+    changes.add(["a"], PATIENCE)
+    assert b"a" in client.subscriptions.channels
+
+
+def test_a_thread_that_could_not_be_started_is_started_by_the_next_wait(create, monkeypatch):
+    def no_thread():
+        raise RuntimeError("can't start new thread")
+
+    changes = create(Client())
+    with monkeypatch.context() as patched:
+        patched.setattr(changes._thread, "start", no_thread)
+        with pytest.raises(RuntimeError):
+            changes.add(["a"], PATIENCE)
+    changes.add(["a"], PATIENCE)
 
 
 def test_what_comes_with_the_end_of_an_outage_is_not_dropped(create):
