@@ -239,11 +239,14 @@ class Runtime:
             if self._users:
                 service.start()
 
-    def use_tasks(self, tasks: TaskService) -> None:
-        """Have tasks from now on, if there are none yet: the first tool that may be called as one has come."""
+    def use_tasks(self, create: Callable[[], TaskService]) -> None:
+        """Have tasks from now on, if there are none yet: the first tool that may be called as one has come.
+
+        :param create: makes them, with the lock held: two tools, or two mounted servers, may come at once.
+        """
         with self._lock:
             if self.tasks is None:
-                self.tasks = tasks
+                tasks = self.tasks = create()
                 if self._users:
                     tasks.start()
 

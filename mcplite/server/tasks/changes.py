@@ -1,4 +1,4 @@
-"""Wakes who waits for a change of a task: in this process, and by letters in the others."""
+"""Wakes the threads that wait for a change of a task: in this process, and by letters in the others."""
 
 import contextlib
 import threading
@@ -62,7 +62,7 @@ class TaskChanges:
                     del self._waiting[task_id]
 
     def tell(self, task_id: str) -> None:
-        """Tell of a change that was made here. A store that fails is logged: who waits elsewhere looks again by itself."""
+        """Tell of a change that was made here. A store that fails is logged: waiting processes read it regularly."""
         self._wake(task_id)
         self._on_change(task_id)
         if self._letters is None:

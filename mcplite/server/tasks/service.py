@@ -64,10 +64,14 @@ def start_tasks(runtime: Runtime) -> None:
         return
     if runner is not None and not callable(getattr(runner, "submit", None)):
         raise RegistrationError(f"tasks= needs an object with submit(name, payload), not {type(runner).__name__}")
-    tasks = Tasks(runtime, runner)
-    if isinstance(runner, QueueRunner):
-        runner.attach(tasks.run_task, tasks.shared)
-    runtime.use_tasks(tasks)
+
+    def create() -> Tasks:
+        tasks = Tasks(runtime, runner)
+        if isinstance(runner, QueueRunner):
+            runner.attach(tasks.run_task, tasks.shared)
+        return tasks
+
+    runtime.use_tasks(create)
 
 
 class Tasks(TaskService):

@@ -145,7 +145,7 @@ class TaskStore:
         for item in listed:
             found = self.get(item[0])
             if found is None or found.finished:
-                for part in ("record", "call"):
+                for part in ("record", "call", *(() if found is None else (f"result-{found.run}",))):
                     self.backend.take(_key(item[0], part))
                 return [other for other in listed if other is not item]
         raise RemoteError(f"Server busy: you have {self._most} unfinished tasks, which is the most; wait for one, or cancel"

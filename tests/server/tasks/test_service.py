@@ -9,6 +9,7 @@ import mcplite
 from mcplite.backend.memory import MemoryBackend
 from mcplite.errors import SERVER_BUSY, InvalidParams, RegistrationError, RemoteError
 from mcplite.revisions import JULY_2026, NOVEMBER_2025
+from mcplite.server.tasks import service
 from tests.support.taskclients import LIMIT, REVISIONS, task_client
 
 KEY = "a secret of at least 16 bytes"
@@ -358,3 +359,25 @@ def test_a_server_without_tasks_loads_nothing_of_them():
     code = ("import sys, mcplite; mcp = mcplite.Server('x'); mcp.add_tool(lambda: 1, name='t'); print(sorted(name for name in"
             " sys.modules if name.startswith(('mcplite.server.tasks', 'mcplite.types.tasks'))))")
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout == "[]\n"
+
+
+def test_tasks_that_two_threads_need_at_once_are_made_once(monkeypatch):
+    made, together = [], threading.Barrier(2)
+
+    class Counted(service.Tasks):
+        def __init__(self, *arguments):
+            made.append(1)
+            try:
+                together.wait(0.5)  # for the other thread, if it makes tasks as well
+            except threading.BrokenBarrierError:
+                pass
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(service, "Tasks", Counted)
+    runtime = mcplite.Server("two").runtime
+    threads = [threading.Thread(target=service.start_tasks, args=(runtime,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+    assert made == [1] and isinstance(runtime.tasks, Counted)

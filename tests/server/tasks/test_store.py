@@ -102,9 +102,11 @@ def test_the_oldest_finished_one_goes_for_one_too_many(store):
 
     with pytest.raises(RemoteError, match="unfinished"):
         create(store)
+    store.put_result(second, {"content": []})
     assert store.change(second.id, finish) is not None
     fourth = create(store)
     assert store.list("ann") == [first.id, third.id, fourth.id] and store.get(second.id) is None
+    assert store.result(second) is None
     create(store, owner="bob")
 
 
