@@ -91,8 +91,8 @@ class _QuestionTask:
     def _left(self) -> float:
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise RequestTimeout(f"the client did not answer {self._method!r} within {self._session.limits.ask_seconds:g} s;"
-                                 " its task was cancelled")
+            raise RequestTimeout(f"the client did not answer {self._method!r}, which it runs as a task, within"
+                                 f" {self._session.limits.ask_seconds:g} s (Limits.ask_seconds)")
         return left
 
     def _call(self, method: str, params: Dict[str, Any], id: Optional[int] = None) -> Any:
