@@ -76,13 +76,13 @@ install_chromium() {
 
 # For the tests with proxies in front of a server.
 install_fronts() {
-    if PATH=$PATH:/usr/sbin type nginx haproxy >/dev/null 2>&1; then return; fi
+    if PATH=$PATH:/usr/sbin type nginx haproxy caddy >/dev/null 2>&1; then return; fi
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        echo "installing nginx and haproxy"
-        apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nginx haproxy \
+        echo "installing nginx, haproxy and caddy"
+        apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nginx haproxy caddy \
             >/dev/null
     else
-        echo "no nginx or no haproxy, and no right to install them: the tests with proxies will be skipped" >&2
+        echo "no nginx, haproxy or caddy, and no right to install them: the tests with proxies will be skipped" >&2
     fi
 }
 

@@ -1,4 +1,4 @@
-"""The configurations of docs/deploying.rst serve clients: gunicorn and uWSGI, each alone and behind nginx."""
+"""The configurations of docs/deploying.rst serve clients: gunicorn and uWSGI behind nginx, waitress behind Caddy, mod_wsgi."""
 
 import contextlib
 import os
@@ -6,10 +6,13 @@ import re
 import secrets
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 import requests
@@ -78,6 +81,33 @@ def uwsgi(folder, port):
     return [program, "--plugins=python3", "--ini=uwsgi.ini"]
 
 
+def write_shop(folder, **options):
+    """Write the page's application, which accepts this machine's name, and return the variables for its server.
+
+    :param options: of the server.
+    """
+    given = "".join(f", {name}={value!r}" for name, value in options.items())
+    text = file_of_page("shop.py").replace("mcp.example.com", "127.0.0.1")  # the page's host has no address here
+    assert '"shop")' in text
+    (folder / "shop.py").write_text(text.replace('"shop")', f'"shop"{given})'))
+    path = os.pathsep.join([str(ROOT), str(folder), *packages()])
+    return {"MCPLITE_BACKEND": f"sqlite:///{folder}/shop.db", "MCPLITE_STATE_KEYS": secrets.token_hex(16), "PYTHONPATH": path}
+
+
+def packages():
+    return [sysconfig.get_path("purelib"), *(path for path in sys.path if path.endswith("site-packages"))]
+
+
+def check(port):
+    """Be asked by a tool, through each process that a balancer chooses."""
+    assert requests.get(f"http://127.0.0.1:{port}/health", timeout=LIMIT).text == "ok\n"
+    for revision in ("2025-11-25", "2026-07-28"):
+        with mcplite.connect(f"http://127.0.0.1:{port}/mcp", timeout=LIMIT, revision=revision,
+                             elicitation_handler=lambda request: {}) as client:
+            for _ in range(5):
+                assert client.call_tool("buy", {"article": "tea"}).text == "accept"
+
+
 @pytest.mark.parametrize("server", [gunicorn, uwsgi])
 def test_a_client_is_asked_through_nginx(server, tmp_path):
     nginx = shutil.which("nginx", path=PATH)
@@ -93,17 +123,74 @@ def test_a_client_is_asked_through_nginx(server, tmp_path):
         site = re.sub(r"proxy_pass .*?proxy_next_upstream [^;]*;", said.strip("`"), site, flags=re.DOTALL).replace(
             "uwsgi_params", "/etc/nginx/uwsgi_params").replace("127.0.0.1:8002", f"127.0.0.1:{behind}")
     (tmp_path / "nginx.conf").write_text(NGINX % site)
-    # The page's host has no address here.
-    (tmp_path / "shop.py").write_text(file_of_page("shop.py").replace("mcp.example.com", "127.0.0.1"))
     variables = {name: value for name, _, value in (line.partition("=") for line in file_of_page("shop.env").split())}
     assert set(variables) == {"MCPLITE_BACKEND", "MCPLITE_STATE_KEYS"}
-    variables = {"MCPLITE_BACKEND": f"sqlite:///{tmp_path}/shop.db", "MCPLITE_STATE_KEYS": secrets.token_hex(16)}
-    variables["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(tmp_path), sysconfig.get_path("purelib"),
-                                               *(path for path in sys.path if path.endswith("site-packages"))])
-    with running(server(tmp_path, behind), behind, tmp_path, **variables):
+    with running(server(tmp_path, behind), behind, tmp_path, **write_shop(tmp_path)):
         with running([nginx, "-p", str(tmp_path), "-c", "nginx.conf", "-e", "stderr"], port, tmp_path):
-            assert requests.get(f"http://127.0.0.1:{port}/health", timeout=LIMIT).text == "ok\n"
-            url = f"http://127.0.0.1:{port}/mcp"
-            with mcplite.connect(url, timeout=LIMIT, elicitation_handler=lambda request: {}) as client:
-                for _ in range(5):
-                    assert client.call_tool("buy", {"article": "tea"}).text == "accept"
+            check(port)
+
+
+def test_caddy_in_front_of_two_processes_of_waitress(tmp_path):
+    pytest.importorskip("waitress")
+    caddy = shutil.which("caddy", path=PATH)
+    if caddy is None:
+        pytest.skip("no Caddy; tests/interop/install.sh installs it")
+    port, *behind = (free_port() for _ in range(3))
+    said = "waitress-serve --threads 64 --channel-request-lookahead 1 --listen 127.0.0.1:8001 shop:application"
+    assert f"$ {said}\n" in PAGE
+    site = file_of_page("Caddyfile")
+    assert "mcp.example.com {" in site and "reverse_proxy 127.0.0.1:8001 {" in site
+    # A certificate would be asked for from the network.
+    site = site.replace("mcp.example.com {", f"http://127.0.0.1:{port} {{").replace(
+        "127.0.0.1:8001", " ".join(f"127.0.0.1:{number}" for number in behind))
+    (tmp_path / "Caddyfile").write_text("{\n admin off\n auto_https off\n}\n" + site)
+    variables = write_shop(tmp_path)
+    with contextlib.ExitStack() as stack:
+        for number in behind:
+            words = said.replace("8001", str(number)).split()
+            words[0] = "waitress"  # the module of the command
+            stack.enter_context(running([sys.executable, "-m", *words], number, tmp_path, **variables))
+        stack.enter_context(running([caddy, "run", "--config", "Caddyfile", "--adapter", "caddyfile"], port, tmp_path,
+                                    HOME=str(tmp_path), XDG_DATA_HOME=str(tmp_path), XDG_CONFIG_HOME=str(tmp_path)))
+        check(port)
+
+
+#: What Apache needs around the page's configuration.
+APACHE = """
+ServerRoot %(folder)s
+ServerName 127.0.0.1
+Listen 127.0.0.1:%(port)s
+PidFile %(folder)s/apache.pid
+ErrorLog /dev/stderr
+WSGISocketPrefix %(folder)s/wsgi
+DefaultRuntimeDir %(folder)s
+LoadModule mpm_event_module %(modules)s/mod_mpm_event.so
+LoadModule authz_core_module %(modules)s/mod_authz_core.so
+LoadModule wsgi_module %(modules)s/mod_wsgi.so
+%(user)s
+%(site)s
+"""
+
+
+def test_mod_wsgi():
+    apache, modules = shutil.which("apache2", path=PATH), "/usr/lib/apache2/modules"
+    if apache is None or not os.path.exists(f"{modules}/mod_wsgi.so-{sys.version_info[0]}.{sys.version_info[1]}"):
+        pytest.skip("no Apache with mod_wsgi for this Python")
+    if os.getuid() == 0 and not all(os.stat(folder).st_mode & stat.S_IXOTH for path in [ROOT, *map(Path, packages())]
+                                    for folder in [path, *path.parents]):
+        pytest.skip("the user of Apache cannot reach the files of this checkout")
+    with tempfile.TemporaryDirectory() as name:
+        folder, port = Path(name), free_port()
+        site = file_of_page("shop.conf")
+        assert "WSGIDaemonProcess shop " in site and "/srv/shop/shop.py" in site
+        site = site.replace("/srv/shop", name).replace(
+            "WSGIDaemonProcess shop ", f"WSGIDaemonProcess shop python-path={':'.join([str(ROOT), *packages()])} ")
+        # Apache, started by root, runs the application as another user.
+        user = "User www-data\nGroup www-data" if os.getuid() == 0 else ""
+        if user:
+            shutil.chown(name, "www-data")
+        (folder / "apache.conf").write_text(
+            APACHE % {"folder": name, "port": port, "modules": modules, "site": site, "user": user})
+        write_shop(folder, backend=f"sqlite:///{name}/shop.db", state_keys=[secrets.token_hex(16)])
+        with running([apache, "-D", "FOREGROUND", "-f", f"{name}/apache.conf"], port, folder):
+            check(port)
