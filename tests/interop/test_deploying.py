@@ -128,6 +128,7 @@ def test_a_client_is_asked_through_nginx(server, tmp_path):
     with running(server(tmp_path, behind), behind, tmp_path, **write_shop(tmp_path)):
         with running([nginx, "-p", str(tmp_path), "-c", "nginx.conf", "-e", "stderr"], port, tmp_path):
             check(port)
+    assert "Traceback" not in (tmp_path / f"{behind}.log").read_text("utf-8")
 
 
 def test_caddy_in_front_of_two_processes_of_waitress(tmp_path):
