@@ -143,7 +143,7 @@ class RelayHandlers(Handlers):
 
         :raises InternalError: it may belong to calls of different clients.
         """
-        task = ((params.get("_meta") or {}).get(RELATED_TASK) or {}).get("taskId")
+        task = _task_of(params)
         with self._lock:
             calls = list(self._calls)
         if task is not None:
@@ -198,6 +198,13 @@ class RelayHandlers(Handlers):
 
     def disconnected(self, error: Exception) -> None:
         self._on_lost(error)
+
+
+def _task_of(params: Mapping[str, Any]) -> Any:
+    """Return the id of the task that a message of the server says it belongs to; None if it says none."""
+    meta = params.get("_meta")
+    related = meta.get(RELATED_TASK) if isinstance(meta, dict) else None
+    return related.get("taskId") if isinstance(related, dict) else None
 
 
 def passed_on(error: RemoteError) -> RemoteError:

@@ -6,6 +6,10 @@ import threading
 import pytest
 
 import mcplite
+from mcplite.errors import InternalError
+from mcplite.proxy.relay import EVERYTHING, RelayHandlers
+from mcplite.revisions import NEWEST
+from mcplite.rpc.cancel import CancelToken
 from mcplite.types import CreateMessageResult, TextContent
 
 LIMIT = 30
@@ -102,3 +106,11 @@ def test_questions_in_a_fleet(upstream):
         assert result.text == "accept"
     else:
         assert result.is_error and "runs in several processes" in result.text
+
+
+@pytest.mark.parametrize("meta", ["text", 7, [], {"io.modelcontextprotocol/related-task": "t"}])
+def test_a_message_whose_metadata_is_no_object_belongs_to_no_task(meta):
+    handlers = RelayHandlers("the server", EVERYTHING, None, None, lambda error: None)
+    assert handlers.callback_for("notifications/message", {"level": "info", "data": "x", "_meta": meta}) is None
+    with pytest.raises(InternalError, match="no call to it is in progress"):
+        handlers.answer("roots/list", {"_meta": meta}, NEWEST, CancelToken())
