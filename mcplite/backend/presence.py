@@ -57,7 +57,7 @@ class Presence:
 
 
 def has_ended(mark: bytes) -> bool:
-    """Whether the process of a mark runs no more. False if that cannot be seen from here: it may be on another machine."""
+    """Whether the process of a mark has ended. False if that cannot be seen from here: it may be on another machine."""
     place = _place()
     if place is None or len(mark) != _PLACE_BYTES + _NAME_BYTES or not mark.startswith(place):
         return False

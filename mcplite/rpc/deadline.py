@@ -71,8 +71,8 @@ def wait_interruptibly(wait: Callable[[float], bool], timeout: Optional[float]) 
 def end_at_interrupt() -> Iterator[None]:
     """End the process with status 130 at Ctrl-C in the block, in which a program loads its modules.
 
-    A KeyboardInterrupt would not do: Python drops one that is raised in a callback of the import system, and the code
-    of a module may turn one into another exception. So early nothing needs an end: no thread, child or file.
+    A KeyboardInterrupt is not enough: Python drops one that is raised in a callback of the import system, and the code
+    of a module may turn one into another exception. At that time there is no thread, child or file to end.
     On another thread than the main one, and where Ctrl-C has another effect than Python's own, nothing changes.
     """
     import signal

@@ -226,7 +226,7 @@ def close_socket(sock: Any) -> None:
 
 
 def release_socket(sock: Any, owner: int = 0) -> None:
-    """Let go of a socket in a forked process, without a word to the other side.
+    """Let go of a socket in a forked process, without notifying the other side.
 
     :param sock: a socket, or what wraps one, with ``fileno`` and ``close``.
     """

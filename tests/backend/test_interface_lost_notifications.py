@@ -13,7 +13,7 @@ PATIENCE = 60
 
 
 def append_silently(backend, log, number, value):
-    """Write an entry as the backend does, without a word to the processes that wait."""
+    """Write an entry as the backend does, without notifying the processes that wait."""
     kind = type(backend).__name__
     if kind == "RedisBackend":
         client = backend._redis.get()

@@ -52,7 +52,7 @@ class RunControl:
         raise NotImplementedError
 
     def end_cancelled(self, message: Optional[str]) -> None:
-        """End the task as cancelled, by whom it was given to."""
+        """End the task as cancelled by the server that it was passed on to."""
         raise NotImplementedError
 
 
@@ -142,7 +142,7 @@ class TaskContext(RequestContext):
 
     @property
     def control(self) -> RunControl:
-        """The run of the task, for those who pass the task on."""
+        """The run of the task, for code that passes the task on."""
         return self._control
 
     @property
