@@ -9,6 +9,7 @@ from typing import Any, Dict, List
 from ..errors import BackendError, RegistrationError
 from ..protocol.show import worded
 from ..proxy.bridge import open_bridge
+from ..proxy.only import read_only_client
 from ..server.transports.httpd import HTTPServer, warning_of
 from ..server.transports.stdio import own_streams, serve_stdio
 from .arguments import UsageError
@@ -20,6 +21,8 @@ __all__ = ["run"]
 #: How errors name the options of this command, by the keywords in Python.
 _NAMES = {"allowed_hosts": "--allow-host", "allowed_origins": "--allow-origin", "state_keys": "the variable MCPLITE_STATE_KEYS",
           "backend": "--backend"}
+#: Bytes of a first message that are read before the server behind the bridge is reached.
+_MOST_RECEIVED = 1 << 20
 
 
 def run(words: List[str], options: argparse.Namespace) -> int:
@@ -60,18 +63,31 @@ def _on_stdio(words: List[str], options: argparse.Namespace, http: Dict[str, Any
     with own_streams() as streams:
         served = False
         try:
+            received = b"" if at_terminal else _first_message(streams[0])
+            only = read_only_client(received)
             # One client is all that stdin can bring, so one connection is enough for it.
-            with client_of(words, options) as client, open_bridge(client, shared=True) as server:
+            with client_of(words, options) as client, open_bridge(client, shared=True, only=only) as server:
                 if at_terminal:
                     print(clean(f"{server.name} waits for an MCP client on stdin; to serve it over HTTP, add --http 8000"
                                 " (Ctrl-C stops it)"), file=sys.stderr, flush=True)
                 served = True
-                serve_stdio(server.runtime, streams=streams)
+                serve_stdio(server.runtime, streams=streams, received=received)
         finally:
             if not served:
                 for descriptor in streams:  # serve_stdio() would have closed them
                     os.close(descriptor)
     return 0
+
+
+def _first_message(descriptor: int) -> bytes:
+    """Return what the client sends up to the end of its first message, and what comes with it."""
+    received = b""
+    while b"\n" not in received.lstrip() and len(received) < _MOST_RECEIVED:
+        chunk = os.read(descriptor, 65_536)
+        if not chunk:
+            break
+        received += chunk
+    return received
 
 
 def _address(text: str) -> Any:

@@ -1,7 +1,7 @@
 """open_bridge: a server that is another one, over other transports and in other revisions; the command line serves it."""
 
 import contextlib
-from typing import Any, Iterator
+from typing import Any, Iterator, Optional
 
 from ..client.client import Client
 from ..errors import TransportError
@@ -10,15 +10,16 @@ from ..server.catalog.capabilities import CapabilityFlags
 from ..server.runtime.runtime import Runtime
 from ..types import ServerCapabilities
 from .clients import ClientMount
-from .links import Link
+from .links import Link, Links
 from .lists import ListObserver
 from .names import Names
+from .only import OnlyClient, OnlyClientLinks
 
 __all__ = ["open_bridge"]
 
 
 @contextlib.contextmanager
-def open_bridge(client: Client, *, shared: bool, **options: Any) -> Iterator[Server]:
+def open_bridge(client: Client, *, shared: bool, only: Optional[OnlyClient] = None, **options: Any) -> Iterator[Server]:
     """Give a server that offers what the server of *client* does, under the same names, for the length of the block.
 
     It has the name, the version and the instructions of that server, and declares what that server declares. When the block
@@ -26,12 +27,17 @@ def open_bridge(client: Client, *, shared: bool, **options: Any) -> Iterator[Ser
 
     :param client: not open.
     :param shared: whether one connection serves all clients of the bridge.
+    :param only: the client, if there is only one, and it begins with a handshake; the server then sees it, not the bridge.
     :param options: of the :class:`Server`, such as ``backend=``.
     :raises MCPError: the server cannot be reached.
     :raises RegistrationError: an option cannot be used.
     """
     server = Server("bridge", **options)
-    mount = BridgedMount(server.runtime, client, Names(""), shared)
+    links: Optional[Links] = None
+    if only is not None:
+        links = OnlyClientLinks(client, "the server behind the bridge", only)
+        server.runtime.greeters.append(links.on_session)
+    mount = BridgedMount(server.runtime, client, Names(""), shared, links)
     mount.open(reported=True)
     server.runtime.enter()
     try:
@@ -46,8 +52,8 @@ def open_bridge(client: Client, *, shared: bool, **options: Any) -> Iterator[Ser
 class BridgedMount(ClientMount):
     """The server behind a bridge."""
 
-    def __init__(self, hub: Runtime, client: Client, names: Names, shared: bool) -> None:
-        super().__init__(hub, client, names, shared)
+    def __init__(self, hub: Runtime, client: Client, names: Names, shared: bool, links: Optional[Links]) -> None:
+        super().__init__(hub, client, names, shared, links)
         self.links.observer = ListObserver(hub.catalog)
 
     def _on_open(self, link: Link) -> None:

@@ -48,13 +48,14 @@ class ClientMount(Mounted, Service):
     :param client: not open.
     :param names: of its entries.
     :param shared: whether one connection serves all clients.
+    :param links: the connections; None for those of a mount with any number of clients.
     """
 
-    def __init__(self, hub: Runtime, client: Client, names: Names, shared: bool) -> None:
+    def __init__(self, hub: Runtime, client: Client, names: Names, shared: bool, links: Optional[Links] = None) -> None:
         super().__init__(hub, names)
         self._label = f"the mounted server {names.prefix!r}" if names.prefix else "the mounted server"
         self._peer = ""
-        self.links = Links(client, self._label, shared)
+        self.links = links or Links(client, self._label, shared)
         self._keeper = Keeper(self.links, self._label, self._on_open, self._on_change, self._on_updated, self._on_lost)
         #: The last error of the connection; None while it is open.
         self._down: Optional[Exception] = None
@@ -134,18 +135,19 @@ class ClientMount(Mounted, Service):
                                    for prompt in client.list_prompts(fresh=True)})
         else:
             self.names.forget_uris()
-            self._fill("resources", {resource.uri: ProvidedEntry(self, ("resources", resource.uri, resource),
-                                                                 mime_type=resource.mime_type)
-                                     for resource in client.list_resources(fresh=True)})
+            resources = {resource.uri: ProvidedEntry(self, ("resources", resource.uri, resource), mime_type=resource.mime_type)
+                         for resource in client.list_resources(fresh=True)}
             try:
                 templates = client.list_resource_templates(fresh=True)
             except RemoteError as error:
                 _log.debug("%s has no templates: %s", self.name, error)
                 templates = []
-            self._fill("templates", {one.uri_template: entry for one in templates for entry in self._templates(one)})
+            # Clients get one notification for both, as from the server.
+            self._fill("templates", {one.uri_template: entry for one in templates for entry in self._templates(one)}, False)
+            self._fill("resources", resources)
 
-    def _fill(self, kind: str, entries: Dict[str, ProvidedEntry]) -> None:
-        taken = self.put(kind, entries)
+    def _fill(self, kind: str, entries: Dict[str, ProvidedEntry], announced: bool = True) -> None:
+        taken = self.put(kind, entries, announced)
         self.report(kind, taken)
         self._known[kind] = {entry.seen: entry for entry in entries.values() if entry.seen and entry.seen not in taken}
 
@@ -263,6 +265,9 @@ class ClientMount(Mounted, Service):
         if context.method == "completion/complete":
             reference = given.get("ref") or {}
             given["ref"] = {**reference, **({"name": own} if kind == "prompts" else {"uri": own})}
+            main = self.links.main
+            if main is not None and not main.client.revision.completion_context:
+                given.pop("context", None)
         elif kind in ("tools", "prompts"):
             given["name"] = own
         elif kind == "resources":

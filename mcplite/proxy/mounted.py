@@ -26,26 +26,29 @@ class Mounted(Provider):
         self.hub = hub
         self.names = names
 
-    def put(self, kind: str, entries: Mapping[str, ProvidedEntry]) -> Dict[str, str]:
+    def put(self, kind: str, entries: Mapping[str, ProvidedEntry], announced: bool = True) -> Dict[str, str]:
         """Put the present entries of a kind into the registry; return the names that others have, with their own names.
 
         :param entries: by the mounted server's own names, or URIs.
+        :param announced: whether clients are notified.
         """
         if kind in ("tools", "prompts"):
             names = self.names.named(kind, entries)
         else:
             names = {own: own for own in entries}
-        taken = self._provide(kind, names, entries)
+        taken = self._provide(kind, names, entries, announced)
         if taken and kind in ("resources", "templates") and self.names.prefix:
             # Another has the same URI; this one is resolved with the prefix before it.
             names = {(self.names.other_uri(own) or own) if own in taken else own: own for own in entries}
-            taken = self._provide(kind, names, entries)
+            taken = self._provide(kind, names, entries, announced)
         return {seen: names[seen] for seen in taken}
 
-    def _provide(self, kind: str, names: Mapping[str, str], entries: Mapping[str, ProvidedEntry]) -> List[str]:
+    def _provide(self, kind: str, names: Mapping[str, str], entries: Mapping[str, ProvidedEntry], announced: bool
+                 ) -> List[str]:
         for seen, own in names.items():
             entries[own].seen = seen
-        return self.hub.catalog.registry.provide(self, kind, {seen: entries[own] for seen, own in names.items()})
+        return self.hub.catalog.registry.provide(self, kind, {seen: entries[own] for seen, own in names.items()},
+                                                 announced)
 
     def report(self, kind: str, taken: Mapping[str, str]) -> None:
         """Log the names that others have, of entries that came while clients are served."""

@@ -13,7 +13,7 @@ from ..protocol import codec
 from ..protocol.methods import LIST_CHANGES, RESOURCE_UPDATED
 from ..revisions import Revision
 from ..rpc.cancel import CancelToken
-from ..rpc.forks import new_lock
+from ..rpc.forks import new_event, new_lock
 from ..rpc.tracing import get_logger
 from ..server.handling.context import LEVELS
 from ..server.handling.questions import Relayed
@@ -28,6 +28,8 @@ _log = get_logger(__name__)
 #: What a connection that many clients share declares: each question shows whether its client can be asked.
 EVERYTHING = ClientCapabilities(roots={"listChanged": True}, sampling={"tools": {}, "context": {}},
                                 elicitation={"form": {}, "url": {}})
+#: How long a question waits for the only client of a bridge to complete its handshake.
+_HANDSHAKE_SECONDS = 30.0
 _ANSWERS = {"elicitation/create": ElicitResult, "sampling/createMessage": CreateMessageResult, "roots/list": ListRootsResult}
 
 
@@ -86,6 +88,8 @@ class RelayHandlers(Handlers):
         self._name = name
         self._declared = declared
         self._session = session
+        #: Set when the only client of a bridge has begun its session; None where there are more clients.
+        self._begun: Optional[threading.Event] = None
         self._on_change = on_change
         self._on_lost = on_lost
         #: Guards the two fields below; held for list and dictionary work.
@@ -104,6 +108,17 @@ class RelayHandlers(Handlers):
         with self._lock:
             self._calls.remove(call)
 
+    def expect_session(self, session: Optional[LegacySession]) -> None:
+        """Take the session of the only client of a bridge as the one whose connection this is.
+
+        :param session: None while the client has not begun it; questions outside of calls then wait for it.
+        """
+        self._session = session
+        if self._begun is None:
+            self._begun = new_event()
+        if session is not None:
+            self._begun.set()
+
     def capabilities(self) -> ClientCapabilities:
         return replace(self._declared)
 
@@ -120,6 +135,8 @@ class RelayHandlers(Handlers):
                     return adapted_answer(method, call.ask(question), revision)
                 finally:
                     uncancel()
+            if self._begun is not None:
+                self._begun.wait(_HANDSHAKE_SECONDS)
             if self._session is None:
                 raise InternalError(f"{self._name} asked {method!r}, and no call to it is in progress, so that no client can be"
                                     " asked")

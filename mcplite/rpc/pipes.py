@@ -140,6 +140,10 @@ class PipeChannel(Channel):
         """Return the error for the use of a channel that was closed on this side."""
         return copy.copy(self._foreign) or ConnectionClosed(f"the connection to {self.name} was closed on this side")
 
+    def put_back(self, data: bytes) -> None:
+        """Have :meth:`read` begin with *data*, which was read from the descriptor before; called before the first read."""
+        self._lines.feed(data)
+
     def read(self, timeout: Optional[float] = None) -> Optional[bytes]:
         lines = self._lines
         end: Optional[float] = None

@@ -1,5 +1,6 @@
 """``python -m mcplite bridge``, as a process between real clients and servers."""
 
+import json
 import os
 import re
 import signal
@@ -21,6 +22,10 @@ mcp = mcplite.Server("behind")
 @mcp.tool()
 def process() -> int:
     return os.getpid()
+
+@mcp.tool()
+def who(ctx: mcplite.Context) -> list:
+    return [ctx.client_info.name, ctx.can_elicit]
 
 @mcp.tool()
 def ask(ctx: mcplite.Context) -> str:
@@ -71,6 +76,14 @@ def test_a_stdio_server_over_http_and_back_on_stdio(program, era):
             with mcplite.connect(target, era=era, elicitation_handler=accept, timeout=LIMIT, **options) as client:
                 assert client.server_info.name == "behind"
                 assert client.call_tool("ask").data == "accept"
+
+
+@pytest.mark.parametrize("handlers, capable", [({}, False), ({"elicitation_handler": accept}, True)])
+def test_a_server_with_a_handshake_sees_the_client_behind_a_bridge_on_stdio(program, handlers, capable):
+    command = bridge(f"{sys.executable} -m mcplite.server {program}", "--revision", "2025-11-25")
+    info = mcplite.types.Implementation("one", "3")
+    with mcplite.connect(command, era="legacy", client_info=info, env={"PYTHONPATH": str(ROOT)}, **handlers) as client:
+        assert json.loads(client.call_tool("who").text) == ["one", capable]
 
 
 @pytest.mark.parametrize("options, processes", [((), 2), (("--shared",), 1)])

@@ -50,3 +50,36 @@ def test_a_server_without_hints_has_those_of_a_server_that_sets_none():
         with mcplite.connect(bridge, era="modern") as client:
             page = client.list_tools_page()
             assert (page.ttl_ms, page.cache_scope) == (0, "private")
+
+
+def test_clients_get_one_notification_of_changed_resources():
+    server = letters()
+    server.add_resource("x://one", lambda: "x", name="one")
+    server.add_resource("x://{name}", lambda name: name, name="template")
+    with open_bridge(mcplite.connect(server, era="modern"), shared=True) as bridge:
+        with mcplite.connect(bridge, era="modern", cache=False) as client:
+            with client.listen(resource_list=True, tools=True) as changes:
+                server.add_resource("x://two", lambda: "x", name="two")
+                assert changes.get(30) == mcplite.ResourcesChanged()
+                server.add_tool(lambda: "x", name="f")
+                assert changes.get(30) == mcplite.ToolsChanged(), "and not the resources again"
+
+
+def test_the_context_of_a_completion_is_left_out_for_a_server_that_does_not_know_it():
+    server = letters()
+    filled = []
+
+    @server.prompt()
+    def letter(name: str, to: str) -> str:
+        return name
+
+    @server.completion(prompt="letter", argument="name")
+    def complete(value: str, given: dict) -> list:
+        filled.append(given)
+        return ["Ada"]
+
+    for revision, expected in (("2025-03-26", {}), ("2025-06-18", {"to": "Eve"})):
+        with open_bridge(mcplite.connect(server, revision=revision), shared=True) as bridge:
+            with mcplite.connect(bridge, era="modern") as client:
+                found = client.complete(prompt="letter", argument="name", value="A", context={"to": "Eve"})
+                assert found.values == ["Ada"] and filled.pop() == expected

@@ -194,11 +194,13 @@ class Registry:
             state.declared = True
         self._changed("resources" if kind == "templates" else kind)
 
-    def provide(self, provider: Provider, kind: str, entries: Mapping[str, ProvidedEntry]) -> List[str]:
+    def provide(self, provider: Provider, kind: str, entries: Mapping[str, ProvidedEntry], announced: bool = True
+                ) -> List[str]:
         """Put *entries* in the place of those that *provider* had of a kind.
 
         Its own entries come first in lists, then those of each provider, in the order of their first call of this method.
 
+        :param announced: whether clients are notified; not if another call will do so.
         :returns: the names that are left out, since others have them.
         """
         with self._lock:
@@ -216,7 +218,8 @@ class Registry:
             state.entries = dict(sorted({**others, **ours}.items(), key=lambda item: place[_provider(item[1])]))
             state.version += 1
             state.declared = state.declared or bool(ours)
-        self._changed("resources" if kind == "templates" else kind)
+        if announced:
+            self._changed("resources" if kind == "templates" else kind)
         return taken
 
     def find_provided(self, kind: str, name: Any) -> Optional[ProvidedEntry]:

@@ -257,6 +257,8 @@ class LegacySession(Session, OpenSession, MessageHandler):
             self.peer.cancel_incoming(params.get("requestId"), params.get("reason"))
         elif method == "notifications/initialized":
             self._ready = self.agreed is not None
+            for greeter in self.runtime.greeters if self._ready else ():
+                greeter(self)
         elif method == "notifications/roots/list_changed":
             self._roots.forget()
             self.runtime.roots_changed(self)

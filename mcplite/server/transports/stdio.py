@@ -74,7 +74,7 @@ def own_streams() -> Iterator[Tuple[int, int]]:
         _CLAIM.release()
 
 
-def serve_stdio(runtime: Runtime, *, streams: Optional[Tuple[int, int]] = None) -> None:
+def serve_stdio(runtime: Runtime, *, streams: Optional[Tuple[int, int]] = None, received: bytes = b"") -> None:
     """Serve one client on stdin and stdout until it disconnects, or until SIGINT or SIGTERM.
 
     At the end the tokens of running handlers are cancelled, and the handlers have ``Limits.grace`` seconds to return.
@@ -82,6 +82,7 @@ def serve_stdio(runtime: Runtime, *, streams: Optional[Tuple[int, int]] = None) 
 
     :param runtime: of the server.
     :param streams: the descriptors, if the caller has already taken them with :func:`own_streams`.
+    :param received: what the caller has read from these descriptors.
     :raises RuntimeError: another server in this process uses stdin and stdout.
     """
     end = StopRequest()
@@ -89,6 +90,8 @@ def serve_stdio(runtime: Runtime, *, streams: Optional[Tuple[int, int]] = None) 
         read_fd, write_fd = streams or stack.enter_context(own_streams())
         stack.enter_context(stop_signals(end.set))
         channel = PipeChannel(read_fd, write_fd, name="the client", line_limit=runtime.limits.message_bytes)
+        if received:
+            channel.put_back(received)
         workers = runtime.workers
         peer = serve_channel(runtime, channel, on_close=end.set)
         try:
