@@ -59,7 +59,9 @@ class TerminalAsker:
     @property
     def has_terminal(self) -> bool:
         """Whether there is a terminal to ask on."""
-        return self._source is not None and self._source.isatty()
+        from ..client.oauth.users.terminal import is_terminal
+
+        return is_terminal(self._source)
 
     def setting(self, wanted: ConfigInput) -> str:
         """Ask for the value of an input of a configuration file; a secret one is not shown while it is typed.

@@ -1,6 +1,8 @@
 """A scripted web server, down to the bytes, which records its requests."""
 
+import contextlib
 import json
+import os
 import socket
 import threading
 
@@ -90,6 +92,8 @@ class Listener:
         for sock in self._socks:
             try:
                 sock.shutdown(socket.SHUT_RDWR)
+                if os.name == "nt":
+                    socket.close(sock.fileno())  # under Wine a recv() of another thread does not end with the former
             except OSError:
                 continue
         for thread in self._threads:
@@ -133,7 +137,7 @@ class WebScript(Listener):
     def _serve(self, sock):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         answer = Answer(sock, self.closing)
-        with sock, sock.makefile("rb") as stream:
+        with contextlib.suppress(OSError), sock, sock.makefile("rb") as stream:
             try:
                 while answer.kept and not self.closing.is_set():
                     head = b""

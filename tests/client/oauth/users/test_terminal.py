@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from mcplite.client.oauth.users import terminal
-from mcplite.client.oauth.users.terminal import Terminal
+from mcplite.client.oauth.users.agent import LONGEST_ANSWER
+from mcplite.client.oauth.users.terminal import Terminal, is_terminal
 from mcplite.errors import AuthError, Cancelled
 from tests.support import rawhttp
 from tests.support.logins import LIMIT, STATE, Surfer, answer, gives_up_after, login_url, patience
@@ -237,7 +238,7 @@ def test_an_endless_line_is_not_an_address(pipe):
     out = io.StringIO()
     asking = Asking(Terminal(source, out))
     for number in range(1, 6):
-        into.write(b"x" * 20_000)
+        into.write(b"x" * (LONGEST_ANSWER + 1))  # what is read at once: on Windows a pipe takes less than that ahead
         while out.getvalue().count("Address: ") <= number and not asking.over:
             time.sleep(0.001)
     with pytest.raises(AuthError, match="after 5 addresses"):
@@ -324,3 +325,10 @@ def test_by_default_the_terminal_is_stdin_and_stderr(short_slices, monkeypatch, 
         assert visit.ask(login_url(visit), STATE, patience()) == answer(visit)
     output = capsys.readouterr()
     assert output.out == "" and "To log in to weather" in output.err and "c0de" not in output.err
+
+
+def test_the_null_device_is_no_terminal():
+    with builtins.open(os.devnull) as null:
+        assert not is_terminal(null)  # although it is one by isatty() on Windows
+        null.close()
+        assert not is_terminal(null)
