@@ -18,11 +18,13 @@ __all__ = ["LISTED_BYTES", "SessionLedger"]
 #: The bytes that a session counts at its beginning.
 LISTED_BYTES = 4096
 #: The most lists, so that one is short and few processes change it at the same time; and the least that each has room for.
-_MOST_LISTS = 64
-_LEAST_SESSIONS = 100
+_MOST_LISTS = 128
+_LEAST_SESSIONS = 50
 _LEAST_BYTES = 1 << 20
-#: The characters of ids, by which sessions are spread over the lists.
+#: The characters of ids, by whose first two sessions are spread over the lists.
 _CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+#: Characters of the digest of a sender: each session is written again with every other one of its list.
+_SENDER_CHARACTERS = 10
 #: Sessions whose records are read for one new session at most, to see when they were used.
 _LOOKS = 8
 #: Attempts to replace a list that other processes change at the same time, and the seconds between them after the first few.
@@ -34,15 +36,16 @@ class _Listed(NamedTuple):
     """One session in a list.
 
     :param sender: whose share it counts to, as a digest.
-    :param used: when it was used, as far as the list tells; when it began, if the list does not tell of a use.
-    :param in_use: whether the list tells of a use.
+    :param size: in units of LISTED_BYTES.
+    :param used: when it was used, as far as the list tells, in whole seconds; when it began, if the list tells of no use.
+    :param in_use: 1 if the list tells of a use, else 0.
     """
 
     id: str
     sender: str
     size: int
-    used: float
-    in_use: bool
+    used: int
+    in_use: int
 
 
 class _SetClock:
@@ -68,7 +71,7 @@ class SessionLedger:
         lists = min(_MOST_LISTS, limits.fleet_sessions // _LEAST_SESSIONS, limits.fleet_session_bytes // _LEAST_BYTES)
         self._lists = max(1, lists)
         self._most = max(1, limits.fleet_sessions // self._lists)
-        self._most_bytes = limits.fleet_session_bytes // self._lists
+        self._most_size = limits.fleet_session_bytes // self._lists // LISTED_BYTES
         self._group = f"sessions-{digest([server, records.kind, self._lists])}"
 
     def add(self, id: str, sender: str) -> Optional[List[str]]:
@@ -79,11 +82,12 @@ class SessionLedger:
         :raises BackendError: the store failed.
         :raises RemoteError: the list is being changed too often.
         """
-        return self._enter(_Listed(id, digest(sender), LISTED_BYTES, self._records.now, in_use=False))
+        return self._enter(_Listed(id, digest(sender)[:_SENDER_CHARACTERS], 1, int(self._records.now), in_use=0))
 
     def resize(self, id: str, sender: str, size: int) -> Optional[List[str]]:
         """Note the bytes of a session that has grown; like :meth:`add`."""
-        return self._enter(_Listed(id, digest(sender), size, self._records.now, in_use=True))
+        size = -(-size // LISTED_BYTES)
+        return self._enter(_Listed(id, digest(sender)[:_SENDER_CHARACTERS], size, int(self._records.now), in_use=1))
 
     def remove(self, id: str) -> None:
         """Note that a session has ended.
@@ -99,7 +103,8 @@ class SessionLedger:
     # --- one list -------------------------------------------------------------------------------------
 
     def _key(self, id: str) -> str:
-        return f"{self._group}-{_CHARACTERS.index(id[0]) % self._lists}/list"
+        first, second = map(_CHARACTERS.index, id[:2])
+        return f"{self._group}-{(first * len(_CHARACTERS) + second) % self._lists}/list"
 
     def _read(self, id: str) -> Tuple[Optional[bytes], List[_Listed]]:
         data = self._records.backend.get(self._key(id))
@@ -132,7 +137,7 @@ class SessionLedger:
         :param others: changed, when a session turns out to have been used.
         :param known: the records that were read, which this adds to.
         """
-        if len(others) < self._most and sum(entry.size for entry in others.values()) + new.size <= self._most_bytes:
+        if len(others) < self._most and sum(entry.size for entry in others.values()) + new.size <= self._most_size:
             return []
         while True:
             going = self._choose(others, new)
@@ -142,15 +147,16 @@ class SessionLedger:
                     data = self._records.get(id)
                     known[id] = None if data is None else SessionRecord.load(data)
                 record, entry = known[id], others[id]
-                if record is not None and (record.touched > entry.used or (record.touched and not entry.in_use)):
-                    others[id] = entry._replace(used=record.touched, in_use=True)
+                used = 0 if record is None else int(record.touched)
+                if used > entry.used or (used and not entry.in_use):
+                    others[id] = entry._replace(used=used, in_use=1)
                     spared = True
             if not spared:
                 return going
 
     def _choose(self, others: Dict[str, _Listed], new: _Listed) -> Optional[List[str]]:
         clock, going = _SetClock(), []
-        shares: Shares[str] = Shares(self._most, self._most_bytes, clock=clock)
+        shares: Shares[str] = Shares(self._most, self._most_size, clock=clock)
         for entry in [*sorted(others.values(), key=lambda entry: entry.used), new]:
             clock.now = entry.used
             gone = shares.add(entry.id, entry.sender, entry.size)
