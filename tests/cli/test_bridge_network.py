@@ -1,4 +1,4 @@
-"""A bridge to a server over HTTP: the stored login and its renewal, DPoP, a proxy, an authority of one's own; and ``--backend``."""
+"""A bridge to a server over HTTP: the stored login, DPoP, a proxy, an authority of one's own; and ``--backend``."""
 
 import base64
 import functools
@@ -13,7 +13,7 @@ import pytest
 import requests
 
 import mcplite
-from tests.net.test_tls import Secure, folder  # noqa: F401
+from tests.net.test_tls import Secure, folder as certificates  # noqa: F401
 from tests.support.authserver import Protected
 from tests.support.webscript import WebScript
 
@@ -102,13 +102,13 @@ class SecureServer(Secure):
         super().__init__(folder, on_request=lambda request, answer: self.play(request, answer))
 
 
-def test_an_authority_of_ones_own(cli, folder):  # noqa: F811
+def test_an_authority_of_ones_own(cli, certificates):  # noqa: F811
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         cli.environment.pop(name, None)
-    with SecureServer(folder) as server:
+    with SecureServer(certificates) as server:
         status, out, err = cli("bridge", server.url)
         assert status == 4 and "certificate" in err
-        cli.environment["REQUESTS_CA_BUNDLE"] = str(folder / "ca.pem")
+        cli.environment["REQUESTS_CA_BUNDLE"] = str(certificates / "ca.pem")
         with bridged(cli, server.url) as client:
             client.ping()
 
@@ -176,7 +176,8 @@ def test_a_session_of_one_bridge_is_known_to_another(two_bridges):
         message = {"jsonrpc": "2.0", "method": method, "params": params, **({} if id is None else {"id": id})}
         return requests.post(url, json=message, headers=headers, timeout=LIMIT)
 
-    begun = post(one, "initialize", 1, protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "one", "version": "3"})
+    begun = post(one, "initialize", 1, protocolVersion="2025-11-25", capabilities={},
+                 clientInfo={"name": "one", "version": "3"})
     headers["Mcp-Session-Id"] = begun.headers["Mcp-Session-Id"]
     assert post(one, "notifications/initialized").status_code == 202
     for number, url in enumerate((one, two, one), 2):

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.interop import bridging
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 HERE = Path(__file__).resolve().parent
 #: Seconds; a loaded machine starts node slowly.
@@ -108,6 +110,11 @@ class ServerProcess:
             if found:
                 self._urls.put(found.group())
         self._urls.put(None)
+
+    @property
+    def inner_url(self):
+        """Where the server itself is, which may be behind bridges."""
+        return self.url
 
     @property
     def output(self):
@@ -205,6 +212,11 @@ def _cutting(url, mark):
         proxy.close()
 
 
+def passed(target, options):
+    """``with passed(target, options) as (target, options)``: what our client connects to, behind a bridge if there are any."""
+    return bridging.passed(target, _serving, options)
+
+
 @pytest.fixture(scope="session")
 def installed():
     return Installed()
@@ -216,10 +228,41 @@ def serving():
     return _serving
 
 
+@contextlib.contextmanager
+def _everything_served(*options, revision=None, **env):
+    command = [sys.executable, str(HERE / "everything.py"), "http", *options]
+    if not bridging.BRIDGED:
+        with _serving(command, **env) as server:
+            yield server
+        return
+    words = ["--stateless"] if options == ("stateless",) else []
+    with _serving(command) as inner, bridging.bridged_twice(
+            inner, _serving, *words, revision=revision, **env) as server:
+        yield server
+
+
 @pytest.fixture(scope="session")
 def everything_served():
-    """``with everything_served(*options, **env) as server``: everything.py over HTTP."""
-    return lambda *options, **env: _serving([sys.executable, str(HERE / "everything.py"), "http", *options], **env)
+    """``with everything_served(*options, revision=None, **env) as server``: everything.py over HTTP.
+
+    It is behind bridges if there are any, which speak that revision with it.
+    """
+    return _everything_served
+
+
+@pytest.fixture(scope="session")
+def everything_started(tmp_path_factory):
+    """``with everything_started(revision=None) as python``: what clients start with the path of everything.py, for stdio."""
+    @contextlib.contextmanager
+    def start(revision=None):
+        if not bridging.BRIDGED:
+            yield sys.executable
+            return
+        with _serving([sys.executable, str(HERE / "everything.py"), "http"]) as server:
+            yield bridging.stdio_program(server.url, tmp_path_factory.mktemp("bridge"), revision)
+            assert server.leave() == 0, server.output
+
+    return start
 
 
 @pytest.fixture(scope="session")
