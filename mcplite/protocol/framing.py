@@ -110,16 +110,18 @@ class LineBuffer:
                     chunks, seen, discarding = chunks[seen:], 0, True
                 state = self._state = (lines, oversize, chunks, seen, size, discarding)
                 continue
-            # All chunks up to the end at once, so that each line is copied once.
+            # All new chunks at once, so that each line is copied once: behind a long line there is little.
             stop = seen + 1
             while stop < len(chunks) and chunks[stop]:
                 stop += 1
-            head = b"".join(chunks[:stop]) if stop > 1 else chunk
-            parts = head.split(b"\n")
+            fresh = b"".join(chunks[seen:stop]) if stop > seen + 1 else chunk
+            parts = fresh.split(b"\n")
             tail = parts.pop()
+            if seen:
+                parts[0] = b"".join([*chunks[:seen], parts[0]])
             lines = deque(lines)
             rest = chunks[stop:]
-            if self._started and not discarding and len(head) <= self.limit and b"\r" not in head:
+            if self._started and not seen and not discarding and len(fresh) <= self.limit and b"\r" not in fresh:
                 lines.extend(filter(bytes.strip, parts))
                 state = self._state = (lines, oversize, [tail, *rest] if tail else rest, 0, 0, False)
                 continue

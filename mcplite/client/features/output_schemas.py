@@ -40,24 +40,22 @@ class OutputSchema:
         validator = self._validator if self._ready else self._compile(server)
         if validator is None:
             return
-        if result.structured_content is None:
-            if not present or self._problems(validator, None, server):
-                raise ProtocolError(f"{server}: the tool {self._tool!r} has declared an output schema, but its result has no"
-                                    f" structuredContent")
-            result.structured_content = NULL
-            return
-        problems = self._problems(validator, result.structured_content, server)
-        if problems:
-            raise ProtocolError(f"{server}: the result of the tool {self._tool!r} does not fit its declared output schema:"
-                                f" {'; '.join(problems[:3])}", result.structured_content)
-
-    def _problems(self, validator: "Validator", value: Any, server: str) -> List[str]:
+        value, problems = result.structured_content, []
         try:
-            return validator.problems(value)
+            if present:
+                problems = validator.problems(value)
         except ImportError as error:
             self._validator = None
             self._pass_unchecked(server, error)
-            return []
+            return
+        if value is None:
+            if not present or problems:
+                raise ProtocolError(f"{server}: the tool {self._tool!r} has declared an output schema, but its result has no"
+                                    f" structuredContent")
+            result.structured_content = NULL
+        elif problems:
+            raise ProtocolError(f"{server}: the result of the tool {self._tool!r} does not fit its declared output schema:"
+                                f" {'; '.join(problems[:3])}", value)
 
     def _compile(self, server: str) -> "Optional[Validator]":
         """Return the validator; None where results cannot be checked.
