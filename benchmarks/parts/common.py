@@ -15,8 +15,8 @@ REVISION, STATELESS = "2025-11-25", "2026-07-28"
 _PATTERN = 'The quick brown fox said "jump" and jumped.\n'
 #: One of a thousand tools.
 _TOOL = """
-def tool_{n}(city: str, days: int = 3, detailed: bool = False) -> str:
-    '''Forecast number {n}: the weather of a city for some days ahead, with details if they are wanted.'''
+def tool(city: str, days: int = 3, detailed: bool = False) -> str:
+    '''Forecast number: the weather of a city for some days ahead, with details if they are wanted.'''
     return city
 """
 
@@ -27,12 +27,19 @@ def text_of(size):
 
 
 def make_tools(count):
-    """Return *count* functions, each compiled on its own, as a program with many tools has them."""
+    """Return *count* functions.
+
+    They are compiled once, since a program loads its own compiled: a compiler that runs here would be a quarter of the start.
+    """
+    code = compile(_TOOL, "<tools>", "exec")
     functions = []
     for n in range(count):
         names = {}
-        exec(_TOOL.format(n=n), names)
-        functions.append(names["tool_%d" % n])
+        exec(code, names)
+        function = names["tool"]
+        function.__name__ = function.__qualname__ = "tool_%d" % n
+        function.__doc__ = function.__doc__.replace("number", "number %d" % n)
+        functions.append(function)
     return functions
 
 
