@@ -229,6 +229,9 @@ class ClientMount(Mounted, Service):
         try:
             params = self._params(entry, context)
             if entry.task_support == "forbidden" or self._tasks is None:
+                tasks = context.session.runtime.tasks
+                if kind == "tools" and tasks is not None:
+                    tasks.takes(context, entry)  # which refuses a call that is to be a task
                 result, revision = pass_call(self.links, context, params)
             else:
                 result, there = self._tasks.call(entry, context, params, self.as_task)

@@ -4,7 +4,6 @@ A module of its own, since mounts and bridges over HTTP have any number of clien
 """
 
 import json
-from dataclasses import replace
 from typing import Any, NamedTuple, Optional
 
 from ..client.client import Client
@@ -41,7 +40,9 @@ def read_only_client(received: bytes) -> Optional[OnlyClient]:
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError, ProtocolError):
         return None  # the session says what is wrong with it
     extensions = {name: settings for name, settings in (declared.extensions or {}).items() if not name.startswith(OWN)}
-    return OnlyClient(bounded_info(info), replace(declared, experimental=None, extensions=extensions or None))
+    # Not that it can be asked with tasks: questions are passed on as ordinary ones.
+    return OnlyClient(bounded_info(info), ClientCapabilities(
+        roots=declared.roots, sampling=declared.sampling, elicitation=declared.elicitation, extensions=extensions or None))
 
 
 class OnlyClientLinks(Links):

@@ -20,9 +20,11 @@ def first_message(capabilities, **params):
 
 
 def test_the_client_is_read_from_its_first_message():
-    only = read_only_client(b"\n" + first_message({"roots": {}, "extensions": {"io.modelcontextprotocol/ui": {}, "a.b/c": {}}}))
+    extensions = {"io.modelcontextprotocol/ui": {}, "a.b/c": {}}
+    only = read_only_client(b"\n" + first_message({"roots": {}, "tasks": {"list": {}}, "extensions": extensions}))
     assert (only.info.name, only.info.version) == ("one", "3")
     assert only.capabilities.roots == {} and only.capabilities.elicitation is None
+    assert only.capabilities.tasks is None, "questions are passed on as ordinary ones"
     assert only.capabilities.extensions == {"a.b/c": {}}, "the protocol's own change how results come"
 
 
