@@ -8,7 +8,7 @@ import errno
 import os
 import stat
 import sys
-from typing import Iterator, List, Union
+from typing import List, Union
 
 from ...protocol.paths import safe_join
 
@@ -74,6 +74,35 @@ def _contents(fd: int, limit: int) -> bytes:
     return data
 
 
+def _read_step_by_step(real_root: str, target: str, limit: int, between: int, last: int) -> Union[bytes, List[str]]:
+    """Open one name after another, each in the directory that was opened before, and none that is a link; read the last.
+
+    :param between: flags of all directories but the last.
+    :param last: flags of what is read.
+    """
+    names = os.path.relpath(target, real_root).split(os.sep)
+    fd = os.open(real_root, between)
+    try:
+        for position, name in enumerate(names, 1):
+            above, fd = fd, os.open(name, last if position == len(names) else between, dir_fd=fd)
+            os.close(above)
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISDIR(mode):
+            return sorted(name + ("/" if _is_directory(name, fd) else "") for name in os.listdir(fd))
+        if not stat.S_ISREG(mode):
+            raise NotBelow
+        return _contents(fd, limit)
+    finally:
+        os.close(fd)
+
+
+def _is_directory(name: str, fd: int) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(name, dir_fd=fd).st_mode)
+    except OSError:
+        return False  # a link to nothing, or a name that is gone by now
+
+
 if sys.platform == "win32":
     import ctypes
     import msvcrt
@@ -83,7 +112,7 @@ if sys.platform == "win32":
     _NO_HANDLE = ctypes.c_void_p(-1).value
     _LONGEST_PATH = 32768
 
-    def _read_on_windows(real_root: str, target: str, limit: int) -> Union[bytes, List[str]]:
+    def _read(real_root: str, target: str, limit: int) -> Union[bytes, List[str]]:
         # Opened first, and compared afterwards. While it is open without FILE_SHARE_DELETE, neither it nor a directory above
         # it can be renamed.
         kernel = ctypes.WinDLL("kernel32", use_last_error=True)
@@ -113,54 +142,13 @@ if sys.platform == "win32":
             else:
                 kernel.CloseHandle(ctypes.c_void_p(handle))
 
-
-def _read(real_root: str, target: str, limit: int) -> Union[bytes, List[str]]:
-    if sys.platform == "win32":
-        return _read_on_windows(real_root, target, limit)
-    fd = _open_below(real_root, _names(real_root, target))
-    try:
-        mode = os.fstat(fd).st_mode
-        if stat.S_ISDIR(mode):
-            return sorted(name + ("/" if _is_directory(name, fd) else "") for name in os.listdir(fd))
-        if not stat.S_ISREG(mode):
-            raise NotBelow
-        return _contents(fd, limit)
-    finally:
-        os.close(fd)
-
-
-def _names(real_root: str, target: str) -> List[str]:
-    relative = os.path.relpath(target, real_root)
-    return [] if relative == os.curdir else relative.split(os.sep)
-
-
-def _open_below(real_root: str, names: List[str]) -> int:
-    """Open one name after another, each in the directory that was opened before, and none that is a link."""
-    if sys.platform == "win32":
-        raise NotImplementedError("Windows lacks these flags")
+else:
     # O_NONBLOCK, so that a named pipe does not wait for its other end. O_PATH needs no permission to list a directory.
-    last = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    between = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(real_root, between if names else last)
-    for name, flags in _with_flags(names, between, last):
-        try:
-            opened = os.open(name, flags, dir_fd=fd)
-        finally:
-            os.close(fd)
-        fd = opened
-    return fd
+    _LAST = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    _BETWEEN = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-
-def _with_flags(names: List[str], between: int, last: int) -> Iterator["tuple[str, int]"]:
-    for position, name in enumerate(names, 1):
-        yield name, last if position == len(names) else between
-
-
-def _is_directory(name: str, fd: int) -> bool:
-    try:
-        return stat.S_ISDIR(os.stat(name, dir_fd=fd).st_mode)
-    except OSError:
-        return False  # a link to nothing, or a name that is gone by now
+    def _read(real_root: str, target: str, limit: int) -> Union[bytes, List[str]]:
+        return _read_step_by_step(real_root, target, limit, _BETWEEN, _LAST)
 
 
 def is_below(final: str, real_root: str) -> bool:
