@@ -20,7 +20,7 @@ ACROSS = {"behaviour", "browser", "chaos", "conformance", "fleet", "frameworks",
 #: Test files that belong to no single module, and what they test.
 WITHOUT_A_MODULE = {
     "benchmarks": "the benchmarks",
-    "ci": "the repetition of failed tests, of .ci/rerun",
+    "ci": "the repetition of failed tests, of .ci/rerun, and what a release lists",
     "conftest": "the checks after every test, of tests/conftest.py",
     "docs": "the pages of docs/",
     "examples": "the examples",
