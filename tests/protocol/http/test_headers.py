@@ -81,3 +81,26 @@ def test_fields_that_cannot_be_sent(name, value):
 
 def test_fields_that_can():
     check_header("X-A", "tab\tand ümlaut")
+
+
+@pytest.mark.parametrize("value, expected", [
+    ("Text/Event-Stream", "text/event-stream"), (" text/plain\t; a=b; c=d", "text/plain"), ("text/plain;", "text/plain"),
+    ("text/plain\x0b", ""), ("text/plain\x0c; a=b", ""), ("", ""), (None, ""),
+])
+def test_a_media_type_ends_at_its_first_parameter(value, expected):
+    assert media_type(value) == expected
+
+
+def test_only_spaces_and_tabs_stand_around_what_is_accepted():
+    assert accepts("text/html, \tapplication/json\t ; q=1", "application/json")
+    assert not accepts("application/json\x0b", "application/json")
+    assert not accepts("application/json\x0c; q=1", "application/json")
+
+
+def test_letters_that_become_ascii_in_lower_case_are_no_host():
+    assert parse_host("example.\N{KELVIN SIGN}om") is None and parse_host("example.kom") == ("example.kom", None)
+
+
+def test_an_origin_has_one_scheme():
+    assert parse_origin("https://http://host") is None and parse_origin("http://a://host") is None
+    assert parse_origin("evil://https://host") is None
