@@ -14,7 +14,7 @@ from ..server.runtime.runtime import OpenSession
 from ..server.sessions.legacy import LegacySession
 from ..types import ClientCapabilities, Implementation
 from .links import Link, Links
-from .senders import OWN
+from .senders import passed_on
 
 __all__ = ["OnlyClient", "OnlyClientLinks", "read_only_client"]
 
@@ -39,10 +39,7 @@ def read_only_client(received: bytes) -> Optional[OnlyClient]:
         declared = bounded_capabilities(codec.decode(ClientCapabilities, message["params"]["capabilities"]))
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError, ProtocolError):
         return None  # the session says what is wrong with it
-    extensions = {name: settings for name, settings in (declared.extensions or {}).items() if not name.startswith(OWN)}
-    # Not that it can be asked with tasks: questions are passed on as ordinary ones.
-    return OnlyClient(bounded_info(info), ClientCapabilities(
-        roots=declared.roots, sampling=declared.sampling, elicitation=declared.elicitation, extensions=extensions or None))
+    return OnlyClient(bounded_info(info), passed_on(declared))
 
 
 class OnlyClientLinks(Links):

@@ -12,7 +12,7 @@ from ..revisions import TASKS_EXTENSION, Revision
 from ..server.handling.request_context import RequestContext
 from ..types import ClientCapabilities
 
-__all__ = ["OWN", "Senders", "declared_by"]
+__all__ = ["OWN", "Senders", "declared_by", "passed_on"]
 
 #: How the names of the protocol's own extensions begin, and those of the members of ``_meta`` that belong to one connection.
 OWN = "io.modelcontextprotocol/"
@@ -21,9 +21,14 @@ OWN = "io.modelcontextprotocol/"
 def declared_by(context: RequestContext) -> ClientCapabilities:
     """Return what the client of a request can be asked."""
     session = context.session
-    if not session.askable:
-        return ClientCapabilities()
-    declared = session.client_capabilities
+    return passed_on(session.client_capabilities) if session.askable else ClientCapabilities()
+
+
+def passed_on(declared: ClientCapabilities) -> ClientCapabilities:
+    """Return those of the capabilities of a client that a mounted server is told.
+
+    Tasks are not among them, since questions are passed on as ordinary ones.
+    """
     # The protocol's own extensions change how results come, which has to be known here.
     extensions = {name: settings for name, settings in (declared.extensions or {}).items() if not name.startswith(OWN)}
     return ClientCapabilities(roots=declared.roots, sampling=declared.sampling, elicitation=declared.elicitation,
