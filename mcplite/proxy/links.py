@@ -27,6 +27,9 @@ __all__ = ["Link", "Links"]
 
 #: Connections that wait for the next call of a client without a session; more are closed.
 _IDLE = 4
+#: Connections for the clients without a session that cannot be asked, one for each principal: the one that was used longest ago
+#: goes for another.
+_PLAIN = 16
 Key = Tuple[Optional[str], str]
 
 
@@ -44,28 +47,28 @@ class Link:
         self.senders = Senders()
         #: Guards the fields below; held for arithmetic only.
         self._lock = new_lock()
-        #: The tasks that were started over the connection, and are followed.
-        self._tasks = 0
+        #: The calls and the tasks for which it is kept open.
+        self._held = 0
         self._over = False
 
     def hold(self) -> None:
-        """Keep the connection open for a task, until :meth:`release`."""
+        """Keep the connection open for a call or a task, until :meth:`release`."""
         with self._lock:
-            self._tasks += 1
+            self._held += 1
 
     def release(self) -> None:
-        """Close the connection after its last task, if its client has left."""
+        """Close the connection after the last call and task, if :meth:`close` was called meanwhile."""
         with self._lock:
-            self._tasks -= 1
-            ended = self._over and not self._tasks
+            self._held -= 1
+            ended = self._over and not self._held
         if ended:
             self.client.close()
 
     def close(self) -> None:
-        """Close the connection, now or after its last task."""
+        """Close the connection, now or after the last call and task for which it is held."""
         with self._lock:
             self._over = True
-            if self._tasks:
+            if self._held:
                 return
         self.client.close()
 
@@ -133,18 +136,36 @@ class Links:
             link.client.observe(self.observer)
         return link
 
-    def _plain_link(self, owner: Optional[str]) -> Link:
-        """Return the connection for the calls of clients without a session that cannot be asked."""
+    def _hold_plain(self, owner: Optional[str]) -> Link:
+        """Return the connection for the calls of clients without a session that cannot be asked, held for one of them."""
         with self._lock:
             opening = self._opening.setdefault(owner, new_lock())
         with opening:
-            link = self._plain.get(owner)
-            if link is None or not link.usable:
-                link = self.create(ClientCapabilities())
+            with self._lock:
+                link = self._plain.pop(owner, None)
+                if link is not None and link.usable:
+                    self._plain[owner] = link  # at the end, behind those that were used longer ago
+                    link.hold()
+                    return link
+            link = self.create(ClientCapabilities())
+            link.hold()
+            try:
                 link.open()
+            except BaseException:
                 with self._lock:
-                    self._plain[owner] = link
-            return link
+                    self._opening.pop(owner, None)
+                raise
+            with self._lock:
+                # The owner has one already, if it lost its place while this one was opened.
+                surplus = [self._plain.pop(owner, None)]
+                self._plain[owner] = link
+                for other in list(self._plain)[:-_PLAIN]:
+                    surplus.append(self._plain.pop(other))
+                    self._opening.pop(other, None)
+        for left in surplus:
+            if left is not None:
+                left.close()
+        return link
 
     def lease(self, call: RelayedCall) -> ContextManager[Link]:
         """Return a block with the connection for a call.
@@ -167,8 +188,12 @@ class Links:
         declared, info = declared_by(context), context.client_info
         text = json.dumps(codec.encode(declared, NEWEST), sort_keys=True)
         if text == "{}":
-            with _Noted(self._plain_link(context.session.owner), call) as link:
-                yield link
+            link = self._hold_plain(context.session.owner)
+            try:
+                with _Noted(link, call):
+                    yield link
+            finally:
+                link.release()
             return
         if info is not None:
             text += json.dumps(codec.encode(info, NEWEST), sort_keys=True)

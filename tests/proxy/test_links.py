@@ -1,5 +1,6 @@
 """Which connection carries a call, and which client a question reaches."""
 
+import contextlib
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -7,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import mcplite
+from mcplite.proxy import links
+from tests.support.callers import wait_until
 
 LIMIT = 30
 
@@ -94,6 +97,37 @@ def test_clients_without_a_session_that_cannot_be_asked_share_the_name_of_the_mo
     hub.mount(mcplite.connect(asking(), era="legacy", client_info=mcplite.types.Implementation("hub", "1")))
     with mcplite.connect(hub, era="modern", client_info=mcplite.types.Implementation("one", "3")) as client:
         assert client.call_tool("name").text == "hub 1"
+    hub.close()
+
+
+def test_the_connection_of_a_principal_goes_for_that_of_another_after_its_last_call(monkeypatch):
+    monkeypatch.setattr(links, "_PLAIN", 2)
+    server, peers, may_end = mcplite.Server("waiting", era="legacy"), {}, threading.Event()
+
+    @server.tool()
+    def meet(name: str, ctx: mcplite.Context) -> str:
+        peers.setdefault(name, ctx.session.peer)
+        assert name != "slow" or may_end.wait(LIMIT)
+        return name
+
+    users = {f"secret-of-{name}-0123456789": mcplite.Principal(name) for name in ("slow", "ann", "bob")}
+    hub = mcplite.Server("hub", auth=mcplite.StaticTokens(users))
+    hub.mount(mcplite.connect(server))
+    with mcplite.serve(hub) as served, contextlib.ExitStack() as stack, ThreadPoolExecutor() as pool:
+        slow, ann, bob = (stack.enter_context(mcplite.connect(served.url, auth=mcplite.Bearer(token), era="modern"))
+                          for token in users)
+        waiting = pool.submit(slow.call_tool, "meet", {"name": "slow"}, timeout=LIMIT)
+        assert wait_until(lambda: "slow" in peers)
+        for client, name in ((ann, "ann"), (bob, "bob"), (ann, "ann"), (bob, "bob")):
+            assert client.call_tool("meet", {"name": name}).text == name
+        assert len(set(map(id, peers.values()))) == 3 and not peers["slow"].closed
+        may_end.set()
+        assert waiting.result(LIMIT).text == "slow"
+        assert wait_until(lambda: peers["slow"].closed)
+        assert not peers["ann"].closed and not peers["bob"].closed
+        before = peers.pop("slow")
+        assert slow.call_tool("meet", {"name": "slow"}).text == "slow" and peers["slow"] is not before
+        assert wait_until(lambda: peers["ann"].closed)
     hub.close()
 
 
