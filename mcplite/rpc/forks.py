@@ -18,8 +18,8 @@ from ..errors import ConnectionClosed
 if TYPE_CHECKING:
     import logging
 
-__all__ = ["close_socket", "end_process", "foreign_error", "new_awaited_lock", "new_condition", "new_event", "new_lock",
-           "new_rlock", "on_fork", "release", "release_socket", "renew", "signals_held"]
+__all__ = ["catch_up_with_fork", "close_socket", "end_process", "foreign_error", "new_awaited_lock", "new_condition",
+           "new_event", "new_lock", "new_rlock", "on_fork", "release", "release_socket", "renew", "signals_held"]
 
 T = TypeVar("T")
 #: Seconds for which a fork waits for a lock at most.
@@ -35,7 +35,10 @@ class _Actions:
     """
 
     def __init__(self) -> None:
+        #: The process whose objects these are; changed once all actions have run.
         self._pid = os.getpid()
+        #: Held while the actions run later than the fork, on the first of the threads that notice it.
+        self._late = threading.Lock()
         self._by_object: "weakref.WeakKeyDictionary[Any, Callable[[Any, int], object]]" = weakref.WeakKeyDictionary()
         #: The signals that wait while this process forks.
         self.held: List[Collection[int]] = []
@@ -68,14 +71,21 @@ class _Actions:
 
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
+    def catch_up(self) -> None:
+        if os.getpid() != self._pid:
+            with self._late:
+                if os.getpid() != self._pid:
+                    self._run()
+
     def _run(self) -> None:
-        owner, self._pid = self._pid, os.getpid()
+        owner = self._pid
         # Locks first: the actions of other objects may use them.
         for thing, action in sorted(self._by_object.items(), key=lambda item: item[1] is not renew):
             try:
                 action(thing, owner)
             except Exception:
                 _log().exception("%r could not be let go after a fork", type(thing))
+        self._pid = os.getpid()
         self._deliver()
 
 
@@ -97,6 +107,14 @@ def on_fork(thing: T, action: Callable[[T, int], object]) -> None:
     :func:`new_lock` and its kind make those that are free again. Only a weak reference to *thing* is kept.
     """
     _actions().add(thing, action)
+
+
+def catch_up_with_fork() -> None:
+    """Call the actions of :func:`on_fork` now, if a host has forked this process without telling Python of it, as uWSGI does.
+
+    A host's requests come through here, before they reach an object that has an action.
+    """
+    _actions().catch_up()
 
 
 @contextlib.contextmanager

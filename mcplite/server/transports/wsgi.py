@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 
 from ...protocol.http.headers import Headers
 from ...protocol.http.wellknown import PROTECTED_RESOURCE
-from ...rpc.forks import new_lock, on_fork
+from ...rpc.forks import catch_up_with_fork, new_lock, on_fork
 from ..auth.principals import ISSUED_HERE, Principal
 from ..handling.http_request import HTTPRequest, never_disconnected
 from ..http import make_endpoint
@@ -95,6 +95,7 @@ class WSGIApp:
 
         :param request: from :meth:`make_request`.
         """
+        catch_up_with_fork()
         if not self._used:
             self._on_first_use()
         response = self.endpoint.handle(request)

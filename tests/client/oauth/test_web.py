@@ -70,6 +70,7 @@ def resolver(monkeypatch):
     real, names = socket.getaddrinfo, {}
 
     def lookup(host, port, *arguments, **options):
+        host = host.decode("ascii") if isinstance(host, bytes) else host
         if host not in names:
             assert not any(letter in host for letter in "ghijklmnopqrstuvwyz"), f"{host} was looked up"
             return real(host, port, *arguments, **options)
