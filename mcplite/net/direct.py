@@ -9,6 +9,7 @@ import re
 import select
 import socket
 import sys
+from time import monotonic
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 from urllib.parse import quote, urlsplit
 
@@ -27,6 +28,10 @@ _IDLE_CONNECTIONS = 100
 _PLAIN_URL = re.compile(r"https?://([a-z0-9_](?:[a-z0-9_.\-]*[a-z0-9_])?|\[[0-9a-f:.]+\])(:[1-9][0-9]{0,4})?"
                         r"/(?!/)[A-Za-z0-9\-._~!$&'()*+,;=:@/]*(\?[A-Za-z0-9\-._~!$&'()*+,;=:@/?]+)?")
 _PLAIN_TARGET = re.compile(r"/[A-Za-z0-9\-._~!$&'()*+,;=:@/?]*")
+#: How many seconds a server keeps an idle connection, in its header Keep-Alive.
+_KEPT = re.compile(r"(?:^|[,; ])timeout ?= ?([0-9]{1,9})(?![0-9])")
+#: A connection is not used again when this many seconds, or half of those seconds, are left: the request would cross the end.
+_LEFT_SECONDS = 1.0
 _PERCENT = re.compile(r"%[0-9A-Fa-f]{2}")
 _SAFE = "!$&'()*+,;=:@/?"
 
@@ -47,10 +52,13 @@ def _close(sock: socket.socket) -> None:
 class _Connection:
     """One connection to the origin; it serves one exchange at a time."""
 
-    __slots__ = ("sock", "has_input")
+    __slots__ = ("sock", "has_input", "kept", "until")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
+        #: The seconds for which it may be used again, as the server said last, and when they are over; None if it has not said.
+        self.kept: Optional[float] = None
+        self.until: Optional[float] = None
         #: Called with 0; true if something can be read, or the connection has ended: an idle one is of no use then.
         self.has_input: Callable[[int], Any] = lambda timeout: select.select([sock], [], [], timeout)[0]
         if sys.platform != "win32" and hasattr(select, "poll"):
@@ -58,8 +66,23 @@ class _Connection:
             poll.register(sock, select.POLLIN)
             self.has_input = poll.poll
 
+    def note_kept(self, said: Optional[str]) -> None:
+        """Note what the server says in its header Keep-Alive; None without one."""
+        found = None if said is None else _KEPT.search(said)
+        if found is None:
+            self.kept = None
+        else:
+            seconds = int(found.group(1))
+            self.kept = seconds - min(_LEFT_SECONDS, seconds / 2)
+
+    def begin_idling(self) -> None:
+        """Note that no exchange uses it from now on."""
+        self.until = None if self.kept is None else monotonic() + self.kept
+
     def is_idle(self) -> bool:
-        """Whether a request can be sent: the other side has not closed it, and has said nothing that was not asked for."""
+        """Whether a request can be sent: the server has not closed it, is not about to, and has sent nothing unasked."""
+        if self.until is not None and monotonic() > self.until:
+            return False
         try:
             return not self.has_input(0)
         except (OSError, ValueError):  # the system does not say
@@ -120,6 +143,7 @@ class DirectSender:
                 send_whole(sock, exchange, data)
             reader = ResponseReader(sock, exchange, method)
             head = reader.begin()
+            connection.note_kept(head.headers.get("keep-alive"))
         except BaseException:
             _close(sock)  # it stays attached: the exchange says how far it came
             raise
@@ -192,6 +216,7 @@ class DirectSender:
     def put_back(self, connection: _Connection) -> None:
         """Keep a connection for a later request, or close it."""
         if len(self._idle) < _IDLE_CONNECTIONS and connection.sock.fileno() >= 0:
+            connection.begin_idling()
             self._idle.append(connection)
             if not self._closed:
                 return

@@ -133,6 +133,38 @@ def test_a_connection_that_was_closed_in_between_is_not_used_again():
         sender.close()
 
 
+@pytest.mark.parametrize("said, used, given_up", [
+    ("timeout=5", 3.9, 4.1), ("max=100, timeout=5", 3.9, 4.1), ("timeout = 1", 0.4, 0.6), ("timeout=0", None, 0.1)])
+def test_a_connection_that_the_server_is_about_to_close_is_not_used_again(said, used, given_up, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(direct, "monotonic", lambda: now[0])
+    with WebScript(lambda request, answer: answer.status(200, "here", Keep_Alive=said)) as script:
+        sender = DirectSender(script.url, {}, None)
+        read(send(sender))
+        if used is not None:
+            now[0] += used
+            read(send(sender))
+            assert script.connections == 1
+        now[0] += given_up
+        read(send(sender))
+        assert script.connections == 2
+        sender.close()
+
+
+@pytest.mark.parametrize("said", [None, "max=100", "timeout=soon", "timeout=12345678901"])
+def test_a_connection_without_such_a_time_is_used_as_long_as_it_is_open(said, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(direct, "monotonic", lambda: now[0])
+    headers = {} if said is None else {"Keep_Alive": said}
+    with WebScript(lambda request, answer: answer.status(200, "here", **headers)) as script:
+        sender = DirectSender(script.url, {}, None)
+        for _ in range(2):
+            read(send(sender))
+            now[0] += 3600.0
+        assert script.connections == 1
+        sender.close()
+
+
 def test_an_exchange_knows_whether_its_connection_was_used_before(sender):
     exchanges = [Exchange(lambda: float(LIMIT)) for _ in range(2)]
     for exchange in exchanges:
