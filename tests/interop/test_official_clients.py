@@ -501,8 +501,11 @@ def test_prompts(trial):
 def test_completion(trial):
     assert trial["complete_city"]["completion"]["values"] == ["Paris", "Palermo", "Prague"]
     years = trial["complete_year"]["completion"]
-    assert years["values"] == [str(year) for year in range(2000, 2100)]
-    assert (years["total"], years["hasMore"]) == (300, True)
+    if BRIDGED and trial.revision < JUNE:
+        assert years["values"] == []  # a bridge does not send what the revision does not have: the other argument
+    else:
+        assert years["values"] == [str(year) for year in range(2000, 2100)]
+        assert (years["total"], years["hasMore"]) == (300, True)
     assert trial["complete_nothing"]["completion"]["values"] == []
 
 
