@@ -599,13 +599,14 @@ def test_sampling_and_roots_for_everything(everything, listener):
     assert "file:///srv/data" in everything.call_tool("get-roots-list").text
 
 
-def test_resources_of_everything(everything, listener):
+def test_resources_of_everything(everything, everything_target, listener):
     uri = "demo://resource/dynamic/text/7"
     assert everything.read_resource(uri).text.startswith("Resource 7: This is a plaintext resource")
     assert everything.read_resource("demo://resource/dynamic/blob/7").bytes.startswith(b"Resource 7: This is a base64 blob")
     everything.subscribe_resource(uri)
     everything.call_tool("toggle-subscriber-updates")
-    listener.wait_for(("updated", uri))
+    if not (BRIDGED and isinstance(everything_target, list)):  # each client has a process, and another one is subscribed to
+        listener.wait_for(("updated", uri))
     everything.unsubscribe_resource(uri)
     everything.set_log_level("emergency")
 
@@ -765,7 +766,7 @@ def test_values_of_fastmcp(fast):
     check_values(fast)
 
 
-def test_messages_and_questions_of_fastmcp(fast, listener):
+def test_messages_and_questions_of_fastmcp(fast, fast_target, listener):
     seen = []
     fast.call_tool("count", {"to": 4}, on_progress=lambda progress: seen.append((progress.progress, progress.message)))
     assert seen == [(n, f"at {n}") for n in range(1, 5)]
@@ -779,6 +780,8 @@ def test_messages_and_questions_of_fastmcp(fast, listener):
     seen = []
     result = fast.call_tool("close_stream", on_progress=lambda progress: seen.append(progress.progress))
     assert result.text == "went on" and seen == [1, 2]
+    if BRIDGED and isinstance(fast_target, list):
+        return  # each client has a process, and the lists are those of another one
     fast.call_tool("change")
     listener.wait_for(("tools",))
     assert fast.call_tool("new_tool").text == "new"
@@ -810,5 +813,7 @@ def test_fastmcp_without_a_handshake(modern_fast, listener):
     assert json.loads(modern_fast.call_tool("interview").text) == ["Ada", "Ada"]
     assert [form.message for form in listener.forms] == ["Name 1?", "Name 2?"]
     assert modern_fast.read_resource("counted://reads").text == modern_fast.read_resource("counted://reads").text == "1"
+    if BRIDGED:
+        return  # a bridge tells of changes, whatever its server does
     with pytest.raises(mcplite.MethodNotFound):
         modern_fast.listen(tools=True)
