@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 from ..errors import BackendError, RegistrationError
 from ..protocol.show import worded
 from ..proxy.bridge import open_bridge
-from ..proxy.only import read_only_client
+from ..proxy.only import client_of_handshake
 from ..server.transports.httpd import HTTPServer, warning_of
 from ..server.transports.stdio import own_streams, serve_stdio
 from .arguments import UsageError
@@ -64,7 +64,7 @@ def _on_stdio(words: List[str], options: argparse.Namespace, http: Dict[str, Any
         served = False
         try:
             received = b"" if at_terminal else _first_message(streams[0])
-            only = read_only_client(received)
+            only = client_of_handshake(received)
             # One client is all that stdin can bring, so one connection is enough for it.
             with client_of(words, options) as client, open_bridge(client, shared=True, only=only) as server:
                 if at_terminal:

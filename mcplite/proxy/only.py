@@ -16,7 +16,7 @@ from ..types import ClientCapabilities, Implementation
 from .links import Link, Links
 from .senders import passed_on
 
-__all__ = ["OnlyClient", "OnlyClientLinks", "read_only_client"]
+__all__ = ["OnlyClient", "OnlyClientLinks", "client_of_handshake"]
 
 
 class OnlyClient(NamedTuple):
@@ -26,7 +26,7 @@ class OnlyClient(NamedTuple):
     capabilities: ClientCapabilities
 
 
-def read_only_client(received: bytes) -> Optional[OnlyClient]:
+def client_of_handshake(received: bytes) -> Optional[OnlyClient]:
     """Return the client as its ``initialize`` describes it; None if it begins with another message.
 
     :param received: what it has sent, the first message at least.

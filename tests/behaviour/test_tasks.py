@@ -13,7 +13,7 @@ import pytest
 import mcplite
 from mcplite.revisions import JULY_2026, NOVEMBER_2025
 from tests.support.fleets import running_fleet, running_store
-from tests.support.taskclients import TaskClient, task_client
+from tests.support.taskclients import TaskClient, patiently, task_client
 
 from .conftest import HERE, HOSTS
 
@@ -41,7 +41,7 @@ def tasks(host, connect, revision):
 
 def go(client, key):
     # Again if its worker was killed at this moment; one mark is as good as two.
-    client.patiently(lambda: client.client.call_tool("mark", {"key": key}))
+    patiently(lambda: client.client.call_tool("mark", {"key": key}))
 
 
 def said(client, task, pattern):

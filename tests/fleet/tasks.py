@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import mcplite
 from tests.fleet.load import LEGACY, MODERN, REVISIONS
 from tests.support.callers import wait_until
+from tests.support.taskclients import patiently
 
 #: Seconds for what ends by an event.
 LIMIT = 90
@@ -74,23 +75,12 @@ def _runs_in(client, id, but=None):
     """Wait until a task says which worker runs it, another one than *but*; return that worker."""
     end = time.monotonic() + LIMIT
     while True:
-        state = _patiently(lambda: client.task(id)).state
+        state = patiently(lambda: client.task(id), LIMIT).state
         found = re.search(r"in (\d+)", state.status_message or "")
         if found and int(found.group(1)) != but:
             return int(found.group(1))
         assert state.status in UNFINISHED and time.monotonic() < end, state
         time.sleep(0.05)
-
-
-def _patiently(ask):
-    """Return what *ask* returns, which is called again while a killed worker takes its connections with it."""
-    end = time.monotonic() + LIMIT
-    while True:
-        try:
-            return ask()
-        except mcplite.TransportError:
-            assert time.monotonic() < end
-            time.sleep(0.05)
 
 
 def task_deaths(fleet, seconds, within=None):
@@ -107,18 +97,18 @@ def task_deaths(fleet, seconds, within=None):
         first = [_runs_in(client, id) for client, id in zip(clients, kept)]
         for worker in {*first, *(_runs_in(client, id) for client, id in zip(clients, lost))}:
             os.kill(worker, signal.SIGKILL)
-        _patiently(clients[0].ping)  # those may have been all workers, and new ones take their time on a busy machine
+        patiently(clients[0].ping, LIMIT)  # those may have been all workers, and new ones take their time on a busy machine
         killed = time.monotonic()
 
         def follow(client, lost, kept, victim):
             """Return the seconds until one task was failed and the other was begun again."""
-            assert wait_until(lambda: _patiently(lambda: client.task(lost)).status == "failed", LIMIT)
+            assert wait_until(lambda: patiently(lambda: client.task(lost), LIMIT).status == "failed", LIMIT)
             told = time.monotonic() - killed
-            message = _patiently(lambda: client.task(lost)).status_message
+            message = patiently(lambda: client.task(lost), LIMIT).status_message
             assert "has ended" in message, message
             _runs_in(client, kept, but=victim)
             again = time.monotonic() - killed
-            text = _patiently(lambda: client.task(kept).result(LIMIT + seconds)).text
+            text = patiently(lambda: client.task(kept).result(LIMIT + seconds), LIMIT).text
             begun, done = map(int, re.findall(r"\d+", text))
             assert begun == victim != done, text
             return told, again

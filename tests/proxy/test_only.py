@@ -7,7 +7,7 @@ import pytest
 
 import mcplite
 from mcplite.proxy.bridge import open_bridge
-from mcplite.proxy.only import read_only_client
+from mcplite.proxy.only import client_of_handshake
 from mcplite.types import Implementation
 
 LIMIT = 30
@@ -21,7 +21,7 @@ def first_message(capabilities, **params):
 
 def test_the_client_is_read_from_its_first_message():
     extensions = {"io.modelcontextprotocol/ui": {}, "a.b/c": {}}
-    only = read_only_client(b"\n" + first_message({"roots": {}, "tasks": {"list": {}}, "extensions": extensions}))
+    only = client_of_handshake(b"\n" + first_message({"roots": {}, "tasks": {"list": {}}, "extensions": extensions}))
     assert (only.info.name, only.info.version) == ("one", "3")
     assert only.capabilities.roots == {} and only.capabilities.elicitation is None
     assert only.capabilities.tasks is None, "questions are passed on as ordinary ones"
@@ -32,7 +32,7 @@ def test_the_client_is_read_from_its_first_message():
     b"", b"\n", b"no JSON\n", b"[]\n", b'{"method": "server/discover"}\n', b'{"method": "initialize"}\n',
     first_message({}, clientInfo="one"), first_message([]), b"[" * 100_000])
 def test_other_messages_describe_no_client(received):
-    assert read_only_client(received) is None
+    assert client_of_handshake(received) is None
 
 
 def test_the_server_sees_the_client_and_asks_it_outside_of_calls_too():
@@ -45,7 +45,7 @@ def test_the_server_sees_the_client_and_asks_it_outside_of_calls_too():
 
     server.runtime.followers.append(lambda session, roots: changed.set() if roots else None)
     roots = ["file:///one"]
-    only = read_only_client(first_message({"roots": {"listChanged": True}}))
+    only = client_of_handshake(first_message({"roots": {"listChanged": True}}))
     with open_bridge(mcplite.connect(server, era="legacy"), shared=True, only=only) as bridge:
         with mcplite.connect(bridge, era="legacy", client_info=Implementation("one", "3"), roots=lambda: roots) as client:
             assert json.loads(client.call_tool("who").text) == ["one", False, False, ["file:///one"]]
@@ -71,7 +71,7 @@ def test_a_question_before_the_handshake_of_the_client_waits_for_it():
         threading.Thread(target=run).start()
 
     server.runtime.greeters.append(ask)
-    only = read_only_client(first_message({"roots": {}}))
+    only = client_of_handshake(first_message({"roots": {}}))
     with open_bridge(mcplite.connect(server, era="legacy"), shared=True, only=only) as bridge:
         assert not answered.is_set()
         with mcplite.connect(bridge, era="legacy", roots=["file:///one"]):

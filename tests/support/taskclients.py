@@ -11,6 +11,17 @@ LIMIT = 30
 REVISIONS = [NOVEMBER_2025, JULY_2026]
 
 
+def patiently(ask, limit=LIMIT):
+    """Return what *ask* returns, which is called again while workers that were killed take its connections with them."""
+    end = time.monotonic() + limit
+    while True:
+        try:
+            return ask()
+        except mcplite.TransportError:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+
 class TaskClient:
     """A client that calls tools as tasks, by plain requests."""
 
@@ -29,18 +40,8 @@ class TaskClient:
         result = self.request("tools/call", **params)
         return result if self.modern else result["task"]
 
-    def patiently(self, ask):
-        """Return what *ask* returns, which is called again while workers that were killed take its connections with them."""
-        end = time.monotonic() + LIMIT
-        while True:
-            try:
-                return ask()
-            except mcplite.TransportError:
-                assert time.monotonic() < end
-                time.sleep(0.05)
-
     def get(self, task):
-        return self.patiently(lambda: self.request("tasks/get", taskId=task["taskId"]))
+        return patiently(lambda: self.request("tasks/get", taskId=task["taskId"]))
 
     def until(self, task, *statuses):
         """Poll until the status is one of these, by default a final one; return the task."""

@@ -20,7 +20,7 @@ from ..runtime.leases import NUMBERS, Leases
 from ..runtime.letters import Letters
 from ..runtime.outage import Outage, away_error
 from ..runtime.runtime import Runtime
-from ..sessions.ledger import LISTED_BYTES, SessionLedger
+from ..sessions.fleet_sessions import LISTED_BYTES, FleetSessions
 from ..sessions.opening import create_session
 from ..sessions.records import SessionRecord, SessionRecords
 from ..sessions.shared import COUNT_BITS, QuestionIds, SharedLegacySession
@@ -47,7 +47,7 @@ class SharedSession(HTTPSession):
 
     session: SharedLegacySession
     streams: LoggedStreams
-    #: Called when the record has more bytes than the ledger has noted.
+    #: Called when the record has more bytes than the lists of the fleet have noted.
     on_grown: "Callable[[SharedSession], object]"
 
     def __init__(self, id: str, session: SharedLegacySession, peer: Peer, streams: LoggedStreams, now: float,
@@ -61,7 +61,7 @@ class SharedSession(HTTPSession):
         self.data = b""
         #: When this process has renewed the lifetime of the record; None before.
         self.renewed: Optional[float] = None
-        #: The bytes that the ledger has noted, as far as this process knows.
+        #: The bytes that the lists of the fleet have noted, as far as this process knows.
         self.listed = LISTED_BYTES
         #: The responses of this process that read the common stream.
         self.bodies: Set[LogBody] = set()
@@ -192,7 +192,7 @@ class SharedSessions(SessionTable):
         self._letters: Letters = runtime.letters
         self.changes = Changes(backend, runtime.catalog.name)
         self.records = SessionRecords(backend, runtime.limits, kind)
-        self._ledger = SessionLedger(self.records, runtime.catalog.name)
+        self._fleet_sessions = FleetSessions(self.records, runtime.catalog.name)
         #: Numbers the streams, and the questions, of this process.
         self.labels: Iterator[int] = itertools.count(1)
         self._ids = QuestionIds(self.leases, self._outage)
@@ -236,7 +236,7 @@ class SharedSessions(SessionTable):
         :raises BackendError: the store failed.
         """
         session.record = replace(session.session.store(session.record), reader=reader)
-        going = self._ledger.add(session.id, session.record.sender)
+        going = self._fleet_sessions.add(session.id, session.record.sender)
         if going is None:
             return False
         self._end_all(going)
@@ -323,7 +323,7 @@ class SharedSessions(SessionTable):
         :raises BackendError: the store failed.
         """
         self._end_elsewhere(session.id)
-        self._ledger.remove(session.id)
+        self._fleet_sessions.remove(session.id)
         self.end(session, why)
 
     def _end_elsewhere(self, id: str) -> None:
@@ -341,7 +341,7 @@ class SharedSessions(SessionTable):
     def _make_room(self, session: SharedSession) -> None:
         """Have others end for a session that has grown, or the session itself if there is no room."""
         session.listed = size = 1 << (len(session.data) - 1).bit_length()  # so that few changes are noted
-        going = self._ledger.resize(session.id, session.record.sender, size)
+        going = self._fleet_sessions.resize(session.id, session.record.sender, size)
         self._end_all([session.id] if going is None else going)
 
     # --- the transport with two endpoints -----------------------------------------------------------------

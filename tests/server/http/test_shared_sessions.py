@@ -251,7 +251,7 @@ def test_a_session_that_grows_makes_room_for_itself(store):
         assert statuses[0] == 404 and statuses[9] == 200 and statuses.count(404) == 3
 
 
-def test_a_session_that_has_ended_leaves_the_ledger():
+def test_a_session_that_has_ended_leaves_the_lists_of_the_fleet():
     backend = Shared()
     with running(lambda: backend, 1) as fleet:
         client = Client(fleet)

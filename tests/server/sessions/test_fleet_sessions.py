@@ -1,4 +1,4 @@
-"""The ledger of a fleet's sessions: who goes for a new session, on each store and from several processes at once."""
+"""The bound on the sessions of a fleet: who goes for a new session, on each store and from several processes at once."""
 
 import contextlib
 import secrets
@@ -11,22 +11,22 @@ from mcplite.backend.memory import MemoryBackend
 from mcplite.backend.opening import open_backend
 from mcplite.revisions import NEWEST_LEGACY
 from mcplite.server.limits import Limits
-from mcplite.server.sessions.ledger import LISTED_BYTES, SessionLedger
+from mcplite.server.sessions.fleet_sessions import LISTED_BYTES, FleetSessions
 from mcplite.server.sessions.records import SessionRecord, SessionRecords
 from tests.support.fleets import EVERY_KIND, running_store
 
 
 class Process:
-    """One process that opens sessions in a store, and ends those that the ledger names."""
+    """One process that opens sessions in a store, and ends those that have to go."""
 
     def __init__(self, backend, clock=None, **limits):
         self.records = SessionRecords(backend, Limits(**limits), clock=clock or (lambda: 1000.0))
-        self.ledger = SessionLedger(self.records, "shop")
+        self.fleet_sessions = FleetSessions(self.records, "shop")
 
     def open(self, sender="ada", letter="A"):
         """Open a session whose id begins with a letter; return the id, or None if there was no room."""
         id = letter + secrets.token_urlsafe(24)[:31]
-        if not self.end(self.ledger.add(id, sender)):
+        if not self.end(self.fleet_sessions.add(id, sender)):
             return None
         self.records.put(id, SessionRecord(NEWEST_LEGACY, None, sender, self.records.now, 0))
         return id
@@ -97,9 +97,9 @@ def test_what_has_ended_makes_room_without_a_loss(process):
     for id in ids:
         process.use(id)
     process.records.remove(ids[1])
-    process.ledger.remove(ids[1])
+    process.fleet_sessions.remove(ids[1])
     assert process.open() and len(process.held(ids)) == 3
-    process.records.remove(ids[2])  # it has expired, and the ledger has it still
+    process.records.remove(ids[2])  # it has expired, and the list has it still
     assert process.open() and process.held(ids) == [ids[0], ids[3]]
 
 
@@ -107,9 +107,9 @@ def test_large_sessions_count_by_their_bytes(clock):
     process = Process(MemoryBackend(clock), clock, fleet_session_bytes=10 * LISTED_BYTES, session_start_seconds=900)
     ids = [process.open() for _ in range(10)]
     assert len(process.held(ids)) == 10
-    assert process.end(process.ledger.resize(ids[9], "ada", 5 * LISTED_BYTES))
+    assert process.end(process.fleet_sessions.resize(ids[9], "ada", 5 * LISTED_BYTES))
     assert process.held(ids) == ids[4:]
-    assert process.ledger.resize(ids[9], "ada", 11 * LISTED_BYTES) is None
+    assert process.fleet_sessions.resize(ids[9], "ada", 11 * LISTED_BYTES) is None
 
 
 def test_a_call_at_the_limit_reads_few_records(clock):

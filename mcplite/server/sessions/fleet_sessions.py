@@ -13,7 +13,7 @@ from ...protocol.state import digest
 from ..shares import Shares
 from .records import SessionRecord, SessionRecords
 
-__all__ = ["LISTED_BYTES", "SessionLedger"]
+__all__ = ["LISTED_BYTES", "FleetSessions"]
 
 #: The bytes that a session counts at its beginning.
 LISTED_BYTES = 4096
@@ -55,7 +55,7 @@ class _SetClock:
         return self.now
 
 
-class SessionLedger:
+class FleetSessions:
     """The sessions of one transport of a server, in all processes, with the rule of :class:`Shares`.
 
     A session is noted once. Whether it was used since is read from its record when it would have to go, so a call costs
