@@ -32,6 +32,8 @@ class LineBuffer:
         self._state: _State = (deque(), 0, [], 0, 0, False)
         self._started = False
         self._ended = False
+        #: Whether a line was too long, or the stream has ended: a reader that takes lines has to look at both.
+        self.noted = False
 
     @property
     def arrived(self) -> List[bytes]:
@@ -54,20 +56,16 @@ class LineBuffer:
         """Whether there is a whole line."""
         return bool(self._absorb()[0])
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is there to take or to note before more bytes arrive."""
-        state = self._state
-        return len(state[2]) == state[3] and not state[0] and not state[1] and not self._ended
-
     def feed(self, chunk: bytes) -> None:
         """Add a chunk; an empty chunk is the end."""
         self._state[2].append(chunk)
 
     def first(self) -> Optional[bytes]:
         """Return the oldest whole line and keep it; None if there is none."""
-        lines = self._absorb()[0]
-        return lines[0] if lines else None
+        state = self._state
+        if len(state[2]) > state[3]:
+            state = self._absorb()
+        return state[0][0] if state[0] else None
 
     def drop(self) -> None:
         """Remove the line that :meth:`first` returned."""
@@ -88,6 +86,8 @@ class LineBuffer:
         lines, oversize, *rest = self._absorb()
         if oversize:
             self._state = (lines, oversize - 1, *rest)  # type: ignore[assignment]
+        else:
+            self.noted = self._ended
         return oversize > 0
 
     def _absorb(self) -> "_State":
@@ -97,18 +97,25 @@ class LineBuffer:
             lines, oversize, chunks, seen, size, discarding = state
             chunk = chunks[seen]
             if not chunk:
-                self._ended = True
+                self._ended = self.noted = True
                 del chunks[seen]
                 continue
-            if b"\n" not in chunk:
+            found = chunk.find(b"\n")
+            if found < 0:
                 size += len(chunk)
                 seen += 1
                 # One byte more than the limit may be the carriage return of the line end, three may be the mark.
                 if discarding or size > self.limit + (1 if self._started else 1 + len(_BOM)):
                     # Counted now, since the line may never end (SEC-60).
                     oversize += not discarding
+                    self.noted = True
                     chunks, seen, discarding = chunks[seen:], 0, True
                 state = self._state = (lines, oversize, chunks, seen, size, discarding)
+                continue
+            if (found == len(chunk) - 1 and len(chunks) == 1 and not lines and self._started and not discarding
+                    and 0 < found <= self.limit and chunk[-2] > 32):
+                # One whole line, as a peer that answers sends it.
+                state = self._state = (deque((chunk[:-1],)), oversize, [], 0, 0, False)
                 continue
             # All new chunks at once, so that each line is copied once: behind a long line there is little.
             stop = seen + 1
@@ -134,6 +141,7 @@ class LineBuffer:
                         part = part[len(_BOM):]
                 if discarding or len(part) > self.limit:
                     oversize += not discarding
+                    self.noted = True
                     discarding = False
                 elif part and not part.isspace():
                     lines.append(part)

@@ -151,14 +151,13 @@ class PipeChannel(Channel):
         self._reading = True
         try:
             while True:
-                if not lines.idle:
-                    line = lines.first()
-                    if lines.oversize and lines.take_oversize():
-                        raise ProtocolError(f"{self.name} sent a line of more than {lines.limit} bytes; it was dropped")
-                    if line is not None:
-                        return line
-                    if lines.ended and self._ended is None:
-                        self._ended = self.closed_error()
+                line = lines.first()
+                if lines.noted and lines.take_oversize():
+                    raise ProtocolError(f"{self.name} sent a line of more than {lines.limit} bytes; it was dropped")
+                if line is not None:
+                    return line
+                if lines.noted and lines.ended and self._ended is None:
+                    self._ended = self.closed_error()
                 if self._closed:
                     raise self._closed_here()
                 if self._ended is not None:

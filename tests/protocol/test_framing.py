@@ -81,16 +81,34 @@ def test_a_reader_may_append_by_itself():
     assert buffer.next() == b"bc"
 
 
-def test_a_buffer_is_idle_until_there_is_something_to_take_or_to_note():
+def test_a_buffer_says_when_there_is_more_to_look_at_than_lines():
     buffer = LineBuffer(5)
-    assert buffer.idle
-    for chunk, lines, oversize in ((b"ab", [], 0), (b"c\nd", [b"abc"], 0), (b"efghijk", [], 1), (b"\n", [], 0)):
+    for chunk, line, noted in ((b"ab", None, False), (b"c\nd", b"abc", False), (b"efghijk", None, True)):
         buffer.feed(chunk)
-        assert not buffer.idle
-        assert drain(buffer) == (lines, oversize) and buffer.idle
+        assert (buffer.first(), buffer.noted) == (line, noted)
+        if line is not None:
+            buffer.drop()
+    assert buffer.take_oversize() and not buffer.take_oversize() and not buffer.noted
+    buffer.feed(b"\n123456\n1234567\nok\n")
+    assert buffer.first() == b"ok" and buffer.noted
+    assert buffer.take_oversize() and buffer.noted and buffer.take_oversize()
+    assert not buffer.take_oversize() and not buffer.noted
     buffer.feed(b"")
-    assert not buffer.idle
-    assert buffer.next() is None and buffer.ended and not buffer.idle
+    assert buffer.next() == b"ok" and buffer.noted and buffer.ended
+    assert not buffer.take_oversize() and buffer.noted and buffer.next() is None
+
+
+@pytest.mark.parametrize("line", [b"x", b"x ", b" x", b"x\r", b"\r", b"  ", b"", b"12345", b"12345\r", b"123456", b"\0", b"\xc2\x85"])
+def test_a_line_that_comes_alone_is_as_one_of_many(line):
+    alone, many = LineBuffer(5), LineBuffer(5)
+    many.feed(b"a\n" + line + b"\nz\n")
+    alone.feed(b"a\n")
+    assert alone.next() == b"a"
+    found = []
+    for chunk in (line + b"\n", b"z\n"):
+        alone.feed(chunk)
+        found += iter(alone.next, None)
+    assert ([b"a", *found], alone.oversize) == drain(many)
 
 
 def test_the_end_is_an_empty_chunk():
