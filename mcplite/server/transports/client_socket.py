@@ -43,6 +43,8 @@ class ClientSocket:
         #: not be shut down, since its number may belong to another by then.
         self._lock = threading.Lock()
         self._timeout: Optional[float] = -1.0
+        #: Whether this side has shut down reading.
+        self._shut = False
         #: Bytes that were received and not used yet.
         self.buffer = bytearray()
         #: Whether the serving thread may block.
@@ -65,7 +67,12 @@ class ClientSocket:
             except BlockingIOError:
                 self.allow_blocking(seconds)
         self._set_timeout(seconds)
-        return self.sock.recv(size)
+        try:
+            return self.sock.recv(size)
+        except socket.timeout:
+            if self._shut:
+                return b""
+            raise
 
     def send_all(self, data: bytes) -> None:
         """Send *data*.
@@ -137,7 +144,11 @@ class ClientSocket:
             return False
 
     def shut(self, how: int) -> None:
-        """Shut down one direction or both, from any thread: a blocked read or write returns."""
+        """Shut down one direction or both, from any thread: a blocked read or write returns.
+
+        Where the system does not end a read for that, as Windows need not, the read ends with its timeout.
+        """
+        self._shut = self._shut or how != socket.SHUT_WR
         try:
             with self._lock:
                 self.sock.shutdown(how)

@@ -33,8 +33,8 @@ _LINGER_SECONDS = 2.0
 _LINGER_BYTES = 1 << 20
 _REASONS: Dict[int, str] = {status.value: status.phrase for status in HTTPStatus}
 _BODILESS = frozenset({204, 304})
-#: Seconds that a thread of its own waits for the next request before the connection can be parked.
-_PARK_AFTER_SECONDS = 1.0
+#: Seconds that a thread of its own waits for the client at once: then the connection may be parked, or was hung up.
+_WAIT_SECONDS = 1.0
 #: Seconds after a response was noted in which further ones are not.
 _NOTE_SECONDS = 0.1
 Watch = Callable[[socket.socket, Callable[[], object]], Callable[[], object]]
@@ -97,6 +97,8 @@ class Connection:
         self._noted = float("-inf")
         #: When it was parked, or last served by the leader.
         self.since = 0.0
+        #: Whether it was hung up, so that there is nothing left to wait for.
+        self.hung_up = False
         #: A cache, since clients repeat their headers: the last head as bytes, and parsed, with the length of its body.
         self._block = b""
         self._head: Optional[RequestHead] = None
@@ -177,7 +179,8 @@ class Connection:
         self._client.close()
 
     def hang_up(self) -> None:
-        """End the connection from another thread: a blocked read or write returns."""
+        """End the connection from another thread: a blocked read or write returns, and the poller closes a parked one."""
+        self.hung_up = True
         self._client.shut(socket.SHUT_RDWR)
 
     def stop_reading(self) -> None:
@@ -244,11 +247,10 @@ class Connection:
                     raise BadRequest(408, f"the headers did not arrive within {limits.header_seconds:g} s")
             else:
                 seconds = limits.idle_seconds - waited
-                if self._may_park is not _never:
-                    seconds = min(seconds, _PARK_AFTER_SECONDS)
                 self.idle = True
                 if self._closing():
                     return None
+            seconds = min(seconds, _WAIT_SECONDS)
             try:
                 data = self._client.recv(_PIECE, seconds)
             except socket.timeout:

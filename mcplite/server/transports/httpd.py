@@ -6,6 +6,7 @@ reverse proxy with TLS in front.
 
 import atexit
 import contextlib
+import errno
 import os
 import socket
 from typing import Any, List, Mapping, Optional, Sequence, Set
@@ -32,6 +33,8 @@ _FULL = (b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: t
          b"Connection: close\r\n\r\ntoo many open connections\n")
 #: Seconds that connections get to send the rest of their responses when the server stops, after the handlers' grace.
 _FLUSH_SECONDS = 1.0
+#: Errors of accept() that are about the one connection, whose client has left before it was accepted.
+_LEFT = frozenset({errno.ECONNABORTED, errno.ECONNRESET, errno.ENOTCONN, errno.EPROTO})
 #: Connections that are accepted before those that wait for a request have their turn.
 _ACCEPT_AT_ONCE = 32
 
@@ -177,6 +180,8 @@ class HTTPServer:
             except BlockingIOError:
                 return True  # there is no other, or its client disconnected before it was accepted
             except OSError as error:
+                if error.errno in _LEFT:
+                    continue  # how a system without the former says the same
                 # Most likely there are no free descriptors: the connection that has been idle for longest makes room.
                 # Without one, open connections carry on, and new ones wait.
                 self._warn.warning("no connection could be accepted: %s", error)

@@ -245,6 +245,7 @@ class Poller:
             except BaseException:
                 if not self._closing:
                     self._faults.survive("waiting for requests failed")
+                    self._remove_closed()
         self._ended.set()
 
     def _serve(self, connection: Connection) -> bool:
@@ -342,8 +343,9 @@ class Poller:
             return
         self._swept = now
         with self._lock:
+            # One that was hung up need not become readable: on Windows it does not before its client closes it.
             expired: List[Connection] = [connection for connection in self._idle.values()
-                                         if now - connection.since > self._idle_seconds]
+                                         if connection.hung_up or now - connection.since > self._idle_seconds]
             for connection in expired:
                 self._unregister(connection)
         for connection in expired:
@@ -387,6 +389,17 @@ class Poller:
             self._selector.unregister(sock)
         except (KeyError, OSError, ValueError, MemoryError):
             self._faults.note("a connection could not be taken from those that are waited for")
+
+    def _remove_closed(self) -> None:
+        """Take sockets that are closed from the selector: one that could not be removed makes each ``select()`` fail."""
+        with self._lock:
+            try:
+                closed = [key.fileobj for key in self._selector.get_map().values()
+                          if key.fileobj.fileno() != key.fd]  # type: ignore[union-attr]
+                for sock in closed:
+                    self._remove(sock)  # type: ignore[arg-type]
+            except MemoryError:
+                self._faults.note("the sockets that are closed could not be looked for")
 
     def _extend_burst(self) -> None:
         now = time.monotonic()

@@ -59,6 +59,34 @@ def test_receiving_times_out(pair):
         client.recv(1, 0.05)
 
 
+class Sleeper:
+    """A socket whose recv() is not ended by a shutdown(), as on Windows."""
+
+    def __init__(self, sock):
+        self._sock = sock
+
+    def shutdown(self, how):
+        if how != socket.SHUT_RD:
+            self._sock.shutdown(socket.SHUT_WR)
+
+    def __getattr__(self, name):
+        return getattr(self._sock, name)
+
+
+@pytest.mark.parametrize("how, ends", [(socket.SHUT_RD, True), (socket.SHUT_RDWR, True), (socket.SHUT_WR, False)])
+def test_a_read_that_a_shutdown_does_not_end_ends_with_its_timeout(pair, how, ends):
+    client, theirs = pair
+    client.sock = Sleeper(client.sock)
+    client.shut(how)
+    if ends:
+        assert client.recv(1, 0.05) == b""
+        theirs.sendall(b"x")
+        assert client.recv(1, LIMIT) == b"x", "what has come is not lost"
+    else:
+        with pytest.raises(socket.timeout):
+            client.recv(1, 0.05)
+
+
 def test_a_disconnect_is_seen_unless_data_is_pending(pair):
     client, theirs = pair
     assert not client.disconnected()

@@ -773,6 +773,19 @@ def test_accepting_is_retried_after_a_failure(caplog):
     assert "no connection could be accepted" in record.getMessage() and "Too many open files" in record.getMessage()
 
 
+@pytest.mark.parametrize("number", [errno.ECONNABORTED, errno.ECONNRESET, errno.ENOTCONN, errno.EPROTO])
+def test_a_client_that_left_before_it_was_accepted_costs_the_others_nothing(number, caplog):
+    # BSD and Windows report it as an error of accept(), which any client can cause.
+    with mcplite.serve(Server("calm")) as made, Wire(made.port) as idle:
+        assert wait_until(lambda: len(made._connections) == 1)
+        made._listener = Broken(made._listener, [OSError(number, "it left") for _ in range(50)])
+        with Wire(made.port) as wire:
+            begin(wire)
+        assert made._listener.failures == []
+        begin(idle)
+    assert caplog.records == []
+
+
 def test_a_connection_is_closed_for_a_new_one_when_there_are_no_descriptors():
     with mcplite.serve(Server("tired")) as made, Wire(made.port) as idle, Wire(made.port) as used:
         begin(used)
