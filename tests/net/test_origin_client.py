@@ -198,8 +198,8 @@ def test_tokens_for_a_server_on_this_machine_go_through_no_proxy_of_the_environm
 
 
 def test_a_proxy_that_is_given_is_used_on_this_machine_as_well():
-    with WebScript(lambda request, answer: answer.status(200, "by proxy")) as proxy:
-        session = requests.Session()
+    # The session keeps its connection open, and is closed before the server.
+    with WebScript(lambda request, answer: answer.status(200, "by proxy")) as proxy, requests.Session() as session:
         session.proxies = {"http": proxy.origin}
         for options in ({"proxies": {"http": proxy.origin}}, {"session": session}):
             grant = mcplite.OAuth(ask=follow, redirect_uri=REDIRECT)
